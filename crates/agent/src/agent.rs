@@ -21,10 +21,11 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_services::AgentServices;
+use crate::assembly::{AgentParts, assemble};
 use crate::delivery::Delivery;
-use crate::dispatcher::{Dispatcher, TaskEnd};
+use crate::dispatcher::{Dispatcher, Flow, TaskEnd};
 use crate::error::AgentError;
-use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
 use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
@@ -76,20 +77,11 @@ pub(crate) enum AgentEvent {
     Tick,
 }
 
-/// Whether to go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// Go on.
-    Continue,
-    /// An operator's /quit.
-    ShutDown,
-}
-
 type Merged = SelectAll<BoxStream<'static, (ChannelId, Option<Envelope>)>>;
 
 /// The agent, with its channels started.
 pub struct Agent {
-    house: Arc<House>,
+    services: Arc<AgentServices>,
     dispatcher: Dispatcher,
     inbound: Merged,
     notes: mpsc::Receiver<LaneNote>,
@@ -120,10 +112,10 @@ impl Agent {
             return Err(AgentError::ChannelName(channel.id().clone()));
         }
         let (inlet, said) = Inlet::new();
-        let (house, ready) = House::build(parts, inlet).await?;
-        let house = Arc::new(house);
+        let (services, ready) = assemble(parts, inlet).await?;
+        let services = Arc::new(services);
         let (notes_tx, notes) = mpsc::channel(NOTE_CAPACITY);
-        let mut dispatcher = Dispatcher::new(house.clone(), notes_tx);
+        let mut dispatcher = Dispatcher::new(services.clone(), notes_tx);
 
         let intake = CancellationToken::new();
         let mut inbound = Merged::new();
@@ -142,8 +134,8 @@ impl Agent {
             return Err(AgentError::NoChannel);
         }
 
-        jobs::take_up(&house).await.inspect_err(|_: &StoreError| intake.cancel())?;
-        routines::show(&house, None).await.inspect_err(|_: &StoreError| intake.cancel())?;
+        jobs::take_up(&services.jobs).await.inspect_err(|_: &StoreError| intake.cancel())?;
+        routines::show(&services.routines, None).await.inspect_err(|_: &StoreError| intake.cancel())?;
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;
         let known = async {
@@ -158,25 +150,38 @@ impl Agent {
         }
         let deliveries = CancellationToken::new();
         let mut delivery = JoinSet::new();
-        let (shared, stop) = (house.clone(), deliveries.clone());
+        let (shared, stop) = (services.clone(), deliveries.clone());
         let deliver = move || Delivery::new(&shared, stop.clone()).run();
         delivery.spawn(supervise("delivery", deliveries.clone(), deliver));
         let mut engine = JoinSet::new();
-        let (shared, stop) = (house.clone(), intake.clone());
+        let (shared, stop) = (services.routines.clone(), intake.clone());
         engine.spawn(supervise("routines", intake.clone(), move || Engine::new(shared.clone(), stop.clone()).run()));
         let mut desk = JoinSet::new();
-        let (shared, stop) = (house.clone(), intake.clone());
+        let (shared, stop) = (services.jobs.clone(), intake.clone());
         desk.spawn(supervise("jobs", intake.clone(), move || Desk::new(shared.clone(), stop.clone()).run()));
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
-        house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, engine, ready, tick })
+        services.hooks.gateway_start(&services.version, services.channels.keys());
+        Ok(Self {
+            services,
+            dispatcher,
+            inbound,
+            notes,
+            alive,
+            intake,
+            deliveries,
+            delivery,
+            desk,
+            engine,
+            ready,
+            tick,
+        })
     }
 
     /// Swaps the rules of this agent while it runs.
     pub fn reloader(&self) -> Reloader {
-        Reloader::new(self.house.clone())
+        Reloader::new(self.services.clone())
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
@@ -224,7 +229,7 @@ impl Agent {
             }
             AgentEvent::ChannelEnded(channel) => {
                 tracing::info!(%channel, "channel ended");
-                let kept_alive = self.house.channels.get(&channel).is_some_and(|channel| channel.keeps_alive());
+                let kept_alive = self.services.channels.get(&channel).is_some_and(|channel| channel.keeps_alive());
                 self.alive -= usize::from(kept_alive);
             }
         }
@@ -236,13 +241,13 @@ impl Agent {
     async fn drain(mut self) {
         tracing::info!(running = self.dispatcher.runs_at_work(), "draining");
         self.ready.send_replace(false);
-        self.house.hooks.gateway_stop(&self.house.version);
+        self.services.hooks.gateway_stop(&self.services.version);
         self.intake.cancel();
         self.dispatcher.begin_drain();
-        self.until_lanes_end(self.house.config.drain()).await;
+        self.until_lanes_end(self.services.run.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { house, dispatcher, mut delivery, deliveries, mut desk, mut engine, .. } = self;
+        let Self { services, dispatcher, mut delivery, deliveries, mut desk, mut engine, .. } = self;
         if timeout(ENGINE_GRACE, engine.join_next()).await.is_err() {
             engine.shutdown().await; // its rows are settled by the next start
         }
@@ -255,7 +260,7 @@ impl Agent {
             tracing::warn!("some replies could not be delivered in time; they are kept for the next start");
             delivery.shutdown().await; // its rows are settled by the next start
         }
-        house.hooks.drain(HOOK_GRACE).await;
+        services.hooks.drain(HOOK_GRACE).await;
         tracing::info!("drained");
     }
 

@@ -89,11 +89,11 @@ pub(crate) async fn begin(
     if let Some(told) = recall(&context.state) {
         return Ok(Beginning::Go(told));
     }
-    let hooks = core.house.hooks.clone();
+    let hooks = core.services.hooks.clone();
     if !hooks.is_bound(HookPoint::Bootstrap) && !hooks.is_bound(HookPoint::BeforeAgentStart) {
         return Ok(Beginning::Go(Told::default()));
     }
-    let ours = prompt::persona(&core.house.config).to_owned();
+    let ours = prompt::persona(&core.services.config).to_owned();
     let file = |file: &BootstrapFile| ToldFile { name: file.name.clone(), text: file.text.clone() };
     let files: Vec<ToldFile> = briefing.files.files.iter().map(file).collect();
     let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data: it always serialises

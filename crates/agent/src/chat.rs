@@ -10,23 +10,24 @@ use belay_agent_loop::{
     AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     PendingApproval, Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason};
+use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason, ToolSet};
 
-use crate::compaction::{Roomy, Shortener};
+use crate::compaction::Shortener;
 use crate::core::{Executed, RunCore};
 use crate::effect_gate::Asking;
-use crate::jobs::{self, Bench, CREATE_JOB};
+use crate::jobs::JobToolContext;
 use crate::judge;
-use crate::post::{Post, SEND_MESSAGE};
+use crate::model_call::ModelCall;
+use crate::own_tools::{CREATE_JOB, ROUTINE, SEND_MESSAGE};
+use crate::post::Post;
 use crate::prompt::Briefing;
-use crate::reply::{self, Reply};
-use crate::routines::{ROUTINE, RoutineTool};
-use crate::subagent::{Goal, Pursuit, binder};
+use crate::reply::{self, CUT_OFF, Reply, WITHHELD};
+use crate::routines::{RoutineTool, RoutineToolContext};
+use crate::services::RunServices;
+use crate::subagent::{ChildServices, Goal, Pursuit, binder};
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
 have. Do not call any more tools.";
-pub(crate) const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
-pub(crate) const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
 const NOTICE_OUTPUTS: &str = "You are close to the limit of steps for this request. Hand over now, with complete_task or \
 emit_value, the best that you have.";
 const ONLY_ECHOES: &str = "I could not complete that. Please put it another way.";
@@ -34,6 +35,8 @@ const ONLY_ECHOES: &str = "I could not complete that. Please put it another way.
 /// Adapts the loop to one turn of a conversation.
 pub(crate) struct ChatDelegate {
     pub(crate) core: RunCore,
+    /// What it starts other runs with.
+    pub(crate) children: Arc<ChildServices>,
     /// How the model is asked, and with which tools.
     pub(crate) reasoning: Arc<Reasoning>,
     /// What the turn must come up with instead of a text.
@@ -52,18 +55,21 @@ pub(crate) struct ChatDelegate {
     pub(crate) asking: Option<Asking>,
     /// From where it sends messages before its answer.
     pub(crate) post: Option<Post>,
-    /// For whom it makes jobs.
-    pub(crate) bench: Option<Bench>,
+    /// For whom it creates jobs.
+    pub(crate) jobs: Option<JobToolContext>,
+    /// For whom it changes routines.
+    pub(crate) routines: Option<RoutineToolContext>,
     /// Runs whose messages are about to join.
     joining: Vec<RunId>,
 }
 
 impl ChatDelegate {
     /// A turn whose user message stands at `turn_start`.
-    pub(crate) fn new(core: RunCore, turn_start: usize) -> Self {
-        let reasoning = core.house.reasoning.clone();
+    pub(crate) fn new(core: RunCore, children: Arc<ChildServices>, turn_start: usize) -> Self {
+        let reasoning = core.services.reasoning.clone();
         Self {
             core,
+            children,
             reasoning,
             goal: None,
             turn_start,
@@ -73,7 +79,8 @@ impl ChatDelegate {
             summary: None,
             asking: None,
             post: None,
-            bench: None,
+            jobs: None,
+            routines: None,
             joining: Vec::new(),
         }
     }
@@ -83,12 +90,15 @@ impl ChatDelegate {
         self.goal = goal;
     }
 
-    /// Has the model told what it is told of its surroundings, and that it works on a job if it does.
-    pub(crate) fn brief(&mut self, briefing: Briefing, job: bool) {
-        self.reasoning = match job {
-            true => jobs::reasoning(&self.core.house, &briefing),
-            false => self.core.house.reasoning_for(self.goal.as_ref(), &briefing),
-        };
+    /// Tells the model of its surroundings, in the way that a conversation asks it.
+    pub(crate) fn brief(&mut self, briefing: Briefing) {
+        let reasoning = reasoning_for(&self.core.services, self.goal.as_ref(), &briefing);
+        self.brief_as(briefing, reasoning);
+    }
+
+    /// The same, in this way of asking.
+    pub(crate) fn brief_as(&mut self, briefing: Briefing, reasoning: Arc<Reasoning>) {
+        self.reasoning = reasoning;
         self.core.briefing = Arc::new(briefing);
     }
 
@@ -98,6 +108,14 @@ impl ChatDelegate {
         self.asking = Some(asking);
         LoopOutcome::NeedApproval(Box::new(pending))
     }
+}
+
+/// The way of asking in a conversation's run with these surroundings; one with a goal has the goal's tools besides all others,
+/// and is made for this run alone.
+fn reasoning_for(services: &RunServices, goal: Option<&Goal>, briefing: &Briefing) -> Arc<Reasoning> {
+    let Some(goal) = goal else { return services.reasoning_of(briefing) };
+    let tools = services.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
+    Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching())))
 }
 
 #[async_trait]
@@ -114,7 +132,7 @@ impl LoopDelegate for ChatDelegate {
     /// What the person has said joins: the store has it as a part of this run, and ends the runs that it was, before the
     /// model reads it.
     async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
-        let (runs, at) = (std::mem::take(&mut self.joining), self.core.house.clock.now());
+        let (runs, at) = (std::mem::take(&mut self.joining), self.core.services.clock.now());
         let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
         self.core.journal.note(EventKind::Joined { runs, how: "steer".into() });
         self.core.journal.join(&joined);
@@ -137,7 +155,7 @@ impl LoopDelegate for ChatDelegate {
         if let Some(end) = self.goal.as_ref().and_then(Goal::reached) {
             return Some(LoopOutcome::Stopped(end));
         }
-        let limit = self.core.house.config.max_tool_iterations;
+        let limit = self.core.services.config.max_tool_iterations;
         if iteration + 1 == limit && !context.state.force_text {
             let notice = if self.goal.is_some() { NOTICE_OUTPUTS } else { NOTICE };
             context.messages.push(Arc::new(Message::system(notice).for_run()));
@@ -161,7 +179,7 @@ impl LoopDelegate for ChatDelegate {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let Self { core, shortener, turn_start: start, .. } = self;
-        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
@@ -203,14 +221,16 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.core.live.end_text();
         let tools = self.reasoning.tools().clone();
-        let (starts, post) = (binder(&self.core, context, &tools), self.post.clone());
+        let (starts, post) = (binder(&self.children, &self.core, context, &tools), self.post.clone());
         let sends = tools.get(SEND_MESSAGE).cloned().zip(post);
-        let orders = tools.get(CREATE_JOB).cloned().zip(self.bench.clone());
-        let rules = tools.get(ROUTINE).cloned().zip(self.bench.clone());
+        let orders = tools.get(CREATE_JOB).cloned().zip(self.jobs.clone());
+        let rules = tools.get(ROUTINE).cloned().zip(self.routines.clone());
         let bind = |name: &str| match (&sends, &orders) {
             (Some((declaration, post)), _) if name == SEND_MESSAGE => Some(post.bind(declaration)),
-            (_, Some((declaration, bench))) if name == CREATE_JOB => Some(bench.bind(declaration)),
-            _ if name == ROUTINE => rules.as_ref().map(|(declaration, bench)| RoutineTool::bind(declaration, bench)),
+            (_, Some((declaration, jobs))) if name == CREATE_JOB => Some(jobs.bind(declaration)),
+            _ if name == ROUTINE => {
+                rules.as_ref().map(|(declaration, routines)| RoutineTool::bind(declaration, routines))
+            }
             _ => starts(name),
         };
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;

@@ -2,8 +2,6 @@
 
 use belay_protocol::ModelProvider;
 
-use crate::submission::edit_distance;
-
 /// Names of models that are listed where one is not known.
 const MOST_NAMES: usize = 20;
 
@@ -19,7 +17,7 @@ fn known(name: &str, known: &[String]) -> Result<(), String> {
     if known.iter().any(|known| known == name) {
         return Ok(());
     }
-    let distance = |known: &&String| edit_distance(&known.to_lowercase(), &name.to_lowercase());
+    let distance = |known: &&String| strsim::levenshtein(&known.to_lowercase(), &name.to_lowercase());
     // Beyond a third of the name it would be a guess.
     let near = known.iter().min_by_key(distance).filter(|near| distance(near) <= name.chars().count() / 3);
     let meant = near.map(|near| format!(" Did you mean {near}?")).unwrap_or_default();

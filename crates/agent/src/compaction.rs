@@ -10,18 +10,15 @@
 //! has said in the running turn, open calls and what waits for an answer, instructions that a client has brought, and the
 //! mark of words of the outside.
 //!
-//! Reading order: [`config`] → [`estimate`] → [`cut`] → [`account`] → [`identifiers`] and [`transcript`] → [`summary`] →
-//! `ask` → `flush` → `shorten` → `shortener` → `room`, and [`oversized`] for what is left when nothing else helps.
+//! Reading order: [`cut`] → [`account`] → [`identifiers`] and [`transcript`] → [`summary`] →
+//! `ask` → `flush` → `shorten` → `shortener`, and [`oversized`] for what is left when nothing else helps.
 
 pub mod account;
 mod ask;
-pub mod config;
 pub mod cut;
-pub mod estimate;
 mod flush;
 pub mod identifiers;
 pub mod oversized;
-mod room;
 mod shorten;
 mod shortener;
 pub mod summary;
@@ -29,9 +26,6 @@ pub mod transcript;
 
 pub(crate) use account::context_of;
 pub use account::{instruction_line, is_pinned, pinned};
-pub use config::{CompactionConfig, Identifiers};
 pub use cut::{Compacted, Cut};
-pub use estimate::Calibration;
-pub(crate) use room::Roomy;
 pub(crate) use shorten::{How, Shortened, shorten};
 pub(crate) use shortener::Shortener;

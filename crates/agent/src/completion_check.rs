@@ -31,9 +31,9 @@ pub(crate) async fn missing(
 ) -> Result<Option<String>, LoopError> {
     let question = format!("What was asked:\n{request}\n\nWhat the agent answered:\n{answer}");
     let mut context = LoopContext::new(vec![Message::user(question).into()]);
-    let house = core.house.clone();
+    let services = core.services.clone();
     let allowance = Allowance { attempts: 1, purpose: CallPurpose::Aside };
-    match core.ask(&house.plans.checker, &mut context, step, allowance).await {
+    match core.ask(&services.checker, &mut context, step, allowance).await {
         Ok(Asked::Reply(reply)) => Ok(verdict(&reply.text)),
         Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(LoopError::CostRefused(_)) => Ok(None),
         Err(error) => Err(error),

@@ -1,5 +1,7 @@
 //! Settings of the outer loop: `[agent]` and `[limits]`. `[queue]` is in [`crate::queue`].
 
+mod compaction;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use belay_protocol::{Purpose, Thinking};
 use serde::{Deserialize, Serialize};
 
 use crate::cost_guard::{self, DayLimits};
+
+pub use self::compaction::{CompactionConfig, Identifiers};
 
 /// `[agent]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

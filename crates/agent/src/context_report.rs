@@ -8,16 +8,16 @@ use belay_protocol::{
     Tool,
 };
 
+use crate::agent_services::AgentServices;
 use crate::compaction;
-use crate::house::House;
 use crate::prompt::{self, About, Briefing};
 
 /// The report. What hooks would change is not in it, since they are asked only when a run begins.
 ///
 /// # Errors
 /// There is no such session, or it cannot be read.
-pub(crate) async fn of(house: &House, session: &SessionKey, full: bool) -> Result<ContextReport, Refusal> {
-    let conversation = house.store.runs.conversation(session).await;
+pub(crate) async fn of(services: &AgentServices, session: &SessionKey, full: bool) -> Result<ContextReport, Refusal> {
+    let conversation = services.store.runs.conversation(session).await;
     let conversation = conversation.map_err(|error| Refusal::Store(error.to_string()))?;
     let Some(Conversation { summary, messages, options, channel }) = conversation else {
         return Err(Refusal::Unknown(format!("There is no session {session}.")));
@@ -25,17 +25,17 @@ pub(crate) async fn of(house: &House, session: &SessionKey, full: bool) -> Resul
     let newest = messages.iter().rev().find_map(|message| message.provenance.as_ref());
     let group = newest.is_some_and(|provenance| provenance.audience == Audience::Group);
     let about = About { session, channel: channel.as_ref(), group, options: &options };
-    let briefing = Briefing::of(house, about).await;
-    let tools = house.reasoning.tools();
-    let parts = prompt::parts(&house.config, &briefing, Some(tools), None);
+    let briefing = Briefing::of(&services.briefings, about).await;
+    let tools = services.run.reasoning.tools();
+    let parts = prompt::parts(&services.run.config, &briefing, Some(tools), None);
     let summary = summary.map(|summary| of_messages("summary", &[compaction::pinned(&summary)], full));
     let conversation = of_messages("messages", &messages, full);
     let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, full)).collect();
     // What is switched off is not offered.
-    let offered = house.health.offered(tools);
+    let offered = services.run.health.offered(tools);
     let tools: Vec<_> = offered.as_ref().unwrap_or(tools).iter().map(|tool| of_tool(&**tool, full)).collect();
     let used = prompt.iter().chain(&tools).chain(&summary).chain([&conversation]).map(|part| part.tokens).sum();
-    let info = house.model.info();
+    let info = services.run.model.info();
     Ok(ContextReport {
         session: session.clone(),
         model: options.model.unwrap_or_else(|| info.model.clone()),

@@ -7,8 +7,11 @@ mod account;
 mod call_model;
 mod clock;
 mod execute;
+mod failure;
+mod run_tree;
 mod seed;
 mod seen;
+mod work_item;
 
 use std::sync::Arc;
 
@@ -20,17 +23,18 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::call_model::{Allowance, Asked, CallPurpose};
 pub(crate) use self::clock::{OwnTime, RunClock};
-pub(crate) use self::execute::{Bind, Executed, unbound};
+pub(crate) use self::execute::Executed;
+pub(crate) use self::failure::failure;
+pub(crate) use self::run_tree::RunTree;
 pub(crate) use self::seed::Seed;
+pub(crate) use self::work_item::WorkItem;
 use crate::approvals::Answers;
-use crate::house::House;
-use crate::jobs::Errand;
 use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::prompt::Briefing;
-use crate::subagent::Nest;
+use crate::services::RunServices;
 use crate::tally::Tally;
 
 /// Most tokens of a closing turn: what is held back for it. 1024: a page of text.
@@ -42,7 +46,7 @@ pub(crate) const CLOSING_MAX_BYTES: usize = 16 * 1024;
 
 /// The shared part of a run.
 pub(crate) struct RunCore {
-    pub(crate) house: Arc<House>,
+    pub(crate) services: Arc<RunServices>,
     /// The run that a person can stop: this one, or the one that started it.
     pub(crate) live: Arc<LiveRun>,
     /// Says stop to this run and to everything it starts.
@@ -61,13 +65,13 @@ pub(crate) struct RunCore {
     /// While it has its closing turn: until when.
     pub(crate) closing: Option<Instant>,
     /// Where it stands in the tree of runs.
-    pub(crate) nest: Nest,
+    pub(crate) tree: RunTree,
     /// What people have answered about calls of this run.
     pub(crate) answers: Answers,
     /// What the tree of runs is for that it belongs to.
     pub(crate) purpose: Purpose,
-    /// The job that the tree works for, where it does.
-    pub(crate) errand: Option<Arc<Errand>>,
+    /// The work that the tree belongs to, such as a job.
+    pub(crate) work: Option<Arc<dyn WorkItem>>,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
@@ -84,7 +88,7 @@ pub(crate) struct RunCore {
 
 /// What a run that no other one has started begins with.
 pub(crate) struct Root {
-    pub(crate) house: Arc<House>,
+    pub(crate) services: Arc<RunServices>,
     pub(crate) live: Arc<LiveRun>,
     pub(crate) lease: Lease,
     /// How many messages of its context are in the store.
@@ -105,21 +109,21 @@ impl RunCore {
     /// The core of a run at the top of its tree, with what every such run has: everybody's rules, no answers of people yet,
     /// and nothing that may join it.
     pub(crate) fn root(root: Root) -> Self {
-        let Root { house, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
-        let (threads, clock) = (house.store.threads.clone(), house.clock.clone());
+        let Root { services, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
+        let (threads, clock) = (services.threads.clone(), services.clock.clone());
         Self {
             cancel: live.cancel.clone(),
             child: false,
             journal: RunJournal::new(threads, clock, lease, live.id, tally.clone(), stored),
-            rules: house.rules(),
-            clock: RunClock::starting(house.clock.now()),
+            rules: services.rules(),
+            clock: RunClock::starting(services.clock.now()),
             deadline: None,
             own: None,
             closing: None,
-            nest: Nest::root(&house.config.subagents, spawned),
+            tree: RunTree::root(&services.config.subagents, spawned),
             answers: Answers::new(),
             purpose,
-            errand: None,
+            work: None,
             may_ask,
             options,
             briefing: Arc::default(), // before it asks anybody it is told more
@@ -128,7 +132,7 @@ impl RunCore {
             stand_in: None,
             tally,
             live,
-            house,
+            services,
         }
     }
 
@@ -149,7 +153,7 @@ impl RunCore {
     pub(crate) async fn take_offer(&self) -> Option<(RunId, Arc<Message>)> {
         let joining = self.joining()?;
         let run = joining.take()?.run.id;
-        let read = self.house.store.threads.queued_inputs(&[run]).await;
+        let read = self.services.threads.queued_inputs(&[run]).await;
         match read.map(|inputs| inputs.into_iter().next()) {
             Ok(Some(input)) => {
                 let message = input.message();

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use belay_agent_loop::Shortage;
 use belay_protocol::{Clock, ModelRequest, Price, Purpose, RunId, SpendLedger, Spent, StoreError, Thinking, Usage};
 
-use crate::compaction::estimate::tokens_of;
+use crate::estimate::tokens_of;
 
 /// Guards the day's money.
 pub struct CostGuard {

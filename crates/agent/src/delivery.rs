@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Channel, ChannelId, Clock, DeliverError, EventKind, EventLog, NewEvent, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, StoreError, UnixMillis,
+    Channel, Clock, DeliverError, EventKind, EventLog, NewEvent, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
+    StoreError, UnixMillis,
 };
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_services::AgentServices;
 use crate::hooks::HookChain;
-use crate::house::House;
 use crate::restart::persist;
+use crate::rights::Channels;
 
 /// Conversations that are delivered to at the same time. Then: the others follow as these end.
 const MAX_PARALLEL: usize = 64;
@@ -39,7 +40,7 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_s
 pub(crate) struct Delivery {
     outbox: Arc<dyn Outbox>,
     events: Arc<dyn EventLog>,
-    channels: HashMap<ChannelId, Arc<dyn Channel>>,
+    channels: Channels,
     clock: Arc<dyn Clock>,
     hooks: Arc<HookChain>,
     stop: CancellationToken,
@@ -50,13 +51,13 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(house: &House, stop: CancellationToken) -> Self {
+    pub(crate) fn new(services: &AgentServices, stop: CancellationToken) -> Self {
         Self {
-            outbox: house.store.outbox.clone(),
-            events: house.store.events.clone(),
-            channels: house.channels.clone(),
-            clock: house.clock.clone(),
-            hooks: house.hooks.clone(),
+            outbox: services.store.outbox.clone(),
+            events: services.store.events.clone(),
+            channels: services.channels.clone(),
+            clock: services.clock.clone(),
+            hooks: services.hooks.clone(),
             stop,
             sending: JoinSet::new(),
             busy: HashMap::new(),

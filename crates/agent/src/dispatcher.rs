@@ -34,12 +34,12 @@ use tokio::time::{Instant, timeout};
 
 use self::admission::Admission;
 use self::keys::Keys;
-use crate::agent::Flow;
+use crate::agent_services::AgentServices;
 use crate::chosen;
-use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
+use crate::queue::MAX_TEXT_BYTES;
 use crate::restart::persist;
 use crate::speaker::Speaker;
 use crate::subagent::Declared;
@@ -47,15 +47,11 @@ use crate::submission::{self, Change, Command, SettingCommand, Submission};
 
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
 const MAILBOX_EXTRA: usize = 12;
-/// Longest text of a message in bytes, whatever its channel allows.
-pub(crate) const MAX_TEXT_BYTES: usize = 100_000;
 /// How long a lane stays awake without work.
 const IDLE: Duration = Duration::from_secs(60);
 /// Small tasks (stop reports, look-ups for duplicates) under way. Then: one is dropped with a warning, and whoever waits for
 /// its acknowledgement learns that none will come.
 const MAX_TASKS: usize = 4096;
-/// What a refused message is told to wait.
-pub(crate) const BUSY_RETRY: Duration = Duration::from_secs(2);
 /// Crashes of a lane after which its runs are left to the next start.
 const MAX_LANE_CRASHES: u32 = 3;
 
@@ -101,9 +97,18 @@ impl Lane {
     }
 }
 
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Go on.
+    Continue,
+    /// An operator's /quit.
+    ShutDown,
+}
+
 /// Routes.
 pub(crate) struct Dispatcher {
-    house: Arc<House>,
+    services: Arc<AgentServices>,
     lanes: HashMap<SessionKey, Lane>,
     sessions: HashMap<RunId, SessionKey>,
     keys: Keys,
@@ -124,16 +129,16 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(house: Arc<House>, notes: mpsc::Sender<LaneNote>) -> Self {
-        let (speaker, speaking) = Speaker::new(house.clone());
+    pub(crate) fn new(services: Arc<AgentServices>, notes: mpsc::Sender<LaneNote>) -> Self {
+        let (speaker, speaking) = Speaker::new(services.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             speaking.await;
             TaskEnd::Errand
         });
-        let admission = Admission::new(house.queue.bounds());
+        let admission = Admission::new(services.queue.bounds());
         Self {
-            house,
+            services,
             lanes: HashMap::new(),
             sessions: HashMap::new(),
             keys: Keys::new(),
@@ -188,7 +193,7 @@ impl Dispatcher {
         let submission = match inbound.is_forwarded() {
             // Somebody else's words: they command nothing, and answer no question.
             true => Submission::Input,
-            false => submission::parse_with(&text, &self.house.context.known_skills()),
+            false => submission::parse_with(&text, &self.services.context.known_skills()),
         };
         if let Body::Edit(_) = inbound.body {
             self.edit(&submission, text, sent, inbound, ack);
@@ -198,7 +203,7 @@ impl Dispatcher {
             Ok(()) => return Flow::Continue,
             Err(no_answer) => *no_answer,
         };
-        let draining = self.house.draining.is_cancelled();
+        let draining = self.services.draining.is_cancelled();
         if draining
             && (submission.is_input()
                 || matches!(submission, Submission::Command(Command::Thread(_) | Command::Setting(_))))
@@ -213,7 +218,7 @@ impl Dispatcher {
         match submission {
             Submission::Command(command) => {
                 let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
-                self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
+                self.services.hooks.command(&inbound, &submission::word_of(&text), &text);
                 // Where a lane acts on it, or an errand, or it answers a question, its key is kept once that has been done.
                 let kept = !matches!(
                     command,
@@ -271,7 +276,7 @@ impl Dispatcher {
             submission if submission.is_input() => &inbound.options,
             _ => return None,
         };
-        chosen::check(options.model.as_deref()?, &*self.house.model).err().map(Refusal::Invalid)
+        chosen::check(options.model.as_deref()?, &*self.services.run.model).err().map(Refusal::Invalid)
     }
 
     /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
@@ -280,7 +285,7 @@ impl Dispatcher {
         let Some(acted_on) = acted_on else { return };
         let Some(refused) = self.keys.refused(&acted_on.key) else { return };
         let acted_on = ActedOn { refused, ..acted_on };
-        let (threads, at) = (self.house.store.threads.clone(), self.house.clock.now());
+        let (threads, at) = (self.services.store.threads.clone(), self.services.clock.now());
         self.errand(async move {
             if let Err(error) = threads.note_acted_on(&acted_on, at).await {
                 tracing::warn!(%error, "a command that came again after a restart would not be recognised");
@@ -310,14 +315,14 @@ impl Dispatcher {
     fn spawn_lane(&mut self, start: LaneStart) -> Lane {
         let LaneStart { session, adopted, crashes, .. } = &start;
         let (session, adopted, crashes) = (session.clone(), adopted.clone(), *crashes);
-        let (mail, mailbox) = mpsc::channel(self.house.queue.cap + MAILBOX_EXTRA);
+        let (mail, mailbox) = mpsc::channel(self.services.queue.cap + MAILBOX_EXTRA);
         let (wake, stale) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let notes = self.notes.clone();
         let port =
             LanePort { session: session.clone(), mail: mailbox, wake: wake.clone(), stale: stale.clone(), notes };
-        let house = self.house.clone();
+        let services = self.services.clone();
         let task = self.tasks.spawn(async move {
-            run_lane(house, start, port).await;
+            run_lane(services, start, port).await;
             TaskEnd::Lane
         });
         self.lane_tasks.insert(task.id(), session);
@@ -373,7 +378,7 @@ impl Dispatcher {
         }
         let (left, crashes, listed) = (lane.runs.clone(), lane.crashes + 1, lane.listed);
         self.lanes.remove(&session);
-        if crashed && !left.is_empty() && crashes <= MAX_LANE_CRASHES && !self.house.draining.is_cancelled() {
+        if crashed && !left.is_empty() && crashes <= MAX_LANE_CRASHES && !self.services.draining.is_cancelled() {
             // Its runs go on in a new task, and whoever watches them notices nothing.
             let (session_of, seat) = (session.clone(), None);
             let lane = self.spawn_lane(LaneStart { session: session_of, adopted: left, insist: true, crashes, seat });
@@ -398,7 +403,7 @@ impl Dispatcher {
     }
 
     pub(crate) fn begin_drain(&mut self) {
-        self.house.draining.cancel();
+        self.services.draining.cancel();
         self.let_go_of_parked();
     }
 
@@ -408,7 +413,7 @@ impl Dispatcher {
             // Waiting runs stay for the next start; only what is at work is told.
             lane.runs.iter().filter(|run| run.at_work_for().is_some()).for_each(|run| {
                 run.stop(cause);
-                end_processes(&mut self.tasks, &self.house, run);
+                end_processes(&mut self.tasks, &self.services, run);
             });
             lane.wake.notify_one();
         }
@@ -460,8 +465,8 @@ impl Dispatcher {
 
 /// Ends the processes of a run that was stopped, beside everything else. Not counted with the small tasks: a stop is never
 /// dropped, and there is one of these for each run at work.
-fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<LiveRun>) {
-    let (processes, id, draining) = (house.processes.clone(), run.id, house.draining.clone());
+fn end_processes(tasks: &mut JoinSet<TaskEnd>, services: &Arc<AgentServices>, run: &Arc<LiveRun>) {
+    let (processes, id, draining) = (services.processes.clone(), run.id, services.draining.clone());
     tasks.spawn(async move {
         persist("process_end", &draining, || processes.end(id)).await;
         TaskEnd::Processes(id)

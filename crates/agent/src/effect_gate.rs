@@ -1,7 +1,8 @@
 //! The one road to every effect: each tool call of every run passes here, also one that a person has just approved.
 //!
-//! Order: what works by itself does not [multiply](crate::multiplying) → what is [switched off](crate::tool_health) is not called → hook → validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and
-//! a cancellation token → clean the result → journal it → event. A call that writes has its intent on disk before it
+//! Order: autonomous work does not [create work](crate::own_tools) → a [disabled](crate::tool_health) tool is not called → hook →
+//! validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and a cancellation token →
+//! clean the result → journal it → event. A call that writes has its intent on disk before it
 //! begins, and in the same commit uses up the approval that allowed it. A reading call's journal does not wait for the
 //! disk: after a crash it is simply run again.
 
@@ -12,23 +13,23 @@ mod preflight;
 mod rates;
 mod says;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    CallId, Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
-    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus, Variable,
+    CallId, Durability, EventKind, GateStore, Generation, Message, MessageBody, OutputKeeper, Picture, Progress, RunId,
+    SecretVault, SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    Variable,
 };
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{Answer, Answers, Policy, Wanted};
-use crate::core::Bind;
 pub(crate) use crate::effect_gate::batch::CRASHED;
-use crate::effect_gate::batch::{End, For, Ran, Runnable, SKIPPED};
+use crate::effect_gate::batch::{End, Ran, Runnable, SKIPPED};
 pub(crate) use crate::effect_gate::consult::put_changed;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
@@ -38,7 +39,7 @@ use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
-use crate::multiplying::{denied, multiplies};
+use crate::own_tools::{creates_work, denied};
 use crate::tally::Tally;
 use crate::tool_health::{Health, Pass};
 
@@ -67,6 +68,14 @@ pub(crate) struct GatePorts {
     pub(crate) hooks: Arc<HookChain>,
     /// How tools get on.
     pub(crate) health: Arc<Health>,
+}
+
+/// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.
+pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync);
+
+/// For runs without tools that act on them.
+pub(crate) fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
+    None
 }
 
 /// Who calls.
@@ -136,6 +145,16 @@ struct Outcome {
     about: Option<Box<About>>,
 }
 
+/// A call of a batch, in call order.
+enum Slot {
+    /// It has its result.
+    Ended(Box<Outcome>),
+    /// It may run.
+    Ready(Box<Runnable>),
+    /// It runs.
+    Running,
+}
+
 /// What the end of a call says of its tool.
 struct About {
     tool: Arc<dyn Tool>,
@@ -189,83 +208,91 @@ impl EffectGate {
         context: &mut LoopContext,
         calls: Vec<AdmittedCall>,
     ) -> Result<Option<Asking>, StoreError> {
-        let mut outcomes: VecDeque<Option<Outcome>> = VecDeque::with_capacity(calls.len());
-        let mut runnable: Vec<Runnable> = Vec::new();
-        let mut asking = None;
-        let mut calls = calls.into_iter();
-        for (at, AdmittedCall { call, refused }) in calls.by_ref().enumerate() {
-            let consulted = match refused {
-                _ if caller.by_itself && multiplies(&call.name) => Err(denied(&call)),
-                Some(refused) => Err(refused),
-                None if let Some(off) = self.switched_off(&caller, &call) => Err(off),
-                None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),
-                None => self.consult(&mut caller, context, call).await,
-            };
-            let call = match consulted {
-                Ok(call) => call,
-                Err(refused) => {
-                    outcomes.push_back(Some(refused.into()));
-                    continue;
-                }
-            };
-            match self.preflight(&caller, at, call.clone()).await? {
-                Verdict::Run(ready) => {
-                    runnable.push(*ready);
-                    outcomes.push_back(None);
-                }
-                Verdict::Answered(result) => outcomes.push_back(Some(result.into())),
-                Verdict::Ask(wanted) => {
-                    asking = Some((call, *wanted));
-                    break;
-                }
-            }
-        }
+        let (slots, asking) = self.admit_batch(&mut caller, context, calls).await?;
         // Kept for as long as the very call waits for an answer, or for its turn after one.
-        let about = asking.as_ref().map(|(call, _)| &call.id);
+        let about = asking.as_ref().map(|asking| &asking.call.id);
         context.state.changed.take_if(|changed| Some(&changed.id) != about);
-        let asking = asking.map(|(call, wanted)| Asking {
-            call,
-            deferred: calls.map(|admitted| admitted.call).collect(),
-            wanted,
-        });
-        let durability = durability_of(&runnable);
-        // What stands before the first call that runs is written with the intent: after a crash, only what may have begun
-        // is without a result.
-        let mut before = 0;
-        while let Some(Some(_)) = outcomes.front() {
-            if let Some(outcome) = outcomes.pop_front().flatten() {
-                self.record(&mut caller, context, outcome).await;
-            }
-            before += 1;
-        }
-        if !runnable.is_empty() {
-            intend(&mut caller, &runnable, durability, context).await?;
-            let whose = For {
-                session: caller.session,
-                run: caller.run,
-                cancel: caller.cancel,
-                generation: caller.generation,
-                progress: &caller.progress,
-                variables: &caller.variables,
-                live: caller.live,
-                newer: caller.newer,
-            };
-            let admitted = runnable.len();
-            let (ran, begun) = batch::run(whose, runnable).await;
-            caller.tally.give_back_tools(admitted.saturating_sub(begun));
-            for ran in ran {
-                let at = ran.at - before;
-                outcomes[at] = Some(self.conclude(&caller, ran).await);
-            }
-        }
-        for outcome in outcomes.into_iter().flatten() {
-            self.record(&mut caller, context, outcome).await;
-        }
+        let durability = durability_of(&slots);
+        self.run_batch(&mut caller, context, slots, durability).await?;
         // With a question to come, the pause writes what is new.
         if asking.is_none() {
             caller.journal.write(context, durability).await?;
         }
         Ok(asking)
+    }
+
+    /// First phase: what becomes of each call, in call order, up to the first one that a person has to be asked about.
+    async fn admit_batch(
+        &self,
+        caller: &mut Caller<'_>,
+        context: &mut LoopContext,
+        calls: Vec<AdmittedCall>,
+    ) -> Result<(Vec<Slot>, Option<Asking>), StoreError> {
+        let mut slots = Vec::with_capacity(calls.len());
+        let mut calls = calls.into_iter();
+        while let Some(AdmittedCall { call, refused }) = calls.next() {
+            let consulted = match refused {
+                _ if caller.by_itself && creates_work(&call.name) => Err(denied(&call)),
+                Some(refused) => Err(refused),
+                None if let Some(off) = self.switched_off(caller, &call) => Err(off),
+                None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),
+                None => self.consult(caller, context, call).await,
+            };
+            let call = match consulted {
+                Ok(call) => call,
+                Err(refused) => {
+                    slots.push(Slot::Ended(Box::new(refused.into())));
+                    continue;
+                }
+            };
+            slots.push(match self.preflight(caller, call.clone()).await? {
+                Verdict::Run(ready) => Slot::Ready(ready),
+                Verdict::Answered(result) => Slot::Ended(Box::new(result.into())),
+                Verdict::Ask(wanted) => {
+                    let deferred = calls.map(|admitted| admitted.call).collect();
+                    return Ok((slots, Some(Asking { call, deferred, wanted: *wanted })));
+                }
+            });
+        }
+        Ok((slots, None))
+    }
+
+    /// Second and third phase: runs the calls that may run, side by side, and appends one result for each slot to the context,
+    /// in call order. What stands before the first call that runs is written with the intent: after a crash, only what may
+    /// have begun is without a result.
+    async fn run_batch(
+        &self,
+        caller: &mut Caller<'_>,
+        context: &mut LoopContext,
+        mut slots: Vec<Slot>,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
+        let first = slots.iter().position(|slot| matches!(slot, Slot::Ready(_))).unwrap_or(slots.len());
+        for slot in slots.drain(..first) {
+            self.record(caller, context, slot).await;
+        }
+        if slots.is_empty() {
+            return Ok(());
+        }
+        intend(caller, &slots, durability, context).await?;
+        let mut ready = Vec::with_capacity(slots.len());
+        for (at, slot) in slots.iter_mut().enumerate() {
+            match std::mem::replace(slot, Slot::Running) {
+                Slot::Ready(runnable) => ready.push((at, *runnable)),
+                ended => *slot = ended,
+            }
+        }
+        let admitted = ready.len();
+        let (ran, begun) = batch::run(caller, ready).await;
+        caller.tally.give_back_tools(admitted.saturating_sub(begun));
+        for ran in ran {
+            let at = ran.at;
+            slots[at] = Slot::Ended(Box::new(self.conclude(caller, ran).await));
+        }
+        for slot in slots {
+            self.record(caller, context, slot).await;
+        }
+        Ok(())
     }
 
     /// The result of a call that has ended.
@@ -296,9 +323,10 @@ impl EffectGate {
     }
 
     /// Notes a result and appends it to the context, as hooks have left it.
-    async fn record(&self, caller: &mut Caller<'_>, context: &mut LoopContext, mut outcome: Outcome) {
+    async fn record(&self, caller: &mut Caller<'_>, context: &mut LoopContext, slot: Slot) {
+        let Slot::Ended(mut outcome) = slot else { return }; // each call that runs has an end: `batch::run` gives one to each
         self.show(caller, context, &mut outcome).await;
-        let Outcome { result, took_ms, outside, pictures, about, .. } = outcome;
+        let Outcome { result, took_ms, outside, pictures, about, .. } = *outcome;
         if let Some(about) = about {
             let About { tool, pass, end } = *about;
             self.health.ended(pass, tool.spec(), caller.run, &end.seen_in(&result.text)).await;
@@ -339,30 +367,47 @@ impl EffectGate {
     }
 }
 
-/// Writes that these calls are about to begin, and uses up the approvals that allow them.
+/// Writes that the calls that may run are about to begin, and uses up the approvals that allow them.
 async fn intend(
     caller: &mut Caller<'_>,
-    runnable: &[Runnable],
+    slots: &[Slot],
     durability: Durability,
     context: &LoopContext,
 ) -> Result<(), StoreError> {
-    for Runnable { call, uses, .. } in runnable {
+    for Runnable { call, uses, .. } in ready(slots) {
         caller.journal.note(EventKind::ToolStarted { call_id: call.id.clone(), name: call.name.clone() });
         caller.journal.use_up(uses);
     }
     let intended = caller.journal.write(context, durability).await;
     if intended.is_err() {
         // None of them begins, and the end of the run must not say that it did.
-        let is_here = |id: &CallId| runnable.iter().any(|ready| ready.call.id == *id);
+        let is_here = |id: &CallId| ready(slots).any(|ready| ready.call.id == *id);
         caller.journal.retract(|fact| matches!(fact, EventKind::ToolStarted { call_id, .. } if is_here(call_id)));
     }
     intended
 }
 
+/// The calls that may run.
+fn ready(slots: &[Slot]) -> impl Iterator<Item = &Runnable> {
+    slots.iter().filter_map(|slot| match slot {
+        Slot::Ready(ready) => Some(&**ready),
+        Slot::Ended(_) | Slot::Running => None,
+    })
+}
+
+/// Calls of the last assistant message that have no result behind them.
+pub(crate) fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
+    let Some(at) = own.iter().rposition(|message| !message.tool_calls().is_empty()) else { return Vec::new() };
+    let answered = |call: &ToolCall| {
+        own[at + 1..].iter().any(|m| matches!(&m.body, MessageBody::Tool(result) if result.call_id == call.id))
+    };
+    own[at].tool_calls().iter().filter(|call| !answered(call)).cloned().collect()
+}
+
 /// How a batch is written: on disk before it begins where one of its calls writes, or uses up an approval.
-fn durability_of(runnable: &[Runnable]) -> Durability {
+fn durability_of(slots: &[Slot]) -> Durability {
     let waits = |ready: &Runnable| ready.tool.spec().effect.waits_for_disk() || !ready.uses.is_empty();
-    if runnable.iter().any(waits) { Durability::Committed } else { Durability::Relaxed }
+    if ready(slots).any(waits) { Durability::Committed } else { Durability::Relaxed }
 }
 
 fn ours(

@@ -8,7 +8,7 @@ use belay_protocol::{
     ThreadStore,
 };
 
-use crate::post::{Said, Saying};
+use crate::pending_outbound::{OutboundBatch, PendingOutbound};
 use crate::tally::Tally;
 
 /// Writes the progress of one run under its lane's lease.
@@ -25,7 +25,7 @@ pub struct RunJournal {
     /// Runs that end with the next write, since this one has their messages.
     joined: Vec<JoinedRun>,
     /// What the run says with the next write.
-    saying: Saying,
+    saying: PendingOutbound,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
     keeps: Keeps,
@@ -83,7 +83,7 @@ impl RunJournal {
         tally: Tally,
         stored: usize,
     ) -> Self {
-        let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), Saying::default());
+        let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), PendingOutbound::default());
         Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
     }
 
@@ -132,17 +132,17 @@ impl RunJournal {
 
     /// With the next write, this is committed to be delivered.
     pub fn say(&mut self, message: Outbound) {
-        self.saying.add(Said { messages: vec![message], ..Said::default() });
+        self.saying.add(OutboundBatch { messages: vec![message], ..OutboundBatch::default() });
     }
 
     /// Where tools of the run leave what they say: it goes with the next write.
-    pub fn saying(&self) -> Saying {
+    pub fn saying(&self) -> PendingOutbound {
         self.saying.clone()
     }
 
     /// What is said with the next write, with its facts noted.
     fn take_said(&mut self) -> Vec<Outbound> {
-        let Said { messages, facts } = self.saying.take();
+        let OutboundBatch { messages, facts } = self.saying.take();
         facts.into_iter().for_each(|fact| self.note(fact));
         messages
     }
@@ -185,7 +185,7 @@ impl RunJournal {
         };
         if let Err(error) = self.threads.checkpoint(&self.lease, checkpoint).await {
             // The results that say so go with the end of the run, and so does what they say was sent.
-            self.saying.add(Said { messages: outbound, ..Said::default() });
+            self.saying.add(OutboundBatch { messages: outbound, ..OutboundBatch::default() });
             // Nothing is noted between the taking and this: the write has them for itself.
             (self.events, self.used, self.joined) = (events, used, joined);
             return Err(error);

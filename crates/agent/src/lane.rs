@@ -32,8 +32,8 @@ use self::compact::{Compacting, compacted};
 use self::next::{Parking, may_go_on};
 use self::receive::{Receiving, looked_at};
 use self::rest::Resting;
-use crate::compaction::Calibration;
-use crate::house::House;
+use crate::agent_services::AgentServices;
+use crate::estimate::Calibration;
 use crate::joining::Joining;
 use crate::mail::{LaneCommand, LaneMail, LaneOrder, LanePort};
 use crate::prompt::Briefing;
@@ -53,7 +53,7 @@ const RETURN_LIMIT: Duration = Duration::from_secs(30);
 const HELD: usize = 64;
 
 struct Lane {
-    house: Arc<House>,
+    services: Arc<AgentServices>,
     port: LanePort,
     lease: Lease,
     summary: Option<String>,
@@ -110,7 +110,7 @@ struct LeaseLost;
 
 impl Lane {
     async fn run(&mut self) -> Result<(), LeaseLost> {
-        let draining = self.house.draining.clone();
+        let draining = self.services.draining.clone();
         loop {
             if std::mem::take(&mut self.stale) && !Box::pin(self.read_anew()).await? {
                 self.stale = true;
@@ -240,18 +240,18 @@ impl Lane {
             ThreadEdit::Clear => ("Forgot this conversation.", "There is nothing to forget."),
             ThreadEdit::New => ("Began a new conversation.", "Began a new conversation."),
         };
-        let at = self.house.clock.now();
-        match self.house.store.threads.edit_thread(&self.lease, edit, at).await {
+        let at = self.services.clock.now();
+        match self.services.store.threads.edit_thread(&self.lease, edit, at).await {
             Ok(EditOutcome::Done(thread)) => {
                 self.show(thread);
                 if matches!(edit, ThreadEdit::New) && !std::mem::replace(&mut self.fresh, true) {
-                    self.house.hooks.session_end(&self.lease.session, word);
+                    self.services.hooks.session_end(&self.lease.session, word);
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear) {
-                    Briefing::begin_anew(&self.house, &self.lease.session).await;
+                    Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
-                    && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await
+                    && let Err(error) = self.services.store.gates.forget_grants(&self.lease.session).await
                 {
                     return Ok(Ok(format!("{done} But what was approved for good still is: {error}")));
                 }
@@ -264,7 +264,7 @@ impl Lane {
 
     /// Acts on the running turn too, once the store has it.
     async fn set_loop_detection(&mut self, on: bool) -> Result<Said, LeaseLost> {
-        if let Err(error) = self.house.store.threads.set_loop_detection(&self.lease, on).await {
+        if let Err(error) = self.services.store.threads.set_loop_detection(&self.lease, on).await {
             return unchanged(&error);
         }
         self.loop_detection = on;

@@ -6,17 +6,21 @@
 //!
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
-//! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
-//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
-//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`multiplying`] → [`tool_health`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
-//! starts is in [`subagent`] and, in a process of its own, [`container`]. Work that outlives its turn is in [`jobs`]; when work
-//! begins by itself is in [`routines`], and what either may do in [`rights`]. Rules that change while it runs: [`reload`].
+//! Reading order: [`agent`] (the loop) → `assembly` (who receives what) → [`submission`] (what a message asks for) →
+//! `dispatcher` (routing) → `live` and `mail` (what dispatcher and lane share and say) → `lane` and `waiting` → `turn` →
+//! [`chat`] (the delegate) → `model_call` (asking the model) → [`effect_gate`] (running its calls) → [`own_tools`] →
+//! [`tool_health`] → [`cost_guard`] → [`compaction`] → [`delivery`]. Other kinds of run are in `plan`, `delegates`, `subagent`
+//! and, in a process of its own, [`container`]. Work that outlives its turn is in [`jobs`]; what starts work by itself is in
+//! [`routines`], and what either may do in `rights`. Rules that change while it runs: [`reload`].
 
 pub mod agent;
+mod agent_services;
 pub mod approvals;
+mod assembly;
 mod bootstrap;
 pub mod chat;
 mod chosen;
+mod chunking;
 mod closing;
 pub mod compaction;
 mod completion;
@@ -26,12 +30,13 @@ pub mod container;
 mod context_report;
 mod core;
 pub mod cost_guard;
+mod delegates;
 pub mod delivery;
 mod dispatcher;
 pub mod effect_gate;
 pub mod error;
+pub mod estimate;
 mod hooks;
-mod house;
 mod inlet;
 pub mod jobs;
 mod joining;
@@ -41,8 +46,12 @@ mod lane;
 mod live;
 mod mail;
 pub mod metrics;
-mod multiplying;
+mod model_call;
+mod model_stream;
 mod numbers;
+mod outage;
+pub mod own_tools;
+pub mod pending_outbound;
 mod plan;
 mod post;
 mod prompt;
@@ -54,6 +63,7 @@ mod restart;
 mod rights;
 pub mod routines;
 mod sending;
+mod services;
 pub mod sessions;
 mod speaker;
 mod streaming;
@@ -69,29 +79,19 @@ mod waiting;
 
 pub use agent::{Agent, AgentExit};
 pub use approvals::{ApprovalRule, ApprovalsConfig};
-pub use compaction::CompactionConfig;
+pub use config::CompactionConfig;
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, SubagentsConfig};
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use jobs::JobsConfig;
+pub use own_tools::OWN_TOOLS;
 pub use reload::{Reloader, Rules};
 pub use routines::{HeartbeatConfig, RoutinesConfig};
 
-/// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
-pub const OWN_TOOLS: [&str; 8] = [
-    subagent::COMPLETE_TASK,
-    jobs::CREATE_JOB,
-    subagent::EMIT_VALUE,
-    plan::PLANNING,
-    routines::ROUTINE,
-    container::RUN_IN_WORKER,
-    subagent::SPAWN_SUBAGENT,
-    terminate::TERMINATE,
-];
-
-pub use house::{AgentParts, StorePorts};
+pub use agent_services::StorePorts;
+pub use assembly::AgentParts;
+pub use chunking::{Break, SendAt, StreamingConfig};
 pub use plan::check_executors;
 pub use queue::QueueConfig;
 pub use rights::Absent;
 pub use sessions::{ChannelReset, ResetMode, SessionsConfig};
-pub use streaming::{Break, SendAt, StreamingConfig};

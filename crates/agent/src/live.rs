@@ -11,8 +11,8 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::chunking::Blocks;
 use crate::pulse::Pulse;
-use crate::streaming::blocks::Blocks;
 
 /// Fragments kept for a watcher that lags. Then: the watcher misses some, and takes the text from the reply.
 const DELTA_CAPACITY: usize = 512;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use belay_protocol::{JobNumbers, JobsStatus, RoutineNumbers, StoreError};
 use tokio::time::timeout;
 
-use crate::house::House;
+use crate::agent_services::AgentServices;
 use crate::metrics;
 
 /// How long a store may take over it. Whoever asks how Belay stands is told the rest all the same.
@@ -15,16 +15,16 @@ const LIMIT: Duration = Duration::from_secs(1);
 ///
 /// # Cancel safety
 /// Nothing is changed.
-pub(crate) async fn read(house: &House) -> (Option<JobsStatus>, Option<RoutineNumbers>) {
-    let jobs = said::<JobNumbers>(house.store.jobs.numbers()).await;
-    let routines = said::<RoutineNumbers>(house.store.routines.numbers()).await;
+pub(crate) async fn read(services: &AgentServices) -> (Option<JobsStatus>, Option<RoutineNumbers>) {
+    let jobs = said::<JobNumbers>(services.store.jobs.numbers()).await;
+    let routines = said::<RoutineNumbers>(services.store.routines.numbers()).await;
     if let Some(numbers) = &jobs {
-        metrics::jobs_are(numbers, house.jobs.max_parallel);
+        metrics::jobs_are(numbers, services.jobs.config.max_parallel);
     }
     if let Some(numbers) = &routines {
         metrics::routines_are(numbers);
     }
-    (jobs.map(|numbers| JobsStatus { numbers, places: house.jobs.max_parallel }), routines)
+    (jobs.map(|numbers| JobsStatus { numbers, places: services.jobs.config.max_parallel }), routines)
 }
 
 async fn said<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Option<T> {

@@ -3,20 +3,19 @@
 //! A message is committed together with the result of its call: after a crash either both are there or neither, and the
 //! call is made again. What was sent here is not said again at the end of the run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, ChannelId, Effect, EventKind, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, SessionKey,
+    Ask, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, RunReader, SessionKey,
     StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
 };
 use serde_json::{Map, Value, json};
 
-use crate::hooks::Place;
-use crate::house::House;
-
-/// The tool's name.
-pub(crate) const SEND_MESSAGE: &str = "send_message";
+use crate::hooks::{HookChain, Place};
+use crate::own_tools::SEND_MESSAGE;
+use crate::pending_outbound::{OutboundBatch, PendingOutbound};
+use crate::rights::Channels;
 
 /// The conversation that the run answers.
 const HERE: &str = "here";
@@ -26,33 +25,6 @@ const TEXT_MAX_CHARS: usize = 20_000;
 const SHOWN_CHARS: usize = 200;
 /// Shortest text that is compared with what was sent: a shorter one is in too many others.
 const COMPARED_CHARS: usize = 10;
-
-/// What a run says with its next write. Clones share it. Held for an append, never across an await.
-#[derive(Clone, Default)]
-pub struct Saying(Arc<Mutex<Said>>);
-
-/// Messages and the facts that belong to them.
-#[derive(Default)]
-pub struct Said {
-    /// To be delivered, in this order.
-    pub messages: Vec<Outbound>,
-    /// What hooks have done about them.
-    pub facts: Vec<EventKind>,
-}
-
-impl Saying {
-    /// Says something with the next write.
-    pub fn add(&self, said: Said) {
-        let mut saying = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        saying.messages.extend(said.messages);
-        saying.facts.extend(said.facts);
-    }
-
-    /// Takes what the next write says.
-    pub fn take(&self) -> Said {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// Declares the tool. It works once it is bound to the run that calls it.
 pub(crate) struct SendMessage(ToolSpec);
@@ -100,14 +72,16 @@ impl Tool for SendMessage {
 /// From where a run sends.
 #[derive(Clone)]
 pub(crate) struct Post {
-    pub(crate) house: Arc<House>,
+    pub(crate) channels: Channels,
+    pub(crate) runs: Arc<dyn RunReader>,
+    pub(crate) hooks: Arc<HookChain>,
     pub(crate) session: SessionKey,
     pub(crate) run: RunId,
     /// The conversation that the run answers, if there is one.
     pub(crate) here: Option<ReplyRoute>,
     /// Whether whom it works for may write to other conversations.
     pub(crate) elsewhere: bool,
-    pub(crate) saying: Saying,
+    pub(crate) saying: PendingOutbound,
 }
 
 /// The tool in the hands of one run.
@@ -132,14 +106,13 @@ impl Post {
             let no = "only an operator's request may write to other conversations; use the place `here`, or answer with text";
             return Err(ToolFailure::Denied(no.into()));
         }
-        let known =
-            place.split_once(':').filter(|(channel, _)| self.house.channels.contains_key(&ChannelId::new(*channel)));
+        let known = place.split_once(':').filter(|(channel, _)| self.channels.contains_key(&ChannelId::new(*channel)));
         let unknown = || {
             let words = "there is no such conversation; a place is `here`, or channel:conversation of one that has written before";
             ToolFailure::failed(format!("{place}: {words}"))
         };
         let (channel, conversation) = known.ok_or_else(unknown)?;
-        match self.house.store.runs.session(&SessionKey::from(place.to_owned())).await {
+        match self.runs.session(&SessionKey::from(place.to_owned())).await {
             Ok(Some(_)) => {
                 let (channel, conversation) = (ChannelId::new(channel), conversation.into());
                 Ok(ReplyRoute { channel, conversation, reply_to: None })
@@ -150,8 +123,8 @@ impl Post {
     }
 
     /// The text as hooks leave it.
-    async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut Said) -> Result<String, ToolFailure> {
-        let hooks = &self.house.hooks;
+    async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut OutboundBatch) -> Result<String, ToolFailure> {
+        let hooks = &self.hooks;
         if !hooks.is_bound(HookPoint::MessageSending) {
             return Ok(text.to_owned());
         }
@@ -208,7 +181,7 @@ impl Tool for Bound {
     /// Dropped midway, nothing is sent.
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let route = self.post.route(place_of(arguments)).await?;
-        let mut said = Said::default();
+        let mut said = OutboundBatch::default();
         let text = self.post.agreed(&route, text_of(arguments), &mut said).await?;
         // Not the run's answer: nobody may take it for that.
         said.messages.push(Outbound::new(None, route, text));

@@ -21,10 +21,11 @@ mod words;
 use belay_protocol::{Prompt, ToolSet};
 
 pub(crate) use self::book::PromptBook;
-pub(crate) use self::briefing::{About, Briefing};
+pub(crate) use self::briefing::{About, Briefing, BriefingSource};
 pub(crate) use self::snapshots::Snapshots;
 use crate::config::AgentConfig;
-use crate::terminate::{TEACHING, TERMINATE};
+use crate::own_tools::TERMINATE;
+use crate::terminate::TEACHING;
 
 /// A part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use belay_agent_loop::StopRules;
 use belay_protocol::{RoutineSpec, StoreError};
 
+use crate::agent_services::AgentServices;
 use crate::approvals::{ApprovalsConfig, Policy};
 use crate::config::LimitsConfig;
-use crate::house::House;
 use crate::routines;
 
 /// The rules that can be swapped, checked by whoever read them.
@@ -36,12 +36,12 @@ pub struct Rules {
 /// Swaps the rules of a running agent.
 #[derive(Clone)]
 pub struct Reloader {
-    house: Arc<House>,
+    services: Arc<AgentServices>,
 }
 
 impl Reloader {
-    pub(crate) fn new(house: Arc<House>) -> Self {
-        Self { house }
+    pub(crate) fn new(services: Arc<AgentServices>) -> Self {
+        Self { services }
     }
 
     /// Works by these rules from now on; the price of the model is asked for again as well.
@@ -52,11 +52,11 @@ impl Reloader {
     /// # Cancel safety
     /// Dropped while the routines are being stored, some of them are; doing it again stores the rest.
     pub async fn apply(&self, rules: Rules) -> Result<(), StoreError> {
-        let house = &self.house;
-        house.adopt_rules(rules.stops);
-        house.gate.adopt(Policy::compile(&rules.approvals));
-        house.approvals.store(Arc::new(rules.approvals));
-        house.cost.adopt(rules.limits.per_day(), house.model.dearest());
-        routines::redefine(house, rules.routines).await
+        let services = &self.services;
+        services.run.adopt_rules(rules.stops);
+        services.run.gate.adopt(Policy::compile(&rules.approvals));
+        services.approvals.store(Arc::new(rules.approvals));
+        services.run.cost.adopt(rules.limits.per_day(), services.run.model.dearest());
+        routines::redefine(&services.routines, rules.routines).await
     }
 }

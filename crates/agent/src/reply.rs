@@ -1,8 +1,17 @@
-//! What becomes of the model's final text before a person sees it. Pure.
+//! The model's final text before a person sees it: cleaned, with the notes of ours that are put behind it. Pure.
 
-use crate::streaming::silence::{is_silent, without_trailing};
+pub(crate) mod silence;
 
-pub use crate::streaming::silence::SILENT_TOKEN;
+use self::silence::{is_silent, without_trailing};
+
+pub use self::silence::SILENT_TOKEN;
+
+/// Behind an answer that reached its length limit.
+pub(crate) const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
+/// Behind an answer of which the provider's content filter withheld a part.
+pub(crate) const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
+/// Behind the text of a run that was stopped, for the model and for people.
+pub(crate) const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
 /// A final text, ready for the person.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,13 +6,35 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    Admission, Asker, ChannelId, JobRecord, Place, Principal, PrincipalRole, Purpose, ReplyRoute, RoutineRecord,
+    Admission, Asker, Channel, ChannelId, JobRecord, Place, Principal, PrincipalRole, Purpose, ReplyRoute,
+    RoutineRecord,
 };
 
-use crate::house::House;
+/// The channels of this start, by name.
+pub(crate) type Channels = Arc<HashMap<ChannelId, Arc<dyn Channel>>>;
 
 /// Who is let in through channels that are switched off, by name: their settings still say.
 pub type Absent = HashMap<ChannelId, Arc<dyn Admission>>;
+
+/// Who is let in through which channel.
+pub(crate) struct AccessPolicy {
+    channels: Channels,
+    absent: Absent,
+}
+
+impl AccessPolicy {
+    /// Of the channels of this start, and of those that are switched off.
+    pub(crate) fn new(channels: Channels, absent: Absent) -> Self {
+        Self { channels, absent }
+    }
+
+    fn door(&self, channel: &ChannelId) -> Door<'_> {
+        match self.channels.get(channel) {
+            Some(channel) => channel.admission().map_or(Door::CannotSay, Door::Says),
+            None => self.absent.get(channel).map_or(Door::Unknown, |admission| Door::Says(&**admission)),
+        }
+    }
+}
 
 /// Whom work was for is let in no more; the words say why, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +44,8 @@ pub(crate) struct NoLonger(pub(crate) String);
 ///
 /// # Errors
 /// Nobody: its creator is let in no more.
-pub(crate) fn of_job(house: &House, job: &JobRecord) -> Result<Asker, NoLonger> {
-    now(house, &job.channel, &job.creator, job.reply_to.as_ref())
+pub(crate) fn of_job(access: &AccessPolicy, job: &JobRecord) -> Result<Asker, NoLonger> {
+    now(access, &job.channel, &job.creator, job.reply_to.as_ref())
 }
 
 /// A routine with what is left of its creator's rights. What only an operator may say it says no longer where they are none:
@@ -31,8 +53,8 @@ pub(crate) fn of_job(house: &House, job: &JobRecord) -> Result<Asker, NoLonger> 
 ///
 /// # Errors
 /// Nothing is left: its creator is let in no more.
-pub(crate) fn of_routine(house: &House, routine: &RoutineRecord) -> Result<RoutineRecord, NoLonger> {
-    let creator = now(house, &routine.channel, &routine.creator, routine.reply_to.as_ref())?;
+pub(crate) fn of_routine(access: &AccessPolicy, routine: &RoutineRecord) -> Result<RoutineRecord, NoLonger> {
+    let creator = now(access, &routine.channel, &routine.creator, routine.reply_to.as_ref())?;
     let mut routine = routine.clone();
     // An operator may have said where somebody else's routine writes to.
     if routine.creator.place == Place::Operator && creator.place != Place::Operator {
@@ -46,7 +68,7 @@ pub(crate) fn of_routine(house: &House, routine: &RoutineRecord) -> Result<Routi
 /// # Errors
 /// None: they are let in no more.
 pub(crate) fn now(
-    house: &House,
+    access: &AccessPolicy,
     channel: &ChannelId,
     creator: &Asker,
     asked_in: Option<&ReplyRoute>,
@@ -55,7 +77,7 @@ pub(crate) fn now(
         return Ok(creator.clone()); // the configuration's own, which is switched off once that has it no more
     }
     let conversation = asked_in.filter(|route| route.channel == *channel).map(|route| &*route.conversation);
-    match door(house, channel).left_of(creator, conversation) {
+    match access.door(channel).left_of(creator, conversation) {
         Ok(place) => Ok(Asker { place, ..creator.clone() }),
         Err(why) => {
             let who = &creator.principal;
@@ -65,8 +87,8 @@ pub(crate) fn now(
 }
 
 /// Whether a conversation may still be told that work of it has ended.
-pub(crate) fn may_tell(house: &House, route: &ReplyRoute) -> bool {
-    match door(house, &route.channel) {
+pub(crate) fn may_tell(access: &AccessPolicy, route: &ReplyRoute) -> bool {
+    match access.door(&route.channel) {
         Door::Says(admission) => admission.serves(&route.conversation),
         Door::CannotSay | Door::Unknown => true,
     }
@@ -101,13 +123,6 @@ impl Door<'_> {
             // Nothing says any more what they may do, so it is as little as anybody may who is let in somewhere.
             Self::Unknown => Ok(Place::Conversation),
         }
-    }
-}
-
-fn door<'a>(house: &'a House, channel: &ChannelId) -> Door<'a> {
-    match house.channels.get(channel) {
-        Some(channel) => channel.admission().map_or(Door::CannotSay, Door::Says),
-        None => house.absent.get(channel).map_or(Door::Unknown, |admission| Door::Says(&**admission)),
     }
 }
 

@@ -27,7 +27,6 @@ mod error;
 mod events;
 mod firing;
 pub mod heartbeat;
-mod light;
 pub mod misfire;
 #[cfg(test)]
 mod misfire_tests;
@@ -38,9 +37,11 @@ mod requests;
 pub mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod service;
 #[cfg(test)]
 mod spec_tests;
 mod step;
+mod task;
 mod text;
 mod tool;
 #[cfg(test)]
@@ -58,9 +59,10 @@ pub(crate) use engine::{Engine, show};
 pub use error::ScheduleError;
 pub(crate) use events::Waiting;
 pub use heartbeat::HeartbeatConfig;
-pub(crate) use light::work;
 pub use misfire::Due;
 pub use preview::{Tested, Upcoming, preview, test_at};
 pub(crate) use requests::{By, request, start};
 pub use schedule::Schedule;
-pub(crate) use tool::{ROUTINE, RoutineTool};
+pub(crate) use service::RoutineService;
+pub(crate) use task::{LightweightTask, NothingToReport, lightweight_task};
+pub(crate) use tool::{RoutineTool, RoutineToolContext};

@@ -24,7 +24,7 @@ pub(crate) async fn agree(
     channel: Option<&ChannelId>,
     (end, reply): (RunEnd, Option<String>),
 ) -> (RunEnd, Option<String>) {
-    let hooks = core.house.hooks.clone();
+    let hooks = core.services.hooks.clone();
     let reply = match reply {
         Some(reply) if hooks.is_bound(HookPoint::MessageSending) => reply,
         other => return (end, other),

@@ -10,7 +10,7 @@ use belay_protocol::{Outbound, ReplyRoute};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::house::House;
+use crate::agent_services::AgentServices;
 use crate::restart::persist;
 
 /// Answers that wait to be stored. Then: one is dropped with a warning; the program that sent the command has its own
@@ -25,13 +25,13 @@ pub(crate) struct Speaker(mpsc::Sender<(ReplyRoute, String)>);
 
 impl Speaker {
     /// The end that takes texts, and the work that shows them: run it until every speaker is dropped.
-    pub(crate) fn new(house: Arc<House>) -> (Self, impl Future<Output = ()> + Send) {
+    pub(crate) fn new(services: Arc<AgentServices>) -> (Self, impl Future<Output = ()> + Send) {
         let (tx, mut rx) = mpsc::channel::<(ReplyRoute, String)>(CAPACITY);
         let work = async move {
             while let Some((route, text)) = rx.recv().await {
                 let message = Outbound::new(None, route, text);
                 // One answer that cannot be shown holds up those behind it, as they have one order, and loses none of them.
-                persist("replies", &house.draining, || show(&house, message.clone())).await;
+                persist("replies", &services.draining, || show(&services, message.clone())).await;
             }
         };
         (Self(tx), work)
@@ -47,10 +47,10 @@ impl Speaker {
     }
 }
 
-async fn show(house: &House, message: Outbound) {
-    let Err(error) = house.store.outbox.enqueue(message.clone()).await else { return };
+async fn show(services: &AgentServices, message: Outbound) {
+    let Err(error) = services.store.outbox.enqueue(message.clone()).await else { return };
     tracing::error!(%error, "the answer to a command could not be stored; showing it at once");
-    let Some(channel) = house.channels.get(&message.route.channel) else { return };
+    let Some(channel) = services.channels.get(&message.route.channel) else { return };
     match timeout(SAY_LIMIT, channel.deliver(&message)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(channel = %channel.id(), %error, "the answer to a command was not delivered"),

@@ -13,6 +13,7 @@ pub use settings::{Change, Setting, SettingCommand};
 
 use crate::routines::{self, RoutineCommand};
 use crate::tool_health;
+use strsim::levenshtein;
 
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,24 +261,8 @@ pub fn word_of(text: &str) -> String {
 fn nearest(word: &str) -> &'static str {
     let known = WORDS.iter().map(|(word, _)| *word);
     // Beyond a third of the word it would be a guess, and a wrong one may do harm.
-    let near = known.map(|known| (edit_distance(known, word), known)).min_by_key(|(distance, _)| *distance);
+    let near = known.map(|known| (levenshtein(known, word), known)).min_by_key(|(distance, _)| *distance);
     near.filter(|(distance, _)| *distance <= word.len() / 3).map_or("/help", |(_, known)| known)
-}
-
-/// Levenshtein distance over characters; words are short.
-pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a run and everything it started have used: one account for the whole tree, so that no limit multiplies with the
+//! What a run and everything it started have used: one account for the whole tree, so that no limit creates_work with the
 //! number of subagents. Children charge it directly.
 
 use std::collections::BTreeMap;

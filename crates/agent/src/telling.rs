@@ -59,7 +59,7 @@ pub(crate) fn told(
     let answered = reply.is_some();
     let answer = says(end, reply, delegate.silent).filter(|_| !told && !said)?;
     // Nobody reads more than the operator's hooks have agreed to.
-    let free = !core.house.hooks.is_bound(HookPoint::MessageSending);
+    let free = !core.services.hooks.is_bound(HookPoint::MessageSending);
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
     let lines = match options.verbose == Some(true) && free {
         true => payload::tool_lines(own, delegate.reasoning.tools()),

@@ -11,8 +11,7 @@ use belay_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-/// The tool's name.
-pub(crate) const TERMINATE: &str = "terminate";
+use crate::own_tools::TERMINATE;
 
 /// What the system prompt of an agent says that may end its own run.
 pub(crate) const TEACHING: &str = "When the request is met, or when you cannot go on, call the tool `terminate`: with \

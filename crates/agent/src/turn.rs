@@ -19,24 +19,25 @@ use belay_protocol::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-pub(crate) use self::ending::{CUT_SHORT, end_processes, failure};
+pub(crate) use self::ending::end_processes;
 use self::ending::{Left, conclude};
 use self::enter::{NotBegun, enter};
 use self::gathered::joined_at_start;
 pub(crate) use self::gathered::{Beside, COLLECT, Gathered, SUMMARIZE};
-pub(crate) use self::resume::open_calls;
 use self::work::work;
+use crate::agent_services::AgentServices;
 use crate::approvals::Answers;
 use crate::chat::ChatDelegate;
-use crate::compaction::{Calibration, Shortener};
+use crate::compaction::Shortener;
 use crate::core::{Root, RunClock, RunCore};
 use crate::effect_gate::{Asking, put_changed};
-use crate::house::House;
-use crate::jobs::{Bench, Client};
+use crate::estimate::Calibration;
+use crate::jobs::{Client, JobToolContext};
 use crate::joining::Joining;
 use crate::journal::Remainder;
 use crate::live::LiveRun;
 use crate::post::Post;
+use crate::routines::RoutineToolContext;
 use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, spawned};
 use crate::tally::Tally;
@@ -44,7 +45,7 @@ use crate::waiting::Delivery;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {
-    pub(crate) house: Arc<House>,
+    pub(crate) services: Arc<AgentServices>,
     pub(crate) run: Arc<LiveRun>,
     pub(crate) lease: Lease,
     /// The conversation before this turn, a pinned summary first.
@@ -164,26 +165,30 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
     let state = job.state.take().map(|state| *state).unwrap_or_default();
     let goal = Goal::of(&state, &job.own);
     let turn_start = job.history.len();
-    let mut delegate = ChatDelegate::new(core_of(job), turn_start);
+    let mut delegate = ChatDelegate::new(core_of(job), job.services.children.clone(), turn_start);
     delegate.post = Some(Post {
-        house: job.house.clone(),
+        channels: job.services.channels.clone(),
+        runs: job.services.store.runs.clone(),
+        hooks: job.services.hooks.clone(),
         session: job.run.session.clone(),
         run: job.run.id,
         here: job.reply_to.clone(),
         elsewhere: job.elsewhere,
         saying: delegate.core.journal.saying(),
     });
-    delegate.bench = (job.purpose == Purpose::Chat).then(|| Bench {
-        house: job.house.clone(),
-        client: Client {
+    if job.purpose == Purpose::Chat {
+        let client = Arc::new(Client {
             asker: job.asker.clone(),
             channel: job.channel.clone(),
             session: job.run.session.clone(),
             reply_to: job.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
             parent: Some(job.run.id),
             firing: None,
-        },
-    });
+        });
+        let services = &job.services;
+        delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), client: client.clone() });
+        delegate.routines = Some(RoutineToolContext { service: services.routines.clone(), client });
+    }
     delegate.shortener = Shortener::of(&state, job.calibration);
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
@@ -199,7 +204,7 @@ fn core_of(job: &TurnJob) -> RunCore {
         tally.see_outside();
     }
     let core = RunCore::root(Root {
-        house: job.house.clone(),
+        services: job.services.run.clone(),
         live: job.run.clone(),
         lease: job.lease.clone(),
         stored: job.history.len() + job.own.len(),
@@ -214,7 +219,7 @@ fn core_of(job: &TurnJob) -> RunCore {
         options: job.options.clone(),
     });
     RunCore {
-        rules: rules_of(&job.house.rules(), &job.options),
+        rules: rules_of(&job.services.run.rules(), &job.options),
         answers: job.answers.clone(),
         joining: Some(job.joining.clone()),
         ..core
@@ -237,9 +242,9 @@ async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut Loo
         context.messages.extend(gathered.notice().map(|notice| Arc::new(Message::system(notice).for_run())));
     }
     joined_at_start(job, &mut delegate.core);
-    delegate.core.clock = RunClock::starting(job.house.clock.now());
+    delegate.core.clock = RunClock::starting(job.services.clock.now());
     let journal = || delegate.core.journal.seed().grow();
-    Screen::open(&job.house, &job.run, job.reply_to.as_ref(), &job.options, journal).await
+    Screen::open(&job.services, &job.run, job.reply_to.as_ref(), &job.options, journal).await
 }
 
 /// Works towards what was declared, or towards an answer.

@@ -67,7 +67,7 @@ impl Texts {
             context.push(Message::system(manner.nudge).for_run());
             return TextAction::Continue;
         }
-        if core.house.config.completion_check {
+        if core.services.config.completion_check {
             let step = context.state.iteration;
             // A store that does not answer shows itself at the next write; the text stands.
             let missing = completion_check::missing(core, task, &text, step).await.ok().flatten();

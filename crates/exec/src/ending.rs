@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::exit::Exit;
 use super::namespace;
 use super::registry::Root;
-use super::running::Exit;
 use super::table::{Identity, Process, State, Table};
 use super::{members, signal, table};
 

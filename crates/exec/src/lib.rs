@@ -20,6 +20,7 @@ mod cgroup;
 mod config;
 mod ending;
 mod error;
+mod exit;
 mod keeper;
 mod launch;
 mod members;
@@ -44,8 +45,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use self::cgroup::enter_group;
 pub use self::config::{CgroupUse, MAX_TERM_GRACE, ProcessesConfig};
 pub use self::error::{ProcessesError, StartError};
+pub use self::exit::Exit;
 pub use self::launch::{Launch, Stdin};
-pub use self::running::{Exit, Running};
+pub use self::running::Running;
 pub use self::sealed::SealedProgram;
 
 use self::adopted::Adopted;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::Counts;
 use super::cgroup::Leaf;
 use super::error::StartError;
-use super::running::Exit;
+use super::exit::Exit;
 
 /// Most trees at a time; a further one is refused. 256: as many tasks as the unit of the service allows in all.
 pub(super) const MOST_TREES: usize = 256;

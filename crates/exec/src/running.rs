@@ -9,19 +9,9 @@ use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::watch;
 
 use super::error::StartError;
+use super::exit::Exit;
 use super::registry::{Handle, Progress};
 use super::{signal, spawner::Spawned};
-
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// By itself, with this code: 0 to 255.
-    Code(i32),
-    /// By this signal, which was not ours.
-    Signal(i32),
-    /// Because its end was wanted.
-    Ended,
-}
 
 /// A program that was started, and all its descendants. Dropped, the tree is ended in the background: the keeper of all
 /// trees does it, and a shutdown waits for it.

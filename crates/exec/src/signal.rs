@@ -5,7 +5,7 @@ use rustix::process::{
     waitpid,
 };
 
-use super::running::Exit;
+use super::exit::Exit;
 use super::table::{self, Identity};
 
 /// Sends a signal to a process, unless it has ended. The number may have gone to another one since it was seen: the

@@ -140,7 +140,7 @@ mod tests {
     fn every_address_parses_and_every_name_is_unique() {
         for entry in ENTRIES {
             assert_eq!(ENTRIES.iter().filter(|other| other.name == entry.name).count(), 1);
-            assert!(entry.format == Format::Rehearsal || crate::http::parse_base_url(entry.base_url).is_ok());
+            assert!(entry.format == Format::Rehearsal || crate::base_url::parse_base_url(entry.base_url).is_ok());
         }
     }
 }

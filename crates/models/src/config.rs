@@ -206,7 +206,7 @@ impl LlmConfig {
             problems.push(error.to_string());
         }
         if let Some(url) = &self.base_url
-            && let Err(error) = crate::http::parse_base_url(url)
+            && let Err(error) = crate::base_url::parse_base_url(url)
         {
             problems.push(error.to_string());
         }

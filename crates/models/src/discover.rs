@@ -9,12 +9,13 @@ use serde::Deserialize;
 use tracing::debug;
 use url::Url;
 
+use crate::base_url::parse_base_url;
 use crate::bounds::MODEL_LIST_MAX_BYTES;
-use crate::build::Target;
 use crate::catalog::{self, Format};
 use crate::config::{EnvKeys, LlmConfig};
 use crate::error::ModelsError;
-use crate::http::{BodyEnd, below, client_for, local_client, parse_base_url, read_body};
+use crate::http::{BodyEnd, below, client_for, local_client, read_body};
+use crate::target::Target;
 
 /// Longest time to ask the servers of this machine, all at once. 300 ms: one that listens answers within a few.
 const LOCAL_LIMIT: Duration = Duration::from_millis(300);

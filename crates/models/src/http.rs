@@ -57,30 +57,6 @@ fn stay_on_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     if same && attempt.previous().len() <= 3 { attempt.follow() } else { attempt.stop() }
 }
 
-/// Reads `llm.base_url`. A trailing slash is left away; an address without any path gets `/v1`, which is what people
-/// mean when they give only host and port.
-///
-/// # Errors
-/// [`ModelsError::BadUrl`].
-pub(crate) fn parse_base_url(text: &str) -> Result<Url, ModelsError> {
-    // What is wrong may lie in a secret part, so the address is quoted without its user and its query.
-    let shown = text.rsplit('@').next().and_then(|rest| rest.split(['?', '#']).next()).unwrap_or_default();
-    let bad = |reason: &str| ModelsError::BadUrl { url: shown.to_owned(), reason: reason.to_owned() };
-    let mut url = Url::parse(text.trim()).map_err(|error| bad(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad("it must begin with http:// or https://"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("it must not hold a key or password; use llm.api_key_env"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(bad("it must not have a query or a fragment"));
-    }
-    let path = url.path().trim_end_matches('/').to_owned();
-    url.set_path(if path.is_empty() { "/v1" } else { &path });
-    Ok(url)
-}
-
 /// The address below a base address. A base that already names the call is left as it is.
 pub(crate) fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
@@ -261,6 +237,7 @@ pub(crate) async fn read_body(mut response: Response, max_bytes: usize, limit: D
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::base_url::parse_base_url;
 
     #[test]
     fn base_addresses_are_read_as_people_mean_them() {

@@ -22,6 +22,7 @@
 
 mod anthropic;
 mod backend;
+mod base_url;
 mod bounds;
 mod build;
 mod candidates;
@@ -50,6 +51,7 @@ mod real_server;
 pub mod rehearsal;
 mod sse;
 mod stream;
+mod target;
 #[cfg(test)]
 mod testing;
 mod thinking;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use belay_protocol::Price;
 
-use crate::build::Target;
 use crate::candidates::candidates;
 use crate::config::{EnvKeys, LlmConfig};
 use crate::prices::context_and_price;
+use crate::target::Target;
 
 /// The prices of the candidates, by [`Candidate::name`](belay_protocol::Candidate::name). Clones share one list.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use reqwest::Client;
 
-use crate::build::Target;
 use crate::catalog::{Format, nearest};
 use crate::config::{EnvKeys, LlmConfig};
 use crate::discover::{ListError, list_models};
 use crate::error::ModelsError;
 use crate::http::{below, client_for};
+use crate::target::Target;
 
 /// Longest time for the look, in all.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use belay_protocol::{Message, MessageBody, MessageScope};
 
-use crate::scripted_model::SeenRequest;
+use crate::seen_request::SeenRequest;
 
 /// Compares a transcript with `tests/golden/NAME.txt` of the calling crate. With `BELAY_UPDATE_GOLDEN=1` in the
 /// environment the file is written instead; read the difference as carefully as code.

@@ -6,3 +6,4 @@ pub mod clock;
 pub mod faulty;
 pub mod golden;
 pub mod scripted_model;
+pub mod seen_request;

@@ -11,12 +11,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::{
     Arguments, CallId, DeltaSink, FellBack, FinishReason, Heard, Message, MessageBody, ModelError, ModelErrorKind,
-    ModelInfo, ModelProvider, ModelReply, ModelRequest, Price, Thinking, ToolCall, Usage,
+    ModelInfo, ModelProvider, ModelReply, ModelRequest, Price, ToolCall, Usage,
 };
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::golden;
+use crate::seen_request::SeenRequest;
 
 /// One answer of a scripted model.
 #[derive(Clone, Debug)]
@@ -165,25 +166,6 @@ impl Scripted {
 
 /// Stands in a script for an id that is really empty, since an empty one is filled in.
 const EMPTY_ID: &str = "\u{0}";
-
-/// A request as the model saw it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SeenRequest {
-    /// The system prompt.
-    pub prompt: String,
-    /// The names of the tools offered; `None` when the request carried no tools at all.
-    pub tools: Option<Vec<String>>,
-    /// The messages, shared with the context they came from.
-    pub messages: Vec<Arc<Message>>,
-    /// The model asked for, where it is not the configured one.
-    pub model: Option<String>,
-    /// How hard the model is to think.
-    pub thinking: Option<Thinking>,
-    /// Most tokens to generate.
-    pub max_tokens: u32,
-    /// Requests allowed for the call.
-    pub max_attempts: u32,
-}
 
 /// A [`ModelProvider`] that plays a script. Its request ids run from 1, also in the ids of its calls: `call-2-0` is the
 /// first call of its second answer.

@@ -36,9 +36,9 @@ use self::runner::Runner;
 use crate::config::ToolsConfig;
 use crate::error::ToolsError;
 use crate::outputs::KeptOutputs;
-use crate::process::Processes;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
+use belay_exec::Processes;
 
 /// Whether [`tools`] would refuse these settings.
 ///

@@ -35,13 +35,12 @@ mod workspace;
 
 use std::sync::Arc;
 
-use belay_exec as process;
+use belay_exec::Processes;
 use belay_protocol::{Clock, NoteStore, RunReader, Tool};
 
 pub use crate::config::ToolsConfig;
 pub use crate::error::ToolsError;
 pub use crate::outputs::KeptOutputs;
-use crate::process::Processes;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 pub use crate::workspace::{PathResolution, Refusal, sweep};
@@ -153,9 +152,9 @@ mod tests {
 
     use super::*;
     use crate::config::ShellConfig;
-    use crate::process::ProcessesConfig;
     use crate::sandbox::Missing;
     use crate::testing::{FixedClock, MemoryNotes, RunsOf};
+    use belay_exec::ProcessesConfig;
 
     fn parts(dir: &std::path::Path) -> ToolsParts {
         ToolsParts {

@@ -6,10 +6,10 @@ use belay_agent_loop::{LoopContext, Reasoning};
 use belay_protocol::{FinishReason, Message, Prompt};
 
 use super::account::Account;
-use super::config::CompactionConfig;
-use super::estimate::Calibration;
 use super::summary;
+use crate::config::CompactionConfig;
 use crate::core::{Allowance, Asked, CallPurpose, RunCore};
+use crate::estimate::Calibration;
 
 /// Attempts to get an account that can be used.
 const ATTEMPTS: u32 = 2;
@@ -51,7 +51,7 @@ pub(super) async fn account(
     wish: Option<&str>,
     step: u32,
 ) -> Option<String> {
-    let context_tokens = core.house.model.info().context_tokens;
+    let context_tokens = core.services.model.info().context_tokens;
     let words = (context_tokens / 8).min(MAX_TOKENS) / 2;
     let prompt = summary::prompt(words as u32, config.identifiers);
     let room = Room::of(context_tokens, &prompt, calibration)?;

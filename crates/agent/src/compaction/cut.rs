@@ -10,8 +10,7 @@ use std::sync::Arc;
 use belay_protocol::{Message, MessageBody, MessageScope};
 
 use super::account::{Account, is_pinned};
-use crate::post::SEND_MESSAGE;
-use crate::subagent::EMIT_VALUE;
+use crate::own_tools::{EMIT_VALUE, SEND_MESSAGE};
 
 /// What leaves a context, and what stays.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,9 +11,10 @@ use belay_agent_loop::{
 use belay_protocol::{Durability, Message, MessageBody, Prompt, ToolSet};
 
 use super::account::Account;
-use super::estimate::Calibration;
 use super::transcript::transcript;
-use crate::core::{Allowance, CallPurpose, RunCore, unbound};
+use crate::core::{Allowance, CallPurpose, RunCore};
+use crate::effect_gate::unbound;
+use crate::estimate::Calibration;
 
 /// The tool that keeps a note.
 const REMEMBER: &str = "remember";
@@ -41,9 +42,9 @@ pub(super) async fn notes(
     calibration: Calibration,
     step: u32,
 ) {
-    let remember = core.house.reasoning.tools().get(REMEMBER).cloned();
+    let remember = core.services.reasoning.tools().get(REMEMBER).cloned();
     let Some(remember) = remember.filter(|_| whole_turns >= FEWEST_TURNS) else { return };
-    let context_tokens = core.house.model.info().context_tokens;
+    let context_tokens = core.services.model.info().context_tokens;
     let max_tokens = (context_tokens / 8).min(MAX_TOKENS);
     let chars = usize::try_from(calibration.estimated(context_tokens / 2).saturating_mul(4)).unwrap_or(usize::MAX);
     let mut context = LoopContext::new(vec![Arc::new(Message::user(transcript(account.leaving(), chars)))]);

@@ -5,9 +5,9 @@ use belay_agent_loop::LoopContext;
 use belay_protocol::{Durability, EventKind};
 
 use super::cut::{Compacted, Cut, tokens};
-use super::estimate::Calibration;
 use super::{ask, flush};
 use crate::core::RunCore;
+use crate::estimate::Calibration;
 
 /// Characters of an account by rule: a half of the context's tokens, which is an eighth of it, between these.
 const RULE_CHARS: (u64, u64) = (400, 4_000);
@@ -81,7 +81,7 @@ impl Shortened {
 /// # Cancel safety
 /// Dropped midway, or told to stop, nothing has changed; some notes may have been made.
 pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> Shortened {
-    let (config, info) = (&core.house.compaction, core.house.model.info());
+    let (config, info) = (&core.services.compaction, core.services.model.info());
     let account = if core.child { cut.account().of_child() } else { cut.account() };
     let step = context.state.iteration;
     if how.by_model && !info.rehearsal {

@@ -4,7 +4,7 @@ use belay_agent_loop::LoopState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::estimate::Calibration;
+use crate::estimate::Calibration;
 
 /// What a run knows of its shortenings.
 #[derive(Debug, Default)]
@@ -39,12 +39,12 @@ impl Shortener {
     }
 
     /// Whether there may be another one, where there are at most `most` of them.
-    pub(super) fn may_begin(&self, most: u32) -> bool {
+    pub(crate) fn may_begin(&self, most: u32) -> bool {
         !self.count.in_vain && self.count.times < most
     }
 
     /// Counts one that begins. Returns whether notes may be made before it: once in a run.
-    pub(super) fn begin(&mut self, state: &mut LoopState) -> bool {
+    pub(crate) fn begin(&mut self, state: &mut LoopState) -> bool {
         self.count.times += 1;
         let notes = !std::mem::replace(&mut self.count.noted, true);
         self.keep(state);
@@ -52,14 +52,14 @@ impl Shortener {
     }
 
     /// Judges one that has ended. Less than a fifth is filled again by the next step. Returns whether it was worth it.
-    pub(super) fn end(&mut self, before: u64, after: u64, state: &mut LoopState) -> bool {
+    pub(crate) fn end(&mut self, before: u64, after: u64, state: &mut LoopState) -> bool {
         self.count.in_vain = u128::from(after) * 10 > u128::from(before) * 8;
         self.keep(state);
         !self.count.in_vain
     }
 
     /// Whether large results still have their middle; from now on they do not.
-    pub(super) fn truncate(&mut self) -> bool {
+    pub(crate) fn truncate(&mut self) -> bool {
         !std::mem::replace(&mut self.truncated, true)
     }
 

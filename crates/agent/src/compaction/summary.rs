@@ -1,9 +1,10 @@
 //! What a model is told when it is to write an account, and whether what it has written is one. Pure.
 
 use super::account::Account;
-use super::config::Identifiers;
 use super::identifiers;
 use super::transcript::{middle_left_out, transcript};
+
+use crate::config::Identifiers;
 
 /// The headings of an account, in their order.
 const HEADINGS: [&str; 5] = [DECISIONS, "Open tasks", "Constraints", "What the person asked for", IDENTIFIERS];

@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use super::desk::Request;
 use super::orders::Orders;
 use super::remote::Remote;
-use crate::compaction::{Roomy, Shortener};
-use crate::core::RunCore;
-use crate::turn::failure;
+use crate::compaction::Shortener;
+use crate::core::{RunCore, failure};
+use crate::model_call::ModelCall;
 
 /// What a clerk knows of the worker's conversation.
 #[derive(Default)]
@@ -106,7 +106,7 @@ impl Clerk {
         hear(context, told, ask.messages);
         context.state.iteration = self.turns;
         context.state.force_text |= ask.force_text;
-        let roomy = Roomy { core: &mut self.core, shortener, start };
+        let roomy = ModelCall { core: &mut self.core, shortener, start };
         match roomy.call(&self.reasoning, context, self.turns).await {
             Ok(LlmTurn::Reply(reply)) => Ok(reply),
             Ok(LlmTurn::Stopped(end)) => Err(self.over(&end)),

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use belay_protocol::{WorkerHost, WorkerLinks};
 
 pub use config::{WorkerRoom, WorkersConfig};
-pub(crate) use tool::{Lender, RUN_IN_WORKER, RunInWorker};
+pub(crate) use tool::{Lender, RunInWorker};
 pub use worker::work;
 
 /// What workers are started with.

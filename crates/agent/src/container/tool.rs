@@ -20,13 +20,8 @@ use super::job::{self, Ended};
 use super::orders::Orders;
 use super::report::{report, termination};
 use crate::core::{RunCore, Seed};
-use crate::multiplying::multiplies;
-use crate::post::SEND_MESSAGE;
-use crate::subagent::SPAWN_SUBAGENT;
-use crate::terminate::TERMINATE;
-
-/// The tool's name.
-pub(crate) const RUN_IN_WORKER: &str = "run_in_worker";
+use crate::own_tools::creates_work;
+use crate::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
 
 /// Characters of the task in the event.
 const EVENT_TASK_CHARS: usize = 120;
@@ -104,9 +99,14 @@ pub(crate) struct Lender {
 
 impl Lender {
     /// What binds it, where the run has the tool.
-    pub(crate) fn new(core: &RunCore, context: &LoopContext, tools: &Arc<ToolSet>) -> Option<Self> {
+    pub(crate) fn new(
+        workers: Option<&WorkersParts>,
+        core: &RunCore,
+        context: &LoopContext,
+        tools: &Arc<ToolSet>,
+    ) -> Option<Self> {
         let declaration = tools.get(RUN_IN_WORKER)?.clone();
-        let workers = core.house.workers.clone()?;
+        let workers = workers?.clone();
         Some(Self { declaration, seed: core.seed(context), tools: tools.clone(), workers })
     }
 
@@ -148,16 +148,16 @@ impl Tool for Bound {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let order = self.order(arguments)?;
         let deadline = Instant::now() + order.time;
-        let (nest, _place) = self.seed.nest().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
-        let depth = nest.depth();
-        let house = self.seed.house();
+        let (tree, _slot) = self.seed.tree().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
+        let depth = tree.depth();
+        let services = self.seed.services();
         let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token();
-        core.nest = nest;
+        core.tree = tree;
         let tools = Arc::new(ToolSet::new(self.lent()));
         let rules = self.seed.briefing().rules();
         let prompt = || Prompt::new(format!("{ROLE}{rules}"));
-        let reasoning = Reasoning::new(prompt(), prompt(), tools.clone(), house.max_tokens, house.max_attempts);
+        let reasoning = Reasoning::new(prompt(), prompt(), tools.clone(), services.max_tokens, services.max_attempts);
         let orders = Arc::new(Orders::default());
         let task = WorkerTask {
             message: order.message,
@@ -255,5 +255,5 @@ impl Bound {
 
 /// Tools that work only in the hands of a run of this process.
 fn acts_on_the_run(name: &str) -> bool {
-    multiplies(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
+    creates_work(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
 }

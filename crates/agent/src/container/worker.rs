@@ -21,9 +21,8 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::chat::{CUT_OFF, WITHHELD};
 use crate::effect_gate::CRASHED;
-use crate::reply::{self, Reply};
+use crate::reply::{self, CUT_OFF, Reply, WITHHELD};
 
 /// Pause before the link is asked for orders again after it broke.
 const LINK_PAUSE: Duration = Duration::from_millis(200);

@@ -8,7 +8,7 @@ use super::call_model::Dropped;
 use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
 use crate::cost_guard::{Refused, Reservation};
 use crate::metrics;
-use crate::streaming::meter::{Estimate, Meter};
+use crate::model_stream::meter::{Estimate, Meter};
 use crate::tally::{Charge, Hold};
 
 impl RunCore {
@@ -18,12 +18,12 @@ impl RunCore {
         request: &ModelRequest<'_>,
         allowance: Allowance,
     ) -> Result<Result<(Hold, Reservation), RunEnd>, LoopError> {
-        let each = self.house.cost.estimate(request);
+        let each = self.services.cost.estimate(request);
         // The closing turn that is held back for is the root's; a child's is paid like any other call.
         let closing = allowance.purpose.closing().is_some() && !self.child;
         if !self.child && allowance.purpose == CallPurpose::Step && self.rules.closing_turn().is_some() {
             let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, thinking: None, ..*request };
-            self.tally.hold_back(self.house.cost.estimate(&last));
+            self.tally.hold_back(self.services.cost.estimate(&last));
         }
         let mut limits = self.rules.limits().clone();
         if closing {
@@ -34,11 +34,11 @@ impl RunCore {
             Err(finding) => return Ok(Err((*finding).into())),
         };
         let request = ModelRequest { max_attempts: hold.attempts, ..*request };
-        match self.house.cost.reserve(self.live.id, self.purpose, &request).await {
+        match self.services.cost.reserve(self.live.id, self.purpose, &request).await {
             Ok(reservation) => match self.stopped() {
                 None => Ok(Ok((hold, reservation))),
                 Some(reason) => {
-                    self.house.cost.release(reservation).await; // no request was sent
+                    self.services.cost.release(reservation).await; // no request was sent
                     self.tally.settle(hold, Charge::default());
                     Ok(Err(reason.into()))
                 }
@@ -71,11 +71,11 @@ impl RunCore {
         match result {
             Ok(reply) => {
                 self.cut_short = None; // the closing turn has answered in its place
-                self.house.model_answered();
+                self.services.model_answered();
                 let used = reply.usage.unwrap_or_else(|| meter.answered(bytes_of(&reply), most));
                 let broken = meter.broken(reply.abandoned, most);
                 let answer = Some((&used, reply.price.as_ref()));
-                let charged = self.house.cost.settle(reservation, answer, &broken.usage).await;
+                let charged = self.services.cost.settle(reservation, answer, &broken.usage).await;
                 let estimated = broken.requests.saturating_add(u32::from(reply.usage.is_none()));
                 let usage = used.plus(&broken.usage);
                 self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
@@ -89,10 +89,10 @@ impl RunCore {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
                 meter.fail();
                 let Estimate { usage, requests: estimated } = meter.broken(error.abandoned, most);
-                let charged = self.house.cost.settle(reservation, None, &usage).await;
+                let charged = self.services.cost.settle(reservation, None, &usage).await;
                 self.charge(hold, Charge { requests: error.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(error.attempts, Some(&error.kind), None);
-                self.house.model_failed(&error);
+                self.services.model_failed(&error);
                 Asked::Failed(error)
             }
         }
@@ -132,7 +132,7 @@ impl RunCore {
         meter.stop();
         let Estimate { usage, requests } = meter.broken(0, most);
         self.journal.note(EventKind::ModelCalled { step, attempts: requests, input: None, output: None });
-        let charged = self.house.cost.settle(reservation, None, &usage).await;
+        let charged = self.services.cost.settle(reservation, None, &usage).await;
         self.charge(hold, Charge { requests, usage, estimated: requests, micro_usd: charged });
         metrics::model_dropped(dropped.word());
     }

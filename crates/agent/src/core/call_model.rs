@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CLOSING_MAX_BYTES, CLOSING_MAX_TOKENS, RunCore, seen};
 use crate::cost_guard::most_of;
-use crate::streaming::sink::{LiveSink, Streamed, Watch};
-use crate::streaming::thoughts;
+use crate::model_stream::sink::{LiveSink, Streamed, Watch};
+use crate::model_stream::thoughts;
 
 /// What one call may take.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl RunCore {
     /// there are few tokens.
     fn thinking(&self, purpose: CallPurpose) -> Option<Thinking> {
         match purpose {
-            CallPurpose::Step => self.options.thinking.or(self.house.config.thinking),
+            CallPurpose::Step => self.options.thinking.or(self.services.config.thinking),
             CallPurpose::Closing(_) | CallPurpose::Aside => None,
         }
     }
@@ -122,7 +122,7 @@ impl RunCore {
         let messages = seen::by_model(normalise(&context.messages));
         let request = reasoning.request(context);
         // What is switched off at this moment is not offered; a model that calls it all the same is told why.
-        let offered = request.tools.and_then(|tools| self.house.health.offered(tools));
+        let offered = request.tools.and_then(|tools| self.services.health.offered(tools));
         let tools = offered.as_ref().or(request.tools).filter(|tools| !tools.is_empty());
         let request = ModelRequest { messages: &messages, tools, ..self.within(allowance, request) };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
@@ -157,7 +157,7 @@ impl RunCore {
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
             () = cut.cancelled() => Err(Dropped::Chanted),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
-            result = self.house.model.call(request, &mut sink) => Ok(result),
+            result = self.services.model.call(request, &mut sink) => Ok(result),
         };
         let result = result.map(|answer| {
             answer.map(|reply| {

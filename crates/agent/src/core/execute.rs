@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use belay_agent_loop::{AdmittedCall, LoopContext, LoopError};
-use belay_protocol::{EventKind, Progress, Tool, ToolSet};
+use belay_protocol::{EventKind, Progress, ToolSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::RunCore;
-use crate::effect_gate::{Asking, Caller};
+use crate::effect_gate::{Asking, Bind, Caller};
 use crate::terminate::{self, Terminated};
 
 /// Why a run in its last turn asks nobody.
@@ -20,14 +20,6 @@ pub(crate) struct Executed {
     pub(crate) ended: Option<Terminated>,
     /// The question that it stopped at.
     pub(crate) asking: Option<Asking>,
-}
-
-/// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.
-pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync);
-
-/// For runs without tools that act on them.
-pub(crate) fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
-    None
 }
 
 impl RunCore {
@@ -71,7 +63,7 @@ impl RunCore {
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
-            let running = self.house.gate.execute(caller, context, calls);
+            let running = self.services.gate.execute(caller, context, calls);
             tokio::pin!(running);
             tokio::select! {
                 asking = &mut running => asking?,

@@ -9,14 +9,12 @@ use belay_protocol::{Purpose, RunOptions};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{OwnTime, RunClock, RunCore};
+use super::{OwnTime, RunClock, RunCore, RunTree, WorkItem};
 use crate::approvals::Answers;
-use crate::house::House;
-use crate::jobs::Errand;
 use crate::journal::JournalSeed;
 use crate::live::LiveRun;
 use crate::prompt::Briefing;
-use crate::subagent::Nest;
+use crate::services::RunServices;
 use crate::tally::Tally;
 
 /// Why a run that another one started asks nobody.
@@ -25,7 +23,7 @@ const NOBODY: &str = "a run that another one has started has nobody to ask; hand
 /// What a run hands to the runs that it starts. Clones share the account and the stop.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    house: Arc<House>,
+    services: Arc<RunServices>,
     live: Arc<LiveRun>,
     cancel: CancellationToken,
     journal: JournalSeed,
@@ -35,17 +33,17 @@ pub(crate) struct Seed {
     clock: RunClock,
     /// When the run that hands it out must have ended.
     deadline: Option<Instant>,
-    nest: Nest,
+    tree: RunTree,
     purpose: Purpose,
-    errand: Option<Arc<Errand>>,
+    work: Option<Arc<dyn WorkItem>>,
     options: Arc<RunOptions>,
     briefing: Arc<Briefing>,
 }
 
 impl Seed {
     /// The daemon's shared part.
-    pub(crate) fn house(&self) -> &Arc<House> {
-        &self.house
+    pub(crate) fn services(&self) -> &Arc<RunServices> {
+        &self.services
     }
 
     /// The run that a person can stop.
@@ -54,8 +52,8 @@ impl Seed {
     }
 
     /// Where the run that hands it out stands in the tree.
-    pub(crate) fn nest(&self) -> &Nest {
-        &self.nest
+    pub(crate) fn tree(&self) -> &RunTree {
+        &self.tree
     }
 
     /// What the run that hands it out was told of its surroundings.
@@ -67,7 +65,7 @@ impl Seed {
     /// charged to the account of the tree and stops with its parent.
     pub(crate) fn grow(&self, time: Duration) -> RunCore {
         RunCore {
-            house: self.house.clone(),
+            services: self.services.clone(),
             live: self.live.clone(),
             cancel: self.cancel.child_token(),
             child: true,
@@ -78,10 +76,10 @@ impl Seed {
             deadline: self.deadline,
             own: Instant::now().checked_add(time).map(|until| OwnTime { until, time }),
             closing: None,
-            nest: self.nest.clone(),
+            tree: self.tree.clone(),
             answers: Answers::new(),
             purpose: self.purpose,
-            errand: self.errand.clone(),
+            work: self.work.clone(),
             may_ask: Err(NOBODY),
             options: self.options.clone(),
             briefing: self.briefing.clone(),
@@ -96,7 +94,7 @@ impl RunCore {
     /// What this run hands to the runs that it starts now.
     pub(crate) fn seed(&self, context: &LoopContext) -> Seed {
         Seed {
-            house: self.house.clone(),
+            services: self.services.clone(),
             live: self.live.clone(),
             cancel: self.cancel.clone(),
             journal: self.journal.seed(),
@@ -104,9 +102,9 @@ impl RunCore {
             rules: self.rules.clone(),
             clock: self.clock,
             deadline: self.deadline(context, self.allowance(1).purpose),
-            nest: self.nest.clone(),
+            tree: self.tree.clone(),
             purpose: self.purpose,
-            errand: self.errand.clone(),
+            work: self.work.clone(),
             options: self.options.clone(),
             briefing: self.briefing.clone(),
         }

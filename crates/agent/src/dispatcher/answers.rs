@@ -6,10 +6,11 @@ use belay_protocol::{
     Secret, Sent, SessionKey,
 };
 
-use super::{BUSY_RETRY, Dispatcher};
+use super::Dispatcher;
+use crate::agent_services::AgentServices;
 use crate::approvals::parse_answer;
-use crate::house::House;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
+use crate::queue::BUSY_RETRY;
 use crate::submission::{Submission, word_of as word_of_text};
 
 impl Dispatcher {
@@ -106,9 +107,9 @@ impl Dispatcher {
     /// asked meanwhile.
     fn refuse_decision(&mut self, reply: String, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
         let Some(sent) = sent else { return self.answer(&inbound, ack, &word, Err(reply)) };
-        let (house, speaker) = (self.house.clone(), self.speaker.clone());
+        let (services, speaker) = (self.services.clone(), self.speaker.clone());
         self.errand(async move {
-            keep_refused(&house, sent.into()).await;
+            keep_refused(&services, sent.into()).await;
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: true };
             ack.send(Ack::Command(said));
             speaker.say(inbound.reply_to, reply);
@@ -144,9 +145,9 @@ impl Dispatcher {
 
     /// Tells what became of a question that waits no more, or never was.
     fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, acted_on: Option<ActedOn>, ack: AckSender) {
-        let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
+        let (services, speaker, notes) = (self.services.clone(), self.speaker.clone(), self.notes.clone());
         self.errand(async move {
-            let refusal = match house.store.gates.gate(gate).await {
+            let refusal = match services.store.gates.gate(gate).await {
                 // It waits, and its lane has not said so yet: the daemon has just started.
                 Ok(Some(gate)) if gate.state == GateState::Waiting => Refusal::Busy {
                     what: "the conversation of this question is being opened".into(),
@@ -162,7 +163,7 @@ impl Dispatcher {
                 (Refusal::Busy { .. } | Refusal::Store(_), Some(ActedOn { key, .. })) => {
                     let _ = notes.send(LaneNote::NotActedOn { key }).await;
                 }
-                (_, Some(acted_on)) => keep_refused(&house, acted_on).await,
+                (_, Some(acted_on)) => keep_refused(&services, acted_on).await,
             }
             let text = refusal.to_string();
             ack.send(Ack::Refused(refusal));
@@ -179,9 +180,9 @@ fn still_needed(waits: &Waits) -> String {
 }
 
 /// Has the store keep the key of an answer that was refused for good, before whoever gave it hears so.
-async fn keep_refused(house: &House, acted_on: ActedOn) {
+async fn keep_refused(services: &AgentServices, acted_on: ActedOn) {
     let acted_on = ActedOn { refused: true, ..acted_on };
-    if let Err(error) = house.store.threads.note_acted_on(&acted_on, house.clock.now()).await {
+    if let Err(error) = services.store.threads.note_acted_on(&acted_on, services.clock.now()).await {
         tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
     }
 }

@@ -8,10 +8,10 @@ use belay_protocol::{
 };
 
 use super::control::{operators_only, report};
-use super::{BUSY_RETRY, Dispatcher};
-use crate::agent::Flow;
+use super::{Dispatcher, Flow};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
+use crate::queue::BUSY_RETRY;
 use crate::submission::{self, Command};
 use crate::tool_health;
 
@@ -42,8 +42,8 @@ impl Dispatcher {
                 return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
             }
             Command::Status => Ok(self.status_text(&inbound)),
-            Command::Help => Ok(help_text(&self.house.context.known_skills())),
-            Command::Version => Ok(format!("Belay {}", self.house.version)),
+            Command::Help => Ok(help_text(&self.services.context.known_skills())),
+            Command::Version => Ok(format!("Belay {}", self.services.version)),
             Command::Ping => Ok("pong".into()),
             Command::Decide(decision, gate) => {
                 self.decide_in_conversation(decision, gate, word, sent, inbound, ack);
@@ -114,7 +114,7 @@ impl Dispatcher {
             true => StopCause { told, ..StopCause::of(StopReason::UserStop) },
             false => StopCause::of(StopReason::OperatorStop),
         });
-        let (speaker, processes) = (self.speaker.clone(), self.house.processes.clone());
+        let (speaker, processes) = (self.speaker.clone(), self.services.processes.clone());
         self.errand(async move {
             let reply = stop_text(&report(runs, &*processes).await, &at_work);
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
@@ -149,7 +149,7 @@ impl Dispatcher {
     }
 
     fn model_text(&self) -> String {
-        let info = self.house.model.info();
+        let info = self.services.run.model.info();
         let label = if info.rehearsal { " (the built-in stand-in, not a model)" } else { "" };
         format!("Model: {} by {}{label}.", info.model, info.provider)
     }

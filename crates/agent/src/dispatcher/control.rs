@@ -13,8 +13,7 @@ use belay_protocol::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{Dispatcher, end_processes};
-use crate::agent::Flow;
+use super::{Dispatcher, Flow, end_processes};
 use crate::context_report;
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneOrder, LaneReply};
@@ -33,19 +32,19 @@ impl Dispatcher {
                 ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
             }
             Control::Status => {
-                let (house, mut report) = (self.house.clone(), self.status());
+                let (services, mut report) = (self.services.clone(), self.status());
                 if !who.is_operator() {
                     report.tools = report.tools.into_iter().map(ToolHealth::for_everybody).collect();
                 }
                 self.errand(async move {
-                    let (jobs, routines) = numbers::read(&house).await;
+                    let (jobs, routines) = numbers::read(&services).await;
                     ack.send(Ack::Status(Box::new(StatusReport { jobs, routines, ..report })));
                 });
             }
             Control::Context { session, full } => {
-                let house = self.house.clone();
+                let services = self.services.clone();
                 self.errand(async move {
-                    ack.send(match context_report::of(&house, &session, full).await {
+                    ack.send(match context_report::of(&services, &session, full).await {
                         Ok(report) => Ack::Context(Box::new(report)),
                         Err(refusal) => Ack::Refused(refusal),
                     });
@@ -74,13 +73,13 @@ impl Dispatcher {
                 };
                 let runs = self.targets(&target);
                 self.stop(&runs, |_| StopCause::of(reason));
-                let processes = self.house.processes.clone();
+                let processes = self.services.processes.clone();
                 self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
             }
             Control::DeleteSession(_) if !who.is_operator() => {
                 ack.send(Ack::Refused(operators_only("delete a session")));
             }
-            Control::DeleteSession(_) if self.house.draining.is_cancelled() => {
+            Control::DeleteSession(_) if self.services.draining.is_cancelled() => {
                 ack.send(Ack::Refused(Refusal::ShuttingDown));
             }
             Control::DeleteSession(session) => {
@@ -150,7 +149,7 @@ impl Dispatcher {
             run.stop(cause(run));
             if first && run.is_engaged() {
                 self.ending.insert(run.id, run.clone());
-                end_processes(&mut self.tasks, &self.house, run);
+                end_processes(&mut self.tasks, &self.services, run);
             }
             match self.lanes.get(&run.session) {
                 Some(lane) if lane.is_parked() => {
@@ -174,15 +173,15 @@ impl Dispatcher {
             })
             .collect();
         running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));
-        let mut channels: Vec<_> = self.house.channels.keys().cloned().collect();
+        let mut channels: Vec<_> = self.services.channels.keys().cloned().collect();
         channels.sort();
-        let (spent, limits) = (self.house.cost.spent_today(), self.house.cost.limits());
+        let (spent, limits) = (self.services.run.cost.spent_today(), self.services.run.cost.limits());
         StatusReport {
-            version: self.house.version.clone(),
-            boot_id: self.house.boot,
-            started_at: self.house.started_at,
-            draining: self.house.draining.is_cancelled(),
-            model: self.house.model.info().clone(),
+            version: self.services.version.clone(),
+            boot_id: self.services.boot,
+            started_at: self.services.started_at,
+            draining: self.services.draining.is_cancelled(),
+            model: self.services.run.model.info().clone(),
             sessions_awake: self.lanes.values().filter(|lane| !lane.is_parked()).count(),
             queued: self.sessions.len().saturating_sub(running.len() + self.questions.len()),
             paused: self.questions.len(),
@@ -192,9 +191,9 @@ impl Dispatcher {
             spent_today_for: spent,
             limit_today_micro_usd: limits.all,
             limit_today_for: limits.of.clone(),
-            model_trouble: self.house.model_trouble(),
+            model_trouble: self.services.run.trouble(),
             candidates: self.candidates(),
-            tools: self.house.health.troubled(),
+            tools: self.services.run.health.troubled(),
             jobs: None, // what the store knows, whoever asks for it asks the store
             routines: None,
         }
@@ -202,7 +201,7 @@ impl Dispatcher {
 
     /// The models and keys that may be asked, and until when each is left alone.
     fn candidates(&self) -> Vec<CandidateStatus> {
-        let now = self.house.clock.now();
+        let now = self.services.clock.now();
         let status = |candidate: Candidate| CandidateStatus {
             name: candidate.name,
             cooling_until: candidate.cooling.map(|cooling| {
@@ -210,7 +209,7 @@ impl Dispatcher {
             }),
             why: candidate.cooling.map(|cooling| cooling.why.word().to_owned()),
         };
-        self.house.model.candidates().into_iter().map(status).collect()
+        self.services.run.model.candidates().into_iter().map(status).collect()
     }
 }
 

@@ -3,9 +3,10 @@
 use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 
 use super::admission::{Sender, bytes_of};
-use super::{BUSY_RETRY, Dispatcher, MAX_TEXT_BYTES, worth_saying};
+use super::{Dispatcher, worth_saying};
 use crate::live::LiveRun;
 use crate::mail::{LaneInput, LaneMail};
+use crate::queue::{BUSY_RETRY, MAX_TEXT_BYTES};
 use crate::submission::Submission;
 
 /// What is said to whoever edits a message into a command.
@@ -56,7 +57,7 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        if self.house.draining.is_cancelled() {
+        if self.services.draining.is_cancelled() {
             return self.refuse(&inbound, ack, Refusal::ShuttingDown);
         }
         if !matches!(submission, Submission::Input) {
@@ -69,7 +70,7 @@ impl Dispatcher {
     /// many may wait behind a turn, the lane says.
     fn busy(&mut self, inbound: Inbound, sent: Option<Sent>, ack: AckSender, busy: Refusal) {
         let Some(sent) = sent else { return self.refuse(&inbound, ack, busy) };
-        let (threads, speaker) = (self.house.store.threads.clone(), self.speaker.clone());
+        let (threads, speaker) = (self.services.store.threads.clone(), self.speaker.clone());
         self.errand(async move {
             let refusal = match threads.find(&sent.key).await {
                 Ok(Some(known)) if sent.is_again(&known) => return ack.send(Ack::Accepted(known.again(None))),

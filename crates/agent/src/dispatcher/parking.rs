@@ -1,7 +1,7 @@
 //! Sessions whose messages wait in the store, without a task.
 //!
 //! A run that waits for a place in the global lane costs memory: its task, the conversation, the text. So only as many wait with
-//! a task as there are seats ([`crate::house::SEATS`]). A lane that finds none asks the dispatcher whether it may be parked; the
+//! a task as there are seats ([`crate::agent_services::SEATS`]). A lane that finds none asks the dispatcher whether it may be parked; the
 //! dispatcher lets go of it where it knows of everything that the lane knows of. A parked session keeps the ids of its runs, for
 //! whoever watches or stops them. It gets a task again with a seat, in the order of parking, or at once when somebody writes,
 //! stops a run of it, or gives a command. A start parks every session of which nothing had begun.
@@ -51,7 +51,7 @@ impl Lane {
 impl Dispatcher {
     /// Learns what an earlier start left unfinished: wakes the sessions of which something had begun, and parks the others.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
-        let threads = self.house.store.threads.clone();
+        let threads = self.services.store.threads.clone();
         self.keys.recall(threads.acted_on().await?, threads.recent_inputs().await?);
         let mut begun: HashMap<SessionKey, bool> = HashMap::new();
         let mut order = Vec::new();
@@ -82,7 +82,7 @@ impl Dispatcher {
 
     /// A lane has no seat and may be parked, if it knows of every run of its session and nothing else is on its way to it.
     pub(super) fn park(&mut self, session: &SessionKey, runs: usize, go_on: oneshot::Sender<()>) {
-        let draining = self.house.draining.is_cancelled();
+        let draining = self.services.draining.is_cancelled();
         let lane = self.lanes.get_mut(session);
         match lane.filter(|lane| lane.runs.len() == runs && lane.commands == 0 && !lane.is_parked() && !draining) {
             Some(lane) => {
@@ -107,11 +107,11 @@ impl Dispatcher {
 
     /// Waits for a seat beside everything else, where a session wants one.
     fn seek_seat(&mut self) {
-        if self.seating || self.parked.is_empty() || self.house.draining.is_cancelled() {
+        if self.seating || self.parked.is_empty() || self.services.draining.is_cancelled() {
             return;
         }
         self.seating = true;
-        let (seats, draining) = (self.house.seats.clone(), self.house.draining.clone());
+        let (seats, draining) = (self.services.seats.clone(), self.services.draining.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 biased; // nothing begins once the daemon ends

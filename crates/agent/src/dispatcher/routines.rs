@@ -7,7 +7,7 @@ use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, Refusal, Ro
 use tokio::sync::mpsc;
 
 use super::Dispatcher;
-use crate::house::House;
+use crate::agent_services::AgentServices;
 use crate::mail::LaneNote;
 use crate::routines::{self, By, RoutineCommand, Waiting};
 use crate::speaker::Speaker;
@@ -17,9 +17,9 @@ const WORD: &str = "/routine";
 
 impl Dispatcher {
     pub(super) fn routine_request(&mut self, request: RoutineRequest, inbound: &Inbound, ack: AckSender) {
-        let (house, by) = (self.house.clone(), By::of(inbound));
+        let (services, by) = (self.services.clone(), By::of(inbound));
         self.errand(async move {
-            ack.send(match routines::request(&house, request, &by).await {
+            ack.send(match routines::request(&services.routines, request, &by).await {
                 Ok(answer) => Ack::Routine(answer),
                 Err(refusal) => Ack::Refused(refusal),
             });
@@ -34,9 +34,10 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        let (house, by, answer) = (self.house.clone(), By::of(&inbound), self.answer_of(word, sent, inbound, ack));
+        let (services, by, answer) =
+            (self.services.clone(), By::of(&inbound), self.answer_of(word, sent, inbound, ack));
         self.errand(async move {
-            let said = routines::command(&house, command, &by).await;
+            let said = routines::command(&services.routines, command, &by).await;
             answer.give(said).await;
         });
     }
@@ -44,7 +45,7 @@ impl Dispatcher {
     /// The routines that a message sets off instead of being answered.
     pub(super) fn waiting_for(&self, text: &str, inbound: &Inbound) -> Vec<Waiting> {
         let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty();
-        if words_alone { self.house.routines.events().for_message(inbound, text) } else { Vec::new() }
+        if words_alone { self.services.routines.board.events().for_message(inbound, text) } else { Vec::new() }
     }
 
     /// Sets off the routines that wait for a message, which is not answered otherwise.
@@ -56,24 +57,24 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        let (house, by) = (self.house.clone(), By::of(&inbound));
+        let (services, by) = (self.services.clone(), By::of(&inbound));
         let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
         self.errand(async move {
-            let said = routines::start(&house, &waiting, &text, &by).await;
+            let said = routines::start(&services.routines, &waiting, &text, &by).await;
             answer.give(said).await;
         });
     }
 
     /// Who gives the answer to what an errand does.
     pub(super) fn answer_of(&self, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) -> Answer {
-        let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
-        Answer { house, speaker, notes, word, sent, inbound, ack }
+        let (services, speaker, notes) = (self.services.clone(), self.speaker.clone(), self.notes.clone());
+        Answer { services, speaker, notes, word, sent, inbound, ack }
     }
 }
 
 /// The answer to what an errand does, on its way.
 pub(super) struct Answer {
-    house: Arc<House>,
+    services: Arc<AgentServices>,
     speaker: Speaker,
     notes: mpsc::Sender<LaneNote>,
     word: String,
@@ -85,14 +86,14 @@ pub(super) struct Answer {
 impl Answer {
     /// Gives the answer. What could not be stored may come again; everything else is recognised then.
     pub(super) async fn give(self, said: Result<String, Refusal>) {
-        let Self { house, speaker, notes, word, sent, inbound, ack } = self;
+        let Self { services, speaker, notes, word, sent, inbound, ack } = self;
         let again = matches!(said, Err(Refusal::Store(_) | Refusal::ShuttingDown));
         match sent {
             // The agent has ended where nobody takes it.
             Some(Sent { key, .. }) if again => drop(notes.send(LaneNote::NotActedOn { key }).await),
             Some(sent) => {
-                let (acted_on, at) = (ActedOn::from(sent), house.clock.now());
-                if let Err(error) = house.store.threads.note_acted_on(&acted_on, at).await {
+                let (acted_on, at) = (ActedOn::from(sent), services.clock.now());
+                if let Err(error) = services.store.threads.note_acted_on(&acted_on, at).await {
                     tracing::warn!(%error, "what was done about routines would not be recognised after a restart");
                 }
             }

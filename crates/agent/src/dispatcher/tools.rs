@@ -7,9 +7,9 @@ use crate::tool_health::{self, ToolsCommand};
 
 impl Dispatcher {
     pub(super) fn tools_request(&mut self, request: ToolRequest, inbound: Inbound, ack: AckSender) {
-        let house = self.house.clone();
+        let services = self.services.clone();
         self.errand(async move {
-            ack.send(match tool_health::request(&house.health, request, &inbound).await {
+            ack.send(match tool_health::request(&services.run.health, request, &inbound).await {
                 Ok(tools) => Ack::Tools(tools),
                 Err(refusal) => Ack::Refused(refusal),
             });
@@ -24,10 +24,10 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        let (house, by) = (self.house.clone(), inbound.clone());
+        let (services, by) = (self.services.clone(), inbound.clone());
         let answer = self.answer_of(word, sent, inbound, ack);
         self.errand(async move {
-            let said = tool_health::command(&house.health, house.reasoning.tools(), command, &by).await;
+            let said = tool_health::command(&services.run.health, services.run.reasoning.tools(), command, &by).await;
             answer.give(said).await;
         });
     }

@@ -14,7 +14,7 @@ use crate::live::{LiveRun, StopCause};
 impl Dispatcher {
     /// Warns of runs that have been silent for long, and ends those that have been for too long. Their queues go on.
     pub(crate) fn watch_silent(&mut self) {
-        let (warn, end) = (self.house.queue.stuck_warn(), self.house.queue.stuck_after());
+        let (warn, end) = (self.services.queue.stuck_warn(), self.services.queue.stuck_after());
         let silent = self.at_work().filter_map(|run| Some((run.clone(), run.silent_for()?)));
         let silent: Vec<(Arc<LiveRun>, Duration)> = silent.collect();
         for (run, silence) in silent {
@@ -23,7 +23,7 @@ impl Dispatcher {
                 tracing::warn!(run = %run.id, session = %run.session, silent_s, "nothing is heard of a run");
             }
             // A job is begun again where it was: there is no reason to wait as long as for a conversation.
-            let end = job_of(&run.session).map(|_| self.house.jobs.stuck_after()).or(end);
+            let end = job_of(&run.session).map(|_| self.services.jobs.config.stuck_after()).or(end);
             if end.is_some_and(|end| silence >= end) {
                 tracing::error!(run = %run.id, session = %run.session, silent_s, "a run is stuck and is ended");
                 let cause = StopCause { silent_s: Some(silent_s), ..StopCause::of(StopReason::Stuck) };

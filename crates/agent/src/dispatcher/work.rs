@@ -9,9 +9,9 @@ use crate::mail::LaneNote;
 impl Dispatcher {
     /// What a program asks about jobs.
     pub(super) fn job_request(&mut self, request: JobRequest, inbound: Inbound, ack: AckSender) {
-        let house = self.house.clone();
+        let services = self.services.clone();
         self.errand(async move {
-            ack.send(match jobs::request(&house, request, &inbound).await {
+            ack.send(match jobs::request(&services.jobs, request, &inbound).await {
                 Ok(job) => Ack::Job(Box::new(job)),
                 Err(refusal) => Ack::Refused(refusal),
             });
@@ -27,9 +27,9 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
+        let (services, speaker, notes) = (self.services.clone(), self.speaker.clone(), self.notes.clone());
         self.errand(async move {
-            let (said, passed_on) = match jobs::command(&house, command, &inbound).await {
+            let (said, passed_on) = match jobs::command(&services.jobs, command, &inbound).await {
                 Ok(answer) => (Ok(answer.text), answer.passed_on),
                 Err(refusal @ (Refusal::Store(_) | Refusal::ShuttingDown)) => {
                     if let Some(sent) = sent {
@@ -46,7 +46,7 @@ impl Dispatcher {
             let refused = said.is_err();
             if let Some(sent) = sent
                 && let acted_on = (ActedOn { refused, ..sent.into() })
-                && let Err(error) = house.store.threads.note_acted_on(&acted_on, house.clock.now()).await
+                && let Err(error) = services.store.threads.note_acted_on(&acted_on, services.clock.now()).await
             {
                 tracing::warn!(%error, "a command that came again after a restart would be answered once more");
             }

@@ -4,20 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::Generation;
 use belay_protocol::{
-    Approved, FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure,
-    ToolOutput, ToolReply, ToolStatus, Variable,
+    Approved, FaultKind, GateId, RunId, Secret, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolStatus,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
-use crate::container::RUN_IN_WORKER;
+use super::Caller;
 use crate::joining::Joining;
-use crate::live::LiveRun;
-use crate::subagent::SPAWN_SUBAGENT;
+use crate::own_tools::starts_run;
 use crate::tool_health::Pass;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
@@ -30,9 +27,8 @@ pub(super) const SKIPPED: &str = "skipped: a newer message of the person came fi
 /// What the model reads of a call whose tool panicked.
 pub(crate) const CRASHED: &str = "the tool crashed; this is a fault of the tool";
 
-/// A call that may run: its place in the batch, its tool, its checked arguments.
+/// A call that may run: its tool, its checked arguments.
 pub(super) struct Runnable {
-    pub(super) at: usize,
     pub(super) call: ToolCall,
     pub(super) tool: Arc<dyn Tool>,
     pub(super) arguments: Map<String, Value>,
@@ -43,19 +39,6 @@ pub(super) struct Runnable {
     pub(super) uses: Vec<GateId>,
     /// What a person has approved of it, if one was asked.
     pub(super) approved: Option<Approved>,
-}
-
-/// For whom a batch runs.
-#[derive(Clone, Copy)]
-pub(super) struct For<'a> {
-    pub(super) session: &'a SessionKey,
-    pub(super) run: RunId,
-    pub(super) cancel: &'a CancellationToken,
-    pub(super) generation: &'a Generation,
-    pub(super) progress: &'a Progress,
-    pub(super) variables: &'a Arc<[Variable]>,
-    pub(super) live: &'a LiveRun,
-    pub(super) newer: Option<&'a Joining>,
 }
 
 /// A call that has ended, or never began.
@@ -140,11 +123,11 @@ impl Place {
     }
 }
 
-/// Runs calls side by side. Returns how each ended, in no order, and how many were begun.
+/// Runs calls side by side, each with its position in the batch. Returns how each ended, in no order, and how many were begun.
 ///
 /// # Cancel safety
 /// Told by the token, it returns within [`STOP_GRACE`]. Dropped, running tools are aborted.
-pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, usize) {
+pub(super) async fn run(caller: &Caller<'_>, runnable: Vec<(usize, Runnable)>) -> (Vec<Ran>, usize) {
     let mut waiting = runnable.into_iter().peekable();
     let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
     let mut places: HashMap<Id, Place> = HashMap::new();
@@ -152,31 +135,33 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
     let mut begun = 0;
     let mut give_up: Option<Instant> = None;
     loop {
-        let stopped = || whose.cancel.is_cancelled() || !whose.generation.is_current();
+        let stopped = || caller.cancel.is_cancelled() || !caller.generation.is_current();
         while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
             // What a person has approved is in this batch alone, and is done: the approval is used up by now.
-            let skips = |next: &Runnable| next.uses.is_empty() && whose.newer.is_some_and(Joining::is_offered);
+            let skips =
+                |(_, next): &(usize, Runnable)| next.uses.is_empty() && caller.newer.is_some_and(Joining::is_offered);
             if let Some(skipped) = waiting.next_if(skips) {
                 ran.push(never_began(skipped, SKIPPED));
                 continue;
             }
-            let Some(Runnable { at, call, tool, arguments, credential, pass, approved, .. }) = waiting.next() else {
+            let Some((at, next)) = waiting.next() else {
                 break;
             };
+            let Runnable { call, tool, arguments, credential, pass, approved, .. } = next;
             match starts_run(&call.name) {
-                true => whose.live.touch(),
-                false => whose.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
+                true => caller.live.touch(),
+                false => caller.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
             }
             let context = ToolContext {
-                session: whose.session.clone(),
-                run_id: whose.run,
+                session: caller.session.clone(),
+                run_id: caller.run,
                 call_id: call.id.clone(),
-                cancel: whose.cancel.child_token(),
-                generation: whose.generation.clone(),
+                cancel: caller.cancel.child_token(),
+                generation: caller.generation.clone(),
                 credential: credential.clone(),
-                progress: whose.progress.clone(),
+                progress: caller.progress.clone(),
                 variables: match tool.spec().takes_variables {
-                    true => whose.variables.clone(),
+                    true => caller.variables.clone(),
                     false => Arc::default(),
                 },
                 approved,
@@ -192,10 +177,10 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 Some(Err(error)) => ran.extend(places.remove(&error.id()).map(|place| place.crashed(&error))),
                 None => break,
             },
-            () = whose.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
+            () = caller.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
-                tell_abandoned(whose.run, &places);
+                tell_abandoned(caller.run, &places);
                 break;
             }
         }
@@ -205,13 +190,8 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
     (ran, begun)
 }
 
-/// Whether a call is itself a run, whose every step is heard of: its silence means what a run's silence means.
-fn starts_run(tool: &str) -> bool {
-    [SPAWN_SUBAGENT, RUN_IN_WORKER].contains(&tool)
-}
-
-fn never_began(runnable: Runnable, text: &str) -> Ran {
-    let Runnable { at, call, tool, pass, credential, .. } = runnable;
+fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {
+    let Runnable { call, tool, pass, credential, .. } = runnable;
     let end = End::Ours(ToolStatus::NotExecuted, text.into());
     Ran { at, call, tool, end, took: Duration::ZERO, pass, credential }
 }

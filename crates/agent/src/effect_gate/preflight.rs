@@ -64,13 +64,8 @@ impl EffectGate {
     ///
     /// # Errors
     /// The store does not say what was granted, or which secret is kept: nothing may begin.
-    pub(super) async fn preflight(
-        &self,
-        caller: &Caller<'_>,
-        at: usize,
-        call: ToolCall,
-    ) -> Result<Verdict, StoreError> {
-        match self.pass(caller, at, &call).await {
+    pub(super) async fn preflight(&self, caller: &Caller<'_>, call: ToolCall) -> Result<Verdict, StoreError> {
+        match self.pass(caller, &call).await {
             Ok(runnable) => Ok(Verdict::Run(Box::new(runnable))),
             Err(Barrier::No(No(status, text))) => Ok(Verdict::Answered(result_of(&call, status, text))),
             Err(Barrier::Ask(wanted)) => Ok(Verdict::Ask(wanted)),
@@ -78,7 +73,7 @@ impl EffectGate {
         }
     }
 
-    async fn pass(&self, caller: &Caller<'_>, at: usize, call: &ToolCall) -> Result<Runnable, Barrier> {
+    async fn pass(&self, caller: &Caller<'_>, call: &ToolCall) -> Result<Runnable, Barrier> {
         let tool = find(caller.tools, call)?;
         let tool = (caller.bind)(&call.name).unwrap_or(tool);
         let arguments = self.check(call)?;
@@ -105,7 +100,7 @@ impl EffectGate {
                 format!("not executed: the run has made all the calls that it may (limit {limit}); answer with text");
             return Err(No(ToolStatus::NotExecuted, text).into());
         }
-        Ok(Runnable { at, call: call.clone(), tool, arguments, credential, pass, uses, approved })
+        Ok(Runnable { call: call.clone(), tool, arguments, credential, pass, uses, approved })
     }
 
     /// Checks the arguments against the schema.

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::batch::End;
 use crate::OWN_TOOLS;
-use crate::post::SEND_MESSAGE;
+use crate::own_tools::SEND_MESSAGE;
 use crate::tool_health::{Fault, Says};
 
 /// What an end says, before it is known what is shown of the result.

@@ -7,66 +7,73 @@ use belay_agent_loop::policies::RunLimits;
 use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, StopReason, job_of};
 
 use super::care::key_of;
-use super::errand::Errand;
+use super::context::JobContext;
+use super::service::JobService;
 use super::spent::spent;
 use super::text::NOT_AT_WORK;
 use crate::core::RunCore;
-use crate::house::House;
 use crate::rights;
 
-/// Finds the job that a run is an attempt at, gives the run that errand, and puts its limits in force. Returns how the run ends
-/// at once where there is nothing to work at: the job is over, or the run is no attempt of it but a message that came too late.
+/// How a run of a job begins.
+pub(crate) enum Begun {
+    /// It works on this job.
+    Active(Arc<JobContext>),
+    /// There is nothing to work on: the job is over, or the run is no attempt at it but a message that came too late.
+    Over(RunEnd),
+}
+
+/// Finds the job that a run is an attempt at, and puts its limits in force.
 ///
 /// # Errors
 /// The store does not answer.
-pub(crate) async fn begin(core: &mut RunCore) -> Result<Option<RunEnd>, LoopError> {
-    let house = core.house.clone();
+pub(crate) async fn begin(core: &mut RunCore, service: &JobService) -> Result<Begun, LoopError> {
     let job = match job_of(&core.live.session) {
-        Some(id) => house.store.jobs.job(id).await?,
+        Some(id) => service.jobs.job(id).await?,
         None => None,
     };
-    let Some(job) = job else { return Ok(Some(not_at_work("unknown"))) };
+    let Some(job) = job else { return Ok(Begun::Over(not_at_work("unknown"))) };
     if job.state != JobState::InProgress {
-        return Ok(Some(not_at_work(job.state.word())));
+        return Ok(Begun::Over(not_at_work(job.state.word())));
     }
-    let attempt = house.store.threads.find(&key_of(&job)).await?;
+    let attempt = service.threads.find(&key_of(&job)).await?;
     if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
-        return Ok(Some(not_at_work("between_attempts")));
+        return Ok(Begun::Over(not_at_work("between_attempts")));
     }
     // What it may do was looked at before it was sent; since then a restart may have taken it up, with other settings.
-    let Ok(creator) = rights::of_job(&house, &job) else { return Ok(Some(not_at_work("not_allowed"))) };
+    let Ok(creator) = rights::of_job(&service.access, &job) else { return Ok(Begun::Over(not_at_work("not_allowed"))) };
     let job = JobRecord { creator, ..job };
-    if of_others(&house, &job).await? {
+    if of_others(service, &job).await? {
         core.tally.see_outside();
     }
-    let errand = Errand::of(&house, job, core.live.id).await?;
-    let budget = errand.budget;
+    let context = JobContext::of(service, job, core.live.id).await?;
+    let budget = context.budget;
     let mut tokens = None;
     if budget.max_tokens > 0 {
-        let (before, _) = spent(&house, &errand.job, Some(core.live.id)).await?;
+        let (before, _) = spent(service, &context.job, Some(core.live.id)).await?;
         let used = before.input.saturating_add(before.output);
         if used >= budget.max_tokens {
             let end = RunEnd::of(StopReason::Tokens).with("used", used).with("limit", budget.max_tokens);
-            return Ok(Some(end));
+            return Ok(Begun::Over(end));
         }
         tokens = Some(budget.max_tokens - used);
     }
     core.rules = {
-        let rules = house.rules();
+        let rules = core.services.rules();
         Arc::new(rules.with_limits(limits_of(rules.limits(), &budget, tokens)))
     };
-    core.errand = Some(Arc::new(errand));
-    Ok(None)
+    let context = Arc::new(context);
+    core.work = Some(context.clone());
+    Ok(Begun::Active(context))
 }
 
 /// Whether the task may have words of the outside in it: a model has written it, which may have read some, or what set a routine
 /// off is a part of it.
-async fn of_others(house: &House, job: &JobRecord) -> Result<bool, LoopError> {
+async fn of_others(service: &JobService, job: &JobRecord) -> Result<bool, LoopError> {
     if job.parent.is_some() {
         return Ok(true);
     }
     let Some(firing) = job.firing else { return Ok(false) };
-    Ok(house.store.routines.firing(firing).await?.is_none_or(|firing| firing.payload.is_some()))
+    Ok(service.routines.firing(firing).await?.is_none_or(|firing| firing.payload.is_some()))
 }
 
 /// The end of a run that is no attempt at a job at work.

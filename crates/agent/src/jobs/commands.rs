@@ -9,8 +9,8 @@ use belay_protocol::{
 use uuid::Builder;
 
 use super::requests::{Client, cancel, create, find, is_theirs, unstored};
+use super::service::JobService;
 use super::{care, text};
-use crate::house::House;
 
 /// Jobs in a list.
 const LISTED: u32 = 20;
@@ -53,38 +53,38 @@ impl From<String> for Answer {
 ///
 /// # Errors
 /// Why it is not done.
-pub(crate) async fn command(house: &House, command: JobCommand, by: &Inbound) -> Result<Answer, Refusal> {
+pub(crate) async fn command(service: &JobService, command: JobCommand, by: &Inbound) -> Result<Answer, Refusal> {
     match command {
         JobCommand::Create(task) => {
             let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
             let order = JobOrder { job_id, task, ..JobOrder::default() };
-            let job = create(house, order, Client::of(by)).await?;
+            let job = create(service, order, Client::of(by)).await?;
             Ok(text::made(&job).into())
         }
         JobCommand::Show(id) => {
-            let id = meant(house, &id, by).await?;
-            let job = find(house, id, by).await?;
-            let at_work = at_work(house, &job).await?;
+            let id = meant(service, &id, by).await?;
+            let job = find(service, id, by).await?;
+            let at_work = at_work(service, &job).await?;
             let result = job.result.as_ref().map(|result| format!("\n\n{result}")).unwrap_or_default();
             Ok((text::line(&job, at_work.as_ref()) + &result).into())
         }
-        JobCommand::Message(id, said) => pass_on(house, meant(house, &id, by).await?, said, by).await,
-        JobCommand::List => list(house, by).await.map(Answer::from),
+        JobCommand::Message(id, said) => pass_on(service, meant(service, &id, by).await?, said, by).await,
+        JobCommand::List => list(service, by).await.map(Answer::from),
         JobCommand::Cancel(id) => {
-            let id = meant(house, &id, by).await?;
-            let job = cancel(house, id, by).await?;
+            let id = meant(service, &id, by).await?;
+            let job = cancel(service, id, by).await?;
             Ok(format!("Job “{}” is cancelled.", job.title).into())
         }
     }
 }
 
 /// The job that is meant, by its id or the beginning of it, among those that the person may see.
-async fn meant(house: &House, id: &IdPrefix, by: &Inbound) -> Result<JobId, Refusal> {
+async fn meant(service: &JobService, id: &IdPrefix, by: &Inbound) -> Result<JobId, Refusal> {
     if let Ok(whole) = id.as_str().parse() {
         return Ok(whole);
     }
     let filter = JobFilter { id: Some(id.clone()), ..JobFilter::default() };
-    let found = house.store.jobs.jobs(filter).await.map_err(unstored)?;
+    let found = service.jobs.jobs(filter).await.map_err(unstored)?;
     let mut own = found.iter().filter(|job| is_theirs(job, by)).map(|job| job.job_id);
     let shown = id.as_str();
     match (own.next(), own.next()) {
@@ -97,32 +97,32 @@ async fn meant(house: &House, id: &IdPrefix, by: &Inbound) -> Result<JobId, Refu
 }
 
 /// Jobs that were asked for here; an operator sees all.
-async fn list(house: &House, by: &Inbound) -> Result<String, Refusal> {
+async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
     let asked_in = (!by.principal.is_operator()).then(|| by.session.clone());
     let filter = JobFilter { asked_in, limit: LISTED, ..JobFilter::default() };
-    let jobs = house.store.jobs.jobs(filter).await.map_err(unstored)?;
+    let jobs = service.jobs.jobs(filter).await.map_err(unstored)?;
     if jobs.is_empty() {
         return Ok("There are no jobs. /job and a task makes one.".into());
     }
     let mut lines = Vec::with_capacity(jobs.len());
     for job in jobs {
-        let at_work = at_work(house, &job).await?;
+        let at_work = at_work(service, &job).await?;
         lines.push(text::line(&job, at_work.as_ref()));
     }
     Ok(lines.join("\n"))
 }
 
 /// The newest attempt at a job that has a place, and what that does.
-async fn at_work(house: &House, job: &JobRecord) -> Result<Option<(RunRecord, Doing)>, Refusal> {
+async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRecord, Doing)>, Refusal> {
     let Some(run) = job.run_id.filter(|_| job.state.takes_place()) else { return Ok(None) };
-    let Some(record) = house.store.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
-    let doing = Doing::of_run(&*house.store.events, run, job.room).await.map_err(unstored)?;
+    let Some(record) = service.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
+    let doing = Doing::of_run(&*service.events, run, job.room).await.map_err(unstored)?;
     Ok(Some((record, doing)))
 }
 
 /// Passes a message on to a job at work, which reads it with its next step.
-async fn pass_on(house: &House, id: JobId, said: String, by: &Inbound) -> Result<Answer, Refusal> {
-    let job = find(house, id, by).await?;
+async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) -> Result<Answer, Refusal> {
+    let job = find(service, id, by).await?;
     if job.room == JobRoom::Worker {
         return Err(Refusal::Decided(text::deaf(&job.title)));
     }
@@ -135,7 +135,7 @@ async fn pass_on(house: &House, id: JobId, said: String, by: &Inbound) -> Result
         account: id.to_string().into(),
         message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
     });
-    match house.inlet.send(care::message(&job, &job.creator, said, key)).await {
+    match service.inlet.send(care::message(&job, &job.creator, said, key)).await {
         Some(Ack::Accepted(accepted)) => {
             let title = job.title.clone();
             let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });

@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use super::care::{BACKOFF, care, change_to, insist, key_of, submit};
 use super::outcome::Outcome;
-use crate::house::House;
+use super::service::JobService;
 use crate::metrics;
 
 /// Longest time between two looks for jobs to begin, where nothing says that there is one.
@@ -33,7 +33,7 @@ impl Bell {
 
 /// The desk's task.
 pub(crate) struct Desk {
-    house: Arc<House>,
+    service: Arc<JobService>,
     /// Begins nothing any more; what is at work is awaited.
     stop: CancellationToken,
     /// One task for each job at work; ends with the desk.
@@ -45,15 +45,15 @@ pub(crate) struct Desk {
 ///
 /// # Errors
 /// The store does not answer.
-pub(crate) async fn take_up(house: &House) -> Result<(), StoreError> {
-    for job in house.store.jobs.take_up(house.boot, house.clock.now()).await? {
-        if job.crashes < house.jobs.max_crashes || has_ended(house, &job).await? {
+pub(crate) async fn take_up(service: &JobService) -> Result<(), StoreError> {
+    for job in service.jobs.take_up(service.boot, service.clock.now()).await? {
+        if job.crashes < service.config.max_crashes || has_ended(service, &job).await? {
             continue;
         }
         tracing::error!(job = %job.job_id, crashes = job.crashes, "a job is given up: the daemon died of it again and again");
         let why = format!("given up: Belay died {} times in a row while it was at work", job.crashes);
-        let change = change_to(house, &job, &Outcome::failed(why), None);
-        if let JobChanged::Now(job) = house.store.jobs.change(change).await? {
+        let change = change_to(service, &job, &Outcome::failed(why), None);
+        if let JobChanged::Now(job) = service.jobs.change(change).await? {
             metrics::job_came_to(job.state);
         }
     }
@@ -61,14 +61,14 @@ pub(crate) async fn take_up(house: &House) -> Result<(), StoreError> {
 }
 
 /// Whether the run of the job's attempt has ended: then nothing is left that could crash.
-async fn has_ended(house: &House, job: &JobRecord) -> Result<bool, StoreError> {
-    let Some(known) = house.store.threads.find(&key_of(job)).await? else { return Ok(false) };
-    Ok(house.store.runs.run(known.run_id).await?.is_some_and(|run| run.status.is_end()))
+async fn has_ended(service: &JobService, job: &JobRecord) -> Result<bool, StoreError> {
+    let Some(known) = service.threads.find(&key_of(job)).await? else { return Ok(false) };
+    Ok(service.runs.run(known.run_id).await?.is_some_and(|run| run.status.is_end()))
 }
 
 impl Desk {
-    pub(crate) fn new(house: Arc<House>, stop: CancellationToken) -> Self {
-        Self { house, stop, at_work: JoinSet::new() }
+    pub(crate) fn new(service: Arc<JobService>, stop: CancellationToken) -> Self {
+        Self { service, stop, at_work: JoinSet::new() }
     }
 
     /// Works until told to stop, and then until what is at work has ended or was laid aside.
@@ -76,8 +76,8 @@ impl Desk {
     /// # Cancel safety
     /// Dropped, everything goes on with the next start; jobs that were at work count a crash then.
     pub(crate) async fn run(mut self) {
-        let house = self.house.clone();
-        let again = insist(&house, || house.store.jobs.take_up(house.boot, house.clock.now())).await;
+        let service = self.service.clone();
+        let again = insist(&service, || service.jobs.take_up(service.boot, service.clock.now())).await;
         again.into_iter().flatten().for_each(|job| self.carry(job));
         self.hand_in().await;
         while !self.stop.is_cancelled() {
@@ -86,7 +86,7 @@ impl Desk {
                 biased; // the end first; then a place that has become free
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next() => report(ended),
-                () = house.bell.0.notified() => {}
+                () = service.bell.0.notified() => {}
                 () = sleep(pause) => {}
             }
         }
@@ -100,9 +100,9 @@ impl Desk {
 
     /// Begins jobs until there is no place, or none waits. Returns when to look again.
     async fn begin_all(&mut self) -> Duration {
-        let (house, caps) = (self.house.clone(), self.house.jobs.caps());
-        while house.jobs.enabled && !self.stop.is_cancelled() {
-            match house.store.jobs.begin_next(caps, house.clock.now()).await {
+        let (service, caps) = (self.service.clone(), self.service.config.caps());
+        while service.config.enabled && !self.stop.is_cancelled() {
+            match service.jobs.begin_next(caps, service.clock.now()).await {
                 Ok(Some(job)) => {
                     metrics::job_came_to(job.state);
                     self.carry(job);
@@ -119,21 +119,21 @@ impl Desk {
 
     /// Hands in results that a crash has left between two writes: whoever asked has been told already.
     async fn hand_in(&self) {
-        let house = &self.house;
+        let service = &self.service;
         let filter = JobFilter { states: vec![JobState::Completed], limit: 1000, ..JobFilter::default() };
-        let left = insist(house, || house.store.jobs.jobs(filter.clone())).await;
+        let left = insist(service, || service.jobs.jobs(filter.clone())).await;
         for job in left.into_iter().flatten() {
-            submit(house, &job).await;
+            submit(service, &job).await;
         }
     }
 
     fn carry(&mut self, job: JobRecord) {
         let span = tracing::info_span!("job", id = %job.job_id);
-        self.at_work.spawn(care(self.house.clone(), job).instrument(span));
+        self.at_work.spawn(care(self.service.clone(), job).instrument(span));
     }
 
     async fn park(&self) {
-        if let Err(error) = self.house.store.jobs.park(self.house.clock.now()).await {
+        if let Err(error) = self.service.jobs.park(self.service.clock.now()).await {
             tracing::error!(%error, "jobs could not be laid aside; each at work counts a crash at the next start");
         }
     }

@@ -12,33 +12,29 @@
 //! **Does not know**: how a run is made, resumed or stopped; when routines fire.
 //!
 //! Reading order: `config` → `requests` (making, cancelling, accepting) → `desk` (what begins) → `care` (from attempt to attempt) → `outcome` → `begin`
-//! → `spent`, `errand` (what everything that works for it shares) and `patience` → `delegate` (the run of an attempt; in a worker's room:
-//! `worker`) → `tool` → `commands` → `text`.
+//! → `spent`, `context` (what everything that works on it shares) → `tool` → `commands` → `text`.
 
 mod begin;
 mod care;
 mod commands;
 mod config;
-mod delegate;
+mod context;
 mod desk;
-mod errand;
 mod outcome;
-mod patience;
 mod requests;
+mod service;
 mod spent;
-mod text;
+pub(crate) mod text;
 mod tool;
-mod worker;
 
 pub use commands::JobCommand;
 pub use config::JobsConfig;
 
-pub(crate) use begin::begin;
+pub(crate) use begin::{Begun, begin};
 pub(crate) use commands::command;
-pub(crate) use delegate::{pursue, reasoning};
+pub(crate) use context::JobContext;
 pub(crate) use desk::{Bell, Desk, take_up};
-pub(crate) use errand::Errand;
-pub(crate) use patience::Patience;
 pub(crate) use requests::{Client, create, request};
+pub(crate) use service::JobService;
 pub(crate) use spent::spent;
-pub(crate) use tool::{Bench, CREATE_JOB, CreateJob};
+pub(crate) use tool::{CreateJob, JobToolContext};

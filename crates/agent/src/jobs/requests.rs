@@ -10,8 +10,8 @@ use belay_protocol::{
     StoreError,
 };
 
+use super::service::JobService;
 use super::{care, text};
-use crate::house::House;
 use crate::{metrics, rights};
 
 /// When whoever has too many jobs may ask again.
@@ -48,11 +48,11 @@ impl Client {
 ///
 /// # Errors
 /// Why it is not done.
-pub(crate) async fn request(house: &House, request: JobRequest, by: &Inbound) -> Result<JobRecord, Refusal> {
+pub(crate) async fn request(service: &JobService, request: JobRequest, by: &Inbound) -> Result<JobRecord, Refusal> {
     match request {
-        JobRequest::Create(order) => create(house, order, Client::of(by)).await,
-        JobRequest::Cancel(id) => cancel(house, id, by).await,
-        JobRequest::Accept(id) => accept(house, id, by).await,
+        JobRequest::Create(order) => create(service, order, Client::of(by)).await,
+        JobRequest::Cancel(id) => cancel(service, id, by).await,
+        JobRequest::Accept(id) => accept(service, id, by).await,
     }
 }
 
@@ -60,12 +60,12 @@ pub(crate) async fn request(house: &House, request: JobRequest, by: &Inbound) ->
 ///
 /// # Errors
 /// It cannot be made, or there are too many.
-pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Result<JobRecord, Refusal> {
-    let config = &house.jobs;
+pub(crate) async fn create(service: &JobService, order: JobOrder, client: Client) -> Result<JobRecord, Refusal> {
+    let config = &service.config;
     if !config.enabled {
         return Err(Refusal::Forbidden("Jobs are switched off here (jobs.enabled).".into()));
     }
-    if house.draining.is_cancelled() {
+    if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
     }
     if Purpose::of(&client.channel).is_autonomous() && client.firing.is_none() {
@@ -77,7 +77,7 @@ pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Re
         return Err(Refusal::Invalid(what));
     }
     let room = if order.room == JobRoom::Worker { JobRoom::Worker } else { config.room };
-    if room == JobRoom::Worker && house.workers.is_none() {
+    if room == JobRoom::Worker && !service.has_workers {
         return Err(Refusal::Invalid(text::NO_WORKERS.into()));
     }
     if room == JobRoom::Worker && order.plan {
@@ -96,14 +96,14 @@ pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Re
         reply_to: client.reply_to,
         parent: client.parent,
         firing: client.firing,
-        at: house.clock.now(),
+        at: service.clock.now(),
     };
     let (creator, channel) = (new.creator.principal.clone(), new.channel.clone());
-    match house.store.jobs.create(new, config.caps()).await.map_err(unstored)? {
+    match service.jobs.create(new, config.caps()).await.map_err(unstored)? {
         JobCreated::New(job) => {
             tracing::info!(job = %job.job_id, session = %job.asked_in, "a job was made");
             metrics::job_came_to(job.state);
-            house.bell.ring();
+            service.bell.ring();
             Ok(*job)
         }
         JobCreated::Known(job) if job.creator.principal == creator && job.channel == channel => Ok(*job),
@@ -116,15 +116,15 @@ pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Re
 ///
 /// # Errors
 /// There is no such job of theirs, or it is over.
-pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
-    let job = find(house, id, by).await?;
-    let mut change = change(house, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
+pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = find(service, id, by).await?;
+    let mut change = change(service, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
     if by.session != job.asked_in {
         // Whoever was promised a result hears of it.
         let notice = |route| Outbound::new(job.run_id, route, format!("The job “{}” was cancelled.", job.title));
-        change.notice = job.reply_to.clone().filter(|route| rights::may_tell(house, route)).map(notice);
+        change.notice = job.reply_to.clone().filter(|route| rights::may_tell(&service.access, route)).map(notice);
     }
-    let cancelled = match house.store.jobs.change(change).await.map_err(unstored)? {
+    let cancelled = match service.jobs.change(change).await.map_err(unstored)? {
         JobChanged::Now(job) => {
             metrics::job_came_to(job.state);
             *job
@@ -143,8 +143,8 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
         body: Body::Control(stop),
         ..care::message(&job, &job.creator, String::new(), None)
     };
-    house.inlet.send(told).await;
-    house.bell.ring();
+    service.inlet.send(told).await;
+    service.bell.ring();
     Ok(cancelled)
 }
 
@@ -152,12 +152,12 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
 ///
 /// # Errors
 /// There is no such job of theirs, or it has no result.
-async fn accept(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
-    let job = find(house, id, by).await?;
+async fn accept(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = find(service, id, by).await?;
     if job.state == JobState::Completed {
-        care::submit(house, &job).await;
+        care::submit(service, &job).await;
     }
-    match house.store.jobs.change(change(house, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
+    match service.jobs.change(change(service, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
         JobChanged::Now(job) => {
             metrics::job_came_to(job.state);
             Ok(*job)
@@ -171,7 +171,7 @@ async fn accept(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Ref
     }
 }
 
-fn change(house: &House, job: &JobRecord, to: JobState, why: String) -> JobChange {
+fn change(service: &JobService, job: &JobRecord, to: JobState, why: String) -> JobChange {
     JobChange {
         job: job.job_id,
         to,
@@ -180,13 +180,13 @@ fn change(house: &House, job: &JobRecord, to: JobState, why: String) -> JobChang
         result: None,
         notice: None,
         told_in: None,
-        at: house.clock.now(),
+        at: service.clock.now(),
     }
 }
 
 /// A job of whoever asks; an operator's are all. Of others' nobody learns that there are any.
-pub(super) async fn find(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
-    let job = house.store.jobs.job(id).await.map_err(unstored)?;
+pub(super) async fn find(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = service.jobs.job(id).await.map_err(unstored)?;
     job.filter(|job| is_theirs(job, by)).ok_or_else(|| no_such(id))
 }
 

@@ -2,7 +2,7 @@
 
 use belay_protocol::{JobRecord, RunFilter, RunId, RunUsage, StoreError};
 
-use crate::house::House;
+use super::service::JobService;
 
 /// Most runs of a job that are looked at: attempts, and messages that came too late.
 const MOST_RUNS: u32 = 500;
@@ -11,10 +11,14 @@ const MOST_RUNS: u32 = 500;
 ///
 /// # Errors
 /// The store does not answer.
-pub(crate) async fn spent(house: &House, job: &JobRecord, but: Option<RunId>) -> Result<(RunUsage, u64), StoreError> {
+pub(crate) async fn spent(
+    service: &JobService,
+    job: &JobRecord,
+    but: Option<RunId>,
+) -> Result<(RunUsage, u64), StoreError> {
     let filter = RunFilter { session: Some(job.session.clone()), limit: MOST_RUNS, ..RunFilter::default() };
     let (mut usage, mut cost_micro_usd) = (RunUsage::default(), 0_u64);
-    for run in house.store.runs.runs(filter).await? {
+    for run in service.runs.runs(filter).await? {
         if but != Some(run.run_id) {
             usage.add(&run.usage);
             cost_micro_usd = cost_micro_usd.saturating_add(run.cost_micro_usd);

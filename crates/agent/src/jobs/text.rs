@@ -5,20 +5,20 @@ use belay_protocol::{Doing, JobOrder, JobRecord, JobState, NO_SESSION, RunRecord
 use super::outcome::Outcome;
 
 /// What the system prompt of a job says instead of how a conversation's turn ends. The rehearsal knows its beginning.
-pub(super) const ROLE: &str = "You work on a job, by yourself: nobody reads along, and nobody can answer a question. Decide \
+pub(crate) const ROLE: &str = "You work on a job, by yourself: nobody reads along, and nobody can answer a question. Decide \
 what is open sensibly, and name in the result what you assumed. The task is the message below; messages that arrive later \
 come from whoever gave it and change or add to it. Work with your tools: call a tool instead of describing what you would \
 do with it. When the job is done, call the tool `terminate` with status `success` and the whole result in `summary`: it is \
 all that is passed on. When it cannot be done, call `terminate` with status `failure` and say why. A job that was not done \
 is a failure; do not call it a success.";
 
-pub(super) const NUDGE: &str = "Your message contained no tool call and does not say that the job is done. If it is done, or \
+pub(crate) const NUDGE: &str = "Your message contained no tool call and does not say that the job is done. If it is done, or \
 cannot be done, call `terminate` now, with the whole result or the reason in its summary. Otherwise go on with the job.";
 
-pub(super) const EMPTY: &str = "Your message was empty. Go on with the job; when it is done, or cannot be done, call \
+pub(crate) const EMPTY: &str = "Your message was empty. Go on with the job; when it is done, or cannot be done, call \
 `terminate`, with the whole result or the reason in its summary.";
 
-pub(super) const LAST_CALL: &str = "This is the last message that you have for this job. Call `terminate` now: with status \
+pub(crate) const LAST_CALL: &str = "This is the last message that you have for this job. Call `terminate` now: with status \
 success and the whole result if the job is done, with status failure and what is missing if not.";
 
 /// Why a job in a worker's room is not made where there is none.
@@ -40,7 +40,7 @@ pub(super) fn deaf(title: &str) -> String {
 }
 
 /// What a worker is told besides the task where another one has worked at it before.
-pub(super) const WORKED_AT: &str = "Somebody was at work on this task before you and was ended before the task was done. What of it has \
+pub(crate) const WORKED_AT: &str = "Somebody was at work on this task before you and was ended before the task was done. What of it has \
 had its effect is still there: look at that first, do not repeat it, and go on from there in another way than one that hung.";
 
 /// What a plan is made for. `so_far`: what earlier attempts have come to.

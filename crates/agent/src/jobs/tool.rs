@@ -10,10 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::commands::id_of;
 use super::requests::{Client, create};
-use crate::house::House;
-
-/// The tool's name.
-pub(crate) const CREATE_JOB: &str = "create_job";
+use super::service::JobService;
+use crate::own_tools::CREATE_JOB;
 
 /// Declares the tool. It works once it is bound to the run of a conversation.
 pub(crate) struct CreateJob(ToolSpec);
@@ -63,22 +61,22 @@ impl Tool for CreateJob {
 
 /// For whom a run makes jobs.
 #[derive(Clone)]
-pub(crate) struct Bench {
-    pub(crate) house: Arc<House>,
-    pub(crate) client: Client,
+pub(crate) struct JobToolContext {
+    pub(crate) service: Arc<JobService>,
+    pub(crate) client: Arc<Client>,
 }
 
-impl Bench {
+impl JobToolContext {
     /// The tool in the hands of the run.
     pub(crate) fn bind(&self, declaration: &Arc<dyn Tool>) -> Arc<dyn Tool> {
-        Arc::new(Bound { declaration: declaration.clone(), bench: self.clone() })
+        Arc::new(Bound { declaration: declaration.clone(), context: self.clone() })
     }
 }
 
 /// The tool in the hands of one run.
 struct Bound {
     declaration: Arc<dyn Tool>,
-    bench: Bench,
+    context: JobToolContext,
 }
 
 #[async_trait]
@@ -90,7 +88,7 @@ impl Tool for Bound {
     /// Makes the job. Called again with the same call, it finds it.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
-        let Bench { house, client } = &self.bench;
+        let JobToolContext { service, client } = &self.context;
         let order = JobOrder {
             job_id: Some(id_of(&[&context.run_id.to_string(), context.call_id.as_str()])),
             title: text("title"),
@@ -98,7 +96,7 @@ impl Tool for Bound {
             plan: arguments.get("plan").and_then(Value::as_bool).unwrap_or_default(),
             ..JobOrder::default()
         };
-        match create(house, order, client.clone()).await {
+        match create(service, order, Client::clone(client)).await {
             Ok(job) => Ok(format!(
                 "Job {} is made and begins as soon as there is a place. Its result will be sent by itself.",
                 job.job_id

@@ -11,12 +11,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::port::{note, refuse};
 use super::{Lane, LeaseLost};
 use crate::compaction;
-use crate::dispatcher::BUSY_RETRY;
 use crate::hooks::Place;
 use crate::joining::Offer;
 use crate::live::StopCause;
 use crate::mail::{LaneInput, LaneNote, Settled};
-use crate::queue::{QueueRules, Room, Waits, room};
+use crate::queue::{BUSY_RETRY, QueueRules, Room, Waits, room};
 use crate::waiting::{Ending, Waiting};
 
 impl Lane {
@@ -26,7 +25,7 @@ impl Lane {
             return Box::pin(self.replace(input)).await;
         }
         Box::pin(self.begin_anew(&input)).await?;
-        let spoken = self.house.carries_people(&input.inbound.channel);
+        let spoken = self.services.carries_people(&input.inbound.channel);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
         let waiting = Waiting::arriving(&input, asker_of(&input), history, rules);
@@ -37,7 +36,7 @@ impl Lane {
         let permit = self.place_at_once();
         let new = self.new_input(&input, &waiting, permit.is_some());
         let at = new.at;
-        let outcome = match self.house.store.threads.accept(&self.lease, new).await {
+        let outcome = match self.services.store.threads.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
                 let LaneInput { run, inbound, ack, .. } = input;
                 ack.send(Ack::Accepted(Accepted {
@@ -51,7 +50,7 @@ impl Lane {
                     self.spoken_at = Some(at);
                 }
                 if std::mem::take(&mut self.fresh) {
-                    self.house.hooks.session_start(Place { session: &run.session, run: run.id }, &inbound);
+                    self.services.hooks.session_start(Place { session: &run.session, run: run.id }, &inbound);
                 }
                 let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome: Settled::Accepted { at } };
                 note(&self.port.notes, settled).await;
@@ -78,8 +77,8 @@ impl Lane {
     /// By which rules a message waits here.
     pub(super) fn rules_of(&self, asked: &RunOptions, channel: &ChannelId) -> QueueRules {
         let by_nature =
-            self.house.channels.get(channel).map_or_else(QueueMode::default, |channel| channel.queue_mode());
-        QueueRules::of(&asked.clone().over(&self.options), channel, by_nature, &self.house.queue)
+            self.services.channels.get(channel).map_or_else(QueueMode::default, |channel| channel.queue_mode());
+        QueueRules::of(&asked.clone().over(&self.options), channel, by_nature, &self.services.queue)
     }
 
     /// What a new message finds among those that wait.
@@ -103,8 +102,8 @@ impl Lane {
             && self.resting.is_none()
             && self.compacting.is_none()
             && self.queue.is_empty()
-            && !self.house.draining.is_cancelled();
-        if free { self.house.permits.clone().try_acquire_owned().ok() } else { None }
+            && !self.services.draining.is_cancelled();
+        if free { self.services.permits.clone().try_acquire_owned().ok() } else { None }
     }
 
     fn new_input(&self, input: &LaneInput, waiting: &Waiting, start: bool) -> NewInput {
@@ -125,13 +124,16 @@ impl Lane {
             text_digest: input.sent.as_ref().map(|sent| sent.text_digest.clone()),
             reply_to: input.inbound.reply_to.clone(),
             options: input.inbound.options.clone(),
-            events: queued.into_iter().map(|kind| self.house.event(&input.run.session, input.run.id, kind)).collect(),
+            events: queued
+                .into_iter()
+                .map(|kind| self.services.run.event(&input.run.session, input.run.id, kind))
+                .collect(),
             history: waiting.history.iter().map(|message| Message::clone(message)).collect(),
             // Kept from the acceptance on: a restart knows what the message has asked for.
             state: outputs.then(|| serde_json::to_value(&waiting.state).ok()).flatten(),
-            at: self.house.clock.now(),
+            at: self.services.clock.now(),
             start,
-            spoken: self.house.carries_people(&input.inbound.channel),
+            spoken: self.services.carries_people(&input.inbound.channel),
         }
     }
 
@@ -185,7 +187,7 @@ impl Lane {
     /// Answers that too many wait, but never to a duplicate: that joins its first acceptance, which the store knows.
     async fn busy(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         let known = match &input.inbound.key {
-            Some(key) => self.house.store.threads.find(key).await,
+            Some(key) => self.services.store.threads.find(key).await,
             None => Ok(None),
         };
         let refusal = match known {

@@ -5,7 +5,7 @@ use belay_protocol::{Ack, EditOutcome, Refusal, StoreError, ThreadEdit};
 
 use super::port::note;
 use super::{Lane, LeaseLost};
-use crate::compaction::Calibration;
+use crate::estimate::Calibration;
 use crate::mail::{LaneCommand, LaneInput, LaneNote};
 use crate::prompt::Briefing;
 
@@ -14,32 +14,32 @@ impl Lane {
     /// not do it leaves the conversation as it is.
     pub(super) async fn begin_anew(&mut self, input: &LaneInput) -> Result<(), LeaseLost> {
         let inbound = &input.inbound;
-        if self.fresh || !self.is_quiet() || !self.house.carries_people(&inbound.channel) {
+        if self.fresh || !self.is_quiet() || !self.services.carries_people(&inbound.channel) {
             return Ok(());
         }
-        let now = self.house.clock.now();
-        let due = self.spoken_at.and_then(|spoken| self.house.resets.due(&inbound.channel, spoken, now));
+        let now = self.services.clock.now();
+        let due = self.spoken_at.and_then(|spoken| self.services.resets.due(&inbound.channel, spoken, now));
         let Some(why) = due else { return Ok(()) };
         // A second delivery belongs to the conversation that has answered it.
         if let Some(key) = &inbound.key
-            && !matches!(self.house.store.threads.find(key).await, Ok(None))
+            && !matches!(self.services.store.threads.find(key).await, Ok(None))
         {
             return Ok(());
         }
         let session = &self.lease.session;
         // First what was approved for good: should the rest fail, it is asked once more, and nothing else has changed.
-        let done = match self.house.store.gates.forget_grants(session).await {
-            Ok(_) => self.house.store.threads.edit_thread(&self.lease, ThreadEdit::New, now).await,
+        let done = match self.services.store.gates.forget_grants(session).await {
+            Ok(_) => self.services.store.threads.edit_thread(&self.lease, ThreadEdit::New, now).await,
             Err(error) => Err(error),
         };
         match done {
             Ok(EditOutcome::Done(thread)) => {
                 tracing::info!(session = %self.lease.session, why = why.word(), "a new conversation begins");
                 self.show(thread);
-                Briefing::begin_anew(&self.house, &self.lease.session).await;
+                Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 self.fresh = true;
-                self.announce = self.house.announce_reset;
-                self.house.hooks.session_end(&self.lease.session, why.word());
+                self.announce = self.services.announce_reset;
+                self.services.hooks.session_end(&self.lease.session, why.word());
                 Ok(())
             }
             Ok(EditOutcome::Nothing) => Ok(()),
@@ -58,9 +58,9 @@ impl Lane {
 
     /// Deletes the session. The next mail opens it anew.
     pub(super) async fn delete(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
-        let at = self.house.clock.now();
+        let at = self.services.clock.now();
         let outcome = match self.is_quiet() {
-            true => self.house.store.archive.delete_session(&self.lease, at).await,
+            true => self.services.store.archive.delete_session(&self.lease, at).await,
             false => Err(StoreError::TooMuch("a message of it is still being answered: stop it first".into())),
         };
         let ack = match outcome {
@@ -68,12 +68,12 @@ impl Lane {
                 tracing::info!(session = %self.lease.session, %removed, "a session was deleted");
                 self.deleted = true;
                 // It ends as by /new: what is remembered of it beside the store goes too.
-                Briefing::begin_anew(&self.house, &self.lease.session).await;
+                Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 self.calibration = Calibration::default();
                 if !std::mem::replace(&mut self.fresh, true) {
-                    self.house.hooks.session_end(&self.lease.session, "deleted");
+                    self.services.hooks.session_end(&self.lease.session, "deleted");
                 }
-                if let Some(outputs) = &self.house.outputs {
+                if let Some(outputs) = &self.services.outputs {
                     outputs.forget(&removed.run_ids).await;
                 }
                 Ack::Removed(removed)

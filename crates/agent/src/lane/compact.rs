@@ -60,22 +60,23 @@ impl Lane {
     /// Begins to shorten the conversation; answers at once where nothing can leave.
     pub(super) async fn begin_compaction(&mut self, command: LaneCommand, wish: Option<String>) {
         let context = LoopContext::new(context_of(self.summary.as_deref(), self.messages.clone()));
-        let keep = self.house.compaction.keep(self.house.model.info().context_tokens);
+        let keep = self.services.run.compaction.keep(self.services.run.model.info().context_tokens);
         let Some(cut) = Cut::of(&context.messages, context.messages.len(), self.calibration.estimated(keep)) else {
             return self.say(command, Ok("There is nothing to shorten.".into())).await;
         };
         let run = LiveRun::new(RunId::new(), self.lease.session.clone(), false);
         note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
-        self.house.hooks.before_compaction(&self.lease.session, None, context.messages.len());
+        self.services.hooks.before_compaction(&self.lease.session, None, context.messages.len());
         let core = self.core_of_no_run(run.clone());
         let calibration = self.calibration;
+        let permits = self.services.permits.clone();
         let work = async move {
-            let (house, cancel) = (core.house.clone(), core.cancel.clone());
+            let cancel = core.cancel.clone();
             let _permit = tokio::select! {
                 biased; // told to stop while it waited for its place
                 () = cancel.cancelled() => return None,
                 // The semaphore is never closed; without a permit this would still be right, only wider.
-                permit = house.permits.clone().acquire_owned() => permit.ok(),
+                permit = permits.acquire_owned() => permit.ok(),
             };
             core.live.begin(); // not before: what waits for a place is not watched for its silence
             let how = How { calibration, by_model: true, notes: true, wish: wish.as_deref() };
@@ -85,7 +86,7 @@ impl Lane {
         let mut task = JoinSet::new();
         let span = tracing::info_span!("compact", session = %self.lease.session);
         task.spawn(work.instrument(span));
-        let begun_at = self.house.clock.now();
+        let begun_at = self.services.clock.now();
         self.compacting = Some(Compacting { command, run, begun_at, task });
     }
 
@@ -128,13 +129,14 @@ impl Lane {
         let Shortened { context, by, before, after, .. } = shorter;
         let Compacted { messages, summary, dropped, kept_of_earlier_turns: keep, .. } = context;
         let session = &self.lease.session;
-        let fact = |kind| NewEvent { at: self.house.clock.now(), session: Some(session.clone()), run_id: None, kind };
+        let fact =
+            |kind| NewEvent { at: self.services.clock.now(), session: Some(session.clone()), run_id: None, kind };
         let started = EventKind::CompactionStarted { tokens: before, why: "command".into() };
         let events = vec![fact(started), fact(compacted)];
-        if let Err(error) = self.house.store.threads.compact(&self.lease, keep, summary.clone(), events).await {
+        if let Err(error) = self.services.store.threads.compact(&self.lease, keep, summary.clone(), events).await {
             return unchanged(&error);
         }
-        self.house.hooks.after_compaction(session, None, messages.len(), dropped);
+        self.services.hooks.after_compaction(session, None, messages.len(), dropped);
         tracing::info!(%session, dropped, before, after, by = by.word(), "conversation shortened on request");
         self.messages = messages.into_iter().skip(1).collect();
         self.summary = Some(summary);
@@ -159,7 +161,7 @@ impl Lane {
             attempt: 1,
             accepted_at: begun_at,
             started_at: Some(begun_at),
-            ended_at: Some(self.house.clock.now()),
+            ended_at: Some(self.services.clock.now()),
             waiting_for: None,
         }));
         note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
@@ -168,7 +170,7 @@ impl Lane {
     /// The shared part of a run that the store does not know: it is metered, guarded and stopped like every other.
     fn core_of_no_run(&self, live: Arc<LiveRun>) -> RunCore {
         let core = RunCore::root(Root {
-            house: self.house.clone(),
+            services: self.services.run.clone(),
             live,
             lease: self.lease.clone(),
             stored: 0,

@@ -24,7 +24,7 @@ impl Lane {
         let digest = text_digest(&input);
         let edited =
             EditedMessage { run, text: input.text.clone(), provenance: provenance.clone(), digest: digest.clone() };
-        let stored = self.house.store.threads.replace_message(&self.lease, edited).await;
+        let stored = self.services.store.threads.replace_message(&self.lease, edited).await;
         if stored.is_ok()
             && let Some(waiting) = self.queue.get_mut(at)
         {
@@ -79,7 +79,7 @@ impl Lane {
     async fn too_late(&mut self, input: LaneInput) {
         let id = input.inbound.provenance.as_ref().and_then(|provenance| provenance.message_id.clone());
         let sent = match id {
-            Some(id) => self.house.store.threads.sent_message(&self.lease.session, &id).await,
+            Some(id) => self.services.store.threads.sent_message(&self.lease.session, &id).await,
             None => Ok(None),
         };
         let refusal = match sent {

@@ -15,7 +15,8 @@ use crate::journal::Remainder;
 use crate::live::LiveRun;
 use crate::mail::LaneNote;
 use crate::metrics;
-use crate::turn::{CUT_SHORT, TurnEnd, end_processes};
+use crate::reply::CUT_SHORT;
+use crate::turn::{TurnEnd, end_processes};
 use crate::waiting::{Ending, Waiting};
 
 impl Lane {
@@ -26,7 +27,7 @@ impl Lane {
         let unsure = self.joining.take().map(|joining| joining.close()).unwrap_or_default();
         Box::pin(self.conclude(ended)).await?; // large: a lane waits most of its time
         // On drain, the next start finds out.
-        if !unsure.is_empty() && !self.house.draining.is_cancelled() {
+        if !unsure.is_empty() && !self.services.draining.is_cancelled() {
             Box::pin(self.settle_unsure(unsure)).await?;
         }
         self.end_stopped_in_queue().await
@@ -104,7 +105,7 @@ impl Lane {
         for run in unsure.into_iter().filter(|run| !unfinished.contains(run)) {
             let Some(place) = self.queue.iter().position(|waiting| waiting.run.id == run) else { continue };
             let Some(waiting) = self.queue.remove(place) else { continue };
-            match self.house.store.runs.run(run).await {
+            match self.services.store.runs.run(run).await {
                 Ok(Some(record)) => self.publish(&waiting.run, Arc::new(record)).await,
                 // It has ended; whoever watches it is told to read the store.
                 unread => {
@@ -128,8 +129,8 @@ impl Lane {
     /// lent is read anew.
     async fn end_crashed(&mut self, mut current: Waiting, error: &JoinError) -> Result<(), LeaseLost> {
         tracing::error!(run = %current.run.id, %error, "a turn crashed");
-        end_processes(&self.house, current.run.id).await;
-        let stored = self.house.store.runs.run(current.run.id).await.ok().flatten();
+        end_processes(&self.services, current.run.id).await;
+        let stored = self.services.store.runs.run(current.run.id).await.ok().flatten();
         let end = match current.run.stopped_by().filter(|_| error.is_cancelled()) {
             Some(cause) => cause.end().with("aborted", true),
             None => RunEnd::of(StopReason::Internal).with("cause", "panic"),
@@ -153,12 +154,12 @@ impl Lane {
     /// What the model of an aborted turn had said last, where the store does not have it and no hook has to look at it.
     async fn said_last(&self, run: &LiveRun) -> Vec<Arc<Message>> {
         let said = run.partial().text.trim().to_owned();
-        if said.is_empty() || self.house.hooks.is_bound(HookPoint::MessageSending) {
+        if said.is_empty() || self.services.hooks.is_bound(HookPoint::MessageSending) {
             return Vec::new();
         }
         let says =
             |message: &Message| matches!(&message.body, MessageBody::Assistant { text, .. } if text.contains(&said));
-        match self.house.store.runs.run_messages(run.id).await {
+        match self.services.store.runs.run_messages(run.id).await {
             Ok(stored) if !stored.iter().any(|message| says(message)) => {
                 vec![Arc::new(Message::assistant(format!("{said}{CUT_SHORT}")))]
             }
@@ -202,7 +203,7 @@ impl Lane {
         if ends.is_empty() {
             return Ok(());
         }
-        let at = self.house.clock.now();
+        let at = self.services.clock.now();
         let mut finished = Vec::with_capacity(ends.len());
         let mut records = Vec::with_capacity(ends.len());
         for (waiting, ending) in ends {
@@ -211,7 +212,7 @@ impl Lane {
             records.push((waiting.run, Arc::new(record)));
         }
         let mut pause = STORE_BACKOFF.0;
-        while let Err(error) = self.house.store.threads.finish_runs(&self.lease, finished.clone()).await {
+        while let Err(error) = self.services.store.threads.finish_runs(&self.lease, finished.clone()).await {
             if matches!(error, StoreError::LeaseLost(_)) {
                 return Err(LeaseLost);
             }
@@ -233,17 +234,17 @@ impl Lane {
             model_calls = record.usage.model_calls, tool_calls = record.usage.tool_calls, "run ended"
         );
         metrics::run_ended(&record);
-        self.house.hooks.agent_end(&record);
+        self.services.hooks.agent_end(&record);
         run.finish(record);
         note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
     }
 
     /// Reads the thread anew. Returns the runs that have not ended.
     pub(super) async fn reload(&mut self) -> Result<Vec<RunId>, LeaseLost> {
-        let now = self.house.clock.now();
+        let now = self.services.clock.now();
         let mut pause = STORE_BACKOFF.0;
         loop {
-            match self.house.store.threads.open_lane(&self.lease.session, self.house.boot, now).await {
+            match self.services.store.threads.open_lane(&self.lease.session, self.services.boot, now).await {
                 Ok(opened) => {
                     self.lease = opened.lease;
                     self.show(opened.thread);

@@ -31,7 +31,7 @@ impl Lane {
     /// parked.
     pub(super) async fn start_next(&mut self) {
         let engaged = !self.turn.is_empty() || self.resting.is_some() || self.compacting.is_some();
-        if engaged || self.house.draining.is_cancelled() || self.read_again_at.is_some() {
+        if engaged || self.services.draining.is_cancelled() || self.read_again_at.is_some() {
             return;
         }
         if !matches!(self.parking, Parking::No { .. }) {
@@ -72,7 +72,7 @@ impl Lane {
             own = vec![Arc::new(gathered.message())];
         }
         let job = TurnJob {
-            house: self.house.clone(),
+            services: self.services.clone(),
             run: next.run.clone(),
             lease: self.lease.clone(),
             history,
@@ -133,10 +133,10 @@ impl Lane {
         if self.queue.get(at).is_some_and(|next| next.permit.is_some()) {
             return Some(PlaceOrSeat::default());
         }
-        if let Ok(permit) = self.house.permits.clone().try_acquire_owned() {
+        if let Ok(permit) = self.services.permits.clone().try_acquire_owned() {
             return Some(PlaceOrSeat { permit: Some(permit), seat: None });
         }
-        let seat = self.seat.take().or_else(|| self.house.seats.clone().try_acquire_owned().ok());
+        let seat = self.seat.take().or_else(|| self.services.seats.clone().try_acquire_owned().ok());
         if seat.is_some() || !self.may_be_parked() {
             return Some(PlaceOrSeat { permit: None, seat });
         }
@@ -166,7 +166,7 @@ impl Lane {
         let wanted: Vec<RunId> = unread.into_iter().chain(others.iter().map(|other| other.run.id)).collect();
         if !wanted.is_empty() {
             let mut inputs: HashMap<RunId, QueuedInput> = HashMap::new();
-            for input in self.house.store.threads.queued_inputs(&wanted).await? {
+            for input in self.services.store.threads.queued_inputs(&wanted).await? {
                 inputs.insert(input.run_id, input);
             }
             let mut of = |run: RunId| {
@@ -210,7 +210,7 @@ impl Lane {
         if shortened.is_empty() && collected.is_empty() {
             return None;
         }
-        let at = self.house.clock.now();
+        let at = self.services.clock.now();
         let beside = |how| {
             move |waiting: &Waiting| Beside {
                 run: waiting.run.clone(),

@@ -16,9 +16,9 @@ use tokio::time::sleep;
 use super::next::Parking;
 use super::port::{note, refuse_all, refuse_for, refuse_mail};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
+use crate::agent_services::AgentServices;
 use crate::approvals::{Answer, Answers};
-use crate::compaction::Calibration;
-use crate::house::House;
+use crate::estimate::Calibration;
 use crate::live::LiveRun;
 use crate::mail::{LaneNote, LanePort};
 use crate::metrics;
@@ -45,17 +45,17 @@ pub(crate) struct LaneStart {
 
 /// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so what comes once, at the
 /// beginning or at the end, is boxed.
-pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: LanePort) {
+pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut port: LanePort) {
     let LaneStart { session, adopted, insist, crashes, seat } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
     let mut pause = STORE_BACKOFF.0;
     let opened = loop {
-        match house.store.threads.open_lane(&session, house.boot, house.clock.now()).await {
+        match services.store.threads.open_lane(&session, services.boot, services.clock.now()).await {
             Ok(opened) => break opened,
             Err(error) => {
                 tracing::error!(%error, %session, "a lane could not be opened");
                 let refusal = Refusal::Store(error.to_string());
-                if !insist || house.draining.is_cancelled() {
+                if !insist || services.draining.is_cancelled() {
                     return Box::pin(refuse_all(&mut port, refusal)).await;
                 }
                 Box::pin(refuse_for(&mut port, refusal, pause)).await;
@@ -65,7 +65,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
     };
     let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, spoken_at } = opened;
     let mut lane = Lane {
-        house,
+        services,
         port,
         lease,
         summary: None,
@@ -172,7 +172,7 @@ impl Lane {
     pub(super) async fn answers_of(&mut self, run: RunId) -> Result<Answers, LeaseLost> {
         let mut pause = STORE_BACKOFF.0;
         loop {
-            match self.house.store.gates.gates_of(run).await {
+            match self.services.store.gates.gates_of(run).await {
                 Ok(gates) => return Ok(Answer::of(gates)),
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
                 Err(error) => {

@@ -7,9 +7,9 @@ use tracing::Instrument;
 
 use super::port::refuse;
 use super::{Lane, LeaseLost};
-use crate::dispatcher::MAX_TEXT_BYTES;
 use crate::hooks::HookRefusal;
 use crate::mail::LaneInput;
+use crate::queue::MAX_TEXT_BYTES;
 
 /// A message on its way past the hooks.
 pub(super) struct Receiving {
@@ -32,27 +32,27 @@ pub(super) async fn looked_at(receiving: &mut Option<Receiving>) -> Option<Resul
 impl Lane {
     /// Takes a message: past the hooks, where there are any, and then into the store.
     pub(super) async fn receive(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
-        if !self.house.hooks.is_bound(HookPoint::MessageReceived) {
+        if !self.services.hooks.is_bound(HookPoint::MessageReceived) {
             return self.accept(input).await;
         }
-        let (house, inbound, text) = (self.house.clone(), input.inbound.clone(), input.text.clone());
+        let (services, inbound, text) = (self.services.clone(), input.inbound.clone(), input.text.clone());
         let mut asking = JoinSet::new();
         let ask = async move {
             // A second delivery of what was accepted is not asked about again. Should the store not say, it is asked
             // about: the store has the last word on duplicates in any case.
             if let Some(key) = &inbound.key
-                && let Ok(Some(_known)) = house.store.threads.find(key).await
+                && let Ok(Some(_known)) = services.store.threads.find(key).await
             {
                 return Ok(text);
             }
             let mut facts = Vec::new();
-            let decided = house.hooks.message_received(&inbound, text, &mut facts).await;
+            let decided = services.hooks.message_received(&inbound, text, &mut facts).await;
             let session = Some(inbound.session);
             let event =
-                |kind: EventKind| NewEvent { at: house.clock.now(), session: session.clone(), run_id: None, kind };
+                |kind: EventKind| NewEvent { at: services.clock.now(), session: session.clone(), run_id: None, kind };
             let events: Vec<NewEvent> = facts.into_iter().map(event).collect();
             if !events.is_empty()
-                && let Err(error) = house.store.events.append(events).await
+                && let Err(error) = services.store.events.append(events).await
             {
                 tracing::warn!(%error, "what hooks did to a message was not stored");
             }

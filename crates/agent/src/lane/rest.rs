@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::port::{not_acted_on, note, refuse_for};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::question_text;
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, open_calls};
 use crate::journal::Remainder;
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
-use crate::turn::{TurnEnd, open_calls};
+use crate::turn::TurnEnd;
 use crate::waiting::{Ending, Waiting};
 
 /// What a call reads that a person was asked about when its run was stopped.
@@ -43,7 +43,7 @@ impl Lane {
             current.begin(at);
         }
         (current.usage, current.cost_micro_usd) = (usage, cost_micro_usd);
-        let now = self.house.clock.now();
+        let now = self.services.clock.now();
         let gate = self.gate_of(&current, asking, now);
         let text = question_text(&gate, now);
         let question = Question {
@@ -84,7 +84,7 @@ impl Lane {
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await.map(|_| ());
             }
-            match self.house.store.threads.pause_run(&self.lease, paused.clone()).await {
+            match self.services.store.threads.pause_run(&self.lease, paused.clone()).await {
                 Ok(()) => break,
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
                 Err(error) => {
@@ -103,7 +103,7 @@ impl Lane {
 
     /// Takes up a run that rested when the daemon ended: its question was asked.
     pub(super) async fn rest_again(&mut self, waiting: Waiting, gate: Gate) {
-        let text = question_text(&gate, self.house.clock.now());
+        let text = question_text(&gate, self.services.clock.now());
         waiting.run.begin();
         waiting.run.rest(Arc::new(waiting.record_at_rest(&gate, text)));
         self.announce(&gate).await;
@@ -134,8 +134,8 @@ impl Lane {
     fn gate_of(&self, current: &Waiting, asking: Asking, now: UnixMillis) -> Gate {
         let Asking { call, wanted, .. } = asking;
         let time = match wanted.kind {
-            GateKind::Approval => self.house.approvals.load().expires(),
-            GateKind::Credential { .. } => self.house.approvals.load().credential_expires(),
+            GateKind::Approval => self.services.approvals.load().expires(),
+            GateKind::Credential { .. } => self.services.approvals.load().credential_expires(),
         };
         Gate {
             id: GateId::new(),
@@ -160,7 +160,7 @@ impl Lane {
     }
 
     fn instant_of(&self, at: UnixMillis) -> Instant {
-        let left = u64::try_from(at.0 - self.house.clock.now().0).unwrap_or(0);
+        let left = u64::try_from(at.0 - self.services.clock.now().0).unwrap_or(0);
         Instant::now() + Duration::from_millis(left).min(LONGEST_WAIT)
     }
 
@@ -169,10 +169,10 @@ impl Lane {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
         let LaneAnswer { gate, reply, who, from, word, reply_to, sent, ack } = answer;
         let acted_on = sent.map(|sent| reply.acted_on(sent));
-        if self.resting.as_ref().is_some_and(|resting| self.house.clock.now().0 >= resting.gate.expires_at.0) {
+        if self.resting.as_ref().is_some_and(|resting| self.services.clock.now().0 >= resting.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
-        let now = self.house.clock.now();
+        let now = self.services.clock.now();
         let outcome = match self.resting.as_ref().filter(|resting| resting.gate.id == gate) {
             // Its time is up, and the store has not taken that yet: a yes comes too late all the same.
             Some(resting) if now.0 >= resting.gate.expires_at.0 => {
@@ -217,14 +217,14 @@ impl Lane {
     /// again, also after a restart, it must neither meet another question nor be done a second time.
     pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
         let Some(acted_on) = acted_on else { return };
-        if let Err(error) = self.house.store.threads.note_acted_on(&acted_on, self.house.clock.now()).await {
+        if let Err(error) = self.services.store.threads.note_acted_on(&acted_on, self.services.clock.now()).await {
             tracing::warn!(%error, "what came again after a restart would not be recognised");
         }
     }
 
     /// What became of a question that waits no more.
     async fn told(&self, gate: GateId) -> Refusal {
-        match self.house.store.gates.gate(gate).await {
+        match self.services.store.gates.gate(gate).await {
             Ok(Some(gate)) => Refusal::Decided(format!("This question {}.", gate.state.told())),
             Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
             Err(error) => Refusal::Store(error.to_string()),
@@ -233,7 +233,7 @@ impl Lane {
 
     /// Commits an answer. The text is for whoever gave it.
     async fn store_answer(&self, gate: &Gate, reply: LaneReply, by: &str) -> Result<String, Refusal> {
-        let at = self.house.clock.now();
+        let at = self.services.clock.now();
         let unstored = |error: StoreError| Refusal::Store(error.to_string());
         let (state, always, text) = match (reply, &gate.kind) {
             (LaneReply::Decision(Decision::Deny), _) => (GateState::Denied, false, "Denied.".to_owned()),
@@ -250,14 +250,14 @@ impl Lane {
                 (GateState::Approved, false, "Approved.".to_owned())
             }
             (LaneReply::Secret(secret), GateKind::Credential { name }) => {
-                self.house.store.vault.keep(&gate.session, name, &secret, at).await.map_err(unstored)?;
+                self.services.store.vault.keep(&gate.session, name, &secret, at).await.map_err(unstored)?;
                 (GateState::Approved, false, format!("{name} is kept, sealed; it is not part of the conversation."))
             }
             (LaneReply::Secret(_), GateKind::Approval) => {
                 return Err(Refusal::Invalid("A yes or no is asked for, not a secret.".into()));
             }
         };
-        match self.house.store.gates.decide(gate.id, state, always, by, at).await.map_err(unstored)? {
+        match self.services.store.gates.decide(gate.id, state, always, by, at).await.map_err(unstored)? {
             Decided::Now(_) => Ok(text),
             Decided::Before(gate) => Err(Refusal::Decided(format!("This question {}.", gate.state.told()))),
             Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
@@ -267,7 +267,7 @@ impl Lane {
     /// Time has passed: a question whose time is up becomes a denial, and the run goes on with it.
     pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
         let Some(resting) = &mut self.resting else { return Ok(()) };
-        let now = self.house.clock.now();
+        let now = self.services.clock.now();
         if now.0 < resting.gate.expires_at.0 {
             let until = resting.gate.expires_at;
             let until = self.instant_of(until);
@@ -277,7 +277,7 @@ impl Lane {
             return Ok(());
         }
         let (id, run) = (resting.gate.id, resting.gate.run_id);
-        match self.house.store.gates.decide(id, GateState::Expired, false, "nobody", now).await {
+        match self.services.store.gates.decide(id, GateState::Expired, false, "nobody", now).await {
             Ok(_) => {
                 tracing::info!(%run, gate = %id, "nobody answered in time");
                 self.resume().await

@@ -13,7 +13,7 @@ impl Lane {
             return Ok(Ok(self.shown(command.setting, channel)));
         }
         let options = command.applied_to(self.options.clone());
-        if let Err(error) = self.house.store.threads.set_options(&self.lease, options.clone()).await {
+        if let Err(error) = self.services.store.threads.set_options(&self.lease, options.clone()).await {
             return unchanged(&error);
         }
         self.options = options;
@@ -53,7 +53,7 @@ impl Lane {
     }
 
     fn model_shown(&self) -> String {
-        let info = self.house.model.info();
+        let info = self.services.run.model.info();
         let label = if info.rehearsal { " (the built-in stand-in, not a model)" } else { "" };
         let configured = format!("{} by {}{label}", info.model, info.provider);
         match &self.options.model {

@@ -38,7 +38,7 @@ impl Ears<'_> {
     /// # Cancel safety
     /// Dropped midway, the run is over; the store has it either way.
     pub(super) async fn keep(&mut self) -> Result<(), LoopError> {
-        let at = self.core.house.clock.now();
+        let at = self.core.services.clock.now();
         let (runs, said): (Vec<RunId>, Vec<Arc<Message>>) = std::mem::take(&mut self.taken).into_iter().unzip();
         let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
         let (messages, before) = (self.context.messages.len(), self.state.clone());

@@ -6,13 +6,13 @@ use belay_agent_loop::Reasoning;
 use belay_protocol::{Prompt, Tool, ToolSet};
 
 use super::words;
-use crate::completion_check;
 use crate::config::{AgentConfig, ExecutorConfig};
 use crate::error::AgentError;
-use crate::multiplying::multiplies;
+use crate::own_tools::TERMINATE;
+use crate::own_tools::creates_work;
 use crate::prompt;
-use crate::submission::edit_distance;
-use crate::terminate::{TEACHING, TERMINATE, Terminate};
+use crate::subagent::ChildServices;
+use crate::terminate::{TEACHING, Terminate};
 
 /// The executor that is always there.
 const GENERAL: &str = "general";
@@ -35,8 +35,8 @@ pub(crate) struct PlanKit {
     planner: Prompt,
     /// Asks for the summary, and for the closing turn of a plan that ends early.
     pub(crate) summary: Reasoning,
-    /// Asks whether an answer meets what was asked.
-    pub(crate) checker: Reasoning,
+    /// What its steps start runs with.
+    pub(crate) children: Arc<ChildServices>,
     max_tokens: u32,
     max_attempts: u32,
 }
@@ -51,9 +51,10 @@ impl PlanKit {
         tools: &[Arc<dyn Tool>],
         max_tokens: u32,
         max_attempts: u32,
+        children: Arc<ChildServices>,
     ) -> Result<Self, AgentError> {
         // Who carries out a step works by itself.
-        let tools: Vec<_> = tools.iter().filter(|tool| !multiplies(&tool.spec().name)).cloned().collect();
+        let tools: Vec<_> = tools.iter().filter(|tool| !creates_work(&tool.spec().name)).cloned().collect();
         let built_in = ExecutorConfig { description: GENERAL_DESCRIPTION.into(), ..ExecutorConfig::default() };
         let general = config.executors.get(GENERAL).unwrap_or(&built_in);
         let others = config.executors.iter().filter(|(name, _)| *name != GENERAL);
@@ -74,7 +75,7 @@ impl PlanKit {
             .collect::<Result<Vec<_>, AgentError>>()?;
         let summary = ask(format!("{}\n\n{}", prompt::persona(config), words::SUMMARY), Vec::new());
         let planner = Prompt::new(planner_prompt(&executors));
-        Ok(Self { executors, planner, summary, checker: completion_check::reasoning(), max_tokens, max_attempts })
+        Ok(Self { executors, planner, summary, children, max_tokens, max_attempts })
     }
 
     /// How the planner is asked, with the tool over the plans of one run.
@@ -97,7 +98,7 @@ impl PlanKit {
 /// # Errors
 /// The first executor that cannot.
 pub fn check_executors(config: &AgentConfig, offered: &[&str]) -> Result<(), AgentError> {
-    let offered: Vec<&str> = offered.iter().copied().filter(|name| !multiplies(name)).collect();
+    let offered: Vec<&str> = offered.iter().copied().filter(|name| !creates_work(name)).collect();
     config.executors.iter().try_for_each(|(name, executor)| check_tools(name, executor, &offered))
 }
 
@@ -109,7 +110,7 @@ fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Resul
         None => Ok(()),
         Some(tool) => {
             let nearest =
-                offered.iter().min_by_key(|known| edit_distance(known, tool)).map(|known| (*known).to_owned());
+                offered.iter().min_by_key(|known| strsim::levenshtein(known, tool)).map(|known| (*known).to_owned());
             Err(AgentError::ExecutorTool { executor: name.to_owned(), tool: tool.clone(), nearest })
         }
     }
@@ -169,7 +170,7 @@ mod tests {
             executors.iter().map(|(name, tools)| ((*name).to_owned(), executor(tools))).collect();
         let config = AgentConfig { executors, ..AgentConfig::default() };
         let planning: Arc<dyn Tool> = Arc::new(super::super::tool::Planning::over(Arc::default()));
-        PlanKit::build(&config, &[planning], 100, 1)
+        PlanKit::build(&config, &[planning], 100, 1, Arc::new(ChildServices::without_workers(&config.subagents)))
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The flow of a plan: make it, carry out its steps, say how it ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent_loop::policies::{Observation, Totals};
@@ -7,6 +8,7 @@ use belay_agent_loop::{LoopContext, LoopError, Meter};
 use belay_protocol::{Durability, EventKind, Message, RunEnd, RunStatus, StopLayer, StopReason};
 
 use super::ears::Ears;
+use super::executors::PlanKit;
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
 use super::state::{PlanState, note_of};
@@ -16,8 +18,28 @@ use crate::closing::{self, closing_turn};
 use crate::core::{Asked, RunCore};
 use crate::reply::{self, Reply};
 
-/// Works through a plan for `request`, the text behind `/plan`; the person's message stands at `turn_start` in the
-/// context. Returns the end and what is said with it. The context gains what is said, and nothing of the steps.
+/// What a plan is made for.
+pub(crate) struct PlanTask<'a> {
+    /// Where the message that asks for it stands in the context.
+    pub(crate) start: usize,
+    /// The text behind `/plan`, or the task of a job.
+    pub(crate) request: &'a str,
+    /// Who plans, carries out steps and sums up.
+    pub(crate) kit: &'a Arc<PlanKit>,
+    /// What a job may use; `None` for a plan that a person asked for.
+    pub(crate) budget: Option<PlanBudget>,
+}
+
+/// What the plan of a job may use.
+#[derive(Clone, Copy)]
+pub(crate) struct PlanBudget {
+    /// Steps of all loops together.
+    pub(crate) max_steps: u32,
+    /// Steps of the piece of work at which the daemon died last; `None` where it did not.
+    pub(crate) made_at_crash: Option<u32>,
+}
+
+/// Works through a plan. Returns the end and what is said with it. The context gains what is said, and nothing of the steps.
 ///
 /// # Errors
 /// The model cannot be asked for a plan, or the store does not answer.
@@ -27,13 +49,13 @@ use crate::reply::{self, Reply};
 pub(crate) async fn run_plan(
     core: &mut RunCore,
     context: &mut LoopContext,
-    turn_start: usize,
-    request: &str,
+    task: PlanTask<'_>,
 ) -> Result<(RunEnd, Option<String>), LoopError> {
+    let PlanTask { start: turn_start, request, kit, budget } = task;
     // A job that crashes again and again is given up as a whole; what it had not done yet is not taken off its budget.
-    let made = core.errand.as_ref().and_then(|errand| errand.made_at_crash());
-    let state = PlanState::read(&context.state.delegate, core.errand.is_some(), made);
-    let mut flow = PlanFlow { core, context, turn_start, request, state };
+    let made = budget.and_then(|budget| budget.made_at_crash);
+    let state = PlanState::read(&context.state.delegate, budget.is_some(), made);
+    let mut flow = PlanFlow { core, context, turn_start, request, kit, budget, state };
     let early = flow.work().await?;
     let (end, text) = match early {
         None => flow.complete().await?,
@@ -50,13 +72,15 @@ struct PlanFlow<'a> {
     context: &'a mut LoopContext,
     turn_start: usize,
     request: &'a str,
+    kit: &'a Arc<PlanKit>,
+    budget: Option<PlanBudget>,
     state: PlanState,
 }
 
 impl PlanFlow<'_> {
     /// The loop over steps. `None`: no step is left to work on; otherwise why it ends before that.
     async fn work(&mut self) -> Result<Option<RunEnd>, LoopError> {
-        let config = self.core.house.config.plan.clone();
+        let config = self.core.services.config.plan.clone();
         if self.state.plans.active().is_none()
             && let Some(end) = self.make_plan().await?
         {
@@ -96,14 +120,14 @@ impl PlanFlow<'_> {
 
     /// How the run ends where the steps of its job are used up.
     fn used_up(&self) -> Option<RunEnd> {
-        let limit = self.core.errand.as_ref()?.budget.max_steps;
+        let limit = self.budget?.max_steps;
         (self.steps_left() == 0)
             .then(|| RunEnd::of(StopReason::MaxIterations).with("iterations", limit).with("max_steps", limit))
     }
 
     /// Steps that are left to the job, whoever makes them; as many as there may be where it is no job.
     fn steps_left(&self) -> u32 {
-        self.core.errand.as_ref().map_or(u32::MAX, |errand| errand.budget.max_steps.saturating_sub(self.state.used))
+        self.budget.map_or(u32::MAX, |budget| budget.max_steps.saturating_sub(self.state.used))
     }
 
     /// Whether the run is at its end: somebody said stop, or a rule about the whole run fires. A plan that is made and each
@@ -144,7 +168,7 @@ impl PlanFlow<'_> {
         self.state.used += 1;
         let seed = self.core.seed(self.context);
         let history = self.context.messages.get(..self.turn_start).unwrap_or_default();
-        match make_plan(&seed, history, self.request).await? {
+        match make_plan(self.kit, &seed, history, self.request).await? {
             Planned::Plan(plans) => self.state.plans = plans,
             Planned::Over(end) => return Ok(Some(self.over_or(end))),
         }
@@ -159,12 +183,11 @@ impl PlanFlow<'_> {
 
     /// One attempt at a step.
     async fn execute(&mut self, index: usize) -> Result<ChildEnd, LoopError> {
-        let house = self.core.house.clone();
         let attempt = self.state.begin(index);
         self.context.state.iteration += 1;
         let trouble = self.state.trouble(index).map(note_of).unwrap_or_default();
         let text = self.state.plans.active().and_then(|plan| plan.steps.get(index)).map_or("", |step| &step.text);
-        let executor = house.plans.choose(text);
+        let executor = self.kit.choose(text);
         let limit = executor.max_steps.min(self.steps_left());
         self.state.book(index, limit);
         // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
@@ -174,7 +197,9 @@ impl PlanFlow<'_> {
         tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
         let core = self.core.seed(self.context).grow(Duration::MAX);
         let ears = Ears { core: self.core, context: self.context, state: &mut self.state, taken: Vec::new() };
-        let (end, used) = Box::pin(step::execute(Execution { core, executor, task, limit, ears })).await;
+        let (end, used) =
+            Box::pin(step::execute(Execution { core, children: &self.kit.children, executor, task, limit, ears }))
+                .await;
         self.state.made(index, used);
         self.state.write(&mut self.context.state.delegate); // also where the run ends here
         end
@@ -198,7 +223,7 @@ impl PlanFlow<'_> {
         // The step is there: it was just found.
         let marked = self.state.plans.mark_step(None, index as u64, Some(status), Some(note));
         let step = marked.ok().and_then(|plan| plan.steps.get(index));
-        let executor = self.core.house.plans.choose(step.map_or("", |step| &step.text)).name.clone();
+        let executor = self.kit.choose(step.map_or("", |step| &step.text)).name.clone();
         self.core.journal.note(EventKind::PlanStep {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             status: status.word().to_owned(),
@@ -217,11 +242,10 @@ impl PlanFlow<'_> {
     async fn complete(&mut self) -> Result<(RunEnd, Option<String>), LoopError> {
         let blocked = self.count(StepStatus::Blocked);
         let end = if blocked > 0 { StopReason::PlanBlocked } else { StopReason::PlanCompleted };
-        let house = self.core.house.clone();
         let mut context = self.report();
-        let allowance = self.core.allowance(house.max_attempts.max(1));
+        let allowance = self.core.allowance(self.core.services.max_attempts.max(1));
         let step = self.context.state.iteration + 1;
-        let asked = self.core.ask(&house.plans.summary, &mut context, step, allowance).await;
+        let asked = self.core.ask(&self.kit.summary, &mut context, step, allowance).await;
         if let Some(reason) = self.core.stopped() {
             return Ok((reason.into(), None));
         }
@@ -245,13 +269,12 @@ impl PlanFlow<'_> {
             return (end, None);
         }
         if self.core.stopped().is_some() || end.reason.layer() == StopLayer::Operator {
-            let kept = self.core.errand.is_some() && self.core.stopped() != Some(StopReason::Shutdown);
+            let kept = self.budget.is_some() && self.core.stopped() != Some(StopReason::Shutdown);
             return (end, kept.then(|| self.outcome()));
         }
-        let house = self.core.house.clone();
         let mut context = self.report();
         let text = match closing::deserves_one(&end) {
-            true => closing_turn(self.core, &house.plans.summary, &mut context, &mut end).await,
+            true => closing_turn(self.core, &self.kit.summary, &mut context, &mut end).await,
             false => None,
         };
         if let Some(reason) = self.core.stopped() {

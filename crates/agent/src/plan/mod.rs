@@ -34,8 +34,7 @@ use belay_protocol::Tool;
 
 pub(crate) use executors::PlanKit;
 pub use executors::check_executors;
-pub(crate) use flow::run_plan;
-pub(crate) use tool::PLANNING;
+pub(crate) use flow::{PlanBudget, PlanTask, run_plan};
 
 /// The tool that planners have, for whoever must know its schema.
 pub(crate) fn tool() -> Arc<dyn Tool> {

@@ -9,12 +9,14 @@ use belay_agent_loop::{
 };
 use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd};
 
+use super::executors::PlanKit;
 use super::plans::Plans;
 use super::state::cut;
 use super::step::{ChildEnd, end_of_child};
 use super::tool::{Planning, SharedPlans};
-use crate::core::{Asked, CallPurpose, RunCore, Seed, unbound};
-use crate::jobs::Patience;
+use crate::core::{Asked, CallPurpose, RunCore, Seed};
+use crate::effect_gate::unbound;
+use crate::outage::OutageWait;
 
 /// Model calls for a plan. 3: a call that the tool refuses can be mended twice.
 const MAX_STEPS: u32 = 3;
@@ -33,11 +35,16 @@ pub(super) enum Planned {
 ///
 /// # Errors
 /// The model cannot be asked, or the store does not answer.
-pub(super) async fn make_plan(seed: &Seed, history: &[Arc<Message>], request: &str) -> Result<Planned, LoopError> {
+pub(super) async fn make_plan(
+    kit: &PlanKit,
+    seed: &Seed,
+    history: &[Arc<Message>],
+    request: &str,
+) -> Result<Planned, LoopError> {
     let mut history = history;
     loop {
         let plans = SharedPlans::default();
-        let outcome = ask(seed, history, request, plans.clone()).await;
+        let outcome = ask(kit, seed, history, request, plans.clone()).await;
         let made = std::mem::take(&mut *plans.lock().unwrap_or_else(PoisonError::into_inner));
         if made.active().is_some() {
             return Ok(Planned::Plan(made));
@@ -59,14 +66,14 @@ pub(super) async fn make_plan(seed: &Seed, history: &[Arc<Message>], request: &s
 }
 
 async fn ask(
+    kit: &PlanKit,
     seed: &Seed,
     history: &[Arc<Message>],
     request: &str,
     plans: SharedPlans,
 ) -> Result<LoopOutcome, LoopError> {
-    let house = seed.house().clone();
     let core = seed.grow(std::time::Duration::MAX);
-    let reasoning = house.plans.planner(Arc::new(Planning::over(plans.clone())));
+    let reasoning = kit.planner(Arc::new(Planning::over(plans.clone())));
     let mut context = LoopContext::new(history.iter().cloned().chain([Message::user(request).into()]).collect());
     let rules = core.rules.clone();
     let config = AgenticLoopConfig { max_iterations: MAX_STEPS, rules, ..AgenticLoopConfig::default() };
@@ -114,13 +121,13 @@ impl LoopDelegate for PlannerDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
-        let mut patience = Patience::default();
+        let allowance = self.core.allowance(self.core.services.max_attempts.max(1));
+        let mut outage = OutageWait::default();
         loop {
             let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
             let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
             let until = self.core.deadline(context, CallPurpose::Step);
-            if !Box::pin(patience.bear(&self.core, &error, until)).await {
+            if !Box::pin(outage.wait(&self.core, &error, until)).await {
                 return Err(error.into());
             }
             if let Some(reason) = self.core.stopped() {

@@ -10,13 +10,14 @@ use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd, StopLayer, Sto
 use super::ears::Ears;
 use super::executors::Executor;
 use super::words;
-use crate::compaction::{Roomy, Shortener};
-use crate::core::RunCore;
+use crate::compaction::Shortener;
+use crate::core::{RunCore, failure};
 use crate::judge;
-use crate::subagent::binder;
+use crate::model_call::ModelCall;
+use crate::subagent::{ChildServices, binder};
 use crate::terminate::Terminated;
-use crate::turn::failure;
 use crate::unattended::{Manner, Texts, last_words};
+use std::sync::Arc;
 
 /// An executor that says the same kind of thing twice has nothing to add: others carry out the rest of the plan.
 const MANNER: Manner = Manner { nudge: words::NUDGE, empty: words::EMPTY, second_is_end: true };
@@ -39,6 +40,8 @@ pub(super) enum ChildEnd {
 pub(super) struct Execution<'a> {
     /// The child's own core.
     pub(super) core: RunCore,
+    /// What it starts runs with.
+    pub(super) children: &'a Arc<ChildServices>,
     pub(super) executor: &'a Executor,
     pub(super) task: String,
     /// Most steps.
@@ -52,13 +55,14 @@ pub(super) struct Execution<'a> {
 /// # Errors
 /// The store does not answer.
 pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopError>, u32) {
-    let Execution { core, executor, task, limit, ears } = execution;
+    let Execution { core, children, executor, task, limit, ears } = execution;
     let rules = core.rules.clone();
     let mut context = LoopContext::new(vec![Message::user(&task).into()]);
     let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
     let reasoning = executor.reasoning.with_words(&core.briefing.rules());
     let mut delegate = StepDelegate {
         core,
+        children,
         executor,
         task,
         ears,
@@ -132,6 +136,7 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
 /// Adapts the loop to an executor: it works by itself, and a text is not yet an end.
 struct StepDelegate<'a> {
     core: RunCore,
+    children: &'a Arc<ChildServices>,
     executor: &'a Executor,
     task: String,
     ears: Ears<'a>,
@@ -180,7 +185,7 @@ impl LoopDelegate for StepDelegate<'_> {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let Self { core, shortener, start, .. } = self;
-        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
@@ -194,7 +199,7 @@ impl LoopDelegate for StepDelegate<'_> {
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.texts.forget();
         let tools = self.executor.reasoning.tools();
-        let bind = binder(&self.core, context, tools);
+        let bind = binder(self.children, &self.core, context, tools);
         let ended = self.core.execute(calls, context, tools, &bind).await?.ended;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));

@@ -10,8 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::plans::{MAX_CHARS, MAX_STEPS, PlanError, Plans};
 
-/// The tool's name.
-pub(crate) const PLANNING: &str = "planning";
+use crate::own_tools::PLANNING;
 
 /// The plans of a run, shared between its tool and its flow. Held for a command, never across an await.
 pub(crate) type SharedPlans = Arc<Mutex<Plans>>;

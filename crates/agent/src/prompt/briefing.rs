@@ -3,14 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{Bootstrap, BootstrapFile, ChannelId, RunOptions, SessionKey, Skills, Variable};
+use belay_protocol::{
+    Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, RunOptions, SessionKey, Skills, Variable,
+};
 use tokio::time::timeout;
 
+use super::Snapshots;
 use super::files;
-use crate::house::House;
+use crate::rights::Channels;
 
 /// How long the surroundings may take to be read. They are small local files; a disk that takes longer is broken.
 const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where the surroundings of runs are read.
+pub(crate) struct BriefingSource {
+    pub(crate) context: Arc<dyn ContextSource>,
+    /// The skills that conversations began with.
+    pub(crate) snapshots: Snapshots,
+    pub(crate) channels: Channels,
+    pub(crate) clock: Arc<dyn Clock>,
+}
 
 /// What a run is told besides its conversation.
 #[derive(Clone, Debug, Default)]
@@ -44,17 +56,17 @@ impl Briefing {
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub(crate) async fn of_run(house: &House, about: About<'_>) -> Self {
-        let briefing = Self::of(house, about).await;
-        house.snapshots.keep(about.session, &briefing.skills);
+    pub(crate) async fn of_run(source: &BriefingSource, about: About<'_>) -> Self {
+        let briefing = Self::of(source, about).await;
+        source.snapshots.keep(about.session, &briefing.skills);
         briefing
     }
 
     /// The same, for whoever only looks.
-    pub(crate) async fn of(house: &House, About { session, channel, group, options }: About<'_>) -> Self {
-        let source = &house.context;
+    pub(crate) async fn of(from: &BriefingSource, About { session, channel, group, options }: About<'_>) -> Self {
+        let source = &from.context;
         let read = async {
-            let skills = match house.snapshots.of(session) {
+            let skills = match from.snapshots.of(session) {
                 Some(skills) => skills,
                 None => source.skills().await,
             };
@@ -64,22 +76,22 @@ impl Briefing {
             tracing::error!(%session, "the workspace could not be read in time; a run begins without its files and skills");
             (source.known_skills(), Arc::default())
         });
-        let hints = channel.and_then(|channel| house.channels.get(channel)).and_then(|channel| channel.hints());
+        let hints = channel.and_then(|channel| from.channels.get(channel)).and_then(|channel| channel.hints());
         Self {
             persona: None,
             files,
             skills,
             hints: hints.map(str::to_owned),
             may_be_silent: group,
-            today: source.today(house.clock.now()),
+            today: source.today(from.clock.now()),
             extra: options.extra_prompt.clone(),
         }
     }
 
     /// A conversation begins anew: skills are looked for at once, so that commands which name a new one know it.
-    pub(crate) async fn begin_anew(house: &House, session: &SessionKey) {
-        house.snapshots.forget(session);
-        if timeout(READ_LIMIT, house.context.skills()).await.is_err() {
+    pub(crate) async fn begin_anew(source: &BriefingSource, session: &SessionKey) {
+        source.snapshots.forget(session);
+        if timeout(READ_LIMIT, source.context.skills()).await.is_err() {
             tracing::error!(%session, "skills could not be looked for in time");
         }
     }

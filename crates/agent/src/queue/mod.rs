@@ -13,3 +13,11 @@ pub(crate) use config::{Bounds, MAX_CAP, MAX_DEBOUNCE_MS};
 pub(crate) use room::{Room, Waits, room};
 pub(crate) use rules::QueueRules;
 pub(crate) use texts::{fits_in, line, notice, one_text};
+
+use std::time::Duration;
+
+/// Longest text of a message in bytes, whatever its channel allows.
+pub(crate) const MAX_TEXT_BYTES: usize = 100_000;
+
+/// What a refused message is told to wait.
+pub(crate) const BUSY_RETRY: Duration = Duration::from_secs(2);

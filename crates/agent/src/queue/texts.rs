@@ -1,6 +1,6 @@
 //! What the model reads of several messages that get one turn.
 
-use crate::dispatcher::MAX_TEXT_BYTES;
+use crate::queue::MAX_TEXT_BYTES;
 
 /// Longest line of a digest, in characters.
 const LINE_CHARS: usize = 160;

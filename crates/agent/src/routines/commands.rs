@@ -6,8 +6,8 @@ use belay_protocol::{
 };
 
 use super::requests::{By, find, request};
+use super::service::RoutineService;
 use super::{check, preview};
-use crate::house::House;
 
 /// How the command is used.
 pub(crate) const USAGE: &str = "/routine lists your routines; /routine show NAME, on NAME, off NAME, next NAME, \
@@ -109,11 +109,11 @@ fn is_zone(word: &str) -> bool {
 ///
 /// # Errors
 /// Why it is not done.
-pub(crate) async fn command(house: &House, command: RoutineCommand, by: &By) -> Result<String, Refusal> {
+pub(crate) async fn command(service: &RoutineService, command: RoutineCommand, by: &By) -> Result<String, Refusal> {
     let asked = match command {
-        RoutineCommand::List => return list(house, by).await,
-        RoutineCommand::Show(name) => return show(house, &name, by).await,
-        RoutineCommand::Next(name) => return next(house, &find(house, &name, by).await?),
+        RoutineCommand::List => return list(service, by).await,
+        RoutineCommand::Show(name) => return show(service, &name, by).await,
+        RoutineCommand::Next(name) => return next(service, &find(service, &name, by).await?),
         RoutineCommand::Switch(name, on) => RoutineRequest::Enable { name, on },
         RoutineCommand::Fire(name, payload) => RoutineRequest::Fire { name, payload },
         RoutineCommand::Delete(name) => RoutineRequest::Delete(name),
@@ -130,8 +130,8 @@ pub(crate) async fn command(house: &House, command: RoutineCommand, by: &By) -> 
         },
     };
     let fires = matches!(asked, RoutineRequest::Fire { .. });
-    Ok(match request(house, asked, by).await? {
-        RoutineAnswer::Routine(routine) => line(house, &routine),
+    Ok(match request(service, asked, by).await? {
+        RoutineAnswer::Routine(routine) => line(service, &routine),
         RoutineAnswer::Deleted(name) => format!("The routine {name} is deleted."),
         RoutineAnswer::Fired(firings) => match firings.first() {
             Some(firing) if fires => format!("Routine {} has begun.", firing.routine),
@@ -145,13 +145,13 @@ fn unread(error: StoreError) -> Refusal {
     Refusal::Store(error.to_string())
 }
 
-async fn list(house: &House, by: &By) -> Result<String, Refusal> {
-    let routines = house.store.routines.routines().await.map_err(unread)?;
+async fn list(service: &RoutineService, by: &By) -> Result<String, Refusal> {
+    let routines = service.routines.routines().await.map_err(unread)?;
     let theirs: Vec<_> = routines.iter().filter(|routine| by.may_touch(routine)).collect();
     if theirs.is_empty() {
         return Ok(format!("There are no routines. {USAGE}"));
     }
-    let mut lines: Vec<_> = theirs.iter().take(LISTED).map(|routine| format!("- {}", line(house, routine))).collect();
+    let mut lines: Vec<_> = theirs.iter().take(LISTED).map(|routine| format!("- {}", line(service, routine))).collect();
     if theirs.len() > LISTED {
         lines.push(format!("and {} more", theirs.len() - LISTED));
     }
@@ -159,7 +159,7 @@ async fn list(house: &House, by: &By) -> Result<String, Refusal> {
 }
 
 /// A routine in a line.
-fn line(house: &House, routine: &RoutineRecord) -> String {
+fn line(service: &RoutineService, routine: &RoutineRecord) -> String {
     let name = &routine.spec.name;
     if !routine.enabled {
         let why = if routine.disabled_why.is_empty() { "" } else { ": " };
@@ -175,7 +175,7 @@ fn line(house: &House, routine: &RoutineRecord) -> String {
         Trigger::System { source, event, .. } => format!("event {source} {event}"),
         Trigger::Manual => "by hand".to_owned(),
     };
-    let asleep = if house.routines.config.enabled { "" } else { " (routines are switched off here)" };
+    let asleep = if service.board.config.enabled { "" } else { " (routines are switched off here)" };
     format!("`{name}`: {when}{asleep}")
 }
 
@@ -187,17 +187,17 @@ fn local(routine: &RoutineRecord, at: UnixMillis) -> String {
     }
 }
 
-async fn show(house: &House, name: &str, by: &By) -> Result<String, Refusal> {
-    let routine = find(house, name, by).await?;
+async fn show(service: &RoutineService, name: &str, by: &By) -> Result<String, Refusal> {
+    let routine = find(service, name, by).await?;
     // A name may have been somebody else's before.
     let (name, routine_id) = (Some(name.to_owned()), Some(routine.routine_id));
     let filter = FiringFilter { routine: name, routine_id, status: None, limit: FIRINGS };
-    let firings = house.store.routines.firings(filter).await.map_err(unread)?;
+    let firings = service.routines.firings(filter).await.map_err(unread)?;
     let task = match &routine.spec.action {
         RoutineAction::Lightweight { prompt, .. } => shortened(prompt),
         RoutineAction::FullJob { task, .. } => format!("a job: {}", shortened(task)),
     };
-    let mut lines = vec![line(house, &routine), task];
+    let mut lines = vec![line(service, &routine), task];
     lines.push(format!("fired {} times, {} failures in a row", routine.firings, routine.failures));
     for firing in firings {
         let summary = firing.summary.as_deref().map(|summary| format!(": {}", shortened(summary))).unwrap_or_default();
@@ -207,8 +207,8 @@ async fn show(house: &House, name: &str, by: &By) -> Result<String, Refusal> {
     Ok(lines.join("\n"))
 }
 
-fn next(house: &House, routine: &RoutineRecord) -> Result<String, Refusal> {
-    let times = preview(&routine.spec, house.clock.now(), NEXT).map_err(Refusal::Invalid)?;
+fn next(service: &RoutineService, routine: &RoutineRecord) -> Result<String, Refusal> {
+    let times = preview(&routine.spec, service.clock.now(), NEXT).map_err(Refusal::Invalid)?;
     let name = &routine.spec.name;
     if !routine.enabled {
         return Ok(format!("The routine {name} is off; `/routine on {name}` switches it on."));

@@ -9,14 +9,14 @@ use belay_protocol::{
 
 use super::check;
 use super::engine::show;
-use crate::house::House;
+use super::service::RoutineService;
 
 /// Puts the routines of the configuration, and switches those off that it has no more. Done again it changes nothing.
 ///
 /// # Errors
 /// The store does not answer.
-pub(super) async fn define(house: &House, defined: &[RoutineSpec]) -> Result<(), StoreError> {
-    let (store, now) = (&house.store.routines, house.clock.now());
+pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) -> Result<(), StoreError> {
+    let (store, now) = (&service.routines, service.clock.now());
     let all = store.routines().await?;
     let by_name: BTreeMap<&str, &RoutineRecord> = all.iter().map(|old| (old.spec.name.as_str(), old)).collect();
     for spec in defined {
@@ -73,16 +73,16 @@ pub(super) async fn define(house: &House, defined: &[RoutineSpec]) -> Result<(),
 ///
 /// # Errors
 /// The store does not answer.
-pub(crate) async fn redefine(house: &House, defined: Vec<RoutineSpec>) -> Result<(), StoreError> {
-    if *house.routines.defined() == defined {
+pub(crate) async fn redefine(service: &RoutineService, defined: Vec<RoutineSpec>) -> Result<(), StoreError> {
+    if *service.board.defined() == defined {
         return Ok(());
     }
-    if house.routines.config.enabled {
-        define(house, &defined).await?;
+    if service.board.config.enabled {
+        define(service, &defined).await?;
     }
-    house.routines.adopt(defined);
-    show(house, None).await?;
-    house.routines.ring();
+    service.board.adopt(defined);
+    show(service, None).await?;
+    service.board.ring();
     Ok(())
 }
 

@@ -24,8 +24,8 @@ use super::board::Handed;
 use super::define::define;
 use super::firing::{give_up, pursue};
 use super::heartbeat;
+use super::service::RoutineService;
 use super::step::{Done, carry_out, decide};
-use crate::house::House;
 use crate::restart::persist;
 
 /// Longest sleep: by then it is seen that the clock was set.
@@ -58,7 +58,7 @@ enum Room {
 
 /// The engine's task.
 pub(crate) struct Engine {
-    house: Arc<House>,
+    service: Arc<RoutineService>,
     /// Fires nothing any more; what is at work is awaited.
     stop: CancellationToken,
     /// One task for each firing at work; ends with the engine.
@@ -71,8 +71,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(house: Arc<House>, stop: CancellationToken) -> Self {
-        Self { house, stop, at_work: JoinSet::new(), firings: HashMap::new(), shown: None, shown_at: None }
+    pub(crate) fn new(service: Arc<RoutineService>, stop: CancellationToken) -> Self {
+        Self { service, stop, at_work: JoinSet::new(), firings: HashMap::new(), shown: None, shown_at: None }
     }
 
     /// Works until told to stop, and then until what is at work has ended.
@@ -87,7 +87,7 @@ impl Engine {
                 () = sleep(AGAIN) => {}
             }
         }
-        let house = self.house.clone();
+        let service = self.service.clone();
         while !self.stop.is_cancelled() {
             let pause = self.tick().await.unwrap_or_else(|error| {
                 tracing::error!(%error, "routines could not be looked at; trying again");
@@ -97,7 +97,7 @@ impl Engine {
                 biased; // the end first; then a place that has become free
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next_with_id() => self.ended(ended),
-                () = house.routines.changed() => {}
+                () = service.board.changed() => {}
                 () = sleep(pause) => {}
             }
         }
@@ -108,11 +108,11 @@ impl Engine {
 
     /// Puts the routines of the configuration, and takes up the firings that were at work. Done again it changes nothing.
     async fn set_up(&mut self) -> Result<(), StoreError> {
-        if self.house.routines.config.enabled {
-            define(&self.house, &self.house.routines.defined()).await?;
+        if self.service.board.config.enabled {
+            define(&self.service, &self.service.board.defined()).await?;
         }
-        heartbeat::set_up(&self.house).await?;
-        for firing in self.house.store.routines.open_firings().await? {
+        heartbeat::set_up(&self.service).await?;
+        for firing in self.service.routines.open_firings().await? {
             self.lead(firing);
         }
         Ok(())
@@ -126,15 +126,15 @@ impl Engine {
     }
 
     async fn look(&mut self) -> Result<Duration, StoreError> {
-        let (house, now) = (self.house.clone(), self.house.clock.now());
+        let (service, now) = (self.service.clone(), self.service.clock.now());
         if self.shown_at.is_none_or(|at| now.0.saturating_sub(at.0).unsigned_abs() >= REFRESH_MS) {
-            self.shown = show(&house, self.shown).await?;
+            self.shown = show(&service, self.shown).await?;
             self.shown_at = self.shown.map(|_| now);
         }
-        if !house.routines.config.enabled || self.places() == 0 {
+        if !service.board.config.enabled || self.places() == 0 {
             return Ok(TICK); // the end of any wakes it
         }
-        let due = house.store.routines.due(now, DUE_PAGE).await?;
+        let due = service.routines.due(now, DUE_PAGE).await?;
         let found = due.len();
         match self.fire(due).await? {
             Room::Enough => {}
@@ -144,9 +144,9 @@ impl Engine {
         if found == DUE_PAGE as usize {
             return Ok(Duration::ZERO); // there may be more
         }
-        let next = house.store.routines.next_due().await?;
+        let next = service.routines.next_due().await?;
         Ok(next.map_or(TICK, |next| {
-            let left = u64::try_from(next.0.saturating_sub(house.clock.now().0)).unwrap_or(0);
+            let left = u64::try_from(next.0.saturating_sub(service.clock.now().0)).unwrap_or(0);
             Duration::from_millis(left).clamp(if left == 0 { SOON } else { Duration::from_millis(1) }, TICK)
         }))
     }
@@ -158,7 +158,7 @@ impl Engine {
     /// # Errors
     /// The last one.
     async fn fire(&mut self, due: Vec<RoutineRecord>) -> Result<Room, StoreError> {
-        let (house, mut due) = (self.house.clone(), due.into_iter());
+        let (service, mut due) = (self.service.clone(), due.into_iter());
         let (mut under_way, mut claims, mut full, mut failed) = (FuturesUnordered::new(), 0, false, None);
         loop {
             while !full
@@ -166,11 +166,11 @@ impl Engine {
                 && claims < self.places()
                 && let Some(routine) = due.next()
             {
-                let now = house.clock.now();
-                let step = decide(&house, &routine, self.busy_until(&routine, now), now);
+                let now = service.clock.now();
+                let step = decide(&service, &routine, self.busy_until(&routine, now), now);
                 let claim = step.is_claim();
                 claims += usize::from(claim);
-                let done = carry_out(&house, step);
+                let done = carry_out(&service, step);
                 under_way.push(async move { (claim, done.await) });
             }
             let Some((claim, done)) = under_way.next().await else { break };
@@ -193,9 +193,9 @@ impl Engine {
     /// Leads on what others have claimed, and what was claimed by those who were not told so. What was not claimed is given up:
     /// whoever asked was told that it is not done. Returns whether the store has yet to say.
     async fn take_handed(&mut self) -> bool {
-        let house = self.house.clone();
+        let service = self.service.clone();
         let mut unsure = false;
-        for handed in house.routines.take_handed() {
+        for handed in service.board.take_handed() {
             let id = match handed {
                 Handed::Claimed(firing) => {
                     self.lead(*firing);
@@ -203,12 +203,12 @@ impl Engine {
                 }
                 Handed::Unsure(id) => id,
             };
-            match house.store.routines.firing(id).await {
+            match service.routines.firing(id).await {
                 Ok(Some(firing)) if firing.ended_at.is_none() => self.lead(firing),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, firing = %id, "whether a firing was claimed cannot be seen; asking again");
-                    house.routines.hand_over(Handed::Unsure(id));
+                    service.board.hand_over(Handed::Unsure(id));
                     unsure = true;
                 }
             }
@@ -218,7 +218,7 @@ impl Engine {
 
     /// Firings for which there is room.
     fn places(&self) -> usize {
-        (self.house.routines.config.max_concurrent as usize).saturating_sub(self.at_work.len())
+        (self.service.board.config.max_concurrent as usize).saturating_sub(self.at_work.len())
     }
 
     /// Until when a routine is laid aside that has as many firings at work here as it may; `None`: it has fewer.
@@ -234,7 +234,7 @@ impl Engine {
             return;
         }
         let span = tracing::info_span!("firing", id = %firing.firing_id, routine = firing.routine);
-        let task = self.at_work.spawn(pursue(self.house.clone(), firing.clone()).instrument(span));
+        let task = self.at_work.spawn(pursue(self.service.clone(), firing.clone()).instrument(span));
         self.firings.insert(task.id(), firing);
     }
 
@@ -246,10 +246,10 @@ impl Engine {
             Err(error) => {
                 tracing::error!(%error, "the care for a firing crashed; it is given up");
                 let Some(firing) = self.firings.remove(&error.id()) else { return };
-                let (house, given_up, stop) = (self.house.clone(), firing.clone(), self.stop.clone());
+                let (service, given_up, stop) = (self.service.clone(), firing.clone(), self.stop.clone());
                 let task = self.at_work.spawn(async move {
                     // Where the daemon ends first, the next start leads the routine run to its end.
-                    persist("routine_settlement", &stop, || give_up(house.clone(), given_up.clone())).await;
+                    persist("routine_settlement", &stop, || give_up(service.clone(), given_up.clone())).await;
                 });
                 self.firings.insert(task.id(), firing);
             }
@@ -263,12 +263,12 @@ impl Engine {
 ///
 /// # Errors
 /// The store does not answer.
-pub(crate) async fn show(house: &House, seen: Option<u64>) -> Result<Option<u64>, StoreError> {
-    let number = house.store.routines.changes().await?; // before the list: what is changed in between is read again
+pub(crate) async fn show(service: &RoutineService, seen: Option<u64>) -> Result<Option<u64>, StoreError> {
+    let number = service.routines.changes().await?; // before the list: what is changed in between is read again
     if seen == Some(number) {
         return Ok(seen);
     }
-    let changes = house.routines.changes();
-    let routines = house.store.routines.routines().await?;
-    Ok(house.routines.show(&routines, changes).then_some(number))
+    let changes = service.board.changes();
+    let routines = service.routines.routines().await?;
+    Ok(service.board.show(&routines, changes).then_some(number))
 }

@@ -15,8 +15,8 @@ use belay_protocol::{
 use tokio::time::sleep;
 
 use super::outcome::Outcome;
+use super::service::RoutineService;
 use super::{heartbeat, text};
-use crate::house::House;
 use crate::jobs::{self, Client};
 use crate::metrics;
 use crate::rights::{self, NoLonger};
@@ -32,53 +32,53 @@ const RUN_LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Cancel safety
 /// Dropped, the next start leads it on.
-pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
+pub(super) async fn pursue(service: Arc<RoutineService>, firing: FiringRecord) {
     let name = &firing.routine;
-    let Some(routine) = insist(&house, || house.store.routines.routine(name)).await else { return };
+    let Some(routine) = insist(&service, || service.routines.routine(name)).await else { return };
     let routine = routine.filter(|routine| routine.routine_id == firing.routine_id); // else it is another one
     if let Some(routine) = routine.as_ref().filter(|routine| routine.origin == RoutineOrigin::Heartbeat) {
-        if let Some(end) = heartbeat::beat(&house, &firing, routine).await {
-            settle(&house, &firing, end).await;
+        if let Some(end) = heartbeat::beat(&service, &firing, routine).await {
+            settle(&service, &firing, end).await;
         }
         return;
     }
     let routine = match &routine {
         None => None,
-        Some(made) => match rights::of_routine(&house, made) {
+        Some(made) => match rights::of_routine(&service.access, made) {
             Ok(routine) => Some(routine),
             // A run that a restart has taken up finds the same, and ends.
-            Err(gone) => return refuse(&house, &firing, made, gone).await,
+            Err(gone) => return refuse(&service, &firing, made, gone).await,
         },
     };
     let outcome = match &routine {
         Some(RoutineRecord { spec, .. }) if matches!(spec.action, RoutineAction::FullJob { .. }) => {
-            by_job(&house, &firing, routine.as_ref()).await
+            by_job(&service, &firing, routine.as_ref()).await
         }
-        _ if firing.job_id.is_some() => by_job(&house, &firing, routine.as_ref()).await,
-        _ => by_run(&house, &firing, routine.as_ref()).await,
+        _ if firing.job_id.is_some() => by_job(&service, &firing, routine.as_ref()).await,
+        _ => by_run(&service, &firing, routine.as_ref()).await,
     };
     if let Some(outcome) = outcome {
-        settle(&house, &firing, outcome.end(&firing, routine.as_ref(), house.clock.now())).await;
+        settle(&service, &firing, outcome.end(&firing, routine.as_ref(), service.clock.now())).await;
     }
 }
 
 /// Ends a firing that nobody could lead to its end.
-pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
-    let routine = house.store.routines.routine(&firing.routine).await.ok().flatten();
+pub(super) async fn give_up(service: Arc<RoutineService>, firing: FiringRecord) {
+    let routine = service.routines.routine(&firing.routine).await.ok().flatten();
     let routine = routine.filter(|routine| routine.routine_id == firing.routine_id);
     let outcome = Outcome::failed("it ended by a fault of Belay, which the log tells of");
-    settle(&house, &firing, outcome.end(&firing, routine.as_ref(), house.clock.now())).await;
+    settle(&service, &firing, outcome.end(&firing, routine.as_ref(), service.clock.now())).await;
 }
 
 /// Ends a firing of a routine whose creator is let in no more, and the routine with it.
-async fn refuse(house: &House, firing: &FiringRecord, routine: &RoutineRecord, NoLonger(why): NoLonger) {
-    let told = routine.reply_to.as_ref().is_some_and(|route| rights::may_tell(house, route));
-    settle(house, firing, Outcome::failed(why).last(firing, routine, told, house.clock.now())).await;
+async fn refuse(service: &RoutineService, firing: &FiringRecord, routine: &RoutineRecord, NoLonger(why): NoLonger) {
+    let told = routine.reply_to.as_ref().is_some_and(|route| rights::may_tell(&service.access, route));
+    settle(service, firing, Outcome::failed(why).last(firing, routine, told, service.clock.now())).await;
 }
 
-async fn settle(house: &House, firing: &FiringRecord, end: FiringEnd) {
+async fn settle(service: &RoutineService, firing: &FiringRecord, end: FiringEnd) {
     let (status, why) = (end.status.word(), end.summary.clone());
-    let settled = insist(house, || house.store.routines.settle(end.clone())).await;
+    let settled = insist(service, || service.routines.settle(end.clone())).await;
     tracing::info!(firing = %firing.firing_id, routine = firing.routine, status, "firing ended");
     let Some(Settled::Now { disabled, .. }) = settled else { return };
     metrics::firing_ended(end.status);
@@ -89,12 +89,12 @@ async fn settle(house: &House, firing: &FiringRecord, end: FiringEnd) {
     }
     if disabled {
         tracing::warn!(routine = firing.routine, why, "a routine is switched off");
-        house.routines.remove(&firing.routine); // nothing sets it off until it is switched on
+        service.board.remove(&firing.routine); // nothing sets it off until it is switched on
     }
 }
 
 /// Asks the store until it answers; `None`: the daemon ends before it did.
-pub(super) async fn insist<T, F>(house: &House, mut ask: impl FnMut() -> F) -> Option<T>
+pub(super) async fn insist<T, F>(service: &RoutineService, mut ask: impl FnMut() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
@@ -102,7 +102,7 @@ where
     loop {
         match ask().await {
             Ok(answer) => return Some(answer),
-            Err(error) if house.draining.is_cancelled() => {
+            Err(error) if service.draining.is_cancelled() => {
                 tracing::warn!(%error, "a firing is left to the next start");
                 return None;
             }
@@ -114,15 +114,19 @@ where
 }
 
 /// Has a run do it. `None`: the daemon ends.
-pub(super) async fn by_run(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Option<Outcome> {
+pub(super) async fn by_run(
+    service: &RoutineService,
+    firing: &FiringRecord,
+    routine: Option<&RoutineRecord>,
+) -> Option<Outcome> {
     let run = match firing.run_id {
         Some(run) => run,
         None => {
             let key = key_of(firing, routine);
-            let known = insist(house, || house.store.threads.find(&key)).await?;
+            let known = insist(service, || service.threads.find(&key)).await?;
             let begun = match (known, routine) {
                 (Some(known), _) => Ok(known.run_id),
-                (None, Some(routine)) => begin(house, firing, routine, key).await?,
+                (None, Some(routine)) => begin(service, firing, routine, key).await?,
                 (None, None) => Err("the routine was deleted before it had begun".to_owned()),
             };
             match begun {
@@ -131,8 +135,8 @@ pub(super) async fn by_run(house: &House, firing: &FiringRecord, routine: Option
             }
         }
     };
-    insist(house, || house.store.routines.note_work(firing.firing_id, Some(run), None)).await?;
-    Some(match follow(house, run).await? {
+    insist(service, || service.routines.note_work(firing.firing_id, Some(run), None)).await?;
+    Some(match follow(service, run).await? {
         Some(record) => Outcome::of_run(&record),
         None => Outcome::failed("what it had done was deleted before it could be read".to_owned()),
     })
@@ -154,7 +158,7 @@ fn purpose_of(routine: Option<&RoutineRecord>) -> Purpose {
 
 /// Sends the message that is the firing's work. Sent again, it is the same run. `None`: the daemon ends.
 async fn begin(
-    house: &House,
+    service: &RoutineService,
     firing: &FiringRecord,
     routine: &RoutineRecord,
     key: IdempotencyKey,
@@ -164,12 +168,12 @@ async fn begin(
     };
     let message = message(firing, Body::Text(prompt.clone()), routine, Some(key));
     let message = match routine.origin {
-        RoutineOrigin::Heartbeat => Inbound { options: heartbeat::options(house), ..message },
+        RoutineOrigin::Heartbeat => Inbound { options: heartbeat::options(service), ..message },
         RoutineOrigin::Made | RoutineOrigin::Config => message,
     };
     let mut pause = BACKOFF.0;
-    while !house.draining.is_cancelled() {
-        match house.inlet.send(message.clone()).await {
+    while !service.draining.is_cancelled() {
+        match service.inlet.send(message.clone()).await {
             Some(Ack::Accepted(accepted)) => return Some(Ok(accepted.run_id)),
             // It was sent before, and the routine has other words by now.
             Some(Ack::Refused(Refusal::Conflict { run_id })) => return Some(Ok(run_id)),
@@ -201,14 +205,14 @@ fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Opti
 }
 
 /// Waits for the end of a run; within, `None`: there is no such run any more. `None`: the daemon ends.
-async fn follow(house: &House, run: RunId) -> Option<Option<RunRecord>> {
-    while !house.draining.is_cancelled() {
-        let record = insist(house, || house.store.runs.run(run)).await?;
+async fn follow(service: &RoutineService, run: RunId) -> Option<Option<RunRecord>> {
+    while !service.draining.is_cancelled() {
+        let record = insist(service, || service.runs.run(run)).await?;
         match record {
             Some(record) if !record.status.is_end() => {}
             ended_or_gone => return Some(ended_or_gone),
         }
-        let Some(Ack::Watch(Some(watch))) = house.inlet.send(watch_of(run)).await else {
+        let Some(Ack::Watch(Some(watch))) = service.inlet.send(watch_of(run)).await else {
             sleep(RUN_LOOK).await;
             continue;
         };
@@ -241,32 +245,32 @@ fn watch_of(run: RunId) -> Inbound {
 }
 
 /// Has a job do it, and waits until that is over; the firing is at work all the while. `None`: the daemon ends.
-async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Option<Outcome> {
+async fn by_job(service: &RoutineService, firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Option<Outcome> {
     // Of the firing, so that it is one job however often it is made.
     let id = firing.job_id.unwrap_or_else(|| JobId::from(firing.firing_id.as_uuid()));
-    if insist(house, || house.store.jobs.job(id)).await?.is_none() {
+    if insist(service, || service.jobs.jobs.job(id)).await?.is_none() {
         let Some(routine) = routine.filter(|_| firing.job_id.is_none()) else {
             return Some(Outcome::failed("its job is gone"));
         };
-        if let Err(why) = order(house, firing, routine, id).await? {
+        if let Err(why) = order(service, firing, routine, id).await? {
             return Some(Outcome::failed(why));
         }
     }
-    insist(house, || house.store.routines.note_work(firing.firing_id, None, Some(id))).await?;
+    insist(service, || service.routines.note_work(firing.firing_id, None, Some(id))).await?;
     loop {
-        match insist(house, || house.store.jobs.job(id)).await? {
+        match insist(service, || service.jobs.jobs.job(id)).await? {
             Some(job) if job.state.is_over() => {
-                let used = insist(house, || jobs::spent(house, &job, None)).await?;
+                let used = insist(service, || jobs::spent(&service.jobs, &job, None)).await?;
                 return Some(Outcome::of_job(&job, used));
             }
             Some(_) => {}
             None => return Some(Outcome::failed("its job is gone")),
         }
-        if house.draining.is_cancelled() {
+        if service.draining.is_cancelled() {
             return None;
         }
         tokio::select! {
-            () = house.draining.cancelled() => {}
+            () = service.draining.cancelled() => {}
             () = sleep(JOB_LOOK) => {}
         }
     }
@@ -277,7 +281,12 @@ const WITHIN: &str =
     "You do this for a routine, which has fired by itself: make no routines and no jobs, and ask nobody.";
 
 /// Makes the job of a firing. Made again, it is the same one. `None`: the daemon ends.
-async fn order(house: &House, firing: &FiringRecord, routine: &RoutineRecord, id: JobId) -> Option<Result<(), String>> {
+async fn order(
+    service: &RoutineService,
+    firing: &FiringRecord,
+    routine: &RoutineRecord,
+    id: JobId,
+) -> Option<Result<(), String>> {
     let RoutineAction::FullJob { task, plan, room, budget } = &routine.spec.action else {
         return Some(Err("the routine does its work without a job now; it did not when it fired".to_owned()));
     };
@@ -305,8 +314,8 @@ async fn order(house: &House, firing: &FiringRecord, routine: &RoutineRecord, id
         firing: Some(firing.firing_id),
     };
     let mut pause = BACKOFF.0;
-    while !house.draining.is_cancelled() {
-        match jobs::create(house, order.clone(), client.clone()).await {
+    while !service.draining.is_cancelled() {
+        match jobs::create(&service.jobs, order.clone(), client.clone()).await {
             Ok(_) => return Some(Ok(())),
             // Too many jobs are open: that is no failure of the routine.
             Err(Refusal::Store(_) | Refusal::ShuttingDown | Refusal::Busy { .. } | Refusal::Overloaded { .. }) => {

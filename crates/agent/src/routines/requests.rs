@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::board::Handed;
 use super::events::Waiting;
 use super::schedule::Schedule;
+use super::service::RoutineService;
 use super::{check, heartbeat};
-use crate::house::House;
 
 /// When a firing that is held back since others are at work may be tried again.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
@@ -63,25 +63,31 @@ impl By {
 ///
 /// # Errors
 /// Why it is not done.
-pub(crate) async fn request(house: &House, request: RoutineRequest, by: &By) -> Result<RoutineAnswer, Refusal> {
-    if house.draining.is_cancelled() {
+pub(crate) async fn request(
+    service: &RoutineService,
+    request: RoutineRequest,
+    by: &By,
+) -> Result<RoutineAnswer, Refusal> {
+    if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
     }
     if Purpose::of(&by.channel).is_autonomous() {
         return Err(Refusal::Forbidden("What works by itself makes and changes no routines.".into()));
     }
     match request {
-        RoutineRequest::Put { spec, fresh } => put(house, spec, fresh, by).await,
-        RoutineRequest::Enable { name, on } => enable(house, &name, on, by).await,
-        RoutineRequest::Delete(name) => delete(house, &name, by).await,
-        RoutineRequest::Fire { name, payload } => fire(house, &name, payload, by).await,
-        RoutineRequest::Webhook { name, delivery, payload } => webhook(house, &name, delivery, payload, by).await,
-        RoutineRequest::Emit { source, event, key, payload } => emit(house, (&source, &event), key, payload, by).await,
+        RoutineRequest::Put { spec, fresh } => put(service, spec, fresh, by).await,
+        RoutineRequest::Enable { name, on } => enable(service, &name, on, by).await,
+        RoutineRequest::Delete(name) => delete(service, &name, by).await,
+        RoutineRequest::Fire { name, payload } => fire(service, &name, payload, by).await,
+        RoutineRequest::Webhook { name, delivery, payload } => webhook(service, &name, delivery, payload, by).await,
+        RoutineRequest::Emit { source, event, key, payload } => {
+            emit(service, (&source, &event), key, payload, by).await
+        }
         RoutineRequest::Heartbeat if by.asker.place != Place::Operator => {
             Err(Refusal::Forbidden("Only an operator may look at the heartbeat.".into()))
         }
         RoutineRequest::Heartbeat => {
-            let report = heartbeat::report(house).await.map_err(unstored)?;
+            let report = heartbeat::report(service).await.map_err(unstored)?;
             Ok(RoutineAnswer::Heartbeat(Box::new(report)))
         }
     }
@@ -91,16 +97,16 @@ fn unstored(error: StoreError) -> Refusal {
     Refusal::Store(error.to_string())
 }
 
-fn is_on(house: &House) -> Result<(), Refusal> {
-    match house.routines.config.enabled {
+fn is_on(service: &RoutineService) -> Result<(), Refusal> {
+    match service.board.config.enabled {
         true => Ok(()),
         false => Err(Refusal::Forbidden("Routines are switched off here (routines.enabled).".into())),
     }
 }
 
 /// A routine of theirs. What is not theirs does not exist for them.
-pub(super) async fn find(house: &House, name: &str, by: &By) -> Result<RoutineRecord, Refusal> {
-    let routine = house.store.routines.routine(name).await.map_err(unstored)?;
+pub(super) async fn find(service: &RoutineService, name: &str, by: &By) -> Result<RoutineRecord, Refusal> {
+    let routine = service.routines.routine(name).await.map_err(unstored)?;
     let theirs = routine.filter(|routine| by.may_touch(routine));
     theirs.ok_or_else(|| Refusal::Unknown(format!("There is no routine named {name} of yours; /routine lists them.")))
 }
@@ -120,9 +126,9 @@ fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
     }
 }
 
-async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
-    is_on(house)?;
-    let (store, now) = (&house.store.routines, house.clock.now());
+async fn put(service: &RoutineService, spec: RoutineSpec, fresh: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+    is_on(service)?;
+    let (store, now) = (&service.routines, service.clock.now());
     // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
     let old = store.routine(&spec.name).await.map_err(unstored)?;
     let spec = check::with_known_secret(spec, old.as_ref().filter(|old| by.may_touch(old)));
@@ -154,12 +160,12 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
     };
     let hand = match by.asker.place {
         Place::Operator => PutBy::Operator,
-        Place::Conversation | Place::Token => PutBy::Owner { most: house.routines.config.max_per_person },
+        Place::Conversation | Place::Token => PutBy::Owner { most: service.board.config.max_per_person },
     };
     match store.put(new, PutRule { fresh, by: hand }).await.map_err(unstored)? {
         RoutinePut::Done(routine) => {
             tracing::info!(routine = routine.spec.name, revision = routine.revision, "a routine was put");
-            house.routines.put(&routine);
+            service.board.put(&routine);
             Ok(RoutineAnswer::Routine(routine))
         }
         RoutinePut::Refused(why) => Err(Refusal::Invalid(why)),
@@ -167,8 +173,8 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
     }
 }
 
-async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
-    let (routine, now) = (find(house, name, by).await?, house.clock.now());
+async fn enable(service: &RoutineService, name: &str, on: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+    let (routine, now) = (find(service, name, by).await?, service.clock.now());
     if routine.origin == RoutineOrigin::Heartbeat {
         not_of_config(&routine)?;
     }
@@ -177,18 +183,18 @@ async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineA
         Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),
     };
     let why = if on { String::new() } else { format!("switched off by {}", by.asker.principal) };
-    let switched = house.store.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
+    let switched = service.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
     match switched {
         Some(routine) => {
-            house.routines.put(&routine);
+            service.board.put(&routine);
             Ok(RoutineAnswer::Routine(Box::new(routine)))
         }
         None => Err(Refusal::Unknown(format!("There is no routine named {name}."))),
     }
 }
 
-async fn delete(house: &House, name: &str, by: &By) -> Result<RoutineAnswer, Refusal> {
-    let id = match find(house, name, by).await {
+async fn delete(service: &RoutineService, name: &str, by: &By) -> Result<RoutineAnswer, Refusal> {
+    let id = match find(service, name, by).await {
         Ok(routine) => {
             not_of_config(&routine)?;
             Some(routine.routine_id) // who is allowed that was looked at for this one: it may be another's by now
@@ -197,23 +203,28 @@ async fn delete(house: &House, name: &str, by: &By) -> Result<RoutineAnswer, Ref
         Err(Refusal::Unknown(_)) if by.asker.place == Place::Operator => None,
         Err(refusal) => return Err(refusal),
     };
-    if !house.store.routines.delete(name, id).await.map_err(unstored)? {
+    if !service.routines.delete(name, id).await.map_err(unstored)? {
         return Err(Refusal::Unknown(format!("There is no routine named {name}.")));
     }
-    house.routines.remove(name);
+    service.board.remove(name);
     Ok(RoutineAnswer::Deleted(name.to_owned()))
 }
 
-async fn fire(house: &House, name: &str, payload: Option<String>, by: &By) -> Result<RoutineAnswer, Refusal> {
-    is_on(house)?;
-    let routine = find(house, name, by).await?;
+async fn fire(
+    service: &RoutineService,
+    name: &str,
+    payload: Option<String>,
+    by: &By,
+) -> Result<RoutineAnswer, Refusal> {
+    is_on(service)?;
+    let routine = find(service, name, by).await?;
     let key = match &by.key {
         Some(key) => format!("manual:{key}"),
         None => format!("manual:{}", FiringId::new()),
     };
     let cause = Cause { by: "manual", key, echo: None, detail: format!("by {}", by.asker.principal), payload };
     let told = cause.payload.clone();
-    match claim(house, &Waiting::of(&routine), cause).await? {
+    match claim(service, &Waiting::of(&routine), cause).await? {
         Claim::Known(firing) if firing.payload != told => {
             Err(Refusal::Decided(format!("that key was used for another firing of {name}: use a new one")))
         }
@@ -222,21 +233,21 @@ async fn fire(house: &House, name: &str, payload: Option<String>, by: &By) -> Re
 }
 
 async fn webhook(
-    house: &House,
+    service: &RoutineService,
     name: &str,
     delivery: Option<String>,
     payload: String,
     by: &By,
 ) -> Result<RoutineAnswer, Refusal> {
-    is_on(house)?;
+    is_on(service)?;
     programs_only(by)?;
-    let routine = house.store.routines.routine(name).await.map_err(unstored)?;
+    let routine = service.routines.routine(name).await.map_err(unstored)?;
     let has_hook = |routine: &RoutineRecord| matches!(routine.spec.trigger, Trigger::Webhook { .. });
     let routine = routine
         .filter(has_hook)
         .ok_or_else(|| Refusal::Unknown(format!("There is no routine with a webhook named {name}.")))?;
-    house.routines.admit_webhook(routine.routine_id).map_err(|retry_after| {
-        let most = house.routines.config.webhooks_per_minute;
+    service.board.admit_webhook(routine.routine_id).map_err(|retry_after| {
+        let most = service.board.config.webhooks_per_minute;
         Refusal::Busy {
             what: format!("more than {most} calls of this webhook in a minute (routines.webhooks_per_minute)"),
             retry_after,
@@ -250,10 +261,10 @@ async fn webhook(
             detail: format!("delivery {id}"),
             payload: None,
         },
-        None => unnamed(&payload, house.clock.now()),
+        None => unnamed(&payload, service.clock.now()),
     };
     let payload = Some(payload).filter(|payload| !payload.is_empty());
-    answered(name, claim(house, &Waiting::of(&routine), Cause { payload, ..cause }).await?)
+    answered(name, claim(service, &Waiting::of(&routine), Cause { payload, ..cause }).await?)
 }
 
 /// A call without a name: the same as one that said the same within [`WEBHOOK_ECHO_MS`]. Its key has the number of such a span,
@@ -279,17 +290,17 @@ fn programs_only(by: &By) -> Result<(), Refusal> {
 }
 
 async fn emit(
-    house: &House,
+    service: &RoutineService,
     (source, event): (&str, &str),
     key: Option<String>,
     payload: Value,
     by: &By,
 ) -> Result<RoutineAnswer, Refusal> {
-    is_on(house)?;
+    is_on(service)?;
     programs_only(by)?;
     let key = key.unwrap_or_else(|| FiringId::new().to_string());
     let mut fired = Vec::new();
-    for waiting in house.routines.events().for_event(source, event, &payload) {
+    for waiting in service.board.events().for_event(source, event, &payload) {
         let cause = Cause {
             by: "system",
             key: format!("system:{source}:{event}:{key}"),
@@ -298,7 +309,7 @@ async fn emit(
             payload: Some(payload.to_string()).filter(|_| !payload.is_null()),
         };
         let name = &waiting.name;
-        match claim(house, &waiting, cause).await? {
+        match claim(service, &waiting, cause).await? {
             Claim::Claimed(firing) | Claim::Known(firing) => fired.push(*firing),
             Claim::Held(held) => tracing::info!(routine = name, held = held.word(), "an event is held back"),
             Claim::Off(why) => tracing::debug!(routine = name, why, "an event fires nothing"),
@@ -317,7 +328,7 @@ struct Cause {
 }
 
 /// Claims a firing and hands it to the engine.
-async fn claim(house: &House, routine: &Waiting, cause: Cause) -> Result<Claim, Refusal> {
+async fn claim(service: &RoutineService, routine: &Waiting, cause: Cause) -> Result<Claim, Refusal> {
     let Cause { by, key, echo, detail, payload } = cause;
     if payload.as_ref().is_some_and(|payload| payload.len() > ROUTINE_TEXT_MAX_BYTES || payload.contains('\0')) {
         let what = format!("payload: must be text of at most {ROUTINE_TEXT_MAX_BYTES} bytes, without NUL characters");
@@ -338,21 +349,21 @@ async fn claim(house: &House, routine: &Waiting, cause: Cause) -> Result<Claim, 
         content,
         missed: Vec::new(),
         next_at: None,
-        boot: house.boot,
-        at: house.clock.now(),
+        boot: service.boot,
+        at: service.clock.now(),
     };
     let id = firing.id;
-    let claim = match house.store.routines.claim(firing, house.routines.config.max_concurrent).await {
+    let claim = match service.routines.claim(firing, service.board.config.max_concurrent).await {
         Ok(claim) => claim,
         Err(error) => {
-            house.routines.hand_over(Handed::Unsure(id));
-            house.routines.ring();
+            service.board.hand_over(Handed::Unsure(id));
+            service.board.ring();
             return Err(unstored(error));
         }
     };
     if let Claim::Claimed(firing) = &claim {
-        house.routines.hand_over(Handed::Claimed(firing.clone()));
-        house.routines.ring();
+        service.board.hand_over(Handed::Claimed(firing.clone()));
+        service.board.ring();
     }
     Ok(claim)
 }
@@ -385,7 +396,12 @@ fn why_held(held: Held) -> String {
 ///
 /// # Errors
 /// The store does not answer; what was claimed before that is at work, and the message may come again.
-pub(crate) async fn start(house: &House, waiting: &[Waiting], text: &str, by: &By) -> Result<String, Refusal> {
+pub(crate) async fn start(
+    service: &RoutineService,
+    waiting: &[Waiting],
+    text: &str,
+    by: &By,
+) -> Result<String, Refusal> {
     let key = by.key.clone().unwrap_or_else(|| FiringId::new().to_string());
     let mut lines = Vec::with_capacity(waiting.len());
     for routine in waiting {
@@ -397,7 +413,7 @@ pub(crate) async fn start(house: &House, waiting: &[Waiting], text: &str, by: &B
             detail: text.to_owned(),
             payload: Some(shortened(text)),
         };
-        lines.push(match claim(house, routine, cause).await? {
+        lines.push(match claim(service, routine, cause).await? {
             Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has begun."),
             Claim::Held(held) => format!("Not begun: the routine {name} {}.", why_held(held)),
             Claim::Off(why) => format!("Not begun: {why}."),

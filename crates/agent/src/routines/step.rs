@@ -6,7 +6,7 @@ use belay_protocol::{
 
 use super::board::Handed;
 use super::reckon::{Reckoning, cools_until, reckon};
-use crate::house::House;
+use super::service::RoutineService;
 use crate::metrics;
 
 /// What is to be done.
@@ -29,9 +29,14 @@ impl Step {
 }
 
 /// Decides about a routine. `busy_until`: until when to lay it aside if it waits for its own firings; `None`: it need not.
-pub(super) fn decide(house: &House, routine: &RoutineRecord, busy_until: Option<UnixMillis>, now: UnixMillis) -> Step {
+pub(super) fn decide(
+    service: &RoutineService,
+    routine: &RoutineRecord,
+    busy_until: Option<UnixMillis>,
+    now: UnixMillis,
+) -> Step {
     let (id, name) = (routine.routine_id, &routine.spec.name);
-    let Reckoning { fire, missed, next, catches_up } = match reckon(routine, house.routines.config.grace(), now) {
+    let Reckoning { fire, missed, next, catches_up } = match reckon(routine, service.board.config.grace(), now) {
         Ok(Some(reckoning)) => reckoning,
         // It has no schedule any more.
         Ok(None) => return Step::Miss { routine: id, times: Vec::new(), next: None, at: now },
@@ -63,7 +68,7 @@ pub(super) fn decide(house: &House, routine: &RoutineRecord, busy_until: Option<
         content: None,
         missed,
         next_at: next,
-        boot: house.boot,
+        boot: service.boot,
         at: now,
     }))
 }
@@ -85,10 +90,10 @@ pub(super) enum Done {
 ///
 /// # Cancel safety
 /// What was claimed, the next start finds.
-pub(super) async fn carry_out(house: &House, step: Step) -> Result<Done, StoreError> {
-    let store = &house.store.routines;
+pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Done, StoreError> {
+    let store = &service.routines;
     match step {
-        Step::Claim(firing) => return claim(house, *firing).await,
+        Step::Claim(firing) => return claim(service, *firing).await,
         Step::Miss { routine, times, next, at } => {
             let missed = times.len();
             store.miss(routine, times, next, at).await?;
@@ -100,13 +105,13 @@ pub(super) async fn carry_out(house: &House, step: Step) -> Result<Done, StoreEr
     Ok(Done::Settled)
 }
 
-async fn claim(house: &House, firing: NewFiring) -> Result<Done, StoreError> {
+async fn claim(service: &RoutineService, firing: NewFiring) -> Result<Done, StoreError> {
     let NewFiring { id, scheduled_at, .. } = firing;
     let (name, passed_over) = (firing.routine.clone(), firing.missed.len());
-    let claimed = house.store.routines.claim(firing, house.routines.config.max_concurrent).await;
-    match claimed.inspect_err(|_| house.routines.hand_over(Handed::Unsure(id)))? {
+    let claimed = service.routines.claim(firing, service.board.config.max_concurrent).await;
+    match claimed.inspect_err(|_| service.board.hand_over(Handed::Unsure(id)))? {
         Claim::Claimed(firing) => {
-            let late_ms = scheduled_at.map_or(0, |time| house.clock.now().0.saturating_sub(time.0));
+            let late_ms = scheduled_at.map_or(0, |time| service.clock.now().0.saturating_sub(time.0));
             metrics::scheduled_fired(late_ms);
             metrics::scheduled_missed(passed_over);
             return Ok(Done::Fired(firing));

@@ -13,11 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::commands::{self, RoutineCommand};
 use super::requests::{By, find, request};
-use crate::house::House;
-use crate::jobs::Bench;
-
-/// The tool's name.
-pub(crate) const ROUTINE: &str = "routine";
+use super::service::RoutineService;
+use crate::jobs::Client;
+use crate::own_tools::ROUTINE;
 
 /// Characters of a prompt that are shown to whoever is asked about it.
 const SHOWN_CHARS: usize = 200;
@@ -69,8 +67,8 @@ impl RoutineTool {
     }
 
     /// The tool in the hands of a run.
-    pub(crate) fn bind(declaration: &Arc<dyn Tool>, bench: &Bench) -> Arc<dyn Tool> {
-        Arc::new(Bound { declaration: declaration.clone(), bench: bench.clone() })
+    pub(crate) fn bind(declaration: &Arc<dyn Tool>, context: &RoutineToolContext) -> Arc<dyn Tool> {
+        Arc::new(Bound { declaration: declaration.clone(), context: context.clone() })
     }
 }
 
@@ -85,19 +83,26 @@ impl Tool for RoutineTool {
     }
 }
 
+/// For whom a run changes routines.
+#[derive(Clone)]
+pub(crate) struct RoutineToolContext {
+    pub(crate) service: Arc<RoutineService>,
+    pub(crate) client: Arc<Client>,
+}
+
 /// The tool in the hands of one run.
 struct Bound {
     declaration: Arc<dyn Tool>,
-    bench: Bench,
+    context: RoutineToolContext,
 }
 
 impl Bound {
-    fn house(&self) -> &House {
-        &self.bench.house
+    fn service(&self) -> &RoutineService {
+        &self.context.service
     }
 
     fn by(&self, run: Option<RunId>, call: &str) -> By {
-        let client = &self.bench.client;
+        let client = &self.context.client;
         By {
             asker: client.asker.clone(),
             channel: client.channel.clone(),
@@ -114,13 +119,13 @@ impl Bound {
             true => spec,
             false => {
                 // What the tool does not speak of stays as it is.
-                let old = find(self.house(), &spec.name, by).await?.spec;
+                let old = find(self.service(), &spec.name, by).await?.spec;
                 RoutineSpec { description: old.description, guard: old.guard, notify: old.notify, ..spec }
             }
         };
-        match request(self.house(), RoutineRequest::Put { spec, fresh }, by).await? {
+        match request(self.service(), RoutineRequest::Put { spec, fresh }, by).await? {
             RoutineAnswer::Routine(routine) => {
-                commands::command(self.house(), RoutineCommand::Show(routine.spec.name), by).await
+                commands::command(self.service(), RoutineCommand::Show(routine.spec.name), by).await
             }
             RoutineAnswer::Deleted(_) | RoutineAnswer::Fired(_) | RoutineAnswer::Heartbeat(_) => Ok("done".to_owned()),
         }
@@ -222,7 +227,7 @@ impl Tool for Bound {
             other => return Err(ToolFailure::failed(format!("action: there is no {other}"))),
         };
         let done = match command {
-            Some(command) => commands::command(self.house(), command, &by).await,
+            Some(command) => commands::command(self.service(), command, &by).await,
             None => self.put(arguments, &by).await,
         };
         done.map(Into::into).map_err(|refusal| ToolFailure::failed(refusal.to_string()))

@@ -3,7 +3,6 @@
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::error::ScheduleError;
-use crate::submission::edit_distance;
 
 /// Longest name that is looked up and compared, in bytes. The longest in the database has 32.
 const MAX_NAME_BYTES: usize = 64;
@@ -51,7 +50,7 @@ fn nearest<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
     let distance = |name: &str| {
         let name = name.to_lowercase();
         let last = name.rsplit('/').next().unwrap_or(&name);
-        edit_distance(&wanted, &name).min(edit_distance(&wanted, last))
+        strsim::levenshtein(&wanted, &name).min(strsim::levenshtein(&wanted, last))
     };
     let mut scored: Vec<(usize, &str)> = names.iter().map(|name| (distance(name), name.as_str())).collect();
     scored.sort();

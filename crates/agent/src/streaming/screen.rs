@@ -6,9 +6,10 @@ use belay_protocol::{Channel, HookPoint, ReplyRoute, RunOptions, Streaming};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::blocks::{BlockSender, Blocks, sent_before};
+use super::block_sender::{BlockSender, sent_before};
 use super::preview::{Left, Previewer};
-use crate::house::House;
+use crate::agent_services::AgentServices;
+use crate::chunking::Blocks;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 
@@ -27,7 +28,7 @@ struct Shower {
     run: Arc<LiveRun>,
     channel: Arc<dyn Channel>,
     route: ReplyRoute,
-    house: Arc<House>,
+    services: Arc<AgentServices>,
     options: Arc<RunOptions>,
 }
 
@@ -43,34 +44,34 @@ pub(crate) enum Closing {
 impl Screen {
     /// Begins to show a run, where its channel shows anything and nobody has to look at the answer first.
     pub(crate) async fn open(
-        house: &Arc<House>,
+        services: &Arc<AgentServices>,
         run: &Arc<LiveRun>,
         route: Option<&ReplyRoute>,
         options: &Arc<RunOptions>,
         journal: impl FnOnce() -> RunJournal,
     ) -> Option<Self> {
         let route = route?.clone();
-        let channel = house.channels.get(&route.channel)?.clone();
+        let channel = services.channels.get(&route.channel)?.clone();
         // Nobody reads what the operator's hooks have not agreed to.
-        if house.hooks.is_bound(HookPoint::MessageSending) {
+        if services.hooks.is_bound(HookPoint::MessageSending) {
             return None;
         }
         let (mut task, finish) = (JoinSet::new(), CancellationToken::new());
-        let shower = Shower { run: run.clone(), channel, route, house: house.clone(), options: options.clone() };
+        let shower = Shower { run: run.clone(), channel, route, services: services.clone(), options: options.clone() };
         match shower.channel.streaming() {
             Streaming::Off => return None,
             Streaming::Blocks { max_chars } => {
                 if run.blocks().is_none() {
-                    let before = match sent_before(&*house.store.events, run.id).await {
+                    let before = match sent_before(&*services.store.events, run.id).await {
                         Ok(before) => before,
                         Err(error) => {
                             tracing::error!(run = %run.id, %error, "what was said before is not known; nothing is said early");
                             return None;
                         }
                     };
-                    run.say_in(Blocks::new(&house.streaming, max_chars, before));
+                    run.say_in(Blocks::new(&services.streaming, max_chars, before));
                 }
-                let (journal, idle) = (journal(), house.streaming.idle());
+                let (journal, idle) = (journal(), services.streaming.idle());
                 let sender = BlockSender { run: run.clone(), journal, route: shower.route.clone(), idle };
                 let finish = finish.clone();
                 task.spawn(async move {
@@ -128,7 +129,7 @@ impl Shower {
             run: &self.run,
             preview,
             route: &self.route,
-            pace: self.house.streaming.preview_pace().max(preview.pace()),
+            pace: self.services.streaming.preview_pace().max(preview.pace()),
             reasoning: self.options.reasoning.unwrap_or_default(),
         })
     }

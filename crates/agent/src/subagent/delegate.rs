@@ -16,17 +16,18 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::goal::{Goal, Pursuit, last_chance};
+use super::lanes::ChildServices;
 use super::spawn::binder;
-use crate::chat::{CUT_OFF, WITHHELD};
-use crate::compaction::{Roomy, Shortener};
-use crate::core::RunCore;
+use crate::compaction::Shortener;
+use crate::core::{RunCore, failure};
 use crate::judge;
-use crate::reply::{self, Reply};
-use crate::turn::failure;
+use crate::model_call::ModelCall;
+use crate::reply::{self, CUT_OFF, Reply, WITHHELD};
 
 /// Adapts the loop to a subagent.
 pub(crate) struct SubagentDelegate {
     core: RunCore,
+    children: Arc<ChildServices>,
     goal: Goal,
     reasoning: Arc<Reasoning>,
     shortener: Shortener,
@@ -55,6 +56,7 @@ pub(crate) struct Ending {
 /// # Cancel safety
 /// Not to be dropped while it runs: cancel through its token, and it returns within the grace of its tools.
 pub(crate) async fn run(
+    children: Arc<ChildServices>,
     core: RunCore,
     goal: Goal,
     reasoning: Arc<Reasoning>,
@@ -66,6 +68,7 @@ pub(crate) async fn run(
         AgenticLoopConfig { max_iterations: max_turns, rules: core.rules.clone(), ..AgenticLoopConfig::default() };
     let mut delegate = SubagentDelegate {
         core,
+        children,
         goal,
         reasoning: reasoning.clone(),
         shortener: Shortener::default(),
@@ -163,7 +166,7 @@ impl LoopDelegate for SubagentDelegate {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let Self { core, shortener, start, .. } = self;
-        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
@@ -190,7 +193,7 @@ impl LoopDelegate for SubagentDelegate {
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
         let tools = self.reasoning.tools().clone();
-        let bind = binder(&self.core, context, &tools);
+        let bind = binder(&self.children, &self.core, context, &tools);
         let ended = self.core.execute(calls, context, &tools, &bind).await?.ended;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));

@@ -10,10 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::outputs::{Declared, Refused, kind};
 
-/// Emits one value.
-pub(crate) const EMIT_VALUE: &str = "emit_value";
-/// Emits everything and ends the run.
-pub(crate) const COMPLETE_TASK: &str = "complete_task";
+use crate::own_tools::{COMPLETE_TASK, EMIT_VALUE};
 
 /// Longest result of these tools, in bytes. 4 KiB: five problems for each of a handful of outputs.
 const MAX_RESULT_BYTES: usize = 4096;

@@ -9,10 +9,27 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::SubagentsConfig;
+use crate::container::WorkersParts;
 use crate::live::LiveRun;
 
 /// How often a run that waits for a place shows that it is alive. Well below the silence that anybody watches for.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+
+/// What starts runs below other runs, over all sessions.
+pub(crate) struct ChildServices {
+    /// Places for subagents.
+    pub(crate) lanes: SubagentLanes,
+    /// What workers are started with; `None`: there are none.
+    pub(crate) workers: Option<WorkersParts>,
+}
+
+impl ChildServices {
+    /// Where there are no workers.
+    #[cfg(test)]
+    pub(crate) fn without_workers(config: &SubagentsConfig) -> Self {
+        Self { lanes: SubagentLanes::new(config), workers: None }
+    }
+}
 
 /// The lanes of all depths.
 #[derive(Debug)]

@@ -14,11 +14,8 @@ mod goal;
 mod lanes;
 mod outputs;
 mod spawn;
-mod tree;
 
-pub(crate) use emit::{COMPLETE_TASK, EMIT_VALUE};
 pub(crate) use goal::{Goal, Pursuit, last_chance};
-pub(crate) use lanes::SubagentLanes;
+pub(crate) use lanes::{ChildServices, SubagentLanes};
 pub(crate) use outputs::Declared;
-pub(crate) use spawn::{SPAWN_SUBAGENT, SpawnSubagent, binder, spawned};
-pub(crate) use tree::Nest;
+pub(crate) use spawn::{SpawnSubagent, binder, spawned};

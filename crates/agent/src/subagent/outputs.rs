@@ -8,7 +8,8 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::bounds::{self, Bounds};
-use super::emit::{COMPLETE_TASK, EMIT_VALUE};
+
+use crate::own_tools::{COMPLETE_TASK, EMIT_VALUE};
 
 /// Most outputs of one run. 32: more than a person reads, fewer than fill a context.
 const MAX_OUTPUTS: usize = 32;

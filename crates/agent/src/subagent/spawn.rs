@@ -14,16 +14,14 @@ use serde_json::{Map, Value, json};
 use super::delegate::{self, Ending};
 use super::emit::is_own;
 use super::goal::Goal;
+use super::lanes::ChildServices;
 use super::outputs::Declared;
 use crate::config::SubagentsConfig;
-use crate::container::{Lender, RUN_IN_WORKER};
+use crate::container::Lender;
 use crate::core::{RunCore, Seed};
-use crate::multiplying::multiplies;
-use crate::post::SEND_MESSAGE;
-use crate::terminate::{TERMINATE, Terminate};
-
-/// The tool's name.
-pub(crate) const SPAWN_SUBAGENT: &str = "spawn_subagent";
+use crate::own_tools::creates_work;
+use crate::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
+use crate::terminate::Terminate;
 
 /// Characters of the task in the event.
 const EVENT_TASK_CHARS: usize = 120;
@@ -104,18 +102,21 @@ impl Tool for SpawnSubagent {
 
 /// Binds the tools that start other runs to a run that is about to execute calls; `None` for every other tool.
 pub(crate) fn binder(
+    children: &Arc<ChildServices>,
     core: &RunCore,
     context: &LoopContext,
     tools: &Arc<ToolSet>,
 ) -> impl Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync + use<> {
-    let parent = tools.get(SPAWN_SUBAGENT).map(|tool| (tool.clone(), core.seed(context), tools.clone()));
-    let lender = Lender::new(core, context, tools);
+    let parent =
+        tools.get(SPAWN_SUBAGENT).map(|tool| (tool.clone(), core.seed(context), tools.clone(), children.clone()));
+    let lender = Lender::new(children.workers.as_ref(), core, context, tools);
     move |name| {
         if name == RUN_IN_WORKER {
             return lender.as_ref().map(Lender::bind);
         }
-        let (declaration, seed, tools) = parent.as_ref().filter(|_| name == SPAWN_SUBAGENT)?;
-        Some(Arc::new(Bound { declaration: declaration.clone(), seed: seed.clone(), tools: tools.clone() }))
+        let (declaration, seed, tools, children) = parent.as_ref().filter(|_| name == SPAWN_SUBAGENT)?;
+        let (declaration, seed, tools) = (declaration.clone(), seed.clone(), tools.clone());
+        Some(Arc::new(Bound { declaration, seed, tools, children: children.clone() }))
     }
 }
 
@@ -132,6 +133,7 @@ struct Bound {
     seed: Seed,
     /// The parent's tools.
     tools: Arc<ToolSet>,
+    children: Arc<ChildServices>,
 }
 
 /// What a call asks for, checked.
@@ -158,31 +160,32 @@ impl Tool for Bound {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let order =
             self.order(arguments).map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
-        let (nest, _place) = self.seed.nest().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
-        let house = self.seed.house();
-        let (depth, longest) = (nest.depth(), house.config.subagents.max_time());
-        let entered = house.subagents.enter(depth, self.seed.live(), &context.cancel, longest).await;
+        let (tree, _slot) = self.seed.tree().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
+        let services = self.seed.services();
+        let (depth, longest) = (tree.depth(), services.config.subagents.max_time());
+        let entered = self.children.lanes.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
         let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
         let mut tools = order.tools;
-        core.nest = nest;
+        core.tree = tree;
         let goal = Goal::new(order.declared);
         tools.extend(goal.tools());
         tools.push(Arc::new(Terminate::new()));
         let rules = self.seed.briefing().rules();
         let prompt = || Prompt::new(format!("{ROLE}\n\n{}\n\n{GIVE_UP}{rules}", goal.teaching()));
         let tools = Arc::new(ToolSet::new(tools));
-        let reasoning = Arc::new(Reasoning::new(prompt(), prompt(), tools, house.max_tokens, house.max_attempts));
+        let reasoning = Arc::new(Reasoning::new(prompt(), prompt(), tools, services.max_tokens, services.max_attempts));
 
         let call_id = context.call_id.clone();
         let task: String =
             order.task.chars().map(|c| if c.is_control() { ' ' } else { c }).take(EVENT_TASK_CHARS).collect();
-        core.journal.note(EventKind::SubagentStarted { call_id: call_id.clone(), task, depth: core.nest.depth() });
+        core.journal.note(EventKind::SubagentStarted { call_id: call_id.clone(), task, depth: core.tree.depth() });
         let mut talk = LoopContext::new(vec![Arc::new(Message::user(order.message))]);
         core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
 
-        let (ending, mut core) = delegate::run(core, goal, reasoning, &mut talk, order.max_turns).await;
+        let (ending, mut core) =
+            delegate::run(self.children.clone(), core, goal, reasoning, &mut talk, order.max_turns).await;
         let Ending { termination, ref end, turns, .. } = ending;
         tracing::info!(run = %context.run_id, termination = termination.word(), reason = end.reason.word(), turns, "subagent ended");
         core.journal.note(EventKind::SubagentEnded { call_id, termination, reason: end.reason, turns });
@@ -203,7 +206,7 @@ impl Bound {
     fn order(&self, arguments: &Map<String, Value>) -> Result<Order, String> {
         let text =
             |key: &str| arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
-        let config = &self.seed.house().config.subagents;
+        let config = &self.seed.services().config.subagents;
         let number = |key: &str, most: u64| arguments.get(key).and_then(Value::as_u64).unwrap_or(most).clamp(1, most);
         let task = text("task").ok_or("task: expected a text that is not blank")?.to_owned();
         let message = match text("context") {
@@ -231,10 +234,10 @@ impl Bound {
     /// The tools of these names, all of them the parent's own; without names, everything that the parent has. What every
     /// subagent has anyway need not be named, and may be.
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let may_spawn = self.seed.nest().children_may_spawn();
+        let may_spawn = self.seed.tree().children_may_spawn();
         // What speaks in the conversation, or makes work for it, is the conversation's own.
         let given = |name: &str| is_own(name) || name == TERMINATE;
-        let speaks = |name: &str| name == SEND_MESSAGE || multiplies(name);
+        let speaks = |name: &str| name == SEND_MESSAGE || creates_work(name);
         let lendable: Vec<_> = self
             .tools
             .iter()

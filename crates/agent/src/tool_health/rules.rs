@@ -6,9 +6,7 @@ use belay_protocol::tool_health::{LONGEST_OFF_S, LONGEST_WITHIN_S, MOST_FAILURES
 use belay_protocol::{ToolHealthAction, ToolHealthConfig, ToolHealthRule};
 use globset::{Glob, GlobMatcher};
 
-use crate::plan::PLANNING;
-use crate::subagent::{COMPLETE_TASK, EMIT_VALUE};
-use crate::terminate::TERMINATE;
+use crate::own_tools::{COMPLETE_TASK, EMIT_VALUE, PLANNING, TERMINATE};
 
 /// What a run needs to come to its end, or to be what it is: no rule and nobody switches these off.
 const NEEDED: [&str; 4] = [COMPLETE_TASK, EMIT_VALUE, PLANNING, TERMINATE];

@@ -2,22 +2,19 @@
 
 use belay_agent_loop::{Forced, LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    HookPoint, Message, MessageScope, ModelError, ModelErrorKind, Place, ProviderFault, ProviderRefusal, RunEnd, RunId,
-    RunStatus, StopLayer, StopReason, StoreError, ToolStatus,
+    HookPoint, Message, MessageScope, Place, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError, ToolStatus,
 };
 
 use super::{TurnEnd, TurnJob};
+use crate::agent_services::AgentServices;
 use crate::chat::ChatDelegate;
-use crate::core::RunCore;
-use crate::cost_guard;
-use crate::house::House;
+use crate::config::AgentConfig;
+use crate::core::{RunCore, failure};
 use crate::metrics;
+use crate::reply::CUT_SHORT;
 use crate::sending;
 use crate::streaming::screen::Screen;
 use crate::telling;
-
-/// Behind what the model had said when its run was stopped, for the model and for people.
-pub(crate) const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
 /// A turn that has left the loop.
 pub(super) struct Left {
@@ -33,7 +30,7 @@ pub(super) struct Left {
 /// Makes of a turn that has left the loop what its lane stores and tells.
 pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     let Left { mut delegate, mut context, outcome, screen, parked } = left;
-    let (house, run) = (&job.house, &job.run);
+    let (services, run) = (&job.services, &job.run);
     if job.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
         // Where a resumed batch failed before it began, its calls have no results yet.
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
@@ -50,10 +47,10 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     }
     // Nobody watches work that goes on by itself: its end says what it was that did not work.
     if job.purpose.is_autonomous() && end.reason.status() != RunStatus::Completed {
-        end = house.health.blame(run.id, end);
+        end = services.run.health.blame(run.id, end);
     }
     // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.
-    let unseen = house.hooks.is_bound(HookPoint::MessageSending);
+    let unseen = services.hooks.is_bound(HookPoint::MessageSending);
     if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost && !unseen) {
         context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
     }
@@ -66,7 +63,7 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     let delivery = telling::deliver(run, screen, told).await;
     let rest = delegate.asking.take().map(|asking| Box::new((asking, context.state)));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
-        end_processes(house, run.id).await;
+        end_processes(services, run.id).await;
     }
     TurnEnd {
         rest,
@@ -87,24 +84,24 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
 }
 
 /// Ends what a run has left behind. A run that was stopped has others do this, at once.
-pub(crate) async fn end_processes(house: &House, run: RunId) {
-    let left = house.processes.alive(run);
+pub(crate) async fn end_processes(services: &AgentServices, run: RunId) {
+    let left = services.processes.alive(run);
     if !left.is_empty() {
         tracing::debug!(%run, processes = left.len(), "a run has ended; its processes are ended now");
-        house.processes.end(run).await;
+        services.processes.end(run).await;
     }
 }
 
 /// The end of a run whose steps are used up.
-pub(super) fn iterations_used(house: &House, iterations: u32) -> RunEnd {
+pub(super) fn iterations_used(config: &AgentConfig, iterations: u32) -> RunEnd {
     RunEnd::of(StopReason::MaxIterations)
         .with("iterations", iterations)
-        .with("max_tool_iterations", house.config.max_tool_iterations)
+        .with("max_tool_iterations", config.max_tool_iterations)
 }
 
 /// The one place where an outcome or an error becomes the run's end.
 fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (RunEnd, Option<String>) {
-    let ChatDelegate { core: RunCore { house, live: run, .. }, silent, cut_off, summary, .. } = delegate;
+    let ChatDelegate { core: RunCore { services, live: run, .. }, silent, cut_off, summary, .. } = delegate;
     let error = match outcome {
         Ok(LoopOutcome::Response(_)) if *silent => {
             return (RunEnd::of(StopReason::FinalText).with("silent", true), None);
@@ -133,7 +130,7 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             return (end, reply);
         }
         Ok(LoopOutcome::MaxIterations { iterations }) => {
-            return (iterations_used(house, iterations), None);
+            return (iterations_used(&services.config, iterations), None);
         }
         // Not an end, unless the question cannot be stored: the lane says so then.
         Ok(LoopOutcome::NeedApproval(pending)) => {
@@ -165,65 +162,9 @@ fn provider_line(place: Place, outcome: &Result<LoopOutcome, LoopError>) -> Opti
     }
 }
 
-fn reason_of(error: &ModelError) -> StopReason {
-    let fault = error.refusal.as_ref().map(|refusal| refusal.fault);
-    match error.kind {
-        ModelErrorKind::RateLimited { .. } => StopReason::RateLimited,
-        ModelErrorKind::Overloaded { .. } if fault == Some(ProviderFault::Server) => StopReason::ProviderError,
-        ModelErrorKind::Overloaded { .. } => StopReason::Overloaded,
-        ModelErrorKind::Auth if fault == Some(ProviderFault::Quota) => StopReason::ProviderQuota,
-        ModelErrorKind::Auth => StopReason::ProviderAuth,
-        ModelErrorKind::ContextTooLong => StopReason::ContextTooLong,
-        ModelErrorKind::BadRequest if fault == Some(ProviderFault::UnknownModel) => StopReason::UnknownModel,
-        ModelErrorKind::BadRequest => StopReason::BadRequest,
-        ModelErrorKind::Network => StopReason::Network,
-    }
-}
-
-/// The ending with what the provider said.
-fn with_words(end: RunEnd, refusal: &ProviderRefusal) -> RunEnd {
-    let ProviderRefusal { fault, status, code, message, key_from } = refusal;
-    let mut end = end.with("provider_fault", fault.word());
-    if let Some(status) = status {
-        end = end.with("provider_status", *status);
-    }
-    for (key, words) in [("provider_code", code), ("provider_message", message), ("key_from", key_from)] {
-        if !words.is_empty() {
-            end = end.with(key, words.as_str());
-        }
-    }
-    end
-}
-
-/// The end of a run that could not go on.
-pub(crate) fn failure(error: LoopError) -> RunEnd {
-    match error {
-        LoopError::CostRefused(short) => RunEnd::of(StopReason::CostRefused)
-            .with("budget", cost_guard::setting(short.budget))
-            .with("needed_micro_usd", short.needed_micro_usd)
-            .with("spent_micro_usd", short.spent_micro_usd)
-            .with("limit_micro_usd", short.limit_micro_usd),
-        LoopError::Store(_) => RunEnd::of(StopReason::Internal).with("cause", "store"),
-        LoopError::Model(error) => {
-            let reason = reason_of(&error);
-            let end = RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned);
-            let end = match &error.refusal {
-                Some(refusal) => with_words(end, refusal),
-                None => end,
-            };
-            match error.kind {
-                ModelErrorKind::RateLimited { retry_after: Some(left) }
-                | ModelErrorKind::Overloaded { retry_after: Some(left) } => {
-                    end.with("retry_after_s", left.as_secs().max(1))
-                }
-                _ => end,
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, ProviderRefusal};
     use serde_json::{Value, json};
 
     use super::*;

@@ -43,14 +43,14 @@ pub(super) async fn enter(
         None => tokio::select! {
             biased; // a run that was stopped while it waited never begins
             () = job.run.cancel.cancelled() => return Err(stopped(&job.run)),
-            () = job.house.draining.cancelled() => return Err(NotBegun::Draining),
+            () = job.services.draining.cancelled() => return Err(NotBegun::Draining),
             // The semaphore is never closed; without a permit the turn would still be right, only wider.
-            permit = job.house.permits.clone().acquire_owned() => permit.ok(),
+            permit = job.services.permits.clone().acquire_owned() => permit.ok(),
         },
     };
     job.seat = None;
     if job.begun_at.is_none() {
-        let (now, threads) = (job.house.clock.now(), &job.house.store.threads);
+        let (now, threads) = (job.services.clock.now(), &job.services.store.threads);
         if let Some(gathered) = &mut job.gathered {
             // The last moment: whoever is stopped from now on has joined, and whoever was before has not.
             job.joining.give_back(&gathered.leave_stopped());

@@ -1,12 +1,10 @@
 //! A turn that is taken up again: what an earlier attempt has left open.
 
-use std::sync::Arc;
-
 use belay_agent_loop::{AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
-use belay_protocol::{Message, MessageBody, ToolCall};
 
 use crate::approvals::Answer;
 use crate::chat::ChatDelegate;
+use crate::effect_gate::open_calls;
 use crate::terminate;
 
 /// Takes up what an earlier attempt left: each call that has no result gets one before the model is asked, unless a
@@ -18,14 +16,14 @@ pub(super) async fn resume(
     let start = delegate.turn_start.min(context.messages.len());
     let open = open_calls(&context.messages[start..]);
     if !open.is_empty() {
-        let house = delegate.core.house.clone();
+        let services = delegate.core.services.clone();
         let tools = delegate.reasoning.tools().clone();
         // A question about the first of them was answered, so none of them had begun: they go the way of every call.
         let answer = open.first().and_then(|call| delegate.core.answers.get(&call.id));
         let answered = answer.is_some_and(Answer::is_open);
         let admit = |call| match answered {
             true => AdmittedCall { call, refused: None },
-            false => house.gate.after_restart(&tools, call),
+            false => services.gate.after_restart(&tools, call),
         };
         let calls = open.into_iter().map(admit).collect();
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
@@ -43,13 +41,4 @@ pub(super) async fn resume(
         delegate.summary = ended.summary;
         LoopOutcome::Stopped(end)
     }))
-}
-
-/// Calls of the last assistant message that have no result behind them.
-pub(crate) fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
-    let Some(at) = own.iter().rposition(|message| !message.tool_calls().is_empty()) else { return Vec::new() };
-    let answered = |call: &ToolCall| {
-        own[at + 1..].iter().any(|m| matches!(&m.body, MessageBody::Tool(result) if result.call_id == call.id))
-    };
-    own[at].tool_calls().iter().filter(|call| !answered(call)).cloned().collect()
 }

@@ -1,5 +1,7 @@
 //! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it goes on.
 
+use std::sync::Arc;
+
 use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
 use belay_protocol::{Audience, Message, Place, Purpose, RunEnd, StopReason};
@@ -10,8 +12,9 @@ use super::resume::resume;
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
-use crate::jobs;
-use crate::plan::run_plan;
+use crate::delegates;
+use crate::jobs::{self, Begun, JobContext};
+use crate::plan::{PlanBudget, PlanTask, run_plan};
 use crate::prompt::{About, Briefing};
 use crate::routines;
 use crate::subagent::last_chance;
@@ -26,13 +29,15 @@ pub(super) async fn work(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    if job.purpose == Purpose::Job
-        && let Some(end) = Box::pin(jobs::begin(&mut delegate.core)).await?
-    {
-        return Ok(LoopOutcome::Stopped(end));
-    }
-    if let (Some(errand), Some(post)) = (&delegate.core.errand, &mut delegate.post) {
-        post.elsewhere = errand.job.creator.place == Place::Operator;
+    let background = match job.purpose {
+        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs)).await? {
+            Begun::Active(background) => Some(background),
+            Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
+        },
+        _ => None,
+    };
+    if let (Some(background), Some(post)) = (&background, &mut delegate.post) {
+        post.elsewhere = background.job.creator.place == Place::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
     if let Some(end) = take_up(delegate, context, job) {
@@ -40,9 +45,10 @@ pub(super) async fn work(
     }
     let indicator = job.run.cancel.child_token();
     // Boxed, since it is moved: in place it would be here twice.
-    let mut looping = Box::pin(carry_out(delegate, context, job));
+    let mut looping = Box::pin(carry_out(delegate, context, job, background));
     let route = job.reply_to.as_ref();
-    let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
+    let Some((route, channel)) = route.and_then(|route| Some((route, job.services.channels.get(&route.channel)?)))
+    else {
         return looping.await;
     };
     let working = channel.working(route, indicator.clone());
@@ -57,11 +63,11 @@ pub(super) async fn work(
 
 /// What the session's other runs have cost, where that matters.
 async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopError> {
-    let house = &job.house;
+    let services = &job.services;
     if !rules.counts_session_money() {
         return Ok(0);
     }
-    let spent = house.store.spend.session_spent(&job.run.session).await?;
+    let spent = services.store.spend.session_spent(&job.run.session).await?;
     Ok(spent.saturating_sub(job.cost_micro_usd)) // this run's earlier attempts are in its own account
 }
 
@@ -90,32 +96,46 @@ async fn carry_out(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
     job: &TurnJob,
+    background: Option<Arc<JobContext>>,
 ) -> Result<LoopOutcome, LoopError> {
-    let errand = delegate.core.errand.clone();
     let message =
         context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
     let briefing = briefing_of(job).await;
     let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
     match Box::pin(beginning).await? {
-        Beginning::Go(told) => delegate.brief(told.over(briefing), errand.is_some()),
+        Beginning::Go(told) if background.is_some() => {
+            let briefing = told.over(briefing);
+            let reasoning = delegates::job::reasoning(&delegate.core.services, &briefing);
+            delegate.brief_as(briefing, reasoning);
+        }
+        Beginning::Go(told) => delegate.brief(told.over(briefing)),
         Beginning::Over(end, words) => {
             delegate.summary = words;
             return Ok(LoopOutcome::Stopped(end));
         }
     }
     if matches!(job.purpose, Purpose::Routine | Purpose::Heartbeat) {
-        return routines::work(delegate, context).await;
+        return match routines::lightweight_task(&job.services.routines, &delegate.core.live.session).await? {
+            Ok(task) => delegates::lightweight::run(delegate, context, task).await,
+            Err(end) => Ok(LoopOutcome::Stopped(end)),
+        };
     }
-    let planned = match &errand {
-        Some(errand) => errand.job.plan.then(|| errand.request(context, delegate.turn_start)),
+    let planned = match &background {
+        Some(background) => background.job.plan.then(|| background.request(context, delegate.turn_start)),
         None => (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten(),
     };
     if let Some(request) = planned {
-        if errand.is_none() {
+        if background.is_none() {
             delegate.core.joining = None; // a person's plan is made of the one message
         }
         let (start, core) = (delegate.turn_start, &mut delegate.core);
-        let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
+        let budget = background.as_deref().map(|background| PlanBudget {
+            max_steps: background.budget.max_steps,
+            made_at_crash: background.made_at_crash(),
+        });
+        let (end, said) =
+            Box::pin(run_plan(core, context, PlanTask { start, request: &request, kit: &job.services.plans, budget }))
+                .await?;
         delegate.summary = said;
         return Ok(LoopOutcome::Stopped(end));
     }
@@ -124,13 +144,13 @@ async fn carry_out(
     // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
     let last = u32::from(delegate.goal.is_none());
     let config = AgenticLoopConfig {
-        max_iterations: job.house.config.max_tool_iterations.saturating_add(last),
+        max_iterations: job.services.run.config.max_tool_iterations.saturating_add(last),
         rules: delegate.core.rules.clone(),
         ..AgenticLoopConfig::default()
     };
-    let mut outcome = match (resumed, &errand) {
+    let mut outcome = match (resumed, &background) {
         (Some(outcome), _) => outcome,
-        (None, Some(errand)) => Box::pin(jobs::pursue(delegate, context, errand)).await?,
+        (None, Some(background)) => Box::pin(delegates::job::pursue(delegate, context, background)).await?,
         (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {
@@ -161,7 +181,7 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
     tokio::select! {
         biased; // a stop waits for no disk
         () = job.run.cancel.cancelled() => Briefing::default(),
-        briefing = Briefing::of_run(&job.house, about) => briefing,
+        briefing = Briefing::of_run(&job.services.briefings, about) => briefing,
     }
 }
 
@@ -173,7 +193,7 @@ async fn close_with_outputs(
 ) -> LoopOutcome {
     let mut end = match outcome {
         LoopOutcome::Stopped(end) => end,
-        LoopOutcome::MaxIterations { iterations } => iterations_used(&delegate.core.house, iterations),
+        LoopOutcome::MaxIterations { iterations } => iterations_used(&delegate.core.services.config, iterations),
         other => return other,
     };
     let late = matches!(end.reason, StopReason::MaxIterations | StopReason::MissingOutputs);

@@ -7,7 +7,8 @@ use belay_agent::{Agent, ExecutorConfig};
 use belay_protocol::{Ack, EventKind, EventQuery, ModelErrorKind, Price, RunId, RunRecord, RunStatus, StopReason};
 use belay_testkit::assert_golden;
 use belay_testkit::golden;
-use belay_testkit::scripted_model::{Scripted, ScriptedModel, SeenRequest};
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use belay_testkit::seen_request::SeenRequest;
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -9,7 +9,8 @@ use belay_agent_loop::policies::{RunLimits, StopsConfig};
 use belay_protocol::{EventKind, EventQuery, RunId, RunStatus, StopReason, Termination};
 use belay_testkit::assert_golden;
 use belay_testkit::golden::render;
-use belay_testkit::scripted_model::{Scripted, ScriptedModel, SeenRequest};
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use belay_testkit::seen_request::SeenRequest;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

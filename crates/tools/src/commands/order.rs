@@ -14,8 +14,8 @@ use super::sealed::{SCRIPT_VARIABLE, digest_of, seal};
 use crate::config::CommandsConfig;
 use crate::digest;
 use crate::error::ToolsError;
-use crate::process::{Launch, SealedProgram, Stdin};
 use crate::workspace::Workspace;
+use belay_exec::{Launch, SealedProgram, Stdin};
 
 /// Most arguments, the program included.
 pub(super) const MAX_ARGUMENTS: usize = 512;

@@ -16,7 +16,7 @@ use super::{repository, risk};
 use crate::arguments;
 use crate::config::CommandsConfig;
 use crate::files::blocking;
-use crate::process::Stdin;
+use belay_exec::Stdin;
 
 /// Most bytes for the standard input of a command. 1 MiB; larger texts are files.
 const MAX_INPUT_BYTES: usize = 1024 * 1024;

@@ -17,7 +17,7 @@ use super::runner::Runner;
 use crate::arguments;
 use crate::config::CommandsConfig;
 use crate::files::blocking;
-use crate::process::Stdin;
+use belay_exec::Stdin;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -10,8 +10,8 @@ use tracing::Instrument as _;
 
 use super::capture::{Capture, Printed};
 use crate::outputs::KeptOutputs;
-use crate::process::{Exit, Launch, Processes, Running, StartError};
 use crate::sandbox::{LazySandbox, Policy, Sandbox};
+use belay_exec::{Exit, Launch, Processes, Running, StartError};
 
 /// Longest wait for the pipes of a tree that has been ended. It is verified empty by then, so they are closed, unless
 /// something that even KILL does not end holds them.

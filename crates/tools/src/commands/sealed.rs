@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use belay_protocol::{Approved, ToolFailure};
 
 use crate::digest;
-use crate::process::SealedProgram;
 use crate::workspace::Workspace;
+use belay_exec::SealedProgram;
 
 /// Tells a program where the file lies that it was made from: its own name is that of the copy.
 pub(super) const SCRIPT_VARIABLE: &str = "BELAY_SCRIPT";

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use belay_protocol::{RunId, RunProcesses, StillRunning};
 
 use crate::mcp::sessions::McpSessions;
-use crate::process::Processes;
+use belay_exec::Processes;
 
 /// Ends what runs leave behind: their processes, servers among them, and their connections to servers elsewhere.
 #[derive(Clone)]

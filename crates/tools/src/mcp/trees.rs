@@ -8,8 +8,8 @@ use belay_protocol::{Generation, RunId};
 use tokio::time::timeout;
 
 use crate::mcp::program::{Program, ServerProcesses, StartPrograms, Started};
-use crate::process::{Exit, Launch, Processes, Running, Stdin};
 use crate::sandbox::{Grant, LazySandbox, Missing};
+use belay_exec::{Exit, Launch, Processes, Running, Stdin};
 
 /// Starts programs as trees of [`Processes`]: ending the run ends them.
 #[derive(Clone)]

@@ -30,7 +30,7 @@ pub use self::config::{Landlock, Policy, SandboxConfig};
 use self::launch::stage::{Files, Limits, Stage, Walls};
 pub use self::lazy::LazySandbox;
 pub use self::offers::Offers;
-use crate::process::{Launch, SealedProgram, Stdin};
+use belay_exec::{Launch, SealedProgram, Stdin};
 
 /// Where a command finds the workspace.
 pub const WORKSPACE: &str = "/workspace";
@@ -262,7 +262,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::process::Stdin;
+    use belay_exec::Stdin;
 
     fn sandbox(policy: Policy, network: bool) -> Sandbox {
         Sandbox {

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Grant, Missing, Sandbox, bubblewrap};
-use crate::process::{self, Launch};
+use belay_exec::{self, Launch};
 
 /// Longest time that `true` may take. Ordinary machines need some tens of milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ fn try_one(sandbox: &Sandbox, grant: Grant) -> Result<(), Missing> {
         args: Vec::new(),
         env: Vec::new(),
         directory: sandbox.workspace().to_owned(),
-        stdin: process::Stdin::Null,
+        stdin: belay_exec::Stdin::Null,
         isolated: false,
         sealed: None,
     };

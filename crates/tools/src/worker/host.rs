@@ -10,8 +10,8 @@ use belay_protocol::{LinkId, WorkerHost, WorkerProcess, WorkerStart};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
 
-use crate::process::{Exit, Processes, Running, Stdin};
 use crate::sandbox::{LINK, LazySandbox, Missing, Policy, Sandbox};
+use belay_exec::{Exit, Processes, Running, Stdin};
 
 /// Bytes of a worker's last words that are kept.
 const WORDS_BYTES: usize = 2048;

@@ -8,10 +8,10 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::config::{CommandsConfig, ShellConfig, ToolsConfig};
 use crate::outputs::KeptOutputs;
-use crate::process::{CgroupUse, Processes, ProcessesConfig};
 use crate::sandbox::{Policy, Sandbox, SandboxConfig};
 use crate::workspace::Workspace;
 use crate::{commands, files, picture};
+use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 
 /// The room that a worker works in, as it sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

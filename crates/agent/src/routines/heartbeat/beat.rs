@@ -8,7 +8,7 @@ use belay_protocol::{
 
 use super::look::{Facts, time_of};
 use super::{alert, back_off};
-use crate::house::House;
+use crate::routines::RoutineService;
 use crate::routines::firing::{by_run, insist, key_of};
 use crate::routines::outcome::Outcome;
 
@@ -24,29 +24,29 @@ const TOLD_AT: u32 = 3;
 /// # Cancel safety
 /// Dropped, the next start leads it on.
 pub(in crate::routines) async fn beat(
-    house: &House,
+    service: &RoutineService,
     firing: &FiringRecord,
     routine: &RoutineRecord,
 ) -> Option<FiringEnd> {
-    let facts = insist(house, || Facts::gather(house, Some(routine), time_of(firing))).await?;
-    let outcome = match has_begun(house, firing, routine).await? {
-        true => by_run(house, firing, Some(routine)).await?,
-        false => match facts.reason(&house.heartbeat, firing.by == "manual") {
-            Ok(None) => by_run(house, firing, Some(routine)).await?,
+    let facts = insist(service, || Facts::gather(service, Some(routine), time_of(firing))).await?;
+    let outcome = match has_begun(service, firing, routine).await? {
+        true => by_run(service, firing, Some(routine)).await?,
+        false => match facts.reason(&service.heartbeat, firing.by == "manual") {
+            Ok(None) => by_run(service, firing, Some(routine)).await?,
             Ok(Some(reason)) => skipped(reason, None),
             Err(why) => Outcome::failed(why),
         },
     };
-    end(house, firing, routine, &facts, outcome).await
+    end(service, firing, routine, &facts, outcome).await
 }
 
 /// Whether a run does it already.
-async fn has_begun(house: &House, firing: &FiringRecord, routine: &RoutineRecord) -> Option<bool> {
+async fn has_begun(service: &RoutineService, firing: &FiringRecord, routine: &RoutineRecord) -> Option<bool> {
     if firing.run_id.is_some() {
         return Some(true);
     }
     let key = key_of(firing, Some(routine));
-    Some(insist(house, || house.store.threads.find(&key)).await?.is_some())
+    Some(insist(service, || service.threads.find(&key)).await?.is_some())
 }
 
 /// It was skipped. `outcome`: with what a run has used that came to nothing.
@@ -57,20 +57,20 @@ fn skipped(reason: SkipReason, outcome: Option<Outcome>) -> Outcome {
 
 /// What it has come to, and who is told of it.
 async fn end(
-    house: &House,
+    service: &RoutineService,
     firing: &FiringRecord,
     routine: &RoutineRecord,
     facts: &Facts,
     outcome: Outcome,
 ) -> Option<FiringEnd> {
-    let now = house.clock.now();
+    let now = service.clock.now();
     let to = routine.spec.notify.to.clone();
     let send = |text: String| to.clone().map(|route| Outbound::new(None, route, text));
     let (outcome, notice) = match outcome.status {
         FiringStatus::Attention => {
             let words = alert::words(outcome.summary.as_deref().unwrap_or_default());
             let outcome = Outcome { summary: Some(words.clone()), ..outcome };
-            match insist(house, || told_before(house, routine, &words, now)).await?.filter(|_| to.is_some()) {
+            match insist(service, || told_before(service, routine, &words, now)).await?.filter(|_| to.is_some()) {
                 Some(before) => (same_as(&before, outcome), None),
                 None => (outcome, send(format!("Heartbeat: {words}"))),
             }
@@ -80,7 +80,7 @@ async fn end(
             (skipped(SkipReason::NoBudget, Some(outcome)), None)
         }
         FiringStatus::Failed => {
-            let told = failure(house, firing, facts, &outcome);
+            let told = failure(service, firing, facts, &outcome);
             (outcome, told.and_then(send))
         }
         _ => (outcome, None),
@@ -90,7 +90,7 @@ async fn end(
 
 /// The alert of the last day that said the same. With another revision it went elsewhere, or was about something else.
 async fn told_before(
-    house: &House,
+    service: &RoutineService,
     routine: &RoutineRecord,
     words: &str,
     now: UnixMillis,
@@ -109,7 +109,7 @@ async fn told_before(
         let as_now = before.routine_id == routine.routine_id && before.revision == routine.revision;
         lately && as_now && alert::signature(text) == signature
     };
-    Ok(house.store.routines.firings(filter).await?.into_iter().find(same))
+    Ok(service.routines.firings(filter).await?.into_iter().find(same))
 }
 
 /// The same was told: nothing is sent, and nobody counts it as told again.
@@ -120,7 +120,7 @@ fn same_as(before: &FiringRecord, outcome: Outcome) -> Outcome {
 }
 
 /// What is told of a failure: the first refused key, and the third failure of any kind; the others are on record.
-fn failure(house: &House, firing: &FiringRecord, facts: &Facts, outcome: &Outcome) -> Option<String> {
+fn failure(service: &RoutineService, firing: &FiringRecord, facts: &Facts, outcome: &Outcome) -> Option<String> {
     let before = facts.failed;
     let in_a_row = before.map_or(0, |failed| failed.in_a_row).saturating_add(1);
     let key_refused = matches!(outcome.reason, Some(StopReason::ProviderAuth | StopReason::ProviderQuota));
@@ -130,7 +130,7 @@ fn failure(house: &House, firing: &FiringRecord, facts: &Facts, outcome: &Outcom
     }
     let why = outcome.summary.as_deref().unwrap_or_default();
     let failed = back_off::Failed { in_a_row, at: time_of(firing), key_refused };
-    let again = match back_off::until(house.heartbeat.interval(), failed) {
+    let again = match back_off::until(service.heartbeat.interval(), failed) {
         Some(until) => {
             format!("It is not tried again before {}; `belay heartbeat now` tries at once.", until.to_rfc3339())
         }

@@ -8,7 +8,7 @@ use belay_protocol::{
 use super::back_off::{self, Failed};
 use super::config::Heartbeat;
 use super::list;
-use crate::house::House;
+use crate::routines::RoutineService;
 
 /// Most bytes of the list that are looked at, and shown to the model.
 pub(super) const LIST_MAX_BYTES: u64 = 16 * 1024;
@@ -18,7 +18,7 @@ pub(super) const LIST_MAX_BYTES: u64 = 16 * 1024;
 pub(super) struct Facts {
     /// The time that it is for.
     pub(super) at: UnixMillis,
-    /// When this was seen: later than the time that it is for, where a crash or a full house came between.
+    /// When this was seen: later than the time that it is for, where a crash or a full service came between.
     pub(super) now: UnixMillis,
     /// The newest of its failures in a row, if the last beat that was tried has failed.
     pub(super) failed: Option<Failed>,
@@ -38,24 +38,24 @@ impl Facts {
     /// # Errors
     /// The store does not answer.
     pub(super) async fn gather(
-        house: &House,
+        service: &RoutineService,
         routine: Option<&RoutineRecord>,
         at: UnixMillis,
     ) -> Result<Self, StoreError> {
-        let heartbeat = &house.heartbeat;
+        let heartbeat = &service.heartbeat;
         let config = &heartbeat.config;
         let route = heartbeat.route();
-        let list = house.context.file_start(&config.file, LIST_MAX_BYTES).await;
+        let list = service.context.file_start(&config.file, LIST_MAX_BYTES).await;
         let idle_ms = i64::try_from(config.idle_after_s.saturating_mul(1000)).unwrap_or(i64::MAX);
         let since = UnixMillis(at.0.saturating_sub(idle_ms));
         Ok(Self {
             at,
-            now: house.clock.now(),
-            failed: failed(house, routine).await?,
-            reaches: route.as_ref().is_some_and(|route| house.channels.contains_key(&route.channel)),
+            now: service.clock.now(),
+            failed: failed(service, routine).await?,
+            reaches: route.as_ref().is_some_and(|route| service.channels.contains_key(&route.channel)),
             list: list.map(|list| list.map(|(text, _)| text)),
-            presence: house.store.runs.presence(route.as_ref(), since).await?,
-            money: house.cost.has_room(Purpose::Heartbeat),
+            presence: service.runs.presence(route.as_ref(), since).await?,
+            money: service.run.cost.has_room(Purpose::Heartbeat),
         })
     }
 
@@ -93,7 +93,7 @@ impl Facts {
 }
 
 /// The newest of the failures in a row.
-async fn failed(house: &House, routine: Option<&RoutineRecord>) -> Result<Option<Failed>, StoreError> {
+async fn failed(service: &RoutineService, routine: Option<&RoutineRecord>) -> Result<Option<Failed>, StoreError> {
     let Some(routine) = routine.filter(|routine| routine.failures > 0) else { return Ok(None) };
     let filter = FiringFilter {
         routine: Some(HEARTBEAT.into()),
@@ -101,10 +101,10 @@ async fn failed(house: &House, routine: Option<&RoutineRecord>) -> Result<Option
         limit: 1,
         ..FiringFilter::default()
     };
-    let newest = house.store.routines.firings(filter).await?.into_iter().next();
+    let newest = service.routines.firings(filter).await?.into_iter().next();
     let Some(newest) = newest.filter(|newest| newest.routine_id == routine.routine_id) else { return Ok(None) };
     let run = match newest.run_id {
-        Some(run) => house.store.runs.run(run).await?,
+        Some(run) => service.runs.run(run).await?,
         None => None,
     };
     Ok(Some(Failed {

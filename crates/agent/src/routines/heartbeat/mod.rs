@@ -31,4 +31,4 @@ pub(crate) use config::Heartbeat;
 pub use config::{DeliverTo, HeartbeatConfig};
 pub(super) use report::report;
 pub(super) use spec::{options, set_up};
-pub(super) use work::light;
+pub(super) use work::task;

@@ -4,7 +4,7 @@ use belay_protocol::{FiringFilter, HEARTBEAT, HeartbeatReport, RoutineOrigin, St
 
 use super::look::Facts;
 use super::text;
-use crate::house::House;
+use crate::routines::RoutineService;
 
 /// Beats that are told of.
 const LAST: u32 = 10;
@@ -13,13 +13,13 @@ const LAST: u32 = 10;
 ///
 /// # Errors
 /// The store does not answer.
-pub(in crate::routines) async fn report(house: &House) -> Result<HeartbeatReport, StoreError> {
-    let (heartbeat, store) = (&house.heartbeat, &house.store.routines);
+pub(in crate::routines) async fn report(service: &RoutineService) -> Result<HeartbeatReport, StoreError> {
+    let (heartbeat, store) = (&service.heartbeat, &service.routines);
     let config = &heartbeat.config;
     let routine = store.routine(HEARTBEAT).await?.filter(|routine| routine.origin == RoutineOrigin::Heartbeat);
     let filter = FiringFilter { routine: Some(HEARTBEAT.into()), limit: LAST, ..FiringFilter::default() };
     let last = if routine.is_some() { store.firings(filter).await? } else { Vec::new() };
-    let facts = Facts::gather(house, routine.as_ref(), house.clock.now()).await?;
+    let facts = Facts::gather(service, routine.as_ref(), service.clock.now()).await?;
     let (would_skip, would) = match facts.reason(heartbeat, false) {
         _ if !config.enabled => (None, "Nothing: the heartbeat is off (heartbeat.enabled).".to_owned()),
         Ok(None) => (None, format!("Ask the model about {}.", config.file)),

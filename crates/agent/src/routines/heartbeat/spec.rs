@@ -7,7 +7,7 @@ use belay_protocol::{
 
 use super::config::Heartbeat;
 use super::text;
-use crate::house::House;
+use crate::routines::RoutineService;
 use crate::routines::check;
 
 /// Why it is off.
@@ -37,8 +37,8 @@ pub(super) fn spec_of(heartbeat: &Heartbeat) -> RoutineSpec {
 }
 
 /// What it asks of its runs.
-pub(in crate::routines) fn options(house: &House) -> RunOptions {
-    RunOptions { model: house.heartbeat.config.model.clone(), ..RunOptions::default() }
+pub(in crate::routines) fn options(service: &RoutineService) -> RunOptions {
+    RunOptions { model: service.heartbeat.config.model.clone(), ..RunOptions::default() }
 }
 
 /// Puts the heartbeat's routine, or switches it off. Done again it changes nothing: an interval counts from where it counted,
@@ -46,10 +46,10 @@ pub(in crate::routines) fn options(house: &House) -> RunOptions {
 ///
 /// # Errors
 /// The store does not answer.
-pub(in crate::routines) async fn set_up(house: &House) -> Result<(), StoreError> {
-    let (store, now) = (&house.store.routines, house.clock.now());
+pub(in crate::routines) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
+    let (store, now) = (&service.routines, service.clock.now());
     let old = store.routine(HEARTBEAT).await?;
-    if !house.heartbeat.config.enabled {
+    if !service.heartbeat.config.enabled {
         let is_on = |old: &RoutineRecord| old.origin == RoutineOrigin::Heartbeat && old.enabled;
         if let Some(old) = old.filter(is_on) {
             store.enable(old.routine_id, false, OFF, None, now).await?;
@@ -66,7 +66,7 @@ pub(in crate::routines) async fn set_up(house: &House) -> Result<(), StoreError>
         return Ok(());
     }
     let old = old.filter(|old| old.origin == RoutineOrigin::Heartbeat);
-    let (spec, schedule) = match check::written_out(spec_of(&house.heartbeat), old.as_ref(), now) {
+    let (spec, schedule) = match check::written_out(spec_of(&service.heartbeat), old.as_ref(), now) {
         Ok(written) => written,
         Err(error) => {
             tracing::error!(%error, "the heartbeat does not beat");

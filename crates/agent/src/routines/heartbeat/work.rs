@@ -4,21 +4,20 @@ use belay_protocol::{FiringRecord, HEARTBEAT_OK, RoutineRecord};
 
 use super::look::LIST_MAX_BYTES;
 use super::{alert, text};
-use crate::house::House;
-use crate::routines::light::{Light, Nothing};
 use crate::routines::text as shared;
+use crate::routines::{LightweightTask, NothingToReport, RoutineService};
 
 /// What the small loop is run with for a beat.
-pub(in crate::routines) async fn light(
-    house: &House,
+pub(in crate::routines) async fn task(
+    service: &RoutineService,
     firing: &FiringRecord,
     routine: &RoutineRecord,
-    light: Light,
-) -> Light {
+    task: LightweightTask,
+) -> LightweightTask {
     let told = routine.spec.notify.to.is_some();
-    let file = &house.heartbeat.config.file;
+    let file = &service.heartbeat.config.file;
     let mut parts = Vec::new();
-    match house.context.file_start(file, LIST_MAX_BYTES).await {
+    match service.context.file_start(file, LIST_MAX_BYTES).await {
         Ok(Some((list, cut))) => {
             parts.push(shared::file(file, &list));
             parts.extend(cut.then(|| text::cut(file, LIST_MAX_BYTES)));
@@ -28,10 +27,10 @@ pub(in crate::routines) async fn light(
         Err(why) => parts.push(format!("The file {file} is not shown: {why}.")),
     }
     parts.extend(firing.payload.as_deref().map(shared::payload));
-    Light {
+    LightweightTask {
         instructions: text::instructions(file, told),
         shown: Some(parts.join("\n\n")),
-        nothing: Nothing { word: HEARTBEAT_OK, is_said: alert::is_quiet },
-        ..light
+        nothing: NothingToReport { word: HEARTBEAT_OK, is_said: alert::is_quiet },
+        ..task
     }
 }

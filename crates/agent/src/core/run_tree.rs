@@ -6,8 +6,8 @@ use crate::config::SubagentsConfig;
 
 /// Where a run stands in its tree. Clones share the tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Nest {
-    tree: Arc<Tree>,
+pub(crate) struct RunTree {
+    shared: Arc<Tree>,
     /// 0 for the run of the conversation, 1 for those that it starts.
     depth: u32,
 }
@@ -28,16 +28,16 @@ struct Counts {
     total: u32,
 }
 
-/// A subagent's place in the tree; given back when dropped, so also when the subagent panics or is abandoned.
+/// A subagent's slot in the tree; given back when dropped, so also when the subagent panics or is abandoned.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Tree>);
+pub(crate) struct RunSlot(Arc<Tree>);
 
-impl Nest {
+impl RunTree {
     /// The root of a tree. `before`: how many subagents earlier attempts have started.
     pub(crate) fn root(config: &SubagentsConfig, before: u32) -> Self {
         let SubagentsConfig { max_depth, max_live, max_total, .. } = *config;
         let counts = Mutex::new(Counts { live: 0, total: before });
-        Self { tree: Arc::new(Tree { max_depth, max_live, max_total, counts }), depth: 0 }
+        Self { shared: Arc::new(Tree { max_depth, max_live, max_total, counts }), depth: 0 }
     }
 
     /// How far below the run of the conversation.
@@ -47,15 +47,15 @@ impl Nest {
 
     /// Whether the runs that this one starts may start others in their turn.
     pub(crate) fn children_may_spawn(&self) -> bool {
-        self.depth + 1 < self.tree.max_depth
+        self.depth + 1 < self.shared.max_depth
     }
 
-    /// A place one level below.
+    /// A slot one level below.
     ///
     /// # Errors
     /// A sentence that names the cap that is reached, with its setting.
-    pub(crate) fn enter(&self) -> Result<(Self, Place), String> {
-        let Tree { max_depth, max_live, max_total, ref counts } = *self.tree;
+    pub(crate) fn enter(&self) -> Result<(Self, RunSlot), String> {
+        let Tree { max_depth, max_live, max_total, ref counts } = *self.shared;
         if self.depth >= max_depth {
             return Err(format!(
                 "a subagent at depth {max_depth} starts no others (agent.subagents.max_depth); do this part yourself"
@@ -75,11 +75,11 @@ impl Nest {
         }
         counts.live += 1;
         counts.total += 1;
-        Ok((Self { tree: self.tree.clone(), depth: self.depth + 1 }, Place(self.tree.clone())))
+        Ok((Self { shared: self.shared.clone(), depth: self.depth + 1 }, RunSlot(self.shared.clone())))
     }
 }
 
-impl Drop for Place {
+impl Drop for RunSlot {
     fn drop(&mut self) {
         let mut counts = self.0.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.live = counts.live.saturating_sub(1);
@@ -90,43 +90,43 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn root(max_depth: u32, max_live: u32, max_total: u32, before: u32) -> Nest {
+    fn root(max_depth: u32, max_live: u32, max_total: u32, before: u32) -> RunTree {
         let config = SubagentsConfig { max_depth, max_live, max_total, ..SubagentsConfig::default() };
-        Nest::root(&config, before)
+        RunTree::root(&config, before)
     }
 
-    fn refused(nest: &Nest) -> String {
-        nest.enter().expect_err("a cap is reached")
+    fn refused(tree: &RunTree) -> String {
+        tree.enter().expect_err("a cap is reached")
     }
 
     #[test]
     fn each_cap_lets_its_number_in_and_names_itself_to_the_next() {
-        let nest = root(2, 9, 9, 0);
-        let (child, _one) = nest.enter().expect("depth 1");
+        let tree = root(2, 9, 9, 0);
+        let (child, _one) = tree.enter().expect("depth 1");
         let (grandchild, _two) = child.enter().expect("depth 2");
-        assert_eq!((grandchild.depth(), nest.children_may_spawn(), child.children_may_spawn()), (2, true, false));
+        assert_eq!((grandchild.depth(), tree.children_may_spawn(), child.children_may_spawn()), (2, true, false));
         assert!(refused(&grandchild).contains("max_depth"));
 
-        let nest = root(1, 2, 9, 0);
-        let (_, first) = nest.enter().expect("one of two");
-        let (_, _second) = nest.enter().expect("two of two");
-        assert!(refused(&nest).contains("max_live"));
+        let tree = root(1, 2, 9, 0);
+        let (_, first) = tree.enter().expect("one of two");
+        let (_, _second) = tree.enter().expect("two of two");
+        assert!(refused(&tree).contains("max_live"));
         drop(first);
-        nest.enter().expect("a place was given back");
+        tree.enter().expect("a slot was given back");
 
-        let nest = root(1, 9, 3, 1);
+        let tree = root(1, 9, 3, 1);
         for _ in 0..2 {
-            nest.enter().expect("ended at once, and counted all the same");
+            tree.enter().expect("ended at once, and counted all the same");
         }
-        assert!(refused(&nest).contains("max_total"));
+        assert!(refused(&tree).contains("max_total"));
     }
 
     #[test]
     fn children_of_children_count_for_the_same_tree() {
-        let nest = root(3, 2, 9, 0);
-        let (child, _place) = nest.enter().expect("first");
+        let tree = root(3, 2, 9, 0);
+        let (child, _place) = tree.enter().expect("first");
         let (grandchild, _below) = child.enter().expect("second");
-        for anyone in [&nest, &child, &grandchild] {
+        for anyone in [&tree, &child, &grandchild] {
             assert!(refused(anyone).contains("max_live"));
         }
     }

@@ -1,22 +1,12 @@
 //! Block streaming: finished pieces of what the model says become messages of their own while the run is at work.
 //!
-//! [`Blocks`] takes the fragments as they are published and cuts them; it never waits. A task of the turn sends what is
-//! ready, in order: the message and the fact that it was sent are in one commit, by which an attempt after a crash knows
-//! what has been said. A model call of which a piece is ready counts as heard and is not sent again.
+//! [`Blocks`] takes the fragments as they are published and cuts them; it never waits. A model call of which a piece is ready
+//! counts as heard and is not sent again.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
-
-use belay_agent_loop::LoopContext;
-use belay_protocol::{Durability, EventKind, EventLog, EventQuery, Outbound, ReplyRoute, RunId, StoreError};
-use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use super::chunker::{Chunker, JOINT, Limits};
 use super::config::{SendAt, StreamingConfig};
-use crate::journal::RunJournal;
-use crate::live::LiveRun;
 use crate::reply;
 
 /// What a run says in pieces: those that are ready, and the rest of the step it is at.
@@ -35,12 +25,12 @@ pub(crate) struct Blocks {
 
 /// A message that could be sent now.
 #[derive(Debug, PartialEq, Eq)]
-struct Next {
-    text: String,
+pub(crate) struct Next {
+    pub(crate) text: String,
     /// Of how many pieces it is made.
-    count: usize,
+    pub(crate) count: usize,
     /// Whether it is short and had better wait for more to go along with it.
-    may_wait: bool,
+    pub(crate) may_wait: bool,
 }
 
 /// A piece that is ready.
@@ -95,7 +85,7 @@ impl Blocks {
     }
 
     /// The next message: a piece, and those behind it that go along with it. They stay until they are [`Self::sent`].
-    fn next(&self) -> Option<Next> {
+    pub(crate) fn next(&self) -> Option<Next> {
         let mut blocks = self.ready.iter();
         let first = blocks.next()?;
         let (mut text, mut ends_text, mut count) = (first.text.clone(), first.ends_text, 1);
@@ -112,7 +102,7 @@ impl Blocks {
     }
 
     /// The first so many pieces are out.
-    fn sent(&mut self, count: usize) {
+    pub(crate) fn sent(&mut self, count: usize) {
         self.ready.drain(..count.min(self.ready.len()));
     }
 
@@ -122,7 +112,7 @@ impl Blocks {
     }
 
     /// Whether an earlier attempt has sent this.
-    fn was_sent(&mut self, digest: &str) -> bool {
+    pub(crate) fn was_sent(&mut self, digest: &str) -> bool {
         let at = self.before.iter().position(|before| before == digest);
         at.map(|at| self.before.remove(at)).is_some()
     }
@@ -142,83 +132,6 @@ impl Blocks {
         // What could not be sent by itself goes along with the rest.
         let parts: Vec<String> = self.ready.iter().map(|block| block.text.clone()).chain(rest).collect();
         (!parts.is_empty()).then(|| parts.join(JOINT))
-    }
-}
-
-/// What earlier attempts of a run have sent, by digest.
-///
-/// # Errors
-/// The store does not say.
-pub(super) async fn sent_before(events: &dyn EventLog, run: RunId) -> Result<Vec<String>, StoreError> {
-    let (mut digests, mut query) = (Vec::new(), EventQuery { run: Some(run), ..EventQuery::default() });
-    loop {
-        let page = events.read(query.clone()).await?;
-        let Some(last) = page.last() else { return Ok(digests) };
-        query.after = last.seq;
-        digests.extend(page.into_iter().filter_map(|event| match event.kind {
-            EventKind::Said { digest } => Some(digest),
-            _ => None,
-        }));
-    }
-}
-
-/// What sends the pieces of one turn.
-pub(super) struct BlockSender {
-    pub(super) run: Arc<LiveRun>,
-    pub(super) journal: RunJournal,
-    pub(super) route: ReplyRoute,
-    /// How long a piece that is too short waits for more.
-    pub(super) idle: Duration,
-}
-
-impl BlockSender {
-    /// Sends what becomes ready, until told to finish; then what is ready at that moment is still sent. What the store
-    /// does not take stays, and goes with the end of the run.
-    ///
-    /// # Cancel safety
-    /// Dropped midway, a message may have been committed; the fact is in the same commit, and the next attempt finds it.
-    pub(super) async fn send_all(mut self, finish: CancellationToken) {
-        let mut waits_since = None;
-        while let Some(next) = self.run.blocks().map(|blocks| blocks.next()) {
-            let since = *waits_since.get_or_insert_with(Instant::now);
-            let until = match next {
-                // Whoever has stopped the run wants to read no more of it.
-                _ if self.run.cancel.is_cancelled() => return,
-                Some(next) if !next.may_wait || finish.is_cancelled() || since.elapsed() >= self.idle => {
-                    if let Err(error) = self.send(next).await {
-                        tracing::error!(run = %self.run.id, %error, "a piece of an answer could not be stored");
-                        return;
-                    }
-                    waits_since = None;
-                    continue;
-                }
-                Some(_) => Some(since + self.idle),
-                None if finish.is_cancelled() => return,
-                None => {
-                    waits_since = None;
-                    None
-                }
-            };
-            tokio::select! {
-                () = self.run.changed() => {}
-                () = finish.cancelled() => {}
-                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
-            }
-        }
-    }
-
-    async fn send(&mut self, next: Next) -> Result<(), StoreError> {
-        let digest = blake3::hash(next.text.as_bytes()).to_hex().to_string();
-        let known = self.run.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
-        if !known {
-            self.journal.note(EventKind::Said { digest });
-            self.journal.say(Outbound::new(Some(self.run.id), self.route.clone(), next.text));
-            self.journal.write(&LoopContext::default(), Durability::Committed).await?;
-        }
-        if let Some(mut blocks) = self.run.blocks() {
-            blocks.sent(next.count);
-        }
-        Ok(())
     }
 }
 

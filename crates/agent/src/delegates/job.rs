@@ -11,15 +11,16 @@ use belay_agent_loop::{
 };
 use belay_protocol::{JobRoom, Message, RunEnd, StopLayer, StopReason, Tool, ToolSet};
 
-use super::errand::Errand;
-use super::{text, worker};
+use super::job_worker;
 use crate::chat::ChatDelegate;
-use crate::house::House;
+use crate::core::failure;
+use crate::jobs::{JobContext, text};
 use crate::judge;
-use crate::multiplying::multiplies;
+use crate::own_tools::TERMINATE;
+use crate::own_tools::creates_work;
 use crate::prompt::Briefing;
-use crate::terminate::{TERMINATE, Terminate};
-use crate::turn::failure;
+use crate::services::RunServices;
+use crate::terminate::Terminate;
 use crate::unattended::{Manner, Texts, last_words};
 
 /// A job goes on until it ends itself, or its steps are used up.
@@ -33,15 +34,15 @@ const MANNER: Manner = Manner { nudge: text::NUDGE, empty: text::EMPTY, second_i
 pub(crate) async fn pursue(
     turn: &mut ChatDelegate,
     context: &mut LoopContext,
-    errand: &Errand,
+    job: &JobContext,
 ) -> Result<LoopOutcome, LoopError> {
-    if errand.job.room == JobRoom::Worker {
-        return worker::pursue(turn, context, errand).await;
+    if job.job.room == JobRoom::Worker {
+        return job_worker::pursue(turn, context, job).await;
     }
     let reasoning = turn.reasoning.clone();
-    let (limit, rules) = (errand.budget.max_steps, turn.core.rules.clone());
+    let (limit, rules) = (job.budget.max_steps, turn.core.rules.clone());
     let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
-    let mut delegate = JobDelegate { turn, errand, texts: Texts::default() };
+    let mut delegate = JobDelegate { turn, job, texts: Texts::default() };
     let end = match run_agentic_loop(&mut delegate, &reasoning, context, &config).await {
         Ok(LoopOutcome::MaxIterations { iterations }) => {
             RunEnd::of(StopReason::MaxIterations).with("iterations", iterations).with("max_steps", limit)
@@ -63,7 +64,7 @@ pub(crate) async fn pursue(
 /// Adapts the loop to a job.
 struct JobDelegate<'a> {
     turn: &'a mut ChatDelegate,
-    errand: &'a Errand,
+    job: &'a JobContext,
     texts: Texts,
 }
 
@@ -86,7 +87,7 @@ impl LoopDelegate for JobDelegate<'_> {
         if let Some(end) = self.turn.core.at_step().await {
             return Some(LoopOutcome::Stopped(end));
         }
-        if iteration == self.errand.budget.max_steps {
+        if iteration == self.job.budget.max_steps {
             context.push(Message::system(text::LAST_CALL).for_run());
         }
         let start = self.turn.turn_start;
@@ -103,7 +104,7 @@ impl LoopDelegate for JobDelegate<'_> {
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
-        self.texts.hear(&text, &MANNER, &self.errand.job.task, &mut self.turn.core, context).await
+        self.texts.hear(&text, &MANNER, &self.job.job.task, &mut self.turn.core, context).await
     }
 
     async fn execute_tool_calls(
@@ -126,9 +127,9 @@ impl LoopDelegate for JobDelegate<'_> {
 }
 
 /// How the model is asked for a job: with the tools of a conversation but the ones that make more work by themselves.
-pub(crate) fn reasoning(house: &House, briefing: &Briefing) -> Arc<Reasoning> {
-    let lends = |name: &str| !multiplies(name) && name != TERMINATE;
-    let all = house.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
+pub(crate) fn reasoning(services: &RunServices, briefing: &Briefing) -> Arc<Reasoning> {
+    let lends = |name: &str| !creates_work(name) && name != TERMINATE;
+    let all = services.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
     let tools = all.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
-    Arc::new(house.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
+    Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
 }

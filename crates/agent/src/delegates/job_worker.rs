@@ -7,10 +7,9 @@ use belay_agent_loop::{AdmittedCall, LoopContext, LoopDelegate, LoopError, LoopO
 use belay_protocol::{Arguments, Message, MessageBody, RunEnd, StopReason, ToolCall, ToolResult, ToolStatus};
 use serde_json::{Value, json};
 
-use super::errand::Errand;
-use super::text;
 use crate::chat::ChatDelegate;
-use crate::container::RUN_IN_WORKER;
+use crate::jobs::{JobContext, text};
+use crate::own_tools::RUN_IN_WORKER;
 
 /// Has a worker do the job.
 ///
@@ -19,16 +18,16 @@ use crate::container::RUN_IN_WORKER;
 pub(super) async fn pursue(
     turn: &mut ChatDelegate,
     context: &mut LoopContext,
-    errand: &Errand,
+    job: &JobContext,
 ) -> Result<LoopOutcome, LoopError> {
-    let Some(workers) = turn.core.house.workers.clone() else {
+    let Some(workers) = turn.children.workers.clone() else {
         turn.summary = Some("There are no workers here any more.".to_owned());
         return Ok(LoopOutcome::Stopped(StopReason::Internal.into()));
     };
-    let (budget, most) = (errand.budget, &workers.config);
+    let (budget, most) = (job.budget, &workers.config);
     let worked_at = |message: &Arc<Message>| message.tool_calls().iter().any(|call| call.name == RUN_IN_WORKER);
     let mut arguments = json!({
-        "task": errand.job.task,
+        "task": job.job.task,
         "max_turns": budget.max_steps.clamp(1, most.turns()),
         "max_time_s": (budget.max_time_ms / 1000).clamp(1, most.max_time_s),
     });

@@ -11,16 +11,14 @@ use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning};
 use belay_protocol::{Durability, EventKind, ModelErrorKind, RunEnd, StopReason, TurnCut};
 
-use super::cut::{Cut, tokens};
-use super::estimate::tokens_of;
-use super::oversized;
-use super::shorten::{How, Shortened, shorten};
-use super::shortener::Shortener;
+use crate::compaction::cut::tokens;
+use crate::compaction::{Cut, How, Shortened, Shortener, oversized, shorten};
 use crate::core::{Asked, CallPurpose, RunCore};
-use crate::jobs::Patience;
+use crate::estimate::tokens_of;
+use crate::outage::OutageWait;
 
 /// A run, as far as its context is kept short enough for its model.
-pub(crate) struct Roomy<'a> {
+pub(crate) struct ModelCall<'a> {
     pub(crate) core: &'a mut RunCore,
     pub(crate) shortener: &'a mut Shortener,
     /// Where its own messages begin in the context, with what it was asked for. Moves when older ones leave.
@@ -72,7 +70,7 @@ enum Room {
     Ended(RunEnd),
 }
 
-impl Roomy<'_> {
+impl ModelCall<'_> {
     /// One logical call as a step of the loop, with room made for it; for a job, a model that is away is waited for.
     ///
     /// # Errors
@@ -87,7 +85,7 @@ impl Roomy<'_> {
         context: &mut LoopContext,
         step: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let mut patience = Patience::default();
+        let mut outage = OutageWait::default();
         loop {
             let error = match self.once(reasoning, context, step).await {
                 Err(LoopError::Model(error)) => error,
@@ -95,7 +93,7 @@ impl Roomy<'_> {
             };
             let until = self.core.deadline(context, CallPurpose::Step);
             // Boxed: a call that is answered, as nearly all are, does not carry it.
-            if !Box::pin(patience.bear(self.core, &error, until)).await {
+            if !Box::pin(outage.wait(self.core, &error, until)).await {
                 return Err(error.into());
             }
             if let Some(reason) = self.core.stopped() {
@@ -114,7 +112,7 @@ impl Roomy<'_> {
         if let Some(end) = self.keep_room(reasoning, context).await? {
             return Ok(LlmTurn::Stopped(end));
         }
-        let mut attempts_left = self.core.house.max_attempts.max(1);
+        let mut attempts_left = self.core.services.max_attempts.max(1);
         loop {
             let allowance = self.core.allowance(attempts_left);
             let estimated = tokens_of(&reasoning.request(context));
@@ -145,8 +143,8 @@ impl Roomy<'_> {
         reasoning: &Reasoning,
         context: &mut LoopContext,
     ) -> Result<Option<RunEnd>, LoopError> {
-        let (config, calibration) = (&self.core.house.compaction, self.shortener.calibration);
-        let size = self.core.house.model.info().context_tokens;
+        let (config, calibration) = (&self.core.services.compaction, self.shortener.calibration);
+        let size = self.core.services.model.info().context_tokens;
         let full = calibration.counted(tokens_of(&reasoning.request(context))) > config.limit(size);
         // What stays in any case is not worth shortening: then it is the prompt that is long.
         let worth_it = calibration.counted(tokens(&context.messages)) > config.keep(size);
@@ -175,10 +173,10 @@ impl Roomy<'_> {
     /// Shortens once, if something can leave and it was worth it so far. What it says to begin it says to have ended,
     /// whatever comes of it.
     async fn shorten(&mut self, context: &mut LoopContext, why: Why) -> Result<Won, LoopError> {
-        let house = self.core.house.clone();
+        let services = self.core.services.clone();
         let calibration = self.shortener.calibration;
-        let keep = calibration.estimated(house.compaction.keep(house.model.info().context_tokens));
-        if !self.shortener.may_begin(house.compaction.max_per_turn) {
+        let keep = calibration.estimated(services.compaction.keep(services.model.info().context_tokens));
+        if !self.shortener.may_begin(services.compaction.max_per_turn) {
             return Ok(Won::Nothing);
         }
         let Some(cut) = Cut::of(&context.messages, *self.start, keep) else { return Ok(Won::Nothing) };
@@ -206,7 +204,7 @@ impl Roomy<'_> {
     /// Says that a shortening begins, of a context of so many tokens and messages.
     fn begin(&mut self, tokens: u64, why: Why, messages: usize) {
         self.core.journal.note(EventKind::CompactionStarted { tokens, why: why.word().into() });
-        let (hooks, live) = (&self.core.house.hooks, &self.core.live);
+        let (hooks, live) = (&self.core.services.hooks, &self.core.live);
         hooks.before_compaction(&live.session, Some(live.id), messages);
     }
 
@@ -221,7 +219,7 @@ impl Roomy<'_> {
         if let Some(why) = why {
             self.core.journal.note(EventKind::CompactionAbandoned { why: why.into() });
         }
-        let (hooks, live) = (&self.core.house.hooks, &self.core.live);
+        let (hooks, live) = (&self.core.services.hooks, &self.core.live);
         hooks.after_compaction(&live.session, Some(live.id), messages, dropped);
     }
 
@@ -261,14 +259,14 @@ impl Roomy<'_> {
         match self.core.child {
             true => self.core.journal.note(fact),
             false => {
-                let (house, live, lease) = (&self.core.house, &self.core.live, self.core.journal.lease());
-                let events = vec![house.event(&live.session, live.id, fact)];
+                let (services, live, lease) = (&self.core.services, &self.core.live, self.core.journal.lease());
+                let events = vec![services.event(&live.session, live.id, fact)];
                 let (keep, summary) = (left.kept_of_earlier_turns, left.summary);
                 match left.left_of_turn.is_empty() {
-                    true => house.store.threads.compact(lease, keep, summary, events).await?,
+                    true => services.threads.compact(lease, keep, summary, events).await?,
                     false => {
                         let cut = TurnCut { run: live.id, left: left.left_of_turn, keep, summary, events };
-                        house.store.threads.compact_turn(lease, cut).await?;
+                        services.threads.compact_turn(lease, cut).await?;
                     }
                 }
             }
@@ -286,7 +284,7 @@ impl Roomy<'_> {
         }
         // Whole in the store, before they are not whole any more here.
         self.core.journal.write(context, Durability::Relaxed).await?;
-        let truncated = oversized::truncate(&mut context.messages, self.core.house.model.info().context_tokens);
+        let truncated = oversized::truncate(&mut context.messages, self.core.services.model.info().context_tokens);
         tracing::info!(run = %self.core.live.id, truncated, "large results lose their middle in this context");
         Ok(truncated > 0)
     }

@@ -1,7 +1,7 @@
 //! A model's text on its way to whoever reads along: reasoning goes its own way, and the silent token nowhere.
 
-use super::silence::Withhold;
 use super::thoughts::{Kind, Thoughts};
+use crate::reply::silence::Withhold;
 
 /// The text of one model call.
 #[derive(Debug, Default)]

@@ -1,0 +1,299 @@
+//! Putting an agent together: what it is made of, and the services that its parts receive.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use belay_agent_loop::{Reasoning, StopRules};
+use belay_protocol::{
+    BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, ModelProvider, OutputKeeper, RunProcesses, Tool,
+    ToolHealthConfig, ToolSet,
+};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent_services::{AgentServices, SEATS, StorePorts};
+use crate::approvals::{ApprovalsConfig, Policy};
+use crate::chosen;
+use crate::chunking::StreamingConfig;
+use crate::completion_check;
+use crate::config::{AgentConfig, CompactionConfig, LimitsConfig};
+use crate::container::{RunInWorker, WorkersParts};
+use crate::cost_guard::CostGuard;
+use crate::effect_gate::{EffectGate, GatePorts};
+use crate::error::AgentError;
+use crate::hooks::HookChain;
+use crate::inlet::Inlet;
+use crate::jobs::{Bell, CreateJob, JobService, JobsConfig};
+use crate::plan::{self, PlanKit};
+use crate::post::SendMessage;
+use crate::prompt::{self, Briefing, BriefingSource, PromptBook, Snapshots};
+use crate::queue::QueueConfig;
+use crate::rights::{Absent, AccessPolicy};
+use crate::routines::heartbeat::{Heartbeat, HeartbeatConfig};
+use crate::routines::{Board, RoutineService, RoutineTool, RoutinesConfig};
+use crate::services::RunServices;
+use crate::sessions::{Resets, SessionsConfig};
+use crate::subagent::{ChildServices, SpawnSubagent, SubagentLanes};
+use crate::terminate::Terminate;
+use crate::tool_health::{Health, HealthPorts};
+
+/// Everything an agent is made of.
+pub struct AgentParts {
+    /// `[agent]`
+    pub config: AgentConfig,
+    /// `[limits]`
+    pub limits: LimitsConfig,
+    /// The rules for stopping: `[stops]`, and the part of `[limits]` that is about one run.
+    pub rules: Arc<StopRules>,
+    /// `[queue]`
+    pub queue: QueueConfig,
+    /// `[approvals]`
+    pub approvals: ApprovalsConfig,
+    /// `[compaction]`
+    pub compaction: CompactionConfig,
+    /// `[streaming]`
+    pub streaming: StreamingConfig,
+    /// `[sessions]`
+    pub sessions: SessionsConfig,
+    /// `[routines]`
+    pub routines: RoutinesConfig,
+    /// `[heartbeat]`
+    pub heartbeat: HeartbeatConfig,
+    /// `[jobs]`
+    pub jobs: JobsConfig,
+    /// `[tools.health]`
+    pub health: ToolHealthConfig,
+    /// Processes of runs.
+    pub processes: Arc<dyn RunProcesses>,
+    /// The operator's hooks, at their points.
+    pub hooks: Vec<BoundHook>,
+    /// Keeps outputs that are too long to be shown whole.
+    pub outputs: Option<Arc<dyn OutputKeeper>>,
+    /// The model.
+    pub model: Arc<dyn ModelProvider>,
+    /// The tools that the model is offered.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The channels, started by the agent.
+    pub channels: Vec<Arc<dyn Channel>>,
+    /// Who is let in through channels that are switched off: for work that was asked for through them.
+    pub absent: Absent,
+    /// Persistence.
+    pub store: StorePorts,
+    /// The date.
+    pub clock: Arc<dyn Clock>,
+    /// This start of the daemon.
+    pub boot: BootId,
+    /// The program's version, for `/version` and the status.
+    pub version: String,
+    /// Most tokens of one answer.
+    pub max_tokens: u32,
+    /// Requests per logical model call.
+    pub max_attempts: u32,
+    /// Set while messages are taken.
+    pub ready: watch::Sender<bool>,
+    /// What workers are started with; `None`: there are none.
+    pub workers: Option<WorkersParts>,
+    /// What runs are told of their surroundings.
+    pub context: Arc<dyn ContextSource>,
+}
+
+/// The services of an agent made of these parts, and the switch that says that messages are taken.
+///
+/// # Errors
+/// A setting asks for what there is not, a tool's schema is no JSON Schema, or the store does not answer.
+pub(crate) async fn assemble(
+    parts: AgentParts,
+    inlet: Inlet,
+) -> Result<(AgentServices, watch::Sender<bool>), AgentError> {
+    let workers = parts.workers.clone().and_then(ready_workers);
+    let lanes = SubagentLanes::new(&parts.config.subagents);
+    let children = Arc::new(ChildServices { lanes, workers });
+    let (tools, plans) = tools_of(&parts, &children)?;
+    let run = Arc::new(run_services(&parts, tools).await?);
+    let channels: HashMap<_, _> =
+        parts.channels.iter().map(|channel| (channel.id().clone(), channel.clone())).collect();
+    let channels = Arc::new(channels);
+    let access = Arc::new(AccessPolicy::new(channels.clone(), parts.absent));
+    let heartbeat = heartbeat_of(parts.heartbeat, &channels, &*parts.model).map_err(AgentError::Heartbeat)?;
+    let draining = CancellationToken::new();
+    let jobs = Arc::new(JobService {
+        config: parts.jobs,
+        jobs: parts.store.jobs.clone(),
+        runs: parts.store.runs.clone(),
+        threads: parts.store.threads.clone(),
+        events: parts.store.events.clone(),
+        routines: parts.store.routines.clone(),
+        processes: parts.processes.clone(),
+        clock: parts.clock.clone(),
+        boot: parts.boot,
+        inlet: inlet.clone(),
+        bell: Bell::default(),
+        access: access.clone(),
+        has_workers: children.workers.is_some(),
+        draining: draining.clone(),
+    });
+    let routines = Arc::new(RoutineService {
+        board: Board::new(parts.routines),
+        heartbeat,
+        routines: parts.store.routines.clone(),
+        runs: parts.store.runs.clone(),
+        threads: parts.store.threads.clone(),
+        jobs: jobs.clone(),
+        clock: parts.clock.clone(),
+        boot: parts.boot,
+        inlet,
+        context: parts.context.clone(),
+        channels: channels.clone(),
+        access,
+        run: run.clone(),
+        draining: draining.clone(),
+    });
+    let services = AgentServices {
+        permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+        seats: Arc::new(Semaphore::new(SEATS)),
+        briefings: BriefingSource {
+            context: parts.context.clone(),
+            snapshots: Snapshots::default(),
+            channels: channels.clone(),
+            clock: parts.clock.clone(),
+        },
+        queue: parts.queue,
+        approvals: ArcSwap::from_pointee(parts.approvals),
+        streaming: parts.streaming,
+        resets: Resets::of(&parts.sessions),
+        announce_reset: parts.sessions.announce_reset,
+        outputs: parts.outputs,
+        processes: parts.processes,
+        hooks: run.hooks.clone(),
+        channels,
+        store: parts.store,
+        started_at: parts.clock.now(),
+        clock: parts.clock,
+        boot: parts.boot,
+        version: parts.version,
+        context: parts.context,
+        run,
+        children,
+        plans: Arc::new(plans),
+        jobs,
+        routines,
+        draining,
+    };
+    Ok((services, parts.ready))
+}
+
+/// What workers are started with, where they can be.
+fn ready_workers(workers: WorkersParts) -> Option<WorkersParts> {
+    if !workers.config.enabled {
+        return None;
+    }
+    match workers.host.ready() {
+        Ok(()) => Some(workers),
+        Err(why) => {
+            tracing::warn!(why, "no workers can be started, so run_in_worker is not offered");
+            None
+        }
+    }
+}
+
+/// The tools of a conversation, and what plans use.
+fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Arc<dyn Tool>>, PlanKit), AgentError> {
+    let config = &parts.config;
+    let mut tools = parts.tools.clone();
+    if config.subagents.enabled {
+        let closing = parts.rules.closing_turn().unwrap_or_default();
+        tools.push(Arc::new(SpawnSubagent::new(&config.subagents, closing)));
+    }
+    if let Some(workers) = &children.workers {
+        tools.push(Arc::new(RunInWorker::new(&workers.config)));
+    }
+    // Executors may have subagents work for them, and always have a terminate of their own.
+    let plans = PlanKit::build(config, &tools, parts.max_tokens, parts.max_attempts, children.clone())?;
+    if config.send_message {
+        tools.push(Arc::new(SendMessage::new()));
+    }
+    if parts.jobs.enabled {
+        tools.push(Arc::new(CreateJob::new()));
+    }
+    if parts.routines.enabled {
+        tools.push(Arc::new(RoutineTool::new()));
+    }
+    if config.terminate {
+        tools.push(Arc::new(Terminate::new()));
+    }
+    Ok((tools, plans))
+}
+
+/// What each run uses. `tools`: those of a conversation.
+async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<RunServices, AgentError> {
+    // Every tool that any run can have: autonomous work may always terminate, and a plan has a tool of its own.
+    let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
+    let every = ToolSet::new(tools.iter().cloned().chain(own).collect());
+    let hooks = Arc::new(HookChain::new(parts.hooks.clone(), parts.clock.clone())?);
+    let ports = HealthPorts {
+        store: parts.store.switches.clone(),
+        events: parts.store.events.clone(),
+        clock: parts.clock.clone(),
+    };
+    let health = Arc::new(Health::load(&parts.health, &every, ports).await?);
+    let ports = GatePorts {
+        gates: parts.store.gates.clone(),
+        vault: parts.store.vault.clone(),
+        outputs: parts.outputs.clone(),
+        hooks: hooks.clone(),
+        health: health.clone(),
+    };
+    let gate = EffectGate::new(&every, Policy::compile(&parts.approvals), ports)?;
+    let (ledger, clock) = (parts.store.spend.clone(), parts.clock.clone());
+    let cost = CostGuard::load(ledger, clock, parts.limits.per_day(), parts.model.dearest()).await?;
+    let tools = Arc::new(ToolSet::new(tools));
+    let prompt = |tools| prompt::join(&prompt::parts(&parts.config, &Briefing::default(), tools, None));
+    let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
+    Ok(RunServices {
+        config: parts.config.clone(),
+        compaction: parts.compaction.clone(),
+        model: parts.model.clone(),
+        reasoning: Arc::new(Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts)),
+        checker: completion_check::reasoning(),
+        max_tokens: parts.max_tokens,
+        max_attempts: parts.max_attempts,
+        prompts: PromptBook::default(),
+        rules: ArcSwap::new(parts.rules.clone()),
+        gate,
+        health,
+        cost,
+        hooks,
+        threads: parts.store.threads.clone(),
+        clock: parts.clock.clone(),
+        model_trouble: Mutex::new(None),
+    })
+}
+
+/// The heartbeat that these settings ask for.
+///
+/// # Errors
+/// What it would need and there is not, with its setting in front.
+fn heartbeat_of(
+    config: HeartbeatConfig,
+    channels: &HashMap<ChannelId, Arc<dyn Channel>>,
+    model: &dyn ModelProvider,
+) -> Result<Heartbeat, String> {
+    let heartbeat = Heartbeat::of(config)?;
+    if !heartbeat.config.enabled {
+        return Ok(heartbeat);
+    }
+    if let Some(name) = &heartbeat.config.model {
+        chosen::check(name, model).map_err(|why| format!("heartbeat.model: {why}"))?;
+    }
+    let mut people: Vec<&ChannelId> =
+        channels.values().filter(|channel| channel.carries_people()).map(|channel| channel.id()).collect();
+    people.sort_unstable();
+    match heartbeat.route().filter(|route| !people.contains(&&route.channel)) {
+        Some(route) => {
+            let (there, channel) = (people.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", "), route.channel);
+            Err(format!("heartbeat.deliver_to.channel: nobody can be told through {channel} here; there is {there}"))
+        }
+        None => Ok(heartbeat),
+    }
+}

@@ -1,0 +1,91 @@
+//! Sends the finished pieces of an answer while its run is at work: the message and the fact that it was sent are in one commit,
+//! by which an attempt after a crash knows what has been said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{Durability, EventKind, EventLog, EventQuery, Outbound, ReplyRoute, RunId, StoreError};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::chunking::Next;
+use crate::journal::RunJournal;
+use crate::live::LiveRun;
+
+/// What earlier attempts of a run have sent, by digest.
+///
+/// # Errors
+/// The store does not say.
+pub(super) async fn sent_before(events: &dyn EventLog, run: RunId) -> Result<Vec<String>, StoreError> {
+    let (mut digests, mut query) = (Vec::new(), EventQuery { run: Some(run), ..EventQuery::default() });
+    loop {
+        let page = events.read(query.clone()).await?;
+        let Some(last) = page.last() else { return Ok(digests) };
+        query.after = last.seq;
+        digests.extend(page.into_iter().filter_map(|event| match event.kind {
+            EventKind::Said { digest } => Some(digest),
+            _ => None,
+        }));
+    }
+}
+
+/// What sends the pieces of one turn.
+pub(super) struct BlockSender {
+    pub(super) run: Arc<LiveRun>,
+    pub(super) journal: RunJournal,
+    pub(super) route: ReplyRoute,
+    /// How long a piece that is too short waits for more.
+    pub(super) idle: Duration,
+}
+
+impl BlockSender {
+    /// Sends what becomes ready, until told to finish; then what is ready at that moment is still sent. What the store
+    /// does not take stays, and goes with the end of the run.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, a message may have been committed; the fact is in the same commit, and the next attempt finds it.
+    pub(super) async fn send_all(mut self, finish: CancellationToken) {
+        let mut waits_since = None;
+        while let Some(next) = self.run.blocks().map(|blocks| blocks.next()) {
+            let since = *waits_since.get_or_insert_with(Instant::now);
+            let until = match next {
+                // Whoever has stopped the run wants to read no more of it.
+                _ if self.run.cancel.is_cancelled() => return,
+                Some(next) if !next.may_wait || finish.is_cancelled() || since.elapsed() >= self.idle => {
+                    if let Err(error) = self.send(next).await {
+                        tracing::error!(run = %self.run.id, %error, "a piece of an answer could not be stored");
+                        return;
+                    }
+                    waits_since = None;
+                    continue;
+                }
+                Some(_) => Some(since + self.idle),
+                None if finish.is_cancelled() => return,
+                None => {
+                    waits_since = None;
+                    None
+                }
+            };
+            tokio::select! {
+                () = self.run.changed() => {}
+                () = finish.cancelled() => {}
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
+            }
+        }
+    }
+
+    async fn send(&mut self, next: Next) -> Result<(), StoreError> {
+        let digest = blake3::hash(next.text.as_bytes()).to_hex().to_string();
+        let known = self.run.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
+        if !known {
+            self.journal.note(EventKind::Said { digest });
+            self.journal.say(Outbound::new(Some(self.run.id), self.route.clone(), next.text));
+            self.journal.write(&LoopContext::default(), Durability::Committed).await?;
+        }
+        if let Some(mut blocks) = self.run.blocks() {
+            blocks.sent(next.count);
+        }
+        Ok(())
+    }
+}
