@@ -118,7 +118,7 @@ fn run_figures(c: &mut Criterion) {
         seen.extend([Observation::Clock(at as u64 * 900), Observation::Step, Observation::Other]);
         seen.extend(pieces(&said[at], PIECE).into_iter().map(Observation::Text));
         seen.push(Observation::Assistant { text: &said[at], nudged: false });
-        seen.push(Observation::ToolCall { name: "read_file", arguments });
+        seen.push(Observation::ToolCall { name: "read_file", arguments, spec: None });
         seen.push(Observation::ToolResult { name: "read_file", outcome: CallOutcome::Success, text: &said[at] });
         seen.push(Observation::Usage { input: 900, output: 40 });
     }

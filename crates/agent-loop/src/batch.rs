@@ -49,7 +49,7 @@ impl LoopContext {
     /// Makes the results behind `batch` one for each call, in the order of the calls, and returns whether every call
     /// failed. A missing result becomes `NotExecuted`, unless the batch is `paused`; a second one, or one of a call that
     /// nobody made, is removed. With a delegate that keeps its contract this leaves the messages as they are.
-    pub(crate) fn settle(&mut self, batch: &Arc<Message>, paused: bool) -> bool {
+    pub(crate) fn close_batch(&mut self, batch: &Arc<Message>, paused: bool) -> bool {
         let Some(at) = self.messages.iter().rposition(|message| Arc::ptr_eq(message, batch)) else {
             tracing::error!("the delegate removed a batch of calls from the context");
             return false;
@@ -151,7 +151,7 @@ mod tests {
         let batch = Arc::new(Message::assistant_calls("", vec![call("a", "t", ""), call("b", "t", "")]));
         let mut context = LoopContext::new(vec![Arc::new(Message::user("go")), Arc::clone(&batch)]);
         context.messages.extend(appended);
-        let all_failed = context.settle(&batch, paused);
+        let all_failed = context.close_batch(&batch, paused);
         (context.messages[2..].iter().map(|message| message.text().to_owned()).collect(), all_failed)
     }
 
@@ -209,7 +209,7 @@ mod tests {
         for paused in [false, true, false] {
             let batch = Arc::new(Message::assistant_calls("", vec![call("a", "t", "")]));
             context.messages.push(Arc::clone(&batch));
-            let all_failed = context.settle(&batch, paused);
+            let all_failed = context.close_batch(&batch, paused);
             if !paused {
                 assert_eq!(context.state.judge(batch.tool_calls(), all_failed), None, "never the second in a row");
             }

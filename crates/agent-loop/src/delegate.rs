@@ -65,8 +65,11 @@ pub trait LoopDelegate: Send {
         Meter::default()
     }
 
-    /// Hears that a text is about to be nudged. Neither the text nor the nudge is in the context yet.
-    async fn on_tool_intent_nudge(&mut self, _text: &str, _context: &LoopContext) {}
+    /// Reports that a text which announces a tool is answered by a nudge, the n-th in a row by `context.state.nudges`. Neither
+    /// the text nor the nudge is in the context yet. Default: a line of the log; a delegate with events adds one.
+    async fn on_tool_intent_nudge(&mut self, _text: &str, context: &LoopContext) {
+        context.state.log_nudge();
+    }
 
     /// The end of an iteration that goes on to the next: after results, a nudge, a discarded batch, or
     /// [`TextAction::Continue`]. The context is whole here, so this is the place to store it.

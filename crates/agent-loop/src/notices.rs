@@ -10,8 +10,6 @@ const NUDGE: &str = "You said that you would use a tool, but your message contai
 
 /// Adds a text that announced a tool, and asks for the call.
 pub(crate) fn nudge(context: &mut LoopContext, text: String) {
-    let count = context.state.nudges;
-    tracing::debug!(iteration = context.state.iteration, count, "a tool was announced and not called");
     context.push(Message::assistant(text).for_run());
     context.push(Message::user(NUDGE).for_run());
 }

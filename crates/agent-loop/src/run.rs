@@ -1,6 +1,8 @@
 //! The loop itself.
 
-use belay_protocol::RunEnd;
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use belay_protocol::{RunEnd, ToolCall};
 
 use crate::config::AgenticLoopConfig;
 use crate::context::{LoopContext, Reasoning};
@@ -8,15 +10,18 @@ use crate::delegate::{LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, TextAction
 use crate::error::LoopError;
 use crate::notices;
 use crate::state::Step;
-use crate::stops::{Ran, Screened};
+use crate::stops::{BatchCheck, Ran};
+
+/// The result of one phase: go on with `T`, or leave the loop with this end.
+type Flow<T = ()> = ControlFlow<Result<LoopOutcome, LoopError>, T>;
 
 /// Takes a run through model and tools until it ends.
 ///
 /// One iteration: signals → stop policies → `before_llm_call` → `call_llm` → a text (nudged, or handed to
 /// `handle_text_response`), or calls (discarded when cut off by length, held back when they go in circles, else executed,
 /// then judged by the duplicate tracker and the policies) → `after_iteration`.
-/// Iterations are counted in [`LoopState::iteration`](crate::LoopState::iteration), so a run that is taken up again from
-/// its stored state goes on counting.
+/// Iterations are counted in [`LoopState::iteration`](crate::LoopState::iteration), so a run that is resumed from its
+/// stored state goes on counting.
 ///
 /// # Errors
 /// What the delegate's `call_llm`, `execute_tool_calls` and `after_iteration` return, unchanged. The context is left
@@ -32,80 +37,112 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
     config: &AgenticLoopConfig,
 ) -> Result<LoopOutcome, LoopError> {
     while let Some(iteration) = context.state.begin_iteration(config) {
-        if let Some(end) = listen(delegate, context, config).await? {
-            return Ok(LoopOutcome::Stopped(end));
+        if let Break(end) = run_iteration(delegate, reasoning, context, config, iteration).await {
+            return end;
         }
-        if let Some(end) = context.begin_step(config, &delegate.meter()) {
-            return Ok(LoopOutcome::Stopped(end));
-        }
-        if let Some(outcome) = delegate.before_llm_call(context, iteration).await {
-            return Ok(outcome);
-        }
-        let step = match delegate.call_llm(reasoning, context, iteration).await? {
-            LlmTurn::Reply(reply) => context.hear(reply, reasoning, config),
-            LlmTurn::Cut { text, verdict } => context.cut(&text, verdict),
-            LlmTurn::Stopped(end) => Step::End(end),
-        };
-        match step {
-            Step::End(end) => return Ok(LoopOutcome::Stopped(end)),
-            Step::HeldBack => {}
-            Step::Nudge { text } => {
-                delegate.on_tool_intent_nudge(&text, context).await;
-                notices::nudge(context, text);
-            }
-            Step::Answer { text } => match delegate.handle_text_response(text, context).await {
-                TextAction::Return(outcome) => return Ok(outcome),
-                TextAction::Continue => {}
-            },
-            Step::Discard { text, count } => notices::discarded_calls(context, text, count),
-            Step::Execute { text, calls } => {
-                let (batch, admitted) = context.admit(text, calls, reasoning);
-                match context.screen(config, &batch, &delegate.meter()) {
-                    Screened::End(end) => return Ok(LoopOutcome::Stopped(end)),
-                    Screened::HeldBack => {}
-                    Screened::Run(noticed) => {
-                        let ending = delegate.execute_tool_calls(admitted, context).await;
-                        let paused = matches!(ending, Ok(Some(LoopOutcome::NeedApproval(_))));
-                        let all_failed = context.settle(&batch, paused);
-                        if let Some(outcome) = ending? {
-                            return Ok(outcome);
-                        }
-                        let ran = Ran { all_failed, noticed, tools: reasoning.tools() };
-                        if let Some(end) = context.judge_batch(config, &batch, ran) {
-                            return Ok(LoopOutcome::Stopped(end));
-                        }
-                    }
-                }
-            }
-        }
-        delegate.after_iteration(iteration, context).await?;
     }
     Ok(LoopOutcome::MaxIterations { iterations: context.state.iteration })
 }
 
+/// One model call and what follows from it. Each `?` leaves the loop.
+async fn run_iteration<D: LoopDelegate + ?Sized>(
+    delegate: &mut D,
+    reasoning: &Reasoning,
+    context: &mut LoopContext,
+    config: &AgenticLoopConfig,
+    iteration: u32,
+) -> Flow {
+    apply_signals(delegate, context, config).await?;
+    stop_if(context.on_step(config, &delegate.meter()))?;
+    end_if(delegate.before_llm_call(context, iteration).await)?;
+    let step = match or_fail(delegate.call_llm(reasoning, context, iteration).await)? {
+        LlmTurn::Reply(reply) => context.on_reply(reply, reasoning, config),
+        LlmTurn::Cut { text, verdict } => context.on_aborted_stream(&text, verdict),
+        LlmTurn::Stopped(end) => Step::End(end),
+    };
+    match step {
+        Step::End(end) => stop_if(Some(end))?,
+        // The stop engine saw a repetition and has told the model so; nothing of the reply is done.
+        Step::HeldBack => {}
+        // First brake, the tool-intent nudge: a text announces a tool and calls none.
+        Step::Nudge { text } => {
+            delegate.on_tool_intent_nudge(&text, context).await;
+            notices::nudge(context, text);
+        }
+        Step::Answer { text } => match delegate.handle_text_response(text, context).await {
+            TextAction::Return(outcome) => end_if(Some(outcome))?,
+            TextAction::Continue => {}
+        },
+        // Second brake, truncated calls: the length limit cut the batch off, and none of it runs.
+        Step::Discard { text, count } => notices::discarded_calls(context, text, count),
+        Step::Execute { text, calls } => run_batch(delegate, reasoning, context, config, text, calls).await?,
+    }
+    or_fail(delegate.after_iteration(iteration, context).await)
+}
+
+/// Runs a batch of calls, unless the stop engine holds it back, and judges its results.
+async fn run_batch<D: LoopDelegate + ?Sized>(
+    delegate: &mut D,
+    reasoning: &Reasoning,
+    context: &mut LoopContext,
+    config: &AgenticLoopConfig,
+    text: String,
+    calls: Vec<ToolCall>,
+) -> Flow {
+    // Third brake, unavailable tool: such a call is refused with the list of tools.
+    let (batch, admitted) = context.admit(text, calls, reasoning);
+    let noticed = match context.check_batch(config, &batch, &delegate.meter(), reasoning.tools()) {
+        BatchCheck::Run(noticed) => noticed,
+        BatchCheck::HeldBack => return Continue(()),
+        BatchCheck::End(end) => return stop_if(Some(end)),
+    };
+    let ending = delegate.execute_tool_calls(admitted, context).await;
+    // Before an error leaves the loop: whatever happened, each call in the context has its result.
+    let paused = matches!(ending, Ok(Some(LoopOutcome::NeedApproval(_))));
+    let all_failed = context.close_batch(&batch, paused);
+    end_if(or_fail(ending)?)?;
+    // Fourth brake, duplicate failures: the same batch fails whole, again. Then the stop policies.
+    stop_if(context.judge_batch(config, &batch, Ran { all_failed, noticed, tools: reasoning.tools() }))
+}
+
 /// Reads signals until there is none. What the person says joins the conversation when the delegate has taken note of it;
 /// where the run ends first, nothing of it has joined.
-async fn listen<D: LoopDelegate + ?Sized>(
+async fn apply_signals<D: LoopDelegate + ?Sized>(
     delegate: &mut D,
     context: &mut LoopContext,
     config: &AgenticLoopConfig,
-) -> Result<Option<RunEnd>, LoopError> {
+) -> Flow {
     let before = context.messages.len();
-    let ended = loop {
+    let end = loop {
         match delegate.check_signals().await {
-            LoopSignal::Continue if context.messages.len() == before => return Ok(None),
+            LoopSignal::Continue if context.messages.len() == before => return Continue(()),
             LoopSignal::Continue => match delegate.on_injected(context).await {
-                Ok(()) => return Ok(None),
+                Ok(()) => return Continue(()),
                 Err(error) => break Err(error),
             },
-            LoopSignal::Stop(reason) => break Ok(Some(RunEnd::of(reason))),
+            LoopSignal::Stop(reason) => break Ok(LoopOutcome::Stopped(RunEnd::of(reason))),
             LoopSignal::InjectMessage(message) => {
                 if let Some(end) = context.inject(config, message) {
-                    break Ok(Some(end));
+                    break Ok(LoopOutcome::Stopped(end));
                 }
             }
         }
     };
     context.messages.truncate(before);
-    ended
+    Break(end)
+}
+
+/// Leaves the loop if a rule or a signal ends the run.
+fn stop_if(end: Option<RunEnd>) -> Flow {
+    end_if(end.map(LoopOutcome::Stopped))
+}
+
+/// Leaves the loop if the run has an outcome.
+fn end_if(outcome: Option<LoopOutcome>) -> Flow {
+    outcome.map_or(Continue(()), |outcome| Break(Ok(outcome)))
+}
+
+/// Leaves the loop with an error of the delegate.
+fn or_fail<T>(result: Result<T, LoopError>) -> Flow<T> {
+    result.map_or_else(|error| Break(Err(error)), Continue)
 }

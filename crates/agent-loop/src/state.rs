@@ -161,6 +161,11 @@ impl LoopState {
         self.force_text = true;
     }
 
+    /// Writes the log line of a nudge, for [`LoopDelegate::on_tool_intent_nudge`](crate::LoopDelegate::on_tool_intent_nudge).
+    pub fn log_nudge(&self) {
+        tracing::debug!(iteration = self.iteration, count = self.nudges, "a tool was announced and not called");
+    }
+
     /// Takes a reply and decides what follows. `armed`: its request offered tools.
     pub(crate) fn accept(&mut self, reply: ModelReply, armed: bool, config: &AgenticLoopConfig) -> Step {
         self.last_finish = reply.finish;

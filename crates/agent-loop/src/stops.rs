@@ -31,7 +31,7 @@ pub(crate) struct Ran<'a> {
 }
 
 /// What becomes of a batch before it runs.
-pub(crate) enum Screened {
+pub(crate) enum BatchCheck {
     /// It runs; words to the model come behind their results, since providers take nothing in between.
     Run(Vec<Verdict>),
     /// It does not; the run goes on, and the model has been told why.
@@ -45,14 +45,14 @@ impl LoopContext {
     pub(crate) fn inject(&mut self, config: &AgenticLoopConfig, message: Arc<Message>) -> Option<RunEnd> {
         let verdict = self.state.stops.observe(&config.rules, Observation::User(message.text()));
         self.messages.push(message);
-        self.heed(verdict)
+        self.apply_verdict(verdict)
     }
 
     /// Before a model call: the time, what has been used, and one step more.
-    pub(crate) fn begin_step(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Option<RunEnd> {
+    pub(crate) fn on_step(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Option<RunEnd> {
         let mut verdicts = self.measure(config, meter);
         verdicts.extend(self.state.stops.observe(&config.rules, Observation::Step));
-        verdicts.into_iter().fold(None, |end, verdict| end.or_else(|| self.heed(Some(verdict))))
+        verdicts.into_iter().fold(None, |end, verdict| end.or_else(|| self.apply_verdict(Some(verdict))))
     }
 
     /// Shows the rules the time and what has been used.
@@ -67,7 +67,7 @@ impl LoopContext {
     }
 
     /// A whole reply: what follows from it, once the rules have heard its text.
-    pub(crate) fn hear(&mut self, reply: ModelReply, reasoning: &Reasoning, config: &AgenticLoopConfig) -> Step {
+    pub(crate) fn on_reply(&mut self, reply: ModelReply, reasoning: &Reasoning, config: &AgenticLoopConfig) -> Step {
         let armed = reasoning.offered(&self.state).is_some();
         let step = self.state.accept(reply, armed, config);
         let (text, nudged) = match &step {
@@ -77,45 +77,52 @@ impl LoopContext {
             Step::HeldBack | Step::End(_) => return step,
         };
         match self.state.stops.observe(&config.rules, Observation::Assistant { text, nudged }) {
-            Some(verdict) if verdict.action != Action::Notice => self.cut(text, verdict),
+            Some(verdict) if verdict.action != Action::Notice => self.on_aborted_stream(text, verdict),
             noticed => {
-                self.heed(noticed).map_or(step, Step::End) // a notice ends nothing
+                self.apply_verdict(noticed).map_or(step, Step::End) // a notice ends nothing
             }
         }
     }
 
     /// A text that repeats itself, cut off while it streamed or not: it steers this run alone, and nothing that was asked
     /// for along with it is done.
-    pub(crate) fn cut(&mut self, text: &str, verdict: Verdict) -> Step {
+    pub(crate) fn on_aborted_stream(&mut self, text: &str, verdict: Verdict) -> Step {
         if !text.trim().is_empty() {
             self.push(Message::assistant(text).for_run());
         }
-        self.heed(Some(verdict)).map_or(Step::HeldBack, Step::End)
+        self.apply_verdict(Some(verdict)).map_or(Step::HeldBack, Step::End)
     }
 
     /// Calls that are about to run. The batch is in the context; held back, each of its calls gets a result that says so.
-    pub(crate) fn screen(&mut self, config: &AgenticLoopConfig, batch: &Message, meter: &Meter) -> Screened {
+    pub(crate) fn check_batch(
+        &mut self,
+        config: &AgenticLoopConfig,
+        batch: &Message,
+        meter: &Meter,
+        tools: &ToolSet,
+    ) -> BatchCheck {
         let mut noticed = Vec::new();
         for verdict in self.measure(config, meter) {
             if verdict.action != Action::Notice {
                 self.answer(batch.tool_calls(), OUT_OF_BUDGET);
-                return self.heed(Some(verdict)).map_or(Screened::HeldBack, Screened::End);
+                return self.apply_verdict(Some(verdict)).map_or(BatchCheck::HeldBack, BatchCheck::End);
             }
             noticed.push(verdict);
         }
         for call in batch.tool_calls() {
-            let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments };
+            let spec = tools.get(&call.name).map(|tool| tool.spec());
+            let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments, spec };
             let verdict = self.state.stops.observe(&config.rules, seen);
             // A limit of calls lets those run that are within it: they are admitted one by one, and then the run ends.
             let holds =
                 |verdict: &Verdict| verdict.action != Action::Notice && verdict.finding.reason != StopReason::ToolCalls;
             if verdict.as_ref().is_some_and(holds) {
                 self.answer(batch.tool_calls(), HELD_BACK);
-                return self.heed(verdict).map_or(Screened::HeldBack, Screened::End);
+                return self.apply_verdict(verdict).map_or(BatchCheck::HeldBack, BatchCheck::End);
             }
             noticed.extend(verdict);
         }
-        Screened::Run(noticed)
+        BatchCheck::Run(noticed)
     }
 
     /// A batch that has run, with its results in the context: the brake of duplicate failures, then the rules.
@@ -124,7 +131,8 @@ impl LoopContext {
         if let Some(count) = warned {
             notices::duplicate_failures(self, count);
         }
-        let mut end = ran.noticed.into_iter().fold(None, |end, verdict| end.or_else(|| self.heed(Some(verdict))));
+        let mut end =
+            ran.noticed.into_iter().fold(None, |end, verdict| end.or_else(|| self.apply_verdict(Some(verdict))));
         for call in batch.tool_calls() {
             let found = self.messages.iter().rev().find(|message| answers(message, &call.id)).cloned();
             let Some(MessageBody::Tool(result)) = found.as_ref().map(|message| &message.body) else { continue };
@@ -134,7 +142,7 @@ impl LoopContext {
             // The brake has said it already: one word about one batch.
             let said = warned.is_some() && verdict.as_ref().is_some_and(|verdict| verdict.action == Action::Notice);
             if !said {
-                end = end.or(self.heed(verdict));
+                end = end.or(self.apply_verdict(verdict));
             }
         }
         end
@@ -156,7 +164,7 @@ impl LoopContext {
     /// Carries a verdict out: tells the model, or gives the end. Words of ours are system messages of this run: nothing
     /// is said in the person's name.
     #[must_use]
-    pub fn heed(&mut self, verdict: Option<Verdict>) -> Option<RunEnd> {
+    pub fn apply_verdict(&mut self, verdict: Option<Verdict>) -> Option<RunEnd> {
         let Verdict { action, finding, strike, say } = verdict?;
         tracing::info!(
             iteration = self.state.iteration, rule = finding.rule, count = finding.count,

@@ -16,7 +16,7 @@ mod work_item;
 use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
-use belay_agent_loop::{BrakeAction, Fired, LoopContext};
+use belay_agent_loop::{Brake, Fired, LoopContext};
 use belay_protocol::{EventKind, Lease, Message, Purpose, RunId, RunOptions, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -174,11 +174,18 @@ impl RunCore {
         self.joining.as_ref().filter(|_| self.closing.is_none())
     }
 
-    /// Notes what brakes and rules did in this iteration.
+    /// Reports a nudge in the log and as an event.
+    pub(crate) fn note_nudge(&mut self, context: &LoopContext) {
+        context.state.log_nudge();
+        let (brake, force_text) = (Brake::ToolIntentNudge.word().into(), context.state.force_text);
+        self.journal.note(EventKind::Brake { brake, count: context.state.nudges, force_text });
+    }
+
+    /// Notes what rules and the brakes other than the nudge did in this iteration.
     pub(crate) fn note_brakes(&mut self, context: &mut LoopContext) {
         let force_text = context.state.force_text;
-        if let Some(BrakeAction { brake, count }) = context.state.braked {
-            self.journal.note(EventKind::Brake { brake: brake.word().into(), count, force_text });
+        if let Some(acted) = context.state.braked.filter(|acted| acted.brake != Brake::ToolIntentNudge) {
+            self.journal.note(EventKind::Brake { brake: acted.brake.word().into(), count: acted.count, force_text });
         }
         for Fired { rule, count, strike } in std::mem::take(&mut context.state.fired) {
             metrics::rule_fired(&rule, if strike > 0 { "recover" } else { "notice" });

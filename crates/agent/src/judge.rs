@@ -69,7 +69,7 @@ pub(crate) async fn consult(core: &mut RunCore, context: &mut LoopContext, from:
         finding = finding.with("analysis", analysis);
     }
     let verdict = context.state.stops.judged(&core.rules, finding);
-    context.heed(verdict).map(LoopOutcome::Stopped)
+    context.apply_verdict(verdict).map(LoopOutcome::Stopped)
 }
 
 async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, model: Option<String>) -> Opinion {

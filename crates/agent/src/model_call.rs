@@ -193,7 +193,7 @@ impl ModelCall<'_> {
         let after = tokens(&context.messages);
         let worth_it = self.shortener.end(before, after, &mut context.state);
         let verdict = context.state.stops.observe(&self.core.rules, Observation::Compacted { before, after });
-        Ok(match context.heed(verdict) {
+        Ok(match context.apply_verdict(verdict) {
             Some(end) => Won::Ended(end),
             None if after == before => Won::Nothing,
             None if worth_it => Won::Enough,

@@ -67,7 +67,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
-        rules: programs.stop_rules(settings),
+        rules: crate::wiring::stop_rules(settings),
         queue: settings.queue.clone(),
         sessions: settings.sessions.clone(),
         // One question is answered; nothing begins beside it.

@@ -450,6 +450,8 @@ mod tests {
             ("belay stops import", false),
             ("belay stops eval --markdown --failures --mutations 3 --seed 7 set", true),
             ("belay stops eval --failures=all set", true),
+            ("belay stops eval --without words --without echo set", true),
+            ("belay stops eval --without everything set", false),
             ("belay stops eval --json --markdown set", false),
             ("belay stops eval", false),
             ("belay stops", false),

@@ -35,8 +35,6 @@ pub(crate) struct Swaps {
     /// The settings of the models with every `auto` decided, and their keys: by these the prices are told apart.
     pub(crate) llm: LlmConfig,
     pub(crate) keys: EnvKeys,
-    /// The tools whose use is to be called again and again.
-    pub(crate) polling: Vec<String>,
 }
 
 /// Reads the settings again at each request.
@@ -103,9 +101,9 @@ impl Reload {
 
     /// The agent first: it alone can fail, and then nothing else may have changed.
     async fn apply(&self, next: &Settings) -> Result<(), StoreError> {
-        let Swaps { allow_lists, prices, llm, keys, polling } = &self.swaps;
+        let Swaps { allow_lists, prices, llm, keys } = &self.swaps;
         let rules = Rules {
-            stops: stop_rules(next, polling),
+            stops: stop_rules(next),
             limits: next.limits.clone(),
             approvals: next.approvals.clone(),
             routines: next.routines.define.clone(),

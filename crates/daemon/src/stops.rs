@@ -10,6 +10,7 @@ mod set;
 use std::path::PathBuf;
 
 use belay_trajectory::import::Format;
+use belay_trajectory::rule_sets::Part;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
@@ -90,8 +91,18 @@ pub(crate) struct EvalArgs {
     /// Judge by these rules instead: a TOML file with what stands under stops in the settings
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
+    /// Judge belay without a part of its loop analysis, or without each in turn (`all`), instead of the other rule sets
+    #[arg(long, value_name = "PART", value_parser = parts())]
+    pub(crate) without: Vec<String>,
     /// Where the set is: recordings (*.jsonl), and labels.jsonl beside them
     pub(crate) dir: PathBuf,
+}
+
+/// What stands for every part.
+const ALL_PARTS: &str = "all";
+
+fn parts() -> PossibleValuesParser {
+    PossibleValuesParser::new(Part::ALL.iter().map(|part| part.word()).chain([ALL_PARTS]))
 }
 
 fn formats() -> PossibleValuesParser {

@@ -174,17 +174,12 @@ async fn assemble(
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
-    let swaps = Swaps {
-        allow_lists: allow_lists.clone(),
-        prices: chosen.prices,
-        llm: chosen.config,
-        keys: chosen.keys,
-        polling: programs.polling(),
-    };
+    let swaps =
+        Swaps { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
     let agent = AgentParts {
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
-        rules: programs.stop_rules(settings),
+        rules: stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         compaction: settings.compaction.clone(),

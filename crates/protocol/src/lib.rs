@@ -119,7 +119,7 @@ pub use store::{
 pub use time::{Clock, UnixMillis};
 pub use tool::{
     Approved, Ask, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool, ToolContext,
-    ToolFailure, ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
+    ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
 };
 pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,

@@ -53,8 +53,12 @@ pub struct ToolSpec {
     pub approval: Ask,
     /// Most calls of one session in a span of time; `None`: as many as the run may make.
     pub rate: Option<Rate>,
-    /// Whether calling it again and again with the same arguments is how it is meant to be used: waiting for something.
-    pub polling: bool,
+    /// What its calls are to loop detection. Absent: its name and its arguments tell.
+    pub kind: Option<ToolKind>,
+    /// Names of arguments that change from call to call without meaning, such as a nonce: loop detection leaves them out.
+    pub volatile_args: Vec<String>,
+    /// Names of arguments that say what a call is about, to loop detection.
+    pub target_args: Vec<String>,
     /// Whether its results are words of the outside (a page, another program) rather than of this machine's owner.
     pub outside: bool,
     /// Whether somebody else wrote its name, description and schema, which the model reads in every request. In a run that
@@ -87,7 +91,9 @@ impl ToolSpec {
             max_output_bytes: MAX_OUTPUT_BYTES,
             approval: Ask::Never,
             rate: None,
-            polling: false,
+            kind: None,
+            volatile_args: Vec::new(),
+            target_args: Vec::new(),
             outside: false,
             foreign: false,
             server: None,
@@ -96,6 +102,22 @@ impl ToolSpec {
             takes_variables: false,
         }
     }
+}
+
+/// What the calls of a tool are to loop detection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// It looks at something and changes nothing. A name that says more, such as `get_status`, is believed.
+    Read,
+    /// It asks how far something is: called again and again until the answer changes.
+    Poll,
+    /// It lets time pass.
+    Wait,
+    /// It takes a note for the run itself.
+    Note,
+    /// It tells the time, or something else that says nothing about the work.
+    Clock,
 }
 
 /// Whether a person is asked before a call.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Clock, Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{Clock, Effect, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec};
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, db};
 use schemars::JsonSchema;
@@ -35,6 +35,7 @@ impl ClockTool {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let description = "Tells the current date, weekday and time, in UTC or in a given time zone.";
         let spec = arguments::spec::<Arguments>("clock", description, Effect::None, Duration::from_secs(5));
+        let spec = ToolSpec { kind: Some(ToolKind::Clock), ..spec };
         Self { spec, clock }
     }
 }

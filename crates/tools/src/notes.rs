@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Clock, Effect, Note, NoteStore, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
+    Clock, Effect, Note, NoteStore, StoreError, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,6 +50,7 @@ impl Remember {
         let description = "Keeps a note for this session beyond the conversation, under a key. A note that is already \
             under that key is replaced.";
         let spec = arguments::spec::<RememberArguments>("remember", description, Effect::Write, TIMEOUT);
+        let spec = ToolSpec { kind: Some(ToolKind::Note), ..spec };
         Self { spec, notes, clock }
     }
 }

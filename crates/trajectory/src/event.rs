@@ -89,7 +89,7 @@ impl TrajectoryEvent {
     /// What the stop engine sees of it.
     pub fn observation(&self) -> Observation<'_> {
         match self {
-            Self::Tool { name, args, .. } => Observation::ToolCall { name, arguments: args.arguments() },
+            Self::Tool { name, args, .. } => Observation::ToolCall { name, arguments: args.arguments(), spec: None },
             Self::ToolResult { name, outcome, text, .. } => Observation::ToolResult { name, outcome: *outcome, text },
             Self::Text(text) => Observation::Text(text),
             Self::Assistant(text) => Observation::Assistant { text, nudged: false },

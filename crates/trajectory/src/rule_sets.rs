@@ -21,6 +21,7 @@ use belay_agent_loop::policies::StopRules;
 use crate::event::TrajectoryEvent;
 
 pub use belay::Belay;
+pub use belay_agent_loop::policies::tool_loops::Part;
 pub use gemini_2025::Gemini2025;
 pub use gemini_2026::Gemini2026;
 pub use ironclaw::IronClaw;
@@ -46,6 +47,18 @@ pub struct Candidate {
     pub source: &'static str,
     /// Makes one that has seen nothing.
     pub make: Box<dyn Fn() -> Box<dyn RuleSet> + Send + Sync>,
+}
+
+/// Belay with these rules, then without each of these parts of its loop analysis.
+pub fn ablations(rules: &StopRules, left_out: &[Part]) -> Vec<Candidate> {
+    let belay = |name, source, rules: StopRules| Candidate {
+        name,
+        source,
+        make: Box::new(move || Box::new(Belay::new(rules.clone()))),
+    };
+    let whole = [belay("belay", "this program", rules.clone())];
+    let without = left_out.iter().map(|part| belay(part.lack(), part.about(), rules.without(*part)));
+    whole.into_iter().chain(without).collect()
 }
 
 /// All of them: Belay with these rules, then the others.

@@ -1,84 +1,14 @@
 //! The algebra: conditions over measures, combined by `any`, `all` and `not`, as the configuration writes them.
 
 use belay_protocol::{Finding, StopReason};
-use serde::{Deserialize, Serialize};
 
-use super::measures::{Count, Measures, Touched};
+use super::counters::Unit;
+use super::measures::Measures;
+use super::rule::{Condition, Count, Counter, Touched};
 pub(crate) use view::{Baseline, View};
 
 mod read;
 mod view;
-
-/// Something that is true or false of a run at every moment. A number is a threshold: true from it on; at least 1.
-#[derive(Serialize, Clone, Debug, PartialEq)]
-#[serde(rename_all = "snake_case")]
-pub enum Condition {
-    /// One of these is true.
-    Any(Vec<Condition>),
-    /// All of these are true.
-    All(Vec<Condition>),
-    /// This is not true.
-    Not(Box<Condition>),
-    /// Model calls begun in this request.
-    Steps(u64),
-    /// Seconds since the run began.
-    WallClockS(u64),
-    /// Seconds at work: without waiting for a person.
-    ActiveS(u64),
-    /// The same in milliseconds: of a limit that a message brings. No operator writes it.
-    ActiveMs(u64),
-    /// Requests to the model.
-    ModelCalls(u64),
-    /// Tool calls.
-    ToolCalls(u64),
-    /// Calls of one tool.
-    ToolCallsOf(ToolCount),
-    /// Tokens read.
-    TokensIn(u64),
-    /// Tokens generated.
-    TokensOut(u64),
-    /// Tokens read and generated.
-    TokensTotal(u64),
-    /// US dollars of this run.
-    RunUsd(f64),
-    /// US dollars of the session.
-    SessionUsd(f64),
-    /// Bytes that the model said and tools returned.
-    OutputBytes(u64),
-    /// Steps in a row in which every call failed.
-    ConsecutiveErrors(u64),
-    /// Answers in a row without a word or a call.
-    EmptyReplies(u64),
-    /// The newest answer repeats earlier ones.
-    RepeatedReplies(bool),
-    /// Calls in a row of tools that do not exist.
-    UnknownTools(u64),
-    /// Calls in a row with arguments that tools refuse.
-    InvalidArguments(u64),
-    /// Denials of the same call.
-    ApprovalReasks(u64),
-    /// Compactions in a row that won less than a tenth.
-    CompactionsWithoutGain(u64),
-    /// Tool calls go in circles.
-    ToolLoop(bool),
-    /// Streamed text repeats itself.
-    Chanting(bool),
-    /// The newest answer contains this text.
-    Says(String),
-    /// The step calls this tool.
-    Calls(String),
-}
-
-/// A number of calls of one tool.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
-#[serde(deny_unknown_fields)]
-pub struct ToolCount {
-    /// The tool.
-    pub tool: String,
-    /// From how many calls on. At least 1.
-    #[serde(deserialize_with = "read::positive")]
-    pub count: u64,
-}
 
 /// What a leaf asks of the measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,25 +53,8 @@ impl Condition {
             Self::Any(parts) => return Part::Any(parts),
             Self::All(parts) => return Part::All(parts),
             Self::Not(part) => return Part::Not(part),
-            Self::Steps(n) => Leaf::AtLeast(Count::Steps, *n),
-            Self::WallClockS(s) => Leaf::AtLeast(Count::WallMs, s.saturating_mul(1000)),
-            Self::ActiveS(s) => Leaf::AtLeast(Count::ActiveMs, s.saturating_mul(1000)),
-            Self::ActiveMs(ms) => Leaf::AtLeast(Count::ActiveMs, *ms),
-            Self::ModelCalls(n) => Leaf::AtLeast(Count::ModelCalls, *n),
-            Self::ToolCalls(n) => Leaf::AtLeast(Count::ToolCalls, *n),
+            Self::AtLeast(counter, n) => Leaf::AtLeast(Count::Of(*counter), *n),
             Self::ToolCallsOf(of) => Leaf::AtLeast(Count::ToolCallsOf(&of.tool), of.count),
-            Self::TokensIn(n) => Leaf::AtLeast(Count::TokensIn, *n),
-            Self::TokensOut(n) => Leaf::AtLeast(Count::TokensOut, *n),
-            Self::TokensTotal(n) => Leaf::AtLeast(Count::TokensTotal, *n),
-            Self::RunUsd(usd) => Leaf::AtLeast(Count::RunMicroUsd, micro_usd(*usd)),
-            Self::SessionUsd(usd) => Leaf::AtLeast(Count::SessionMicroUsd, micro_usd(*usd)),
-            Self::OutputBytes(n) => Leaf::AtLeast(Count::OutputBytes, *n),
-            Self::ConsecutiveErrors(n) => Leaf::AtLeast(Count::Errors, *n),
-            Self::EmptyReplies(n) => Leaf::AtLeast(Count::EmptyReplies, *n),
-            Self::UnknownTools(n) => Leaf::AtLeast(Count::UnknownTools, *n),
-            Self::InvalidArguments(n) => Leaf::AtLeast(Count::InvalidArguments, *n),
-            Self::ApprovalReasks(n) => Leaf::AtLeast(Count::ApprovalReasks, *n),
-            Self::CompactionsWithoutGain(n) => Leaf::AtLeast(Count::Compactions, *n),
             Self::RepeatedReplies(wanted) => flag(*wanted, Sight::RepeatedReplies),
             Self::ToolLoop(wanted) => flag(*wanted, Sight::ToolLoop),
             Self::Chanting(wanted) => flag(*wanted, Sight::Chanting),
@@ -218,7 +131,7 @@ impl Leaf<'_> {
 
     fn asks_about(self) -> Touched {
         match self {
-            Self::AtLeast(count, _) => count.measure(),
+            Self::AtLeast(count, _) => count.counter().row().measure,
             Self::Seen(Sight::ToolLoop) => Touched::TOOL_LOOPS,
             Self::Seen(Sight::Chanting) => Touched::CHANTING,
             Self::Seen(Sight::RepeatedReplies) => Touched::REPLIES,
@@ -265,86 +178,41 @@ impl Sight<'_> {
 }
 
 impl Count<'_> {
-    /// Its word in the configuration and in evidence.
-    pub(crate) fn word(self) -> &'static str {
-        self.facts().0
-    }
-
-    fn measure(self) -> Touched {
-        self.facts().2
-    }
-
-    /// How many of what is counted make one of what is written: milliseconds in a second, millionths in a dollar.
-    pub(crate) fn scale(self) -> u64 {
+    /// The counter whose row says what it ends.
+    pub(crate) fn counter(self) -> Counter {
         match self {
-            Self::WallMs | Self::ActiveMs => 1000,
-            Self::RunMicroUsd | Self::SessionMicroUsd => 1_000_000,
-            _ => 1,
+            Self::Of(counter) => counter,
+            Self::ToolCallsOf(_) => Counter::ToolCalls,
         }
     }
 
-    /// Word, ending, and the measure that counts it.
-    fn facts(self) -> (&'static str, StopReason, Touched) {
+    /// Its word in the configuration and in evidence.
+    pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Steps => ("steps", StopReason::OperatorRule, Touched::STEPS),
-            Self::WallMs => ("wall_clock_s", StopReason::WallClock, Touched::TIME),
-            Self::ActiveMs => ("active_s", StopReason::ActiveTime, Touched::TIME),
-            Self::ModelCalls => ("model_calls", StopReason::ModelCalls, Touched::MODEL_CALLS),
-            Self::ToolCalls => ("tool_calls", StopReason::ToolCalls, Touched::TOOL_CALLS),
-            Self::ToolCallsOf(_) => ("tool_calls_of", StopReason::ToolCalls, Touched::TOOL_CALLS),
-            Self::TokensIn => ("tokens_in", StopReason::Tokens, Touched::TOKENS),
-            Self::TokensOut => ("tokens_out", StopReason::Tokens, Touched::TOKENS),
-            Self::TokensTotal => ("tokens_total", StopReason::Tokens, Touched::TOKENS),
-            Self::RunMicroUsd => ("run_usd", StopReason::RunCost, Touched::MONEY),
-            Self::SessionMicroUsd => ("session_usd", StopReason::SessionCost, Touched::MONEY),
-            Self::OutputBytes => ("output_bytes", StopReason::OutputBytes, Touched::OUTPUT),
-            Self::Errors => ("consecutive_errors", StopReason::ConsecutiveErrors, Touched::ERRORS),
-            Self::EmptyReplies => ("empty_replies", StopReason::EmptyReplies, Touched::EMPTY_REPLIES),
-            Self::UnknownTools => ("unknown_tools", StopReason::UnknownTools, Touched::UNKNOWN_TOOLS),
-            Self::InvalidArguments => ("invalid_arguments", StopReason::InvalidArguments, Touched::INVALID_ARGUMENTS),
-            Self::ApprovalReasks => ("approval_reasks", StopReason::ApprovalReasks, Touched::APPROVAL_REASKS),
-            Self::Compactions => ("compactions_without_gain", StopReason::CompactionLoop, Touched::COMPACTIONS),
+            Self::Of(counter) => counter.row().word,
+            Self::ToolCallsOf(_) => "tool_calls_of",
         }
     }
 
     fn finding(self, view: &View<'_>, threshold: u64) -> Finding {
-        let (word, reason, _) = self.facts();
+        let row = self.counter().row();
         let value = view.count(self);
-        match self {
+        let scale = self.counter().scale();
+        let found = |value, threshold| Finding::new(row.reason, self.word(), value, threshold);
+        match (self, row.unit) {
             // Money is told in what it is counted in: a whole number.
-            Self::RunMicroUsd | Self::SessionMicroUsd => {
-                Finding::new(reason, word, value, threshold).with("unit", "micro_usd")
-            }
+            (_, Unit::MicroUsd) => found(value, threshold).with("unit", "micro_usd"),
             // Seconds are told where whole seconds were asked for.
-            Self::WallMs | Self::ActiveMs if !threshold.is_multiple_of(self.scale()) => {
-                Finding::new(reason, word, value, threshold).with("unit", "ms")
+            (_, Unit::Ms) if !threshold.is_multiple_of(scale) => found(value, threshold).with("unit", "ms"),
+            (_, Unit::Ms) => found(value / scale, threshold / scale).with("unit", "s"),
+            (Self::ToolCallsOf(tool), _) => found(value, threshold).with("tool", tool),
+            (Self::Of(Counter::Errors), _) => found(value, threshold).quoting(view.measures.errors.newest()),
+            (Self::Of(counter), _) if row.names_tool => {
+                found(value, threshold).with("tool", view.measures.counters.tool(counter))
             }
-            Self::WallMs | Self::ActiveMs => {
-                Finding::new(reason, word, value / self.scale(), threshold / self.scale()).with("unit", "s")
-            }
-            Self::ToolCallsOf(tool) => Finding::new(reason, word, value, threshold).with("tool", tool),
-            Self::Errors => Finding::new(reason, word, value, threshold).quoting(view.measures.errors.newest()),
-            Self::UnknownTools => {
-                Finding::new(reason, word, value, threshold).with("tool", view.measures.unknown_tools.newest())
-            }
-            Self::InvalidArguments => {
-                Finding::new(reason, word, value, threshold).with("tool", view.measures.invalid_arguments.newest())
-            }
-            Self::ApprovalReasks => {
-                Finding::new(reason, word, value, threshold).with("tool", view.measures.approval_reasks.newest())
-            }
-            _ => Finding::new(reason, word, value, threshold),
+            _ => found(value, threshold),
         }
     }
-}
-
-/// Dollars in millionths, at least one: a threshold of nothing would be true at once. What is not a number is no limit.
-pub(crate) fn micro_usd(usd: f64) -> u64 {
-    if usd.is_nan() {
-        return u64::MAX;
-    }
-    // The cast saturates.
-    ((usd * 1e6).round() as u64).max(1)
 }
 
 #[cfg(test)]

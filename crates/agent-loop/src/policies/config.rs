@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
 use super::judge::JudgeConfig;
 use super::limits::RunLimits;
-use super::rules::{Rule, Then};
+use super::rule::{Condition, Counter, Rule, Then};
 use super::tool_loops::ToolLoopConfig;
 
 /// Most rules of an operator. 64: each is asked on many events, and nobody can oversee more.
@@ -138,16 +137,17 @@ impl StopsConfig {
             }
         };
         add("repeated_replies", self.repeated_replies, Condition::RepeatedReplies(true), Then::Strike);
-        let errors = Condition::ConsecutiveErrors;
-        add("errors_notice", self.errors_notice, errors(self.errors_notice), Then::Notice);
-        add("errors_stop", self.errors_stop, errors(self.errors_stop), Then::Stop);
-        add("empty_replies", self.empty_replies, Condition::EmptyReplies(self.empty_replies), Then::Stop);
-        add("unknown_tools", self.unknown_tools, Condition::UnknownTools(self.unknown_tools), Then::Stop);
-        let invalid = Condition::InvalidArguments(self.invalid_arguments);
-        add("invalid_arguments", self.invalid_arguments, invalid, Then::Stop);
-        add("approval_reasks", self.approval_reasks, Condition::ApprovalReasks(self.approval_reasks), Then::Stop);
-        let compactions = Condition::CompactionsWithoutGain(self.compactions_without_gain);
-        add("compactions_without_gain", self.compactions_without_gain, compactions, Then::Stop);
+        for (name, number, counter, then) in [
+            ("errors_notice", self.errors_notice, Counter::Errors, Then::Notice),
+            ("errors_stop", self.errors_stop, Counter::Errors, Then::Stop),
+            ("empty_replies", self.empty_replies, Counter::EmptyReplies, Then::Stop),
+            ("unknown_tools", self.unknown_tools, Counter::UnknownTools, Then::Stop),
+            ("invalid_arguments", self.invalid_arguments, Counter::InvalidArguments, Then::Stop),
+            ("approval_reasks", self.approval_reasks, Counter::ApprovalReasks, Then::Stop),
+            ("compactions_without_gain", self.compactions_without_gain, Counter::Compactions, Then::Stop),
+        ] {
+            add(name, number, Condition::AtLeast(counter, number), then);
+        }
         rules
     }
 }
@@ -217,7 +217,10 @@ mod tests {
         assert_eq!((file.stops.errors_stop, file.stops.errors_notice, file.stops.judge.enabled), (7, 3, false));
         let rule = Rule {
             name: "often".into(),
-            when: Condition::Any(vec![Condition::ToolCalls(20), Condition::RunUsd(1.0)]),
+            when: Condition::Any(vec![
+                Condition::AtLeast(Counter::ToolCalls, 20),
+                Condition::AtLeast(Counter::RunMicroUsd, 1_000_000),
+            ]),
             then: Then::Notice,
             say: Some("Come to an end.".into()),
             since: Since::Notice,
@@ -234,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_problem_is_named_with_its_key() {
-        let named = |name: &str| Rule::new(name, Condition::Steps(1), Then::Stop);
+        let named = |name: &str| Rule::new(name, Condition::AtLeast(Counter::Steps, 1), Then::Stop);
         let bad = StopsConfig {
             max_strikes: 0,
             errors_stop: 2_000_000,
@@ -243,7 +246,7 @@ mod tests {
             rules: vec![
                 named(""),
                 named("two words"),
-                Rule { say: Some(" ".into()), ..Rule::new("x", Condition::Steps(1), Then::Notice) },
+                Rule { say: Some(" ".into()), ..Rule::new("x", Condition::AtLeast(Counter::Steps, 1), Then::Notice) },
                 Rule { say: Some("Stop.".into()), ..named("y") },
                 named("fine-1.b_c"),
             ],

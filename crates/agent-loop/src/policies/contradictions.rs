@@ -3,11 +3,11 @@
 //! A condition is looked at as a list of cases, each a list of leaves that must hold together or must not. A rule can fire
 //! when one of its cases can. What is reported is certain; what is not certain is not looked for.
 
-use super::condition::{Condition, Leaf, Part, Sight, View};
+use super::condition::{Leaf, Part, Sight, View};
 use super::config::StopsConfig;
 use super::limits::RunLimits;
-use super::measures::{Count, Measures};
-use super::rules::{Rule, Since, Then};
+use super::measures::Measures;
+use super::rule::{Condition, Count, Counter, Rule, Since, Then};
 
 /// Most cases of one condition that are looked at; one with more is taken to be all right. 512: nine pairs of
 /// alternatives that must all hold.
@@ -119,7 +119,7 @@ fn ceilings<'a>(own: &'a [Rule], limits: &'a [Rule], progress: &'a [Rule], max_s
     }
     if let Some(last) = max_steps {
         let key = format!("the limit of {last} steps");
-        ceilings.push(Ceiling { count: Count::Steps, at: last, key, index: None, is_reached: true });
+        ceilings.push(Ceiling { count: Count::Of(Counter::Steps), at: last, key, index: None, is_reached: true });
     }
     for (index, rule) in own.iter().enumerate().filter(|(_, rule)| rule.then == Then::Stop) {
         each_alternative(&rule.when, &mut |count, at| {
@@ -223,17 +223,18 @@ fn forestalled(index: usize, rule: &Rule, case: &Case<'_>, ceilings: &[Ceiling<'
 
 /// Whether the first count is never more than the second.
 fn is_at_most(less: Count<'_>, more: Count<'_>) -> bool {
-    use Count::*;
-    less == more
-        || match more {
-            WallMs => less == ActiveMs,
-            ToolCalls => matches!(less, ToolCallsOf(_) | Errors | UnknownTools | InvalidArguments | ApprovalReasks),
-            TokensTotal => matches!(less, TokensIn | TokensOut),
-            SessionMicroUsd => less == RunMicroUsd,
-            ModelCalls => matches!(less, Steps | Errors | EmptyReplies),
-            Steps => matches!(less, Errors | EmptyReplies),
-            _ => false,
-        }
+    use Counter::*;
+    let (Count::Of(more_of), false) = (more, less == more) else { return less == more };
+    let Count::Of(less_of) = less else { return more_of == ToolCalls };
+    match more_of {
+        WallMs => less_of == ActiveMs,
+        ToolCalls => matches!(less_of, Errors | UnknownTools | InvalidArguments | ApprovalReasks),
+        TokensTotal => matches!(less_of, TokensIn | TokensOut),
+        SessionMicroUsd => less_of == RunMicroUsd,
+        ModelCalls => matches!(less_of, Steps | Errors | EmptyReplies),
+        Steps => matches!(less_of, Errors | EmptyReplies),
+        _ => false,
+    }
 }
 
 /// A leaf as it is written.
@@ -250,7 +251,7 @@ fn written(leaf: Leaf<'_>) -> String {
 
 /// A threshold in the unit in which it is written.
 fn shown(count: Count<'_>, at: u64) -> String {
-    (at as f64 / count.scale() as f64).to_string()
+    (at as f64 / count.counter().scale() as f64).to_string()
 }
 
 #[cfg(test)]

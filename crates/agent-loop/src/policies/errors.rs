@@ -121,7 +121,7 @@ mod tests {
             .map(|event| {
                 errors.observe(&match event {
                     's' => Observation::Step,
-                    'c' => Observation::ToolCall { name: "t", arguments: &arguments },
+                    'c' => Observation::ToolCall { name: "t", arguments: &arguments, spec: None },
                     'f' => result(CallOutcome::Failed),
                     'p' => told(CallOutcome::Failed, "lint pass, tests pending"),
                     't' => told(CallOutcome::Failed, "Timed out. The job is still queued."),

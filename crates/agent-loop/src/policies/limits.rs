@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::{Condition, micro_usd};
-use super::rules::{ACTIVE_S, Rule, Then, tool_limit};
+use super::rule::{Condition, Counter, Rule, Then, ToolCount, micro_usd};
+
+/// The name of the limit of the time at work.
+pub(crate) const ACTIVE_S: &str = "active_s";
 
 /// Largest number that a setting of TOML can hold.
 const MAX: u64 = i64::MAX as u64;
@@ -78,23 +80,28 @@ impl RunLimits {
 
     /// The limits that are whole numbers and set: key, number, and what is asked of a run.
     fn numbers(&self) -> impl Iterator<Item = (&'static str, u64, Condition)> {
-        type Make = fn(u64) -> Condition;
-        let table: [(&'static str, Option<u64>, Make); 8] = [
-            (ACTIVE_S, Some(self.active_s).filter(|s| *s > 0), Condition::ActiveS),
-            ("wall_clock_s", self.wall_clock_s, Condition::WallClockS),
-            ("model_calls", self.model_calls, Condition::ModelCalls),
-            ("tool_calls", self.tool_calls, Condition::ToolCalls),
-            ("tokens_in", self.tokens_in, Condition::TokensIn),
-            ("tokens_out", self.tokens_out, Condition::TokensOut),
-            ("tokens_total", self.tokens_total, Condition::TokensTotal),
-            ("output_bytes", self.output_bytes, Condition::OutputBytes),
+        let table: [(&'static str, Option<u64>, Counter); 8] = [
+            (ACTIVE_S, Some(self.active_s).filter(|s| *s > 0), Counter::ActiveMs),
+            ("wall_clock_s", self.wall_clock_s, Counter::WallMs),
+            ("model_calls", self.model_calls, Counter::ModelCalls),
+            ("tool_calls", self.tool_calls, Counter::ToolCalls),
+            ("tokens_in", self.tokens_in, Counter::TokensIn),
+            ("tokens_out", self.tokens_out, Counter::TokensOut),
+            ("tokens_total", self.tokens_total, Counter::TokensTotal),
+            ("output_bytes", self.output_bytes, Counter::OutputBytes),
         ];
-        table.into_iter().filter_map(|(key, number, make)| number.map(|number| (key, number, make(number))))
+        table.into_iter().filter_map(|(key, number, counter)| {
+            let when = |number: u64| Condition::AtLeast(counter, number.saturating_mul(counter.scale()));
+            number.map(|number| (key, number, when(number)))
+        })
     }
 
     fn dollars(&self) -> impl Iterator<Item = (&'static str, f64, Condition)> {
-        let run = self.usd_per_run.map(|usd| ("usd_per_run", usd, Condition::RunUsd(usd)));
-        let session = self.usd_per_session.map(|usd| ("usd_per_session", usd, Condition::SessionUsd(usd)));
+        let run =
+            self.usd_per_run.map(|usd| ("usd_per_run", usd, Condition::AtLeast(Counter::RunMicroUsd, micro_usd(usd))));
+        let session = self
+            .usd_per_session
+            .map(|usd| ("usd_per_session", usd, Condition::AtLeast(Counter::SessionMicroUsd, micro_usd(usd))));
         run.into_iter().chain(session)
     }
 
@@ -126,7 +133,10 @@ impl RunLimits {
     pub(crate) fn rules(&self) -> Vec<Rule> {
         let numbers = self.numbers().map(|(key, _, when)| Rule::new(key, when, Then::Stop));
         let dollars = self.dollars().map(|(key, _, when)| Rule::new(key, when, Then::Stop));
-        let tools = self.tool_calls_of.iter().map(|(tool, count)| tool_limit(tool, *count));
+        let tools = self.tool_calls_of.iter().map(|(tool, count)| {
+            let when = Condition::ToolCallsOf(ToolCount { tool: tool.clone(), count: *count });
+            Rule::new(format!("tool_calls_of.{tool}"), when, Then::Stop)
+        });
         numbers.chain(dollars).chain(tools).collect()
     }
 }

@@ -90,7 +90,7 @@ mod tests {
         use Observation::{Step, Text};
         let none = Arguments::parse("{}");
         let say = |text| Observation::Assistant { text, nudged: false };
-        let call = |name| Observation::ToolCall { name, arguments: &none };
+        let call = |name| Observation::ToolCall { name, arguments: &none, spec: None };
         let result = Observation::ToolResult { name: "push", outcome: CallOutcome::Success, text: "DONE" };
         check(&[say("All DONE now.")], true, false);
         check(&[say("All done now.")], false, false);

@@ -1,6 +1,6 @@
 //! What the policies see of a run, in order.
 
-use belay_protocol::Arguments;
+use belay_protocol::{Arguments, ToolSpec};
 
 /// One thing that happened in a run. Borrowed: seeing costs no copy.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,8 @@ pub enum Observation<'a> {
         name: &'a str,
         /// Its arguments.
         arguments: &'a Arguments,
+        /// What the tool declares of itself. `None`: there is no such tool, or it is a recording.
+        spec: Option<&'a ToolSpec>,
     },
     /// The result of the oldest open call of that tool.
     ToolResult {

@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn only_a_text_after_which_the_loop_went_on_without_a_call_is_judged() {
         let arguments = Arguments::parse("{}");
-        let call = Observation::ToolCall { name: "t", arguments: &arguments };
+        let call = Observation::ToolCall { name: "t", arguments: &arguments, spec: None };
         let text = Observation::Assistant { text: "Let me look.", nudged: false };
         let nudged = Observation::Assistant { text: "Let me look.", nudged: true };
         let table: &[(&str, &[Observation<'_>], bool)] = &[

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_protocol::Finding;
 use serde::{Deserialize, Serialize};
 
-use super::condition::{Baseline, View};
-use super::measures::{Measures, Touched};
+use super::condition::{Baseline, Leaf, Part, Sight, View};
+use super::measures::Measures;
 use super::observation::Observation;
-use super::rules::{Compiled, Origin, Rule, Since, StopRules, Then};
+use super::rule::{Condition, Count, Counter, Rule, Since, Then, Touched};
+use super::rules::{Compiled, Origin, StopRules};
 
 /// What the engine remembers of a run. Given back with the same rules, or with changed ones, it counts on.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
@@ -81,8 +82,8 @@ impl StopState {
             }
             _ => {}
         }
-        let touched = self.measures.observe(rules, &seen);
-        self.untold = self.untold.and(touched).within(rules.asked);
+        let touched = self.measures.observe(&rules.watched, &seen);
+        self.untold = self.untold.and(touched).within(rules.watched.asked);
         if self.untold.is_nothing() {
             return None;
         }
@@ -213,6 +214,37 @@ impl StopState {
             return finding.with("measure", measure);
         }
         finding
+    }
+}
+
+impl StopRules {
+    /// Whether a stream is to be cut when it chants: some rule about that would do more than tell the model.
+    pub fn cuts_streams(&self, state: &StopState) -> bool {
+        self.compiled.iter().any(|one| {
+            let listens = one.rule.then != Then::Notice && !(state.detection_off && one.is_detection());
+            let mut chanting = false;
+            one.rule.when.each_leaf(&mut |leaf| chanting |= matches!(leaf, Leaf::Seen(Sight::Chanting)));
+            listens && chanting
+        })
+    }
+
+    /// The earliest clock reading, in milliseconds, at which a rule would end the run by its time alone, for a timer
+    /// during a model call. Rules that need something else besides time are not foreseen. `None`: there is no such
+    /// rule, or no reading has been seen yet.
+    pub fn deadline_ms(&self, state: &StopState) -> Option<u64> {
+        let ending = self.compiled.iter().filter(|one| one.rule.then == Then::Stop);
+        let asked = ending.filter(|one| !(state.detection_off && one.is_detection()));
+        asked.filter_map(|one| deadline(&one.rule.when, state)).min()
+    }
+}
+
+fn deadline(condition: &Condition, state: &StopState) -> Option<u64> {
+    let time = &state.measures.time;
+    match condition.part() {
+        Part::Any(parts) => parts.iter().filter_map(|part| deadline(part, state)).min(),
+        Part::Leaf(Leaf::AtLeast(Count::Of(Counter::WallMs), wall_ms)) => time.reading_at_wall(wall_ms),
+        Part::Leaf(Leaf::AtLeast(Count::Of(Counter::ActiveMs), active_ms)) => time.reading_at_active(active_ms),
+        Part::All(_) | Part::Not(_) | Part::Leaf(_) => None,
     }
 }
 

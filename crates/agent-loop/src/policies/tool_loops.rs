@@ -37,8 +37,10 @@ mod cycles;
 mod digest;
 mod history;
 mod keys;
+mod lexicon;
 mod mask;
 mod pack;
+mod parts;
 mod quote;
 mod reader;
 mod repeats;
@@ -54,10 +56,11 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use belay_protocol::{Arguments, Finding, StopReason};
+use belay_protocol::{Arguments, Finding, StopReason, ToolSpec};
 use serde::{Deserialize, Serialize};
 
 pub use self::config::ToolLoopConfig;
+pub use self::parts::Part;
 
 use self::call::{Asked, Echo, Gives};
 use self::cycles::{Newest, View};
@@ -165,9 +168,9 @@ impl ToolLoops {
             return;
         }
         let found = match seen {
-            Observation::ToolCall { name, arguments } => self.call(config, name, arguments),
+            Observation::ToolCall { name, arguments, spec } => self.call(config, name, arguments, *spec),
             Observation::ToolResult { name, outcome, text } => self.result(config, name, *outcome, text),
-            Observation::Clock(millis) => {
+            Observation::Clock(millis) if config.has(Part::Pace) => {
                 let seconds = u32::try_from(millis / 1000).unwrap_or(u32::MAX / 2);
                 self.now = self.now.max(seconds.saturating_add(1));
                 None
@@ -195,8 +198,14 @@ impl ToolLoops {
         *self = Self::default();
     }
 
-    fn call(&mut self, config: &ToolLoopConfig, name: &str, arguments: &Arguments) -> Option<Finding> {
-        let asked = Asked::of(config, name, arguments);
+    fn call(
+        &mut self,
+        config: &ToolLoopConfig,
+        name: &str,
+        arguments: &Arguments,
+        spec: Option<&ToolSpec>,
+    ) -> Option<Finding> {
+        let asked = Asked::of(config, name, arguments, spec);
         self.calls += 1;
         if asked.kind == Kind::Wait {
             self.waited = self.calls;
@@ -243,6 +252,7 @@ impl ToolLoops {
         };
         history::push(&mut self.history, entry);
         Open::push(&mut self.open, self.calls, &asked);
+        let polled = polled.filter(|_| config.has(Part::Repeats));
         self.cycle(config, asked.kind).or_else(|| polled.map(|polled| self.repeated(&polled, asked.key)))
     }
 
@@ -250,7 +260,7 @@ impl ToolLoops {
     fn cycle(&self, config: &ToolLoopConfig, kind: Kind) -> Option<Finding> {
         let (repeats, longest) = (config.repeats as usize, config.max_period as usize);
         let views: &[View] = if kind.is_harmless() { &[View::Whole] } else { &[View::Whole, View::Telling] };
-        views.iter().find_map(|view| {
+        views.iter().filter(|_| config.has(Part::Cycles)).find_map(|view| {
             let newest = Newest::of(&self.history, *view, repeats * longest);
             let mut cycle = cycles::cycle(&newest, repeats, longest)?.to_vec();
             cycle.reverse();
@@ -271,7 +281,7 @@ impl ToolLoops {
             return None;
         }
         let failed = outcome.is_failure();
-        let told = Told::of(text, failed, &open.echo, open.searches, open.gives);
+        let told = Told::of(config, text, failed, &open.echo, open.searches, open.gives);
         self.history[at].result = told.digest;
         let before = at.checked_sub(1).map(|before| self.history[before].kind);
         let again = before.is_some_and(Kind::is_harmless) && self.asked.contains(&key);
@@ -303,13 +313,13 @@ impl ToolLoops {
         let (patience, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
         self.history[at].polls = patience != Patience::None;
         self.history[at].patient = patience == Patience::Full;
-        if u32::from(returns) >= config.oscillations {
+        if u32::from(returns) >= config.oscillations && config.has(Part::Writes) {
             return Some(self.finding(OSCILLATING_WRITES, u32::from(returns), config.oscillations, &[entry]));
         }
         if progress == Progress::News {
             return None;
         }
-        if let Some(repeated) = repeated.filter(|_| entry.kind != Kind::Harmless) {
+        if let Some(repeated) = repeated.filter(|_| entry.kind != Kind::Harmless && config.has(Part::Repeats)) {
             return Some(self.repeated(&repeated, entry.key));
         }
         self.varied(config, at, &told, failed).or_else(|| self.stagnation(config, at))
@@ -340,6 +350,9 @@ impl ToolLoops {
     }
 
     fn varied(&self, config: &ToolLoopConfig, at: usize, told: &Told, failed: bool) -> Option<Finding> {
+        if !config.has(Part::Varied) {
+            return None;
+        }
         let since = self.history.len().saturating_sub((self.calls - self.news) as usize + 1);
         let found = varied::varied(&self.history, since, at, told, failed, config)?;
         let mut sample: Vec<Entry> = Vec::with_capacity(5);
@@ -356,7 +369,7 @@ impl ToolLoops {
         // Thoughts and clocks are no work, but neither do they tell that work stands still: four for one, and two of
         // those that were made before, where nothing else is done between.
         let count = self.idle.max(self.harmless / 4);
-        if count < config.stagnation {
+        if count < config.stagnation || !config.has(Part::Stagnation) {
             return None;
         }
         let entry = [self.history[at]];
@@ -408,7 +421,7 @@ pub(super) fn is_pending(text: &str) -> bool {
     if text.len() > 2048 {
         return false;
     }
-    let told = Told::of(text, false, &Echo::default(), false, Gives::News);
+    let told = Told::of(&ToolLoopConfig::default(), text, false, &Echo::default(), false, Gives::News);
     told.pending && !told.negative
 }
 

@@ -232,7 +232,7 @@ fn a_text_is_everything_since_the_last_call() {
     let whole = Assistant { text: half, nudged: false };
     let nudged = Assistant { text: half, nudged: true };
     let arguments = Arguments::parse("{}");
-    let call = ToolCall { name: "clock", arguments: &arguments };
+    let call = ToolCall { name: "clock", arguments: &arguments, spec: None };
     let rows: &[(&str, &[Observation<'_>], bool)] = &[
         ("two pieces", &[Text(half), Text(half)], true),
         ("two steps", &[Step, Text(half), Step, Text(half)], true),

@@ -116,6 +116,10 @@ impl LoopDelegate for JobDelegate<'_> {
         self.turn.execute_tool_calls(calls, context).await
     }
 
+    async fn on_tool_intent_nudge(&mut self, text: &str, context: &LoopContext) {
+        self.turn.on_tool_intent_nudge(text, context).await;
+    }
+
     async fn after_iteration(&mut self, iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
         self.turn.core.after_step(iteration).await;
         self.turn.after_iteration(iteration, context).await

@@ -157,7 +157,7 @@ impl PlanFlow<'_> {
 
     fn observe(&mut self, seen: Observation<'_>) -> Option<RunEnd> {
         let verdict = self.context.state.stops.observe(&self.core.rules, seen);
-        self.context.heed(verdict)
+        self.context.apply_verdict(verdict)
     }
 
     async fn make_plan(&mut self) -> Result<Option<RunEnd>, LoopError> {

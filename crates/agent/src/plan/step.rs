@@ -211,6 +211,10 @@ impl LoopDelegate for StepDelegate<'_> {
         }))
     }
 
+    async fn on_tool_intent_nudge(&mut self, _text: &str, context: &LoopContext) {
+        self.core.note_nudge(context);
+    }
+
     async fn after_iteration(&mut self, iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
         self.core.after_step(iteration).await;
         self.core.note_brakes(context);

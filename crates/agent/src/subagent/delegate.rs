@@ -208,6 +208,10 @@ impl LoopDelegate for SubagentDelegate {
         }))
     }
 
+    async fn on_tool_intent_nudge(&mut self, _text: &str, context: &LoopContext) {
+        self.core.note_nudge(context);
+    }
+
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
         self.core.note_brakes(context);
         Ok(())

@@ -78,7 +78,7 @@ fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
         let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
-        if let Some(end) = context.heed(verdict) {
+        if let Some(end) = context.apply_verdict(verdict) {
             return Some(end);
         }
     }
@@ -86,7 +86,7 @@ fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob
     if let Some(finding) = context.state.stops.latched.clone() {
         return Some(finding.into());
     }
-    delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
+    delegate.core.tally.open_output(context.state.stops.measures.output_bytes());
     None
 }
 

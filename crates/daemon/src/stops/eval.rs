@@ -3,9 +3,9 @@
 use std::io::{IsTerminal, Write};
 
 use belay_trajectory::eval::{Failure as Wrong, Options, Report, evaluate};
-use belay_trajectory::rule_sets::candidates;
+use belay_trajectory::rule_sets::{Part, ablations, candidates};
 
-use super::{EvalArgs, rules, set};
+use super::{ALL_PARTS, EvalArgs, rules, set};
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
@@ -14,7 +14,10 @@ const THREADS_MAX: usize = 8;
 
 /// Judges the set and prints the figures.
 pub(crate) fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {
-    let candidates = candidates(rules::of_file(args.rules.as_deref())?);
+    let rules = rules::of_file(args.rules.as_deref())?;
+    let is_named = |part: &Part| args.without.iter().any(|word| word == part.word() || word == ALL_PARTS);
+    let left_out: Vec<Part> = Part::ALL.into_iter().filter(is_named).collect();
+    let candidates = if left_out.is_empty() { candidates(rules) } else { ablations(&rules, &left_out) };
     if let Some(name) = args.failures.as_deref().filter(|name| *name != "all")
         && !candidates.iter().any(|candidate| candidate.name == name)
     {

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
-use belay_agent_loop::policies::StopsConfig;
 use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
@@ -131,17 +130,6 @@ impl Programs {
         Arc::new(self.outputs.clone())
     }
 
-    /// The rules for stopping, which know the tools whose use is to be called again and again.
-    pub(crate) fn stop_rules(&self, settings: &Settings) -> Arc<StopRules> {
-        stop_rules(settings, &self.polling())
-    }
-
-    /// The tools whose use is to be called again and again.
-    pub(crate) fn polling(&self) -> Vec<String> {
-        let polling = self.tools.iter().map(|tool| tool.spec()).filter(|spec| spec.polling);
-        polling.map(|spec| spec.name.clone()).collect()
-    }
-
     /// What is to be closed when the daemon ends.
     pub(crate) fn closing(&self) -> Closing {
         let Self { processes, sessions, sandbox, .. } = self;
@@ -149,11 +137,9 @@ impl Programs {
     }
 }
 
-/// The rules for stopping of these settings, where `polling` are the tools whose use is to be called again and again.
-pub(crate) fn stop_rules(settings: &Settings, polling: &[String]) -> Arc<StopRules> {
-    let mut stops: StopsConfig = settings.stops.clone();
-    stops.tool_loops.polling_tools.extend(polling.iter().cloned());
-    Arc::new(StopRules::compile(&stops, &settings.limits.run))
+/// The rules for stopping of these settings.
+pub(crate) fn stop_rules(settings: &Settings) -> Arc<StopRules> {
+    Arc::new(StopRules::compile(&settings.stops, &settings.limits.run))
 }
 
 /// Files of the workspace and skills, with what skills are judged by.

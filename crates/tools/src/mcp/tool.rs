@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_protocol::{Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, Weight};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tracing::warn;
@@ -54,6 +54,7 @@ impl McpTool {
         let spec = ToolSpec {
             effect: Effect::External,
             idempotent: offer.repeatable,
+            kind: offer.repeatable.then_some(ToolKind::Read),
             timeout: server.timeout() + BEFORE_THE_CALL,
             max_output_bytes: config.max_output_bytes,
             approval: config.approval,

@@ -1,7 +1,7 @@
 use belay_agent_loop::policies::StopRules;
 
 use super::*;
-use crate::rule_sets::candidates;
+use crate::rule_sets::{Part, ablations, candidates};
 
 /// A rule set that stops at the n-th call of a tool.
 struct NthCall(usize, usize);
@@ -137,4 +137,13 @@ fn restarts_reach_the_rule_set_before_their_event() {
     }
     let run = Run { events: calls(3), onset: None, stuck: false, restarts: vec![2, 5, 8] };
     assert_eq!(first_stop(&mut Restarted(vec![], 0), &run), Some((5, "[2, 5]".into())));
+}
+
+#[test]
+fn a_part_that_is_left_out_is_judged_beside_the_whole() {
+    let cases = [case("long", Label::Pathology, Some(4), 20)];
+    let sets = ablations(&StopRules::progress(), &[Part::Cycles, Part::Words]);
+    let report = evaluate(&cases, &sets, options(0), &|_, _| {});
+    let judged: Vec<_> = report.sets.iter().map(|set| (set.name, set.plain.caught)).collect();
+    assert_eq!(judged, [("belay", 1), ("without cycles", 1), ("without words", 1)]);
 }

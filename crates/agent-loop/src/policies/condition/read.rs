@@ -1,40 +1,22 @@
-//! Reading conditions as a person writes them, with messages that say what was meant.
+//! Reading and writing conditions as a person writes them, with messages that say what was meant.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{Condition, ToolCount};
+use crate::policies::counters::{TABLE, Unit};
+use crate::policies::rule::{Condition, ToolCount, micro_usd, positive};
+
+/// The words of conditions that are no counters.
+const OTHERS: [&str; 9] =
+    ["any", "all", "not", "tool_calls_of", "repeated_replies", "tool_loop", "chanting", "says", "calls"];
 
 /// Every word that a condition can begin with.
-pub(super) const WORDS: &[&str] = &[
-    "any",
-    "all",
-    "not",
-    "steps",
-    "wall_clock_s",
-    "active_s",
-    "model_calls",
-    "tool_calls",
-    "tool_calls_of",
-    "tokens_in",
-    "tokens_out",
-    "tokens_total",
-    "run_usd",
-    "session_usd",
-    "output_bytes",
-    "consecutive_errors",
-    "empty_replies",
-    "repeated_replies",
-    "unknown_tools",
-    "invalid_arguments",
-    "approval_reasks",
-    "compactions_without_gain",
-    "tool_loop",
-    "chanting",
-    "says",
-    "calls",
-];
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    let (first, last) = OTHERS.split_at(3);
+    first.iter().copied().chain(TABLE.iter().map(|row| row.word)).chain(last.iter().copied())
+}
 
 /// How near a word must be to be named as the one that was meant: the usual bar of strsim's users for spelling mistakes.
 const NEAR: f64 = 0.7;
@@ -71,29 +53,20 @@ impl<'de> Visitor<'de> for OneKey {
 }
 
 fn value<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Condition, A::Error> {
+    if let Some(row) = TABLE.iter().find(|row| row.word == key) {
+        let threshold = match row.unit {
+            Unit::One => number(map)?,
+            Unit::Ms => number(map)?.saturating_mul(row.counter.scale()),
+            Unit::MicroUsd => micro_usd(dollars(map)?),
+        };
+        return Ok(Condition::AtLeast(row.counter, threshold));
+    }
     Ok(match key {
         "any" => Condition::Any(map.next_value()?),
         "all" => Condition::All(map.next_value()?),
         "not" => Condition::Not(map.next_value()?),
-        "steps" => Condition::Steps(number(map)?),
-        "wall_clock_s" => Condition::WallClockS(number(map)?),
-        "active_s" => Condition::ActiveS(number(map)?),
-        "model_calls" => Condition::ModelCalls(number(map)?),
-        "tool_calls" => Condition::ToolCalls(number(map)?),
         "tool_calls_of" => Condition::ToolCallsOf(map.next_value::<ToolCount>()?),
-        "tokens_in" => Condition::TokensIn(number(map)?),
-        "tokens_out" => Condition::TokensOut(number(map)?),
-        "tokens_total" => Condition::TokensTotal(number(map)?),
-        "run_usd" => Condition::RunUsd(dollars(map)?),
-        "session_usd" => Condition::SessionUsd(dollars(map)?),
-        "output_bytes" => Condition::OutputBytes(number(map)?),
-        "consecutive_errors" => Condition::ConsecutiveErrors(number(map)?),
-        "empty_replies" => Condition::EmptyReplies(number(map)?),
         "repeated_replies" => Condition::RepeatedReplies(flag(map, key)?),
-        "unknown_tools" => Condition::UnknownTools(number(map)?),
-        "invalid_arguments" => Condition::InvalidArguments(number(map)?),
-        "approval_reasks" => Condition::ApprovalReasks(number(map)?),
-        "compactions_without_gain" => Condition::CompactionsWithoutGain(number(map)?),
         "tool_loop" => Condition::ToolLoop(flag(map, key)?),
         "chanting" => Condition::Chanting(flag(map, key)?),
         "says" => Condition::Says(text(map)?),
@@ -102,19 +75,41 @@ fn value<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Condition, A:
     })
 }
 
-fn unknown(key: &str) -> String {
-    let likeness = |word: &&&str| strsim::jaro_winkler(key, word);
-    let nearest = WORDS.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    match nearest.filter(|word| likeness(word) >= NEAR) {
-        Some(word) => format!("unknown condition `{key}`; did you mean `{word}`?"),
-        None => format!("unknown condition `{key}`; there are {}", WORDS.join(", ")),
+impl Serialize for Condition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        match self {
+            Self::Any(parts) => map.serialize_entry("any", parts)?,
+            Self::All(parts) => map.serialize_entry("all", parts)?,
+            Self::Not(part) => map.serialize_entry("not", part)?,
+            Self::AtLeast(counter, threshold) => {
+                let (row, scale) = (counter.row(), counter.scale());
+                match row.unit {
+                    Unit::MicroUsd => map.serialize_entry(row.word, &(*threshold as f64 / scale as f64))?,
+                    Unit::Ms if !threshold.is_multiple_of(scale) => {
+                        map.serialize_entry(row.word, &(*threshold as f64 / scale as f64))?;
+                    }
+                    _ => map.serialize_entry(row.word, &(threshold / scale))?,
+                }
+            }
+            Self::ToolCallsOf(of) => map.serialize_entry("tool_calls_of", of)?,
+            Self::RepeatedReplies(wanted) => map.serialize_entry("repeated_replies", wanted)?,
+            Self::ToolLoop(wanted) => map.serialize_entry("tool_loop", wanted)?,
+            Self::Chanting(wanted) => map.serialize_entry("chanting", wanted)?,
+            Self::Says(text) => map.serialize_entry("says", text)?,
+            Self::Calls(tool) => map.serialize_entry("calls", tool)?,
+        }
+        map.end()
     }
 }
 
-/// A whole number of at least 1.
-pub(super) fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let number = u64::try_from(i64::deserialize(deserializer)?).ok();
-    number.filter(|number| *number >= 1).ok_or_else(|| D::Error::custom("must be a whole number of at least 1"))
+fn unknown(key: &str) -> String {
+    let likeness = |word: &&str| strsim::jaro_winkler(key, word);
+    let nearest = words().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    match nearest.filter(|word| likeness(word) >= NEAR) {
+        Some(word) => format!("unknown condition `{key}`; did you mean `{word}`?"),
+        None => format!("unknown condition `{key}`; there are {}", words().collect::<Vec<_>>().join(", ")),
+    }
 }
 
 fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<u64, A::Error> {

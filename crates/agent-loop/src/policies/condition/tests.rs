@@ -1,6 +1,8 @@
-use super::read::WORDS;
+use serde::Deserialize;
+
+use super::read::words;
 use super::*;
-use crate::policies::{Observation, Rule, StopRules, StopState, Then};
+use crate::policies::{Observation, Rule, StopRules, StopState, Then, ToolCount};
 
 #[derive(Deserialize)]
 struct Written {
@@ -17,35 +19,35 @@ fn read(text: &str) -> Result<Condition, String> {
 fn conditions_are_read_as_a_person_writes_them() {
     let of = |tool: &str, count| Condition::ToolCallsOf(ToolCount { tool: tool.into(), count });
     for (text, expected) in [
-        ("{ steps = 50 }", Condition::Steps(50)),
-        ("{ wall_clock_s = 600 }", Condition::WallClockS(600)),
-        ("{ active_s = 600 }", Condition::ActiveS(600)),
-        ("{ model_calls = 60 }", Condition::ModelCalls(60)),
-        ("{ tool_calls = 100 }", Condition::ToolCalls(100)),
+        ("{ steps = 50 }", Condition::AtLeast(Counter::Steps, 50)),
+        ("{ wall_clock_s = 600 }", Condition::AtLeast(Counter::WallMs, 600_000)),
+        ("{ active_s = 600 }", Condition::AtLeast(Counter::ActiveMs, 600_000)),
+        ("{ model_calls = 60 }", Condition::AtLeast(Counter::ModelCalls, 60)),
+        ("{ tool_calls = 100 }", Condition::AtLeast(Counter::ToolCalls, 100)),
         ("{ tool_calls_of = { tool = \"fetch_url\", count = 20 } }", of("fetch_url", 20)),
-        ("{ tokens_in = 1 }", Condition::TokensIn(1)),
-        ("{ tokens_out = 2 }", Condition::TokensOut(2)),
-        ("{ tokens_total = 3 }", Condition::TokensTotal(3)),
-        ("{ run_usd = 0.5 }", Condition::RunUsd(0.5)),
-        ("{ session_usd = 5 }", Condition::SessionUsd(5.0)),
-        ("{ output_bytes = 1_000_000 }", Condition::OutputBytes(1_000_000)),
-        ("{ consecutive_errors = 5 }", Condition::ConsecutiveErrors(5)),
-        ("{ empty_replies = 3 }", Condition::EmptyReplies(3)),
+        ("{ tokens_in = 1 }", Condition::AtLeast(Counter::TokensIn, 1)),
+        ("{ tokens_out = 2 }", Condition::AtLeast(Counter::TokensOut, 2)),
+        ("{ tokens_total = 3 }", Condition::AtLeast(Counter::TokensTotal, 3)),
+        ("{ run_usd = 0.5 }", Condition::AtLeast(Counter::RunMicroUsd, 500_000)),
+        ("{ session_usd = 5 }", Condition::AtLeast(Counter::SessionMicroUsd, 5_000_000)),
+        ("{ output_bytes = 1_000_000 }", Condition::AtLeast(Counter::OutputBytes, 1_000_000)),
+        ("{ consecutive_errors = 5 }", Condition::AtLeast(Counter::Errors, 5)),
+        ("{ empty_replies = 3 }", Condition::AtLeast(Counter::EmptyReplies, 3)),
         ("{ repeated_replies = true }", Condition::RepeatedReplies(true)),
-        ("{ unknown_tools = 5 }", Condition::UnknownTools(5)),
-        ("{ invalid_arguments = 5 }", Condition::InvalidArguments(5)),
-        ("{ approval_reasks = 3 }", Condition::ApprovalReasks(3)),
-        ("{ compactions_without_gain = 3 }", Condition::CompactionsWithoutGain(3)),
+        ("{ unknown_tools = 5 }", Condition::AtLeast(Counter::UnknownTools, 5)),
+        ("{ invalid_arguments = 5 }", Condition::AtLeast(Counter::InvalidArguments, 5)),
+        ("{ approval_reasks = 3 }", Condition::AtLeast(Counter::ApprovalReasks, 3)),
+        ("{ compactions_without_gain = 3 }", Condition::AtLeast(Counter::Compactions, 3)),
         ("{ tool_loop = true }", Condition::ToolLoop(true)),
         ("{ chanting = true }", Condition::Chanting(true)),
         ("{ says = \"DONE\" }", Condition::Says("DONE".into())),
         ("{ calls = \"push\" }", Condition::Calls("push".into())),
         ("{ any = [] }", Condition::Any(vec![])),
-        ("{ not = { steps = 3 } }", Condition::Not(Box::new(Condition::Steps(3)))),
+        ("{ not = { steps = 3 } }", Condition::Not(Box::new(Condition::AtLeast(Counter::Steps, 3)))),
         (
             "{ all = [ { steps = 3 }, { any = [ { says = \"x\" }, { calls = \"y\" } ] } ] }",
             Condition::All(vec![
-                Condition::Steps(3),
+                Condition::AtLeast(Counter::Steps, 3),
                 Condition::Any(vec![Condition::Says("x".into()), Condition::Calls("y".into())]),
             ]),
         ),
@@ -88,7 +90,7 @@ fn what_cannot_be_meant_is_refused_in_words_that_help() {
 
 #[test]
 fn every_word_can_be_read_and_has_the_same_name_in_evidence() {
-    for word in WORDS {
+    for word in words() {
         let values = ["1", "true", "\"x\"", "{ tool = \"x\", count = 1 }", "[]", "{ steps = 1 }"];
         let condition = values.iter().find_map(|value| read(&format!("{{ {word} = {value} }}")).ok());
         let condition = condition.unwrap_or_else(|| panic!("{word} cannot be read"));
@@ -98,7 +100,7 @@ fn every_word_can_be_read_and_has_the_same_name_in_evidence() {
                 Leaf::Seen(sight) => sight.word(),
                 Leaf::Never => "never",
             };
-            assert!(*word == told || matches!(*word, "not" | "any" | "all"), "{word} tells {told}");
+            assert!(word == told || matches!(word, "not" | "any" | "all"), "{word} tells {told}");
         });
     }
 }
@@ -115,7 +117,7 @@ fn each_leaf_fires_at_its_threshold_and_not_before() {
     use crate::policies::{CallOutcome, Totals};
     use Observation::{Clock, Compacted, Paused, Step, Usage, User};
     let arguments = belay_protocol::Arguments::parse("{}");
-    let call = |name| Observation::ToolCall { name, arguments: &arguments };
+    let call = |name| Observation::ToolCall { name, arguments: &arguments, spec: None };
     let result = |outcome| Observation::ToolResult { name: "t", outcome, text: "what it says" };
     let say = |text| Observation::Assistant { text, nudged: false };
     let totals = Totals { run_micro_usd: 500_000, session_micro_usd: 5_000_000, ..Totals::default() };
@@ -128,28 +130,52 @@ fn each_leaf_fires_at_its_threshold_and_not_before() {
     use StopReason::*;
     // The last event of each row is the one at which it fires; without it, it does not. Then: reason, count, threshold.
     let table: &[(Condition, &[Observation<'_>], StopReason, u64, u64)] = &[
-        (Condition::Steps(2), &[Step, Step], OperatorRule, 2, 2),
-        (Condition::WallClockS(2), &[Clock(500), Clock(2_499), Clock(2_500)], WallClock, 2, 2),
-        (Condition::ActiveS(2), &[Clock(0), Paused(500), Clock(2_400), Clock(2_500)], ActiveTime, 2, 2),
-        (Condition::ModelCalls(2), &[Step, Step], ModelCalls, 2, 2),
-        (Condition::ToolCalls(2), &[call("a"), call("t")], ToolCalls, 2, 2),
+        (Condition::AtLeast(Counter::Steps, 2), &[Step, Step], OperatorRule, 2, 2),
+        (Condition::AtLeast(Counter::WallMs, 2_000), &[Clock(500), Clock(2_499), Clock(2_500)], WallClock, 2, 2),
+        (
+            Condition::AtLeast(Counter::ActiveMs, 2_000),
+            &[Clock(0), Paused(500), Clock(2_400), Clock(2_500)],
+            ActiveTime,
+            2,
+            2,
+        ),
+        (Condition::AtLeast(Counter::ModelCalls, 2), &[Step, Step], ModelCalls, 2, 2),
+        (Condition::AtLeast(Counter::ToolCalls, 2), &[call("a"), call("t")], ToolCalls, 2, 2),
         (of_t(2), &[call("t"), call("a"), call("t")], ToolCalls, 2, 2),
-        (Condition::TokensIn(9), &[Usage { input: 8, output: 9 }, Usage { input: 3, output: 0 }], Tokens, 11, 9),
-        (Condition::TokensOut(9), &[Usage { input: 9, output: 8 }, Usage { input: 0, output: 1 }], Tokens, 9, 9),
-        (Condition::TokensTotal(9), &[Usage { input: 4, output: 4 }, Usage { input: 0, output: 1 }], Tokens, 9, 9),
-        (Condition::RunUsd(0.5), &[less, totals], RunCost, 500_000, 500_000),
-        (Condition::SessionUsd(5.0), &[less, totals], SessionCost, 5_000_000, 5_000_000),
-        (Condition::OutputBytes(4), &[say("abc"), say("d")], OutputBytes, 4, 4),
-        (Condition::ConsecutiveErrors(2), &[call("t"), failed, call("t"), failed], ConsecutiveErrors, 2, 2),
-        (Condition::EmptyReplies(1), &[say(""), Step], EmptyReplies, 1, 1),
+        (
+            Condition::AtLeast(Counter::TokensIn, 9),
+            &[Usage { input: 8, output: 9 }, Usage { input: 3, output: 0 }],
+            Tokens,
+            11,
+            9,
+        ),
+        (
+            Condition::AtLeast(Counter::TokensOut, 9),
+            &[Usage { input: 9, output: 8 }, Usage { input: 0, output: 1 }],
+            Tokens,
+            9,
+            9,
+        ),
+        (
+            Condition::AtLeast(Counter::TokensTotal, 9),
+            &[Usage { input: 4, output: 4 }, Usage { input: 0, output: 1 }],
+            Tokens,
+            9,
+            9,
+        ),
+        (Condition::AtLeast(Counter::RunMicroUsd, 500_000), &[less, totals], RunCost, 500_000, 500_000),
+        (Condition::AtLeast(Counter::SessionMicroUsd, 5_000_000), &[less, totals], SessionCost, 5_000_000, 5_000_000),
+        (Condition::AtLeast(Counter::OutputBytes, 4), &[say("abc"), say("d")], OutputBytes, 4, 4),
+        (Condition::AtLeast(Counter::Errors, 2), &[call("t"), failed, call("t"), failed], ConsecutiveErrors, 2, 2),
+        (Condition::AtLeast(Counter::EmptyReplies, 1), &[say(""), Step], EmptyReplies, 1, 1),
         (Condition::RepeatedReplies(true), &[say("x"), say("x"), say("x"), Step], RepeatedReplies, 2, 2),
-        (Condition::UnknownTools(2), &[unknown, unknown], UnknownTools, 2, 2),
-        (Condition::InvalidArguments(2), &[invalid, invalid], InvalidArguments, 2, 2),
-        (Condition::ApprovalReasks(2), &[call("t"), denied, call("t"), denied], ApprovalReasks, 2, 2),
-        (Condition::CompactionsWithoutGain(2), &[poor, poor], CompactionLoop, 2, 2),
+        (Condition::AtLeast(Counter::UnknownTools, 2), &[unknown, unknown], UnknownTools, 2, 2),
+        (Condition::AtLeast(Counter::InvalidArguments, 2), &[invalid, invalid], InvalidArguments, 2, 2),
+        (Condition::AtLeast(Counter::ApprovalReasks, 2), &[call("t"), denied, call("t"), denied], ApprovalReasks, 2, 2),
+        (Condition::AtLeast(Counter::Compactions, 2), &[poor, poor], CompactionLoop, 2, 2),
         (Condition::Says("DONE".into()), &[say("not yet"), User("DONE"), say("DONE.")], OperatorRule, 1, 1),
         (Condition::Calls("t".into()), &[Step, call("a"), call("t")], OperatorRule, 1, 1),
-        (Condition::Not(Box::new(Condition::Steps(9))), &[Step], OperatorRule, 0, 0),
+        (Condition::Not(Box::new(Condition::AtLeast(Counter::Steps, 9))), &[Step], OperatorRule, 0, 0),
     ];
     for (when, seen, reason, count, threshold) in table {
         let (at, finding) = first(when.clone(), seen).unwrap_or_else(|| panic!("{when:?} did not fire"));
@@ -166,18 +192,43 @@ fn conditions_join_by_any_all_and_not() {
     let tokens = Usage { input: 50, output: 0 };
     let not = |condition| Condition::Not(Box::new(condition));
     for (when, seen, expected) in [
-        (Condition::Any(vec![Condition::Steps(3), Condition::TokensIn(50)]), &[Step, tokens][..], Some(1)),
+        (
+            Condition::Any(vec![Condition::AtLeast(Counter::Steps, 3), Condition::AtLeast(Counter::TokensIn, 50)]),
+            &[Step, tokens][..],
+            Some(1),
+        ),
         (Condition::Any(vec![]), &[Step, tokens], None),
-        (Condition::All(vec![Condition::Steps(2), Condition::TokensIn(50)]), &[Step, tokens, Step], Some(2)),
-        (Condition::All(vec![Condition::Steps(2), Condition::TokensIn(50)]), &[Step, Step, tokens], Some(2)),
-        (Condition::All(vec![Condition::Steps(2), Condition::TokensIn(50)]), &[Step, Step, Step], None),
-        (Condition::All(vec![Condition::Steps(2), not(Condition::TokensIn(50))]), &[Step, Step], Some(1)),
-        (Condition::All(vec![Condition::Steps(2), not(Condition::TokensIn(50))]), &[tokens, Step, Step], None),
-        (not(not(Condition::Steps(2))), &[Step, Step], Some(1)),
+        (
+            Condition::All(vec![Condition::AtLeast(Counter::Steps, 2), Condition::AtLeast(Counter::TokensIn, 50)]),
+            &[Step, tokens, Step],
+            Some(2),
+        ),
+        (
+            Condition::All(vec![Condition::AtLeast(Counter::Steps, 2), Condition::AtLeast(Counter::TokensIn, 50)]),
+            &[Step, Step, tokens],
+            Some(2),
+        ),
+        (
+            Condition::All(vec![Condition::AtLeast(Counter::Steps, 2), Condition::AtLeast(Counter::TokensIn, 50)]),
+            &[Step, Step, Step],
+            None,
+        ),
+        (
+            Condition::All(vec![Condition::AtLeast(Counter::Steps, 2), not(Condition::AtLeast(Counter::TokensIn, 50))]),
+            &[Step, Step],
+            Some(1),
+        ),
+        (
+            Condition::All(vec![Condition::AtLeast(Counter::Steps, 2), not(Condition::AtLeast(Counter::TokensIn, 50))]),
+            &[tokens, Step, Step],
+            None,
+        ),
+        (not(not(Condition::AtLeast(Counter::Steps, 2))), &[Step, Step], Some(1)),
     ] {
         assert_eq!(first(when.clone(), seen).map(|(at, _)| at), expected, "{when:?}");
     }
-    let all = Condition::All(vec![not(Condition::TokensIn(50)), Condition::Steps(1)]);
+    let all =
+        Condition::All(vec![not(Condition::AtLeast(Counter::TokensIn, 50)), Condition::AtLeast(Counter::Steps, 1)]);
     let (_, finding) = first(all, &[Step]).expect("fires");
     assert_eq!((finding.reason, finding.facts["measure"].as_str()), (StopReason::OperatorRule, Some("steps")));
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Condition, Leaf};
-use crate::policies::measures::{Count, Measures};
+use crate::policies::measures::Measures;
+use crate::policies::rule::Count;
 
 /// The measures as one rule sees them.
 #[derive(Clone, Copy)]

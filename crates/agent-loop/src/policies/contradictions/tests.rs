@@ -73,11 +73,15 @@ fn a_condition_that_is_never_or_always_true_is_named() {
 fn what_only_code_can_write_is_seen_as_well() {
     let rule = |when| StopsConfig { rules: vec![Rule::new("x", when, Then::Notice)], ..StopsConfig::default() };
     let problems = |when| rule(when).problems(&RunLimits::none(), None);
-    check(&problems(Condition::Steps(0)), &["is true from the beginning"], "steps = 0");
-    check(&problems(Condition::Not(Box::new(Condition::Steps(0)))), &["steps is always at least 0"], "not steps = 0");
+    check(&problems(Condition::AtLeast(Counter::Steps, 0)), &["is true from the beginning"], "steps = 0");
+    check(
+        &problems(Condition::Not(Box::new(Condition::AtLeast(Counter::Steps, 0)))),
+        &["steps is always at least 0"],
+        "not steps = 0",
+    );
     check(&problems(Condition::ToolLoop(false)), &["never holds"], "tool_loop = false");
     // Too many cases to look at: nothing is said.
-    let pair = || Condition::Any(vec![Condition::Steps(1), Condition::Says("x".into())]);
+    let pair = || Condition::Any(vec![Condition::AtLeast(Counter::Steps, 1), Condition::Says("x".into())]);
     let mut many: Vec<Condition> = (0..20).map(|_| pair()).collect();
     many.push(Condition::ToolLoop(false));
     check(&problems(Condition::All(many)), &[], "2^20 cases");

@@ -1,7 +1,7 @@
 use belay_protocol::{Arguments, StopReason};
 
 use super::*;
-use crate::policies::{CallOutcome, Condition, RunLimits, StopsConfig, ToolCount};
+use crate::policies::{CallOutcome, RunLimits, StopsConfig, ToolCount};
 
 mod cost;
 mod properties;
@@ -32,7 +32,7 @@ fn run(rules: &StopRules, events: &str) -> Vec<(usize, Action, String)> {
             rules,
             match event {
                 's' => Observation::Step,
-                'c' => Observation::ToolCall { name: "t", arguments: &arguments },
+                'c' => Observation::ToolCall { name: "t", arguments: &arguments, spec: None },
                 'f' => result(CallOutcome::Failed),
                 'o' => result(CallOutcome::Success),
                 'u' => result(CallOutcome::UnknownTool),
@@ -134,7 +134,7 @@ fn with_detection_off_limits_and_stops_of_the_operator_stay() {
     check(&rules(&format!("loops = false\n{own}")), "uuuu", &[(2, Notice, "b"), (3, Stop, "c")]);
     let mut state = StopState { detection_off: true, ..StopState::default() };
     let limits = StopRules::compile(&StopsConfig::default(), &RunLimits { tool_calls: Some(1), ..RunLimits::none() });
-    let call = Observation::ToolCall { name: "t", arguments: &Arguments::parse("{}") };
+    let call = Observation::ToolCall { name: "t", arguments: &Arguments::parse("{}"), spec: None };
     assert_eq!(state.observe(&limits, call).map(|verdict| verdict.finding.reason), Some(StopReason::ToolCalls));
 }
 
@@ -142,17 +142,18 @@ fn with_detection_off_limits_and_stops_of_the_operator_stay() {
 fn of_several_rules_that_turn_true_at_once_the_table_decides() {
     let steps = |name: &str, when: Condition, then| Rule::new(name, when, then);
     let one_call = || ToolCount { tool: "t".into(), count: 1 };
-    use Condition::{All, Calls, ToolCalls, ToolCallsOf};
+    use Condition::{All, Calls, ToolCallsOf};
+    let tool_calls = |count| Condition::AtLeast(Counter::ToolCalls, count);
     // Each row: rules that all turn true at the first call, and which of them is told.
     for (rules, told) in [
-        (vec![steps("a", Calls("t".into()), Then::Stop), steps("b", ToolCalls(1), Then::Stop)], "b"),
-        (vec![steps("a", ToolCalls(1), Then::Stop), steps("b", Calls("t".into()), Then::Stop)], "a"),
-        (vec![steps("a", ToolCalls(1), Then::Stop), steps("b", ToolCallsOf(one_call()), Then::Stop)], "a"),
-        (vec![steps("a", ToolCallsOf(one_call()), Then::Stop), steps("b", ToolCalls(1), Then::Stop)], "a"),
-        (vec![steps("a", ToolCalls(1), Then::Notice), steps("b", Calls("t".into()), Then::Stop)], "b"),
-        (vec![steps("a", ToolCalls(1), Then::Strike), steps("b", Calls("t".into()), Then::Stop)], "b"),
-        (vec![steps("a", ToolCalls(1), Then::Notice), steps("b", Calls("t".into()), Then::Strike)], "b"),
-        (vec![steps("a", All(vec![]), Then::Stop), steps("b", ToolCalls(1), Then::Stop)], "b"),
+        (vec![steps("a", Calls("t".into()), Then::Stop), steps("b", tool_calls(1), Then::Stop)], "b"),
+        (vec![steps("a", tool_calls(1), Then::Stop), steps("b", Calls("t".into()), Then::Stop)], "a"),
+        (vec![steps("a", tool_calls(1), Then::Stop), steps("b", ToolCallsOf(one_call()), Then::Stop)], "a"),
+        (vec![steps("a", ToolCallsOf(one_call()), Then::Stop), steps("b", tool_calls(1), Then::Stop)], "a"),
+        (vec![steps("a", tool_calls(1), Then::Notice), steps("b", Calls("t".into()), Then::Stop)], "b"),
+        (vec![steps("a", tool_calls(1), Then::Strike), steps("b", Calls("t".into()), Then::Stop)], "b"),
+        (vec![steps("a", tool_calls(1), Then::Notice), steps("b", Calls("t".into()), Then::Strike)], "b"),
+        (vec![steps("a", All(vec![]), Then::Stop), steps("b", tool_calls(1), Then::Stop)], "b"),
     ] {
         let compiled = StopRules::of(rules);
         check(&compiled, "c", &[(0, run(&compiled, "c")[0].1, told)]);
@@ -179,7 +180,7 @@ fn a_rule_of_the_operator_replaces_a_built_in_one_of_its_name() {
     let later = with("[[rules]]\nname = 'unknown_tools'\nwhen = { unknown_tools = 7 }");
     check(&later, "uuuuuuuu", &[(6, Stop, "unknown_tools")]);
     let limit = RunLimits { tool_calls: Some(1), ..RunLimits::none() };
-    let own = vec![Rule::new("tool_calls", Condition::ToolCalls(2), Then::Notice)];
+    let own = vec![Rule::new("tool_calls", Condition::AtLeast(Counter::ToolCalls, 2), Then::Notice)];
     let compiled = StopRules::compile(&StopsConfig { rules: own, ..StopsConfig::default() }, &limit);
     check(&compiled, "cc", &[(1, Notice, "tool_calls")]);
 }

@@ -1,6 +1,6 @@
 //! The fingerprint of a call: what it asks for, without what changes by itself.
 
-use belay_protocol::Arguments;
+use belay_protocol::{Arguments, ToolSpec};
 
 use super::ToolLoopConfig;
 use super::digest;
@@ -86,8 +86,8 @@ impl Echo {
 
 impl Asked {
     /// Reads a call.
-    pub(super) fn of(config: &ToolLoopConfig, name: &str, arguments: &Arguments) -> Self {
-        let mut reader = Reader::new(name);
+    pub(super) fn of(config: &ToolLoopConfig, name: &str, arguments: &Arguments, spec: Option<&ToolSpec>) -> Self {
+        let mut reader = Reader::new(config, name, spec);
         match arguments {
             Arguments::Object(map) => {
                 for (key, value) in map {
@@ -96,17 +96,19 @@ impl Asked {
             }
             Arguments::Malformed(raw) => reader.text(1, raw, Class::Content),
         }
-        reader.finish(config)
+        reader.finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::ToolKind;
+
     use super::*;
 
     fn asked(call: &str) -> Asked {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
-        Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments))
+        Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None)
     }
 
     #[test]
@@ -202,5 +204,32 @@ mod tests {
         ] {
             assert_eq!(asked(call).kind, kind, "{call}");
         }
+    }
+
+    #[test]
+    fn what_a_tool_declares_comes_before_what_its_name_and_keys_tell() {
+        let declared = |name: &str, arguments: &str, kind| {
+            let spec = ToolSpec {
+                kind,
+                volatile_args: vec!["round".into()],
+                target_args: vec!["q".into()],
+                ..ToolSpec::new(name, "", serde_json::Value::Null)
+            };
+            Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), Some(&spec))
+        };
+        for (name, kind, expected) in [
+            ("frobnicate", None, Kind::Other),
+            ("frobnicate", Some(ToolKind::Poll), Kind::Poll),
+            ("read_file", Some(ToolKind::Wait), Kind::Wait),
+            ("read_file", Some(ToolKind::Note), Kind::Note),
+            ("read_file", Some(ToolKind::Clock), Kind::Harmless),
+            ("frobnicate", Some(ToolKind::Read), Kind::Read),
+            ("get_status", Some(ToolKind::Read), Kind::Poll),
+        ] {
+            assert_eq!(declared(name, "{}", kind).kind, expected, "{name} declared as {kind:?}");
+        }
+        let of = |arguments| declared("f", arguments, None);
+        assert_eq!(of(r#"{"q":"a","round":1}"#).key, of(r#"{"q":"a","round":2}"#).key, "a volatile argument");
+        assert_ne!(of(r#"{"q":"mend it"}"#).target, of(r#"{"q":"leave it"}"#).target, "a target in words");
     }
 }

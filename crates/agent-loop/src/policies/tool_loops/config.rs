@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Part;
 use super::history::HISTORY;
 
 /// How tool cycles are recognised.
@@ -33,6 +34,9 @@ pub struct ToolLoopConfig {
     pub polling_tools: Vec<String>,
     /// Names of tools that tell nothing about the work and change nothing, beyond those that their names give away.
     pub harmless_tools: Vec<String>,
+    /// The part of the analysis that is left out, to measure what it buys. No setting.
+    #[serde(skip)]
+    pub without: Option<Part>,
 }
 
 impl Default for ToolLoopConfig {
@@ -48,11 +52,17 @@ impl Default for ToolLoopConfig {
             stagnation: 20,
             polling_tools: Vec::new(),
             harmless_tools: Vec::new(),
+            without: None,
         }
     }
 }
 
 impl ToolLoopConfig {
+    /// Whether a part of the analysis is at work.
+    pub(super) fn has(&self, part: Part) -> bool {
+        self.without != Some(part)
+    }
+
     /// What is wrong with it, in words for an operator; empty when nothing is. `prefix` is put before each key.
     pub fn validate(&self, prefix: &str) -> Vec<String> {
         let mut wrong = Vec::new();

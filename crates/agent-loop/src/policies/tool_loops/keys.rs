@@ -1,5 +1,9 @@
 //! What the key of an argument says about its value.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::lexicon::lexicon;
 use super::words::{self, Kind};
 
 /// What a value is for.
@@ -84,116 +88,61 @@ fn names(tool: &str, noun: &str) -> bool {
     noun.len() >= 4 && tool.as_bytes().windows(noun.len()).any(|part| part.eq_ignore_ascii_case(noun))
 }
 
+/// What whole keys say, without their dashes and underscores.
+#[rustfmt::skip]
+static KEYS: LazyLock<HashMap<&'static str, Class>> = LazyLock::new(|| {
+    lexicon(&[
+        (Class::Volatile, "nonce requestid reqid xrequestid traceid trace spanid traceparent correlationid idempotencykey \
+            idempotencytoken timestamp ts now currenttime requestedat requesttime clienttime sentat calledat \
+            cachebuster cachebust cb attempt attempts attemptnumber retry retries retrycount retryattempt try \
+            trynumber salt rand random callid toolcallid tooluseid invocationid invocation counter \
+            clientrequestid clientts xcorrelationid xtraceid"),
+        (Class::Weak, "session sessionid token sessiontoken transactionid uuid"),
+        (Class::Remark, "thought thoughts reasoning explanation justification rationale description reason intent purpose why \
+            goal"),
+        (Class::Action, "action operation op method mode subcommand"),
+        (Class::Page, "page pagenumber pageno pagenum pagesize perpage offset cursor pagetoken nexttoken nextpagetoken \
+            nextcursor continuation continuationtoken skip start startline endline end limit maxresults max \
+            count numresults top k topk from size depth timeout timeoutms timeoutseconds seconds ms lines \
+            viewrange line after before since until startindex startat p"),
+        (Class::Command, "command cmd script shellcommand commandline bash"),
+        (Class::Query, "query q search searchquery searchterm searchterms pattern regex question keywords keyword term terms \
+            sql queries statement sqlquery sqlstatement"),
+        (Class::Prompt, "prompt instruction instructions"),
+        (Class::Content, "content contents text body data filetext newcontent code source patch diff message comment note \
+            summary"),
+        (Class::Old, "oldstring oldstr old oldtext original find"),
+        (Class::New, "newstring newstr new newtext replace replacement"),
+    ])
+});
+
 fn by_word(word: &str) -> Class {
-    match word {
-        "nonce" | "requestid" | "reqid" | "xrequestid" | "traceid" | "trace" | "spanid" | "traceparent"
-        | "correlationid" | "idempotencykey" | "idempotencytoken" | "timestamp" | "ts" | "now" | "currenttime"
-        | "requestedat" | "requesttime" | "clienttime" | "sentat" | "calledat" | "cachebuster" | "cachebust" | "cb"
-        | "attempt" | "attempts" | "attemptnumber" | "retry" | "retries" | "retrycount" | "retryattempt" | "try"
-        | "trynumber" | "salt" | "rand" | "random" | "callid" | "toolcallid" | "tooluseid" | "invocationid"
-        | "invocation" | "counter" | "clientrequestid" | "clientts" | "xcorrelationid" | "xtraceid" | "" => {
-            Class::Volatile
-        }
-        "session" | "sessionid" | "token" | "sessiontoken" | "transactionid" | "uuid" => Class::Weak,
-        "thought" | "thoughts" | "reasoning" | "explanation" | "justification" | "rationale" | "description"
-        | "reason" | "intent" | "purpose" | "why" | "goal" => Class::Remark,
-        "action" | "operation" | "op" | "method" | "mode" | "subcommand" => Class::Action,
-        "page" | "pagenumber" | "pageno" | "pagenum" | "pagesize" | "perpage" | "offset" | "cursor" | "pagetoken"
-        | "nexttoken" | "nextpagetoken" | "nextcursor" | "continuation" | "continuationtoken" | "skip" | "start"
-        | "startline" | "endline" | "end" | "limit" | "maxresults" | "max" | "count" | "numresults" | "top" | "k"
-        | "topk" | "from" | "size" | "depth" | "timeout" | "timeoutms" | "timeoutseconds" | "seconds" | "ms"
-        | "lines" | "viewrange" | "line" | "after" | "before" | "since" | "until" | "startindex" | "startat" | "p" => {
-            Class::Page
-        }
-        "command" | "cmd" | "script" | "shellcommand" | "commandline" | "bash" => Class::Command,
-        "query" | "q" | "search" | "searchquery" | "searchterm" | "searchterms" | "pattern" | "regex" | "question"
-        | "keywords" | "keyword" | "term" | "terms" | "sql" | "queries" | "statement" | "sqlquery" | "sqlstatement" => {
-            Class::Query
-        }
-        "prompt" | "instruction" | "instructions" => Class::Prompt,
-        "content" | "contents" | "text" | "body" | "data" | "filetext" | "newcontent" | "code" | "source" | "patch"
-        | "diff" | "message" | "comment" | "note" | "summary" => Class::Content,
-        "oldstring" | "oldstr" | "old" | "oldtext" | "original" | "find" => Class::Old,
-        "newstring" | "newstr" | "new" | "newtext" | "replace" | "replacement" => Class::New,
+    match KEYS.get(word) {
+        Some(class) => *class,
+        None if word.is_empty() => Class::Volatile,
         // "page_hint", "page_info": whatever else it says, it says where to go on.
-        _ if word.starts_with("page") => Class::Page,
-        _ if ends_with(word, FILES) => Class::Path,
-        _ if ends_with(word, NOUNS) => Class::Target,
-        _ => Class::Other,
+        None if word.starts_with("page") => Class::Page,
+        None if ends_with(word, FILES) => Class::Path,
+        None if ends_with(word, NOUNS) => Class::Target,
+        None => Class::Other,
     }
 }
 
 /// Nouns of files.
-const FILES: &[&str] = &["path", "file", "filename", "dir", "directory", "folder"];
+const FILES: &str = "path file filename dir directory folder";
 
-/// Nouns that say which.
-const NOUNS: &[&str] = &[
-    "id",
-    "cwd",
-    "url",
-    "uri",
-    "href",
-    "link",
-    "key",
-    "name",
-    "title",
-    "index",
-    "idx",
-    "row",
-    "col",
-    "column",
-    "cell",
-    "range",
-    "sheet",
-    "table",
-    "host",
-    "hostname",
-    "domain",
-    "ip",
-    "address",
-    "port",
-    "email",
-    "user",
-    "account",
-    "customer",
-    "order",
-    "ticket",
-    "issue",
-    "number",
-    "repo",
-    "repository",
-    "owner",
-    "branch",
-    "commit",
-    "sha",
-    "ref",
-    "version",
-    "package",
-    "symbol",
-    "selector",
-    "element",
-    "channel",
-    "thread",
-    "recipient",
-    "to",
-    "phone",
-    "date",
-    "container",
-    "pod",
-    "node",
-    "image",
-    "instance",
-    "hash",
-    "digest",
-    // Slack names messages by their times.
-    "messagets",
-    "threadts",
-];
+/// Nouns that say which. Slack names messages by their times.
+#[rustfmt::skip]
+const NOUNS: &str = "id cwd url uri href link key name title index idx row col column cell range sheet table host hostname domain \
+    ip address port email user account customer order ticket issue number repo repository owner branch commit \
+    sha ref version package symbol selector element channel thread recipient to phone date container pod node \
+    image instance hash digest messagets threadts";
 
 /// Whether a key is one of the nouns, alone, at its end (`user_id`), or in the plural.
-fn ends_with(word: &str, nouns: &[&str]) -> bool {
+fn ends_with(word: &str, nouns: &str) -> bool {
     let single = word.strip_suffix('s').unwrap_or(word);
-    nouns.iter().any(|noun| word == *noun || single == *noun || (*noun != "to" && single.ends_with(noun)))
+    let is = |noun: &str| word == noun || single == noun || (noun != "to" && single.ends_with(noun));
+    nouns.split_ascii_whitespace().any(is)
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub(super) enum Place {
     /// Any other argument. Ids and durations are the work itself here (`docker rm 3f2a9b…`, `sleep 30`); only precise
     /// times, and values that are announced as volatile, are hidden.
     Argument,
+    /// Nowhere: nothing is hidden.
+    Plain,
 }
 
 /// Cuts `text` into pieces, in order.
@@ -48,7 +50,7 @@ fn word<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece
     let end = shapes::word_end(text, at);
     let word = &text[at..end];
     let digits = word.iter().any(u8::is_ascii_digit);
-    if !digits && !shapes::may_announce(word) {
+    if place == Place::Plain || (!digits && !shapes::may_announce(word)) {
         take(Piece::Word(word));
         return end;
     }
@@ -62,7 +64,7 @@ fn word<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece
         let end = shapes::epoch(text, at, end).or_else(|| match place {
             Place::Result => shapes::duration(text, at).or_else(|| shapes::random_id(text, at, end)),
             Place::Query => shapes::random_id(text, at, end),
-            Place::Argument => None,
+            Place::Argument | Place::Plain => None,
         });
         if let Some(end) = end {
             take(Piece::Volatile);
@@ -84,7 +86,7 @@ fn mark<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece
     let hidden = match text[at] {
         // "#17": a build, a job, an attempt. In arguments it says which.
         b'#' if place == Place::Result => shapes::number_end(text, at + 1),
-        b'/' => shapes::temporary(text, at),
+        b'/' if place != Place::Plain => shapes::temporary(text, at),
         _ => None,
     };
     match hidden {

@@ -1,7 +1,9 @@
 //! Walks through the arguments of a call.
 
+use belay_protocol::{ToolKind, ToolSpec};
 use serde_json::Value;
 
+use super::Part;
 use super::ToolLoopConfig;
 use super::call::{Asked, ECHO_WORDS, Echo, Gives};
 use super::command;
@@ -50,6 +52,8 @@ fn is_glob(text: &str) -> bool {
 /// Walks through the arguments. Every leaf becomes a digest of its path and its value; their sum does not depend on
 /// the order of keys, and needs no sorted copy.
 pub(super) struct Reader<'a> {
+    config: &'a ToolLoopConfig,
+    spec: Option<&'a ToolSpec>,
     tool: &'a str,
     meaning: words::Meaning,
     action: Option<words::Meaning>,
@@ -80,12 +84,15 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(tool: &'a str) -> Self {
+    pub(super) fn new(config: &'a ToolLoopConfig, tool: &'a str, spec: Option<&'a ToolSpec>) -> Self {
         let mut echo = Echo::default();
         echo.add(digest::of(tool.as_bytes()));
+        let meaning = if config.has(Part::Words) { words::meaning(tool) } else { words::Meaning::default() };
         Self {
+            config,
+            spec,
             tool,
-            meaning: words::meaning(tool),
+            meaning,
             action: None,
             command: None,
             key: 0,
@@ -112,7 +119,16 @@ impl<'a> Reader<'a> {
 
     pub(super) fn pair(&mut self, path: u64, key: &str, value: &Value, outer: Option<Class>) {
         let path = digest::pair(path, digest::of(key.as_bytes()));
-        let class = match (keys::class(key, self.tool), outer) {
+        let declares = |list: fn(&ToolSpec) -> &[String]| {
+            self.spec.is_some_and(|spec| list(spec).iter().any(|declared| declared == key))
+        };
+        let class = match () {
+            () if declares(|spec| &spec.volatile_args) => Class::Volatile,
+            () if declares(|spec| &spec.target_args) => Class::Target,
+            () if self.config.has(Part::Keys) => keys::class(key, self.tool),
+            () => Class::Other,
+        };
+        let class = match (class, outer) {
             // Within something that is written or searched every key is a part of it.
             (Class::Volatile, _) => Class::Volatile,
             (_, Some(outer @ (Class::Content | Class::Command | Class::Volatile))) => outer,
@@ -129,7 +145,7 @@ impl<'a> Reader<'a> {
                 }
             }
             Value::Array(items) if !items.is_empty() => {
-                if class == Class::Command && self.command.is_none() {
+                if class == Class::Command && self.command.is_none() && self.config.has(Part::Command) {
                     self.command = Some(program(items));
                 }
                 for (place, item) in items.iter().enumerate() {
@@ -204,7 +220,7 @@ impl<'a> Reader<'a> {
                 self.action = Some(words::meaning(trimmed));
                 self.leaf(path, digest::of(trimmed.as_bytes()), Class::Action);
             }
-            Class::Query if sql_kind(trimmed).is_some() => self.sql(path, trimmed),
+            Class::Query if self.config.has(Part::Sql) && sql_kind(trimmed).is_some() => self.sql(path, trimmed),
             Class::Query if is_glob(trimmed) => {
                 // A glob is a wording of what is looked for; where, is what stands before its first star.
                 self.searches = true;
@@ -222,7 +238,7 @@ impl<'a> Reader<'a> {
 
     /// Text whose words may vary: a command, a query, a remark, anything unknown.
     fn prose(&mut self, path: u64, text: &str, class: Class) {
-        if class == Class::Command && self.command.is_none() {
+        if class == Class::Command && self.command.is_none() && self.config.has(Part::Command) {
             self.command = Some(command::kind(text));
             self.waits |= command::sleeps(text);
             self.ticks |= command::prints_pids(text);
@@ -230,11 +246,16 @@ impl<'a> Reader<'a> {
         self.searches |= class == Class::Query;
         // What is written without spaces may be a whole sentence.
         let single = !text.contains(|letter: char| letter.is_whitespace() || letter >= FIRST_WITHOUT_SPACES);
-        let place = if matches!(class, Class::Query | Class::Prompt) { Place::Query } else { Place::Argument };
+        let masks = self.config.has(Part::Masks);
+        let place = match class {
+            _ if !masks => Place::Plain,
+            Class::Query | Class::Prompt => Place::Query,
+            _ => Place::Argument,
+        };
         let digest = masked_digest(text.as_bytes(), place);
         // A value that is nothing but a random id, under a name that says nothing, is most likely one.
         let word = text.as_bytes();
-        let random = class == Class::Other && single && !word.is_empty() && {
+        let random = masks && class == Class::Other && single && !word.is_empty() && {
             let end = shapes::word_end(word, 0);
             shapes::random_id(word, 0, end).or_else(|| shapes::epoch(word, 0, end)) == Some(word.len())
         };
@@ -371,6 +392,9 @@ impl<'a> Reader<'a> {
 
     /// The first five letters of a word, so that its forms are one. Short words and numbers say nothing.
     fn sketch_word(&mut self, word: &[u8]) {
+        if !self.config.has(Part::Wording) {
+            return;
+        }
         if word.first().is_some_and(|byte| *byte >= 0x80)
             && let Ok(text) = str::from_utf8(word)
             && text.contains(|letter| letter >= FIRST_WITHOUT_SPACES)
@@ -421,13 +445,16 @@ impl<'a> Reader<'a> {
         self.leaves += 1;
     }
 
-    pub(super) fn finish(mut self, config: &ToolLoopConfig) -> Asked {
+    pub(super) fn finish(mut self) -> Asked {
+        let config = self.config;
         let meaning = self.action.unwrap_or(self.meaning);
         let listed = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(self.tool));
         let kind = if listed(&config.harmless_tools) {
             Kind::Harmless
         } else if listed(&config.polling_tools) {
             Kind::Poll
+        } else if let Some(kind) = self.declared_kind() {
+            kind
         } else {
             match self.command {
                 Some(kind) if matches!(self.meaning.kind, Kind::Run | Kind::Other | Kind::Write) => kind,
@@ -448,6 +475,7 @@ impl<'a> Reader<'a> {
             self.target = self.target.wrapping_add(self.content);
         }
         let gives = match kind {
+            _ if !config.has(Part::Receipts) => Gives::News,
             Kind::Harmless => Gives::Ticks,
             _ if self.ticks => Gives::Ticks,
             Kind::Write | Kind::Note => Gives::Receipts,
@@ -468,10 +496,21 @@ impl<'a> Reader<'a> {
             aimed: self.aimed,
             numbers: if self.numbers == 0 { 0 } else { (self.numbers >> 56).max(1) as u8 },
             web: self.web,
-            waits: self.waits || meaning.waits,
+            waits: self.waits || meaning.waits || self.declared_kind() == Some(Kind::Wait),
             gives,
             effect: self.effect(kind, meaning.adds, target),
-            echo: self.echo,
+            echo: if config.has(Part::Echo) { self.echo } else { Echo::default() },
+        }
+    }
+
+    /// The kind that the tool declares.
+    fn declared_kind(&self) -> Option<Kind> {
+        match self.spec?.kind? {
+            ToolKind::Read => (self.meaning.kind == Kind::Other && self.action.is_none()).then_some(Kind::Read),
+            ToolKind::Poll => Some(Kind::Poll),
+            ToolKind::Wait => Some(Kind::Wait),
+            ToolKind::Note => Some(Kind::Note),
+            ToolKind::Clock => Some(Kind::Harmless),
         }
     }
 

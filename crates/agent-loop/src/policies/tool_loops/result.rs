@@ -1,7 +1,13 @@
 //! The fingerprint of a result: what it tells, without what changes by itself and without the words of its own call.
 
+use super::Part;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::ToolLoopConfig;
 use super::call::{Echo, Gives};
 use super::digest::{self, Digest};
+use super::lexicon::lexicon;
 use super::mask::{Piece, Place, pieces};
 
 /// Letters and digits from which on a result has enough substance to be told from others by it. 80: a line of text;
@@ -46,21 +52,34 @@ pub(super) struct Told {
 
 impl Told {
     /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
-    pub(super) fn of(text: &str, failed: bool, echo: &Echo, searches: bool, gives: Gives) -> Self {
+    pub(super) fn of(
+        config: &ToolLoopConfig,
+        text: &str,
+        failed: bool,
+        echo: &Echo,
+        searches: bool,
+        gives: Gives,
+    ) -> Self {
+        let place = if config.has(Part::Masks) { Place::Result } else { Place::Plain };
         let bytes = text.as_bytes();
         let mut reader = Reader::new(echo, failed || searches, gives);
         if bytes.len() <= 2 * PART {
-            pieces(bytes, Place::Result, |piece| reader.take(piece));
+            pieces(bytes, place, |piece| reader.take(piece));
         } else {
-            pieces(&bytes[..PART], Place::Result, |piece| reader.take(piece));
+            pieces(&bytes[..PART], place, |piece| reader.take(piece));
             // The end begins with a line, so that a longer time of day before it does not shift its words.
             let tail = &bytes[bytes.len() - PART..];
             let line = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            pieces(&tail[line..], Place::Result, |piece| reader.take(piece));
+            pieces(&tail[line..], place, |piece| reader.take(piece));
             reader.whole.word(bytes.len() as u64 / 256);
             reader.news.word(bytes.len() as u64 / 256);
         }
-        reader.finish(failed)
+        let told = reader.finish(failed);
+        if config.has(Part::Tone) {
+            return told;
+        }
+        let Self { digest, long, sentence, .. } = told;
+        Self { digest, long, sentence, ..Self::default() }
     }
 }
 
@@ -222,6 +241,71 @@ struct Tone {
     under_way: bool,
 }
 
+/// What a word says by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// Trouble, unless there is none of it.
+    Trouble,
+    Failed,
+    /// Trouble that is none, unless there is none of it: then all is well.
+    Warning,
+    No,
+    Zero,
+    Not,
+    In,
+    State,
+    Found,
+    Missing,
+    Such,
+    Empty,
+    Things,
+    Bad,
+    Good,
+    Done,
+    Ended,
+    UnderWay,
+    Progress,
+    Ready,
+    Yet,
+    Running,
+    Exit,
+    Nothing,
+}
+
+#[rustfmt::skip]
+static TONES: LazyLock<HashMap<&'static str, Says>> = LazyLock::new(|| {
+    lexicon(&[
+        (Says::Trouble, "error errors problem problems failure failures fail vulnerabilities"),
+        (Says::Failed, "failed"),
+        (Says::Warning, "issue issues warning warnings"),
+        (Says::No, "no"),
+        (Says::Zero, "0"),
+        (Says::Not, "not cannot isn wasn doesn didn couldn"),
+        (Says::In, "in"),
+        (Says::State, "status state phase is still conclusion"),
+        (Says::Found, "found exist exists"),
+        (Says::Missing, "enoent 404 nonexistent"),
+        (Says::Such, "such"),
+        (Says::Empty, "none null nothing empty nil"),
+        (Says::Things, "results result matches match hits items entries rows records"),
+        (Says::Bad, "denied timed invalid missing unable refused timeout exception traceback unauthorized forbidden false \
+            failing unavailable blocked captcha robot login limit 429 403 401 500 503"),
+        (Says::Good, "ok okay success successful successfully passed passes pass written wrote created updated saved deleted \
+            removed added sent applied valid clean uploaded copied moved renamed installed accepted inserted modified \
+            edited formatted committed pushed generated yes approved confirmed true healthy green 200 201 204 \
+            available up"),
+        (Says::Done, "done complete completed succeeded finished"),
+        (Says::Ended, "cancelled canceled terminated"),
+        (Says::UnderWay, "pending queued processing provisioning waiting initializing in_progress inprogress awaiting \
+            awaiting_approval deploying building scheduled starting containercreating"),
+        (Says::Progress, "progress"),
+        (Says::Ready, "ready"),
+        (Says::Yet, "yet"),
+        (Says::Running, "running"),
+        (Says::Exit, "exit"),
+    ])
+});
+
 /// What the word before said.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Before {
@@ -247,66 +331,41 @@ impl Tone {
         let lower = &mut lower[..word.len()];
         lower.copy_from_slice(word);
         lower.make_ascii_lowercase();
-        match &*lower {
-            b"error" | b"errors" | b"issue" | b"issues" | b"warning" | b"warnings" | b"problem" | b"problems"
-            | b"failure" | b"failures" | b"failed" | b"fail" | b"vulnerabilities" => {
+        let says = TONES.get(str::from_utf8(lower).unwrap_or_default()).copied().unwrap_or(Says::Nothing);
+        match says {
+            Says::Trouble | Says::Failed | Says::Warning => {
                 match before {
                     Before::No | Before::Zero => self.positive = true,
-                    _ if matches!(&*lower, b"warning" | b"warnings" | b"issue" | b"issues") => {}
-                    _ => self.negative = true,
+                    _ => self.negative |= says != Says::Warning,
                 }
-                self.ended |= &*lower == b"failed" && before == Before::State;
+                self.ended |= says == Says::Failed && before == Before::State;
                 return;
             }
-            b"no" => self.before = Before::No,
-            b"0" => self.before = Before::Zero,
-            b"not" | b"cannot" | b"isn" | b"wasn" | b"doesn" | b"didn" | b"couldn" => {
-                self.negative = true;
-                self.before = Before::Not;
-            }
-            b"in" => self.before = Before::In,
-            b"status" | b"state" | b"phase" | b"is" | b"still" | b"conclusion" => self.before = Before::State,
-            b"found" | b"exist" | b"exists" => self.missing |= before == Before::Not,
-            b"enoent" | b"404" | b"nonexistent" => (self.negative, self.missing) = (true, true),
-            b"such" => self.missing |= before == Before::No,
-            b"none" | b"null" | b"nothing" | b"empty" | b"nil" => self.empty = true,
-            b"results" | b"result" | b"matches" | b"match" | b"hits" | b"items" | b"entries" | b"rows" | b"records" => {
-                self.empty |= matches!(before, Before::No | Before::Zero);
-            }
-            b"denied" | b"timed" | b"invalid" | b"missing" | b"unable" | b"refused" | b"timeout" | b"exception"
-            | b"traceback" | b"unauthorized" | b"forbidden" | b"false" | b"failing" | b"unavailable" | b"blocked"
-            | b"captcha" | b"robot" | b"login" | b"limit" | b"429" | b"403" | b"401" | b"500" | b"503" => {
-                self.negative = true
-            }
-            b"ok" | b"okay" | b"success" | b"successful" | b"successfully" | b"passed" | b"passes" | b"pass"
-            | b"written" | b"wrote" | b"created" | b"updated" | b"saved" | b"deleted" | b"removed" | b"added"
-            | b"sent" | b"applied" | b"valid" | b"clean" | b"uploaded" | b"copied" | b"moved" | b"renamed"
-            | b"installed" | b"accepted" | b"inserted" | b"modified" | b"edited" | b"formatted" | b"committed"
-            | b"pushed" | b"generated" | b"yes" | b"approved" | b"confirmed" | b"true" | b"healthy" | b"green"
-            | b"200" | b"201" | b"204" | b"available" | b"up" => {
-                self.positive |= before != Before::Not;
-            }
-            b"done" | b"complete" | b"completed" | b"succeeded" | b"finished" => {
-                if before == Before::Not {
-                    self.pending = true;
-                } else {
-                    (self.positive, self.ended) = (true, true);
-                }
-            }
-            b"cancelled" | b"canceled" | b"terminated" => self.ended = true,
-            b"pending" | b"queued" | b"processing" | b"provisioning" | b"waiting" | b"initializing"
-            | b"in_progress" | b"inprogress" | b"awaiting" | b"awaiting_approval" | b"deploying" | b"building"
-            | b"scheduled" | b"starting" | b"containercreating" => {
-                self.under_way = true;
-            }
-            b"progress" => self.pending |= before == Before::In,
-            b"ready" | b"yet" => self.pending |= before == Before::Not || &*lower == b"yet",
-            b"running" => {
+            Says::No => self.before = Before::No,
+            Says::Zero => self.before = Before::Zero,
+            Says::Not => (self.negative, self.before) = (true, Before::Not),
+            Says::In => self.before = Before::In,
+            Says::State => self.before = Before::State,
+            Says::Found => self.missing |= before == Before::Not,
+            Says::Missing => (self.negative, self.missing) = (true, true),
+            Says::Such => self.missing |= before == Before::No,
+            Says::Empty => self.empty = true,
+            Says::Things => self.empty |= matches!(before, Before::No | Before::Zero),
+            Says::Bad => self.negative = true,
+            Says::Good => self.positive |= before != Before::Not,
+            Says::Done if before == Before::Not => self.pending = true,
+            Says::Done => (self.positive, self.ended) = (true, true),
+            Says::Ended => self.ended = true,
+            Says::UnderWay => self.under_way = true,
+            Says::Progress => self.pending |= before == Before::In,
+            Says::Ready => self.pending |= before == Before::Not,
+            Says::Yet => self.pending = true,
+            Says::Running => {
                 self.running = true;
                 self.pending |= before == Before::State;
             }
-            b"exit" => self.exit = true,
-            _ => {}
+            Says::Exit => self.exit = true,
+            Says::Nothing => {}
         }
         if self.before == Before::Nothing {
             self.no_then(before);
@@ -339,14 +398,13 @@ impl Tone {
 mod tests {
     use belay_protocol::Arguments;
 
-    use super::super::ToolLoopConfig;
     use super::super::call::Asked;
     use super::*;
 
     fn told(call: &str, text: &str) -> Told {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
-        let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments));
-        Told::of(text, false, &asked.echo, asked.searches, asked.gives)
+        let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None);
+        Told::of(&ToolLoopConfig::default(), text, false, &asked.echo, asked.searches, asked.gives)
     }
 
     #[test]

@@ -1,4 +1,9 @@
-//! What the words in a tool's name say about the tool.
+//! What the words in a tool's name say about the tool, where the tool does not declare it.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::lexicon::lexicon;
 
 /// What kind of call it is, as far as its words tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,46 +65,37 @@ enum Hint {
     Unknown,
 }
 
+/// What single words say. One that is not here says nothing known.
+#[rustfmt::skip]
+static HINTS: LazyLock<HashMap<&'static str, Hint>> = LazyLock::new(|| {
+    lexicon(&[
+        (Hint::Read, "read get list ls search find fetch query lookup grep glob view show describe inspect browse scrape \
+            extract select count diff cat head download retrieve load explore snapshot screenshot recall"),
+        (Hint::Write, "write edit update set put post send replace patch move rename copy upload save apply commit push \
+            deploy publish submit toggle click press fill book pay cancel merge assign reply comment schedule \
+            restart start stop kill mkdir mv cp touch chmod format upsert overwrite configure change modify \
+            transfer approve reject spawn str close archive translate convert resize process import export tag \
+            label generate draw render type rotate migrate scale switch notify"),
+        (Hint::Add, "create add insert append enable lock subscribe install grant mount pin follow mute"),
+        (Hint::Remove, "delete remove disable unlock unsubscribe uninstall revoke unmount unpin unfollow unmute rm drop \
+            clear"),
+        (Hint::Run, "run exec execute bash shell command terminal test tests build compile lint verify validate python \
+            eval cargo pytest make typecheck unittest"),
+        (Hint::Poll, "status poll watch progress health healthcheck logs tail monitor ready readiness liveness state"),
+        (Hint::Check, "check log"),
+        (Hint::Checked, "syntax types style spelling grammar code links file files"),
+        (Hint::Ongoing, "job jobs task tasks deployment pipeline workflow queue inbox operation"),
+        (Hint::Wait, "sleep wait await delay pause"),
+        (Hint::Harmless, "clock time now date datetime timestamp think thought thoughts thinking reflect reason reasoning ping \
+            echo noop nop uptime whoami pwd heartbeat sequentialthinking"),
+        (Hint::Note, "note notes memo remember memorize jot scratchpad todo todos plan"),
+        (Hint::Local, "git"),
+        (Hint::Filler, "current local utc server system the a my for take is tool sequential world in to of"),
+    ])
+});
+
 fn hint(word: &str) -> Hint {
-    match word {
-        "read" | "get" | "list" | "ls" | "search" | "find" | "fetch" | "query" | "lookup" | "grep" | "glob"
-        | "view" | "show" | "describe" | "inspect" | "browse" | "scrape" | "extract" | "select" | "count" | "diff"
-        | "cat" | "head" | "download" | "retrieve" | "load" | "explore" | "snapshot" | "screenshot" | "recall" => {
-            Hint::Read
-        }
-        "write" | "edit" | "update" | "set" | "put" | "post" | "send" | "replace" | "patch" | "move" | "rename"
-        | "copy" | "upload" | "save" | "apply" | "commit" | "push" | "deploy" | "publish" | "submit" | "toggle"
-        | "click" | "press" | "fill" | "book" | "pay" | "cancel" | "merge" | "assign" | "reply" | "comment"
-        | "schedule" | "restart" | "start" | "stop" | "kill" | "mkdir" | "mv" | "cp" | "touch" | "chmod" | "format"
-        | "upsert" | "overwrite" | "configure" | "change" | "modify" | "transfer" | "approve" | "reject" | "spawn"
-        | "str" | "close" | "archive" | "translate" | "convert" | "resize" | "process" | "import" | "export"
-        | "tag" | "label" | "generate" | "draw" | "render" | "type" | "rotate" | "migrate" | "scale" | "switch"
-        | "notify" => Hint::Write,
-        "create" | "add" | "insert" | "append" | "enable" | "lock" | "subscribe" | "install" | "grant" | "mount"
-        | "pin" | "follow" | "mute" => Hint::Add,
-        "delete" | "remove" | "disable" | "unlock" | "unsubscribe" | "uninstall" | "revoke" | "unmount" | "unpin"
-        | "unfollow" | "unmute" | "rm" | "drop" | "clear" => Hint::Remove,
-        "run" | "exec" | "execute" | "bash" | "shell" | "command" | "terminal" | "test" | "tests" | "build"
-        | "compile" | "lint" | "verify" | "validate" | "python" | "eval" | "cargo" | "pytest" | "make"
-        | "typecheck" | "unittest" => Hint::Run,
-        "status" | "poll" | "watch" | "progress" | "health" | "healthcheck" | "logs" | "tail" | "monitor" | "ready"
-        | "readiness" | "liveness" | "state" => Hint::Poll,
-        "check" | "log" => Hint::Check,
-        "syntax" | "types" | "style" | "spelling" | "grammar" | "code" | "links" | "file" | "files" => Hint::Checked,
-        "job" | "jobs" | "task" | "tasks" | "deployment" | "pipeline" | "workflow" | "queue" | "inbox"
-        | "operation" => Hint::Ongoing,
-        "sleep" | "wait" | "await" | "delay" | "pause" => Hint::Wait,
-        "clock" | "time" | "now" | "date" | "datetime" | "timestamp" | "think" | "thought" | "thoughts"
-        | "thinking" | "reflect" | "reason" | "reasoning" | "ping" | "echo" | "noop" | "nop" | "uptime" | "whoami"
-        | "pwd" | "heartbeat" | "sequentialthinking" => Hint::Harmless,
-        "note" | "notes" | "memo" | "remember" | "memorize" | "jot" | "scratchpad" | "todo" | "todos" | "plan" => {
-            Hint::Note
-        }
-        "git" => Hint::Local,
-        "current" | "local" | "utc" | "server" | "system" | "the" | "a" | "my" | "for" | "take" | "is" | "tool"
-        | "sequential" | "world" | "in" | "to" | "of" => Hint::Filler,
-        _ => Hint::Unknown,
-    }
+    HINTS.get(word).copied().unwrap_or(Hint::Unknown)
 }
 
 /// What the words of a name say together.

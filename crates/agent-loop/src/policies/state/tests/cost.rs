@@ -51,7 +51,7 @@ fn the_median_observation_costs_less_than_two_microseconds() {
         }
         show(&mut state, "assistant", Observation::Assistant { text: &answer, nudged: false });
         if n % 5 != 0 {
-            show(&mut state, "call", Observation::ToolCall { name: "read_file", arguments: &arguments });
+            show(&mut state, "call", Observation::ToolCall { name: "read_file", arguments: &arguments, spec: None });
             let result = format!("{n}\n{output}");
             let outcome = CallOutcome::Success;
             show(&mut state, "result", Observation::ToolResult { name: "read_file", outcome, text: &result });

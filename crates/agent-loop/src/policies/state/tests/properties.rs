@@ -85,7 +85,7 @@ impl Seen {
                 Self::Step => Observation::Step,
                 Self::Text(text) => Observation::Text(text),
                 Self::Assistant(text, nudged) => Observation::Assistant { text, nudged: *nudged },
-                Self::Call(name, _) => Observation::ToolCall { name, arguments: &arguments },
+                Self::Call(name, _) => Observation::ToolCall { name, arguments: &arguments, spec: None },
                 Self::Result(name, outcome) => {
                     Observation::ToolResult { name, outcome: *outcome, text: "what the tool says" }
                 }
@@ -183,7 +183,7 @@ proptest! {
         let (mut some, mut every) = (StopState::default(), StopState::default());
         // What pieces of text change is asked about with the next whole thing, as it is meant.
         for seen in run.iter().filter(|seen| !matches!(seen, Seen::Text(_))) {
-            every.untold = rules.asked;
+            every.untold = rules.watched.asked;
             let told = seen.show(&mut some, &rules);
             prop_assert_eq!(&told, &seen.show(&mut every, &rules), "{:?}", seen);
             if told.is_some_and(|told| told.action != Action::Notice) {
@@ -197,9 +197,9 @@ proptest! {
         chosen in proptest::collection::vec((0..7usize, 0..3usize), 1..12)
     ) {
         let leaves = [
-            Condition::ModelCalls(1), Condition::ToolCalls(1), Condition::TokensIn(1), Condition::RunUsd(0.1),
-            Condition::SessionUsd(0.1), Condition::OutputBytes(1),
-            Condition::All(vec![Condition::ModelCalls(1), Condition::ToolCalls(1)]),
+            Condition::AtLeast(Counter::ModelCalls, 1), Condition::AtLeast(Counter::ToolCalls, 1), Condition::AtLeast(Counter::TokensIn, 1), Condition::AtLeast(Counter::RunMicroUsd, 100_000),
+            Condition::AtLeast(Counter::SessionMicroUsd, 100_000), Condition::AtLeast(Counter::OutputBytes, 1),
+            Condition::All(vec![Condition::AtLeast(Counter::ModelCalls, 1), Condition::AtLeast(Counter::ToolCalls, 1)]),
         ];
         let thens = [Then::Stop, Then::Strike, Then::Notice];
         let rule = |(at, &(leaf, then)): (usize, &(usize, usize))| Rule::new(at.to_string(), leaves[leaf].clone(), thens[then]);
@@ -210,7 +210,7 @@ proptest! {
         };
         let told = StopState::default().observe(&rules, Observation::Totals(&totals)).expect("all are true");
         let mut measures = Measures::default();
-        measures.observe(&rules, &Observation::Totals(&totals));
+        measures.observe(&rules.watched, &Observation::Totals(&totals));
         // Each candidate by hand: stop before strike before notice, then the table, then the order.
         let mut best: Option<(usize, usize, belay_protocol::StopReason)> = None;
         for (at, &(leaf, then)) in chosen.iter().enumerate() {

@@ -33,7 +33,7 @@ pub(super) enum Event {
 impl Event {
     pub(super) fn seen(&self) -> Observation<'_> {
         match self {
-            Self::Call { name, arguments } => Observation::ToolCall { name, arguments },
+            Self::Call { name, arguments } => Observation::ToolCall { name, arguments, spec: None },
             Self::Result { name, outcome, text } => Observation::ToolResult { name, outcome: *outcome, text },
             Self::Clock(at) => Observation::Clock(*at),
             Self::Compacted => Observation::Compacted { before: 9, after: 1 },

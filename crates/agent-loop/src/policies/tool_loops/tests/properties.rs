@@ -114,7 +114,7 @@ proptest! {
             let words: Vec<String> = (0..20).map(|word| format!("word{}", n + word)).collect();
             let map = Map::from_iter([("path".to_owned(), json!(n)), ("content".to_owned(), json!(words.join("\"\\ ")))]);
             let arguments = Arguments::Object(map);
-            loops.observe(&config, &Observation::ToolCall { name: &name, arguments: &arguments });
+            loops.observe(&config, &Observation::ToolCall { name: &name, arguments: &arguments, spec: None });
             let text = format!("fact {at}");
             if at % 20 < 10 {
                 loops.observe(&config, &Observation::ToolResult { name: &name, outcome: CallOutcome::Success, text: &text });

@@ -429,7 +429,7 @@ fn a_call_that_was_not_run_counts_for_nothing() {
     let mut loops = ToolLoops::default();
     let arguments = Arguments::parse(r#"{"path":"a"}"#);
     for _ in 0..50 {
-        loops.observe(&config, &Observation::ToolCall { name: "read", arguments: &arguments });
+        loops.observe(&config, &Observation::ToolCall { name: "read", arguments: &arguments, spec: None });
         let outcome = CallOutcome::NotExecuted;
         loops.observe(&config, &Observation::ToolResult { name: "read", outcome, text: "not executed" });
     }

@@ -1,0 +1,92 @@
+//! The parts of the analysis, each of which can be left out to measure what it buys.
+
+/// A part of the analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Kinds of tools by the words of their names.
+    Words,
+    /// Classes of arguments by their keys.
+    Keys,
+    /// Kinds of shell commands by their programs.
+    Command,
+    /// Tables and values of database queries.
+    Sql,
+    /// Whether a result says yes, no, nothing, or not yet.
+    Tone,
+    /// Times, ids and durations that are hidden in texts.
+    Masks,
+    /// Numbers that each change gives out anew, and those of clocks.
+    Receipts,
+    /// Words of the call that its result repeats.
+    Echo,
+    /// Words of queries, to tell rewordings.
+    Wording,
+    /// The run's clock, to tell polling.
+    Pace,
+    /// Cycles of one to five calls.
+    Cycles,
+    /// Repetitions of one call.
+    Repeats,
+    /// Different calls with the same result.
+    Varied,
+    /// Changes that are taken back.
+    Writes,
+    /// Many calls in a row without anything new.
+    Stagnation,
+}
+
+impl Part {
+    /// Every part.
+    pub const ALL: [Self; 15] = [
+        Self::Words,
+        Self::Keys,
+        Self::Command,
+        Self::Sql,
+        Self::Tone,
+        Self::Masks,
+        Self::Receipts,
+        Self::Echo,
+        Self::Wording,
+        Self::Pace,
+        Self::Cycles,
+        Self::Repeats,
+        Self::Varied,
+        Self::Writes,
+        Self::Stagnation,
+    ];
+
+    /// Its word on the command line.
+    pub fn word(self) -> &'static str {
+        self.row().0.trim_start_matches("without ")
+    }
+
+    /// The name of the analysis that lacks it.
+    pub fn lack(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What it looks at.
+    pub fn about(self) -> &'static str {
+        self.row().1
+    }
+
+    fn row(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Words => ("without words", "kinds of tools by the words of their names"),
+            Self::Keys => ("without keys", "classes of arguments by their keys"),
+            Self::Command => ("without command", "kinds of shell commands by their programs"),
+            Self::Sql => ("without sql", "tables and values of database queries"),
+            Self::Tone => ("without tone", "whether a result says yes, no, nothing, or not yet"),
+            Self::Masks => ("without masks", "times, ids and durations that are hidden in texts"),
+            Self::Receipts => ("without receipts", "numbers that each change gives out anew, and those of clocks"),
+            Self::Echo => ("without echo", "words of the call that its result repeats"),
+            Self::Wording => ("without wording", "words of queries, to tell rewordings"),
+            Self::Pace => ("without pace", "the run's clock, to tell polling"),
+            Self::Cycles => ("without cycles", "cycles of one to five calls"),
+            Self::Repeats => ("without repeats", "repetitions of one call"),
+            Self::Varied => ("without varied", "different calls with the same result"),
+            Self::Writes => ("without writes", "changes that are taken back"),
+            Self::Stagnation => ("without stagnation", "many calls in a row without anything new"),
+        }
+    }
+}
