@@ -155,7 +155,7 @@ impl Dispatcher {
     /// Gives such a session its task, unless somebody has woken it meanwhile.
     pub(super) fn retry(&mut self, session: &SessionKey) {
         if self.lanes.get(session).is_some_and(Lane::is_parked) && !self.services.draining.is_cancelled() {
-            self.wake(session, None);
+            self.wake(session, SessionLifetime::Lasting, None);
         }
     }
 
