@@ -113,7 +113,7 @@ async fn over_http_the_result_is_a_notice_of_the_conversation_that_its_readers_a
     let request = model.requests().pop().unwrap_or_default();
     let messages = request["messages"].as_array().cloned().unwrap_or_default();
     let roles: Vec<_> = messages.iter().filter(|it| it["content"] == json!(text)).map(|it| &it["role"]).collect();
-    assert_eq!(roles, [&json!("system")], "{request}");
+    assert_eq!(roles, [&json!("user")], "{request}");
     daemon.shut_down().await?;
     Ok(())
 }

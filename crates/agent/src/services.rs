@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
-use belay_protocol::inbound::ModelTrouble;
+use belay_protocol::status::ModelTrouble;
 use belay_protocol::{
     Clock, EventKind, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId, SessionKey, ThreadStore, ToolSet,
 };

@@ -138,7 +138,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use belay_protocol::inbound::StatusReport;
+    use belay_protocol::StatusReport;
     use belay_protocol::{BootId, ModelInfo, UnixMillis};
 
     use super::*;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{CallId, ChannelId, GateId, IdPrefix, RunId, SessionKey};
-use crate::inbound::{Principal, Role};
-use crate::store::StoreError;
+use crate::principal::{Principal, Role};
+use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
 /// A question about one tool call. Stored before it is shown, answered once.

@@ -6,8 +6,10 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::ids::{RunId, SessionKey, ThreadId};
+use crate::lease::Lease;
 use crate::message::Message;
-use crate::store::{Lease, StoreError, ThreadState};
+use crate::store_error::StoreError;
+use crate::thread::ThreadState;
 use crate::time::UnixMillis;
 
 /// Longest that what recognises a second delivery of a message is certainly kept: 30 days. Platforms offer a message again for

@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
 use crate::ids::ChannelId;
-use crate::inbound::{Envelope, ReplyRoute};
+use crate::inbound::Envelope;
 use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
+use crate::route::ReplyRoute;
 
 /// Messages as they come in. Its end is the end of the channel's intake; the channel can still deliver.
 pub type InboundStream = Pin<Box<dyn Stream<Item = Envelope> + Send>>;

@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::event::{EventKind, Seq};
 use crate::ids::RunId;
 use crate::job::JobRoom;
-use crate::store::{EventLog, EventQuery, StoreError};
+use crate::store::{EventLog, EventQuery};
+use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
 /// Facts read at a time, and how often at most: 16 384 facts, more than the steps that a run is given would leave.

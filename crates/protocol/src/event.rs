@@ -7,7 +7,8 @@ use crate::firing::FiringStatus;
 use crate::ids::{CallId, FiringId, GateId, JobId, RunId, SessionKey};
 use crate::job::JobState;
 use crate::message::ToolStatus;
-use crate::run::{RunStatus, Termination};
+use crate::run::Termination;
+use crate::run_status::RunStatus;
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
 

@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::firing::FiringRecord;
-use crate::inbound::ReplyRoute;
+use crate::route::ReplyRoute;
 use crate::time::UnixMillis;
 
 /// The name of the heartbeat's routine; nobody else's routine can have it.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::Asker;
 use crate::ids::{BootId, ChannelId, FiringId, IdPrefix, JobId, RunId, SessionKey};
-use crate::inbound::ReplyRoute;
 use crate::outbound::Outbound;
-use crate::store::StoreError;
+use crate::route::ReplyRoute;
+use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
 /// Where a job stands.

@@ -6,8 +6,12 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
-//! → [`mod@line`] → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`heartbeat`] → [`firing`] → [`routine_store`] → [`worker`].
+//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
+//! [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`] → [`declared`] → [`options`] →
+//! [`context`] → [`SessionLifetime`] → [`route`] → [`idempotency`] → [`control`] → [`ack`] → [`inbound`] → [`outbound`] →
+//! [`admission`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
+//! [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`firing`] → [`heartbeat`] → [`routine_request`] → [`routine_store`] →
+//! [`status`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -20,11 +24,13 @@ mod examples {
     mod tool {}
 }
 
+pub mod ack;
 pub mod admission;
 pub mod approval;
 pub mod archive;
 pub mod channel;
 pub mod context;
+pub mod control;
 pub mod declared;
 pub mod doing;
 pub mod event;
@@ -32,31 +38,42 @@ pub mod firing;
 pub mod heartbeat;
 pub mod history;
 pub mod hook;
+pub mod idempotency;
 pub mod ids;
 pub mod inbound;
 pub mod job;
+pub mod lease;
 pub mod line;
 pub mod message;
 pub mod model;
 pub mod options;
 pub mod outbound;
+pub mod principal;
 pub mod process;
 pub mod provenance;
 pub mod purpose;
 pub mod refusal;
+pub mod route;
 pub mod routine;
+pub mod routine_request;
 pub mod routine_store;
 pub mod run;
+pub mod run_status;
 pub mod secret;
 pub mod sent;
 mod session;
+pub mod status;
 pub mod stop;
 pub mod store;
+pub mod store_error;
+pub mod thread;
 pub mod time;
 pub mod tool;
 pub mod tool_health;
+pub mod watch;
 pub mod worker;
 
+pub use ack::{Ack, AckSender, CommandReply, Refusal, SharedAck, StopReport};
 pub use admission::{Admission, Standing};
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
@@ -65,6 +82,7 @@ pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillPlace,
     Skills, Skipped, Variable,
 };
+pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;
 pub use doing::{Action, Doing};
 pub use event::{Event, EventKind, NewEvent, Seq};
@@ -72,19 +90,17 @@ pub use firing::{Claim, Echo, FiringEnd, FiringFilter, FiringRecord, FiringStatu
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
+pub use idempotency::IdempotencyKey;
 pub use ids::{
     BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RunId,
     SessionKey, ThreadId,
 };
-pub use inbound::{
-    Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
-    Inbound, JobsStatus, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck,
-    StatusReport, StillRunning, StopReport, StopTarget,
-};
+pub use inbound::{Attachment, Body, Envelope, Inbound};
 pub use job::{
     JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
     JobRoom, JobState, JobStore, NewJob, SessionNotice,
 };
+pub use lease::Lease;
 pub use line::plain_line;
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
@@ -96,26 +112,33 @@ pub use model::{
 };
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
 pub use outbound::{DeliverError, Outbound};
-pub use process::{Generation, NoProcesses, RunProcesses};
+pub use principal::{Principal, Role as PrincipalRole};
+pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{NO_SESSION, Purpose, Spent, firing_of, firing_session, job_of, job_session};
 pub use refusal::{ProviderFault, ProviderRefusal};
+pub use route::ReplyRoute;
 pub use routine::{
-    Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
-    RoutineRecord, RoutineRequest, RoutineSpec, Trigger,
+    Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineOrigin, RoutinePut, RoutineRecord,
+    RoutineSpec, Trigger,
 };
+pub use routine_request::{RoutineAnswer, RoutineRequest};
 pub use routine_store::{Aside, RoutineNumbers, RoutineStore};
-pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
+pub use run::{AgentState, RunRecord, RunUsage, Termination, WaitingFor};
+pub use run_status::RunStatus;
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
 pub use session::{SessionFilter, SessionLifetime};
+pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun,
-    HistoryEntry, JoinedRun, KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
-    PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger, StoreError,
-    ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, Together, TurnCut,
+    HistoryEntry, JoinedRun, KnownInput, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
+    PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger, ThreadEdit,
+    ThreadSnapshot, ThreadStore, Together, TurnCut,
 };
+pub use store_error::StoreError;
+pub use thread::ThreadState;
 pub use time::{Clock, UnixMillis};
 pub use tool::{
     Approved, Ask, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool, ToolContext,
@@ -125,6 +148,7 @@ pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
     ToolState, ToolSwitch, ToolSwitches,
 };
+pub use watch::{Accepted, Partial, RunWatch};
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,
     ToolBatch, ToolDone, ToolOrder, WORKER_TOOLS, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks, WorkerProcess,

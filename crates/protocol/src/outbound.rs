@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::approval::Question;
 use crate::ids::{OutboxId, RunId};
-use crate::inbound::ReplyRoute;
+use crate::route::ReplyRoute;
 
 /// One message on its way to a person, in our own form: Markdown text and where it goes.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 
 use crate::ids::RunId;
-use crate::inbound::StillRunning;
+use serde::Serialize;
+
+/// Something of a stopped run that is still alive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StillRunning {
+    /// The run.
+    pub run_id: RunId,
+    /// The process, if it is one.
+    pub pid: Option<u32>,
+    /// What it is.
+    pub what: String,
+}
 
 /// Which life of a run something belongs to. A stop raises the run's number; whoever is about to start anything for the
 /// run looks whether its own number still holds.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::firing::{Claim, FiringEnd, FiringFilter, FiringRecord, NewFiring, Settled};
 use crate::ids::{FiringId, JobId, RoutineId, RunId};
 use crate::routine::{NewRoutine, PutRule, RoutinePut, RoutineRecord, Trigger};
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
 /// How many routines there are.

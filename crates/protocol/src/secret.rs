@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use zeroize::Zeroizing;
 
 use crate::ids::SessionKey;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
 /// A secret in memory: wiped when it is dropped, and never part of a debug output.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::declared::DeclaredOutput;
-use crate::inbound::{Body, HistoryLine, HistoryRole, IdempotencyKey, Inbound};
+use crate::idempotency::IdempotencyKey;
+use crate::inbound::{Body, HistoryLine, HistoryRole, Inbound};
 use crate::message::canonical_json;
 use crate::options::RunOptions;
 use crate::store::{ActedOn, KnownInput, input_digest};
@@ -86,8 +87,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::inbound::Principal;
     use crate::options::{QueueMode, Thinking};
+    use crate::principal::Principal;
     use crate::session::SessionLifetime;
 
     fn plain(text: &str) -> Inbound {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::run::RunStatus;
+use crate::run_status::RunStatus;
 
 /// Longest quote in an evidence, in characters. 120: a line of a terminal, enough to recognise what went in circles.
 pub const QUOTE_MAX_CHARS: usize = 120;

@@ -4,36 +4,30 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::approval::{Asker, Gate};
 use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
+use crate::idempotency::IdempotencyKey;
 use crate::ids::{BootId, ChannelId, GateId, IdPrefix, OutboxId, RunId, SessionKey, ThreadId};
-use crate::inbound::{Accepted, IdempotencyKey, ReplyRoute, RunWatch};
+use crate::lease::Lease;
 use crate::message::Message;
 use crate::options::RunOptions;
 use crate::outbound::Outbound;
 use crate::provenance::Provenance;
 use crate::purpose::{Purpose, Spent};
-use crate::run::{RunRecord, RunStatus, RunUsage};
+use crate::route::ReplyRoute;
+use crate::run::{RunRecord, RunUsage};
+use crate::run_status::RunStatus;
 use crate::session::{SessionFilter, SessionLifetime};
 use crate::stop::{RunEnd, StopReason};
+use crate::store_error::StoreError;
+use crate::thread::ThreadState;
 use crate::time::UnixMillis;
-
-/// Proof of owning a lane. Every write on the lane's behalf carries it and is refused ([`StoreError::LeaseLost`]) when
-/// the row says another owner or epoch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// The session.
-    pub session: SessionKey,
-    /// The boot that owns it.
-    pub owner: BootId,
-    /// Raised by one whenever the lane is opened.
-    pub epoch: u64,
-}
+use crate::watch::{Accepted, RunWatch};
 
 /// Whether a write is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,22 +223,6 @@ pub struct ThreadSnapshot {
     /// The visible messages of ended turns, oldest first, each with its position in the thread. Messages of scope
     /// [`crate::message::MessageScope::Run`] are left out.
     pub messages: Vec<(u64, Arc<Message>)>,
-}
-
-/// State of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ThreadState {
-    /// Nothing happens.
-    Idle,
-    /// A turn is at work.
-    Processing,
-    /// A turn waits for a person's yes or no.
-    AwaitingApproval,
-    /// The last turn was interrupted.
-    Interrupted,
-    /// Closed; `/new` has opened another.
-    Completed,
 }
 
 /// A run that a restart finds unfinished.
@@ -739,21 +717,4 @@ pub trait SpendLedger: Send + Sync {
     async fn reserve(&self, run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError>;
     /// Replaces a reservation, by the number that [`SpendLedger::reserve`] returned, by what the call cost. Relaxed.
     async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError>;
-}
-
-/// A write or read that did not happen.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum StoreError {
-    /// Another owner has the lane: this one must let go at once.
-    #[error("lane {0} belongs to another owner")]
-    LeaseLost(SessionKey),
-    /// What was named does not exist.
-    #[error("not found: {0}")]
-    NotFound(String),
-    /// A limit of the store is reached and nothing was written; the words say which limit.
-    #[error("{0}")]
-    TooMuch(String),
-    /// The disk is full, the file is damaged, the writer is gone.
-    #[error("store: {0}")]
-    Unavailable(String),
 }

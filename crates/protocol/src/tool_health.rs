@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::NewEvent;
 use crate::ids::RunId;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
 /// Stands before the name of an MCP server that is a subject.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use belay_protocol::inbound::LiveRun as LiveRunInfo;
+use belay_protocol::status::LiveRun as LiveRunInfo;
 use belay_protocol::{
     Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Purpose, Refusal, RunId,
     RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, ToolHealth,

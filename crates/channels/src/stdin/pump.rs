@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::inbound::Role;
+use belay_protocol::principal::Role;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, ChannelId, CommandReply, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunId,
     RunRecord, RunStatus, RunWatch, SessionKey, SessionLifetime,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use belay_protocol::inbound::Role;
+use belay_protocol::principal::Role;
 use belay_protocol::{Admission, Standing};
 
 use super::conversation::Conversation;

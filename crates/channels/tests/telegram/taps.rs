@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::inbound::Role;
+use belay_protocol::principal::Role;
 use belay_protocol::{
     Ack, Body, Channel, CommandReply, Control, Decision, Envelope, GateId, Principal, Question, Refusal, RunId,
 };

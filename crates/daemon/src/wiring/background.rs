@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::inbound::ReplyRoute;
+use belay_protocol::ReplyRoute;
 use belay_protocol::{Admission, Channel, ChannelError, ChannelId, DeliverError, InboundStream, Outbound};
 use tokio_util::sync::CancellationToken;
 

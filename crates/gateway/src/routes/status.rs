@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::inbound::{CommandReply, StatusReport};
 use belay_protocol::{Ack, Control, Principal};
+use belay_protocol::{CommandReply, StatusReport};
 use serde::Deserialize;
 
 use crate::app::{App, Shared};

@@ -1,6 +1,6 @@
 //! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
 
-use belay_protocol::inbound::LiveRun;
+use belay_protocol::status::LiveRun;
 use belay_protocol::{
     EventKind, FiringId, FiringStatus, JobId, JobState, RunId, RunRecord, firing_session, job_session,
 };

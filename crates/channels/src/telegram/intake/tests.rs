@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use belay_protocol::inbound::Role;
+use belay_protocol::principal::Role;
 use belay_protocol::{Admission, Provenance, SessionLifetime, Standing};
 use serde_json::{Value, json};
 

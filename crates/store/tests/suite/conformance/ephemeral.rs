@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_protocol::{
     BootId, FinishedRun, GateState, JobCaps, JobChange, JobState, NewInput, NewJob, OpenedLane, Outbound, OutboxState,
-    Removed, Retention, SessionFilter, SessionLifetime, ThreadEdit, store::StoreError,
+    Removed, Retention, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
 };
 
 use super::for_every_store;
