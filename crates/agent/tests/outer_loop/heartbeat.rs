@@ -113,7 +113,7 @@ async fn beats(setup: &Setup, count: usize) -> Vec<FiringRecord> {
             if all.iter().filter(|beat| beat.ended_at.is_some()).count() >= count {
                 return all;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await; // of paused time
         }
     };
     tokio::time::timeout(PATIENCE, wait).await.expect("so many beats end")

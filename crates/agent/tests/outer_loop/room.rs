@@ -175,7 +175,7 @@ async fn a_shortening_that_has_begun_has_one_end_whatever_happens_to_it() {
 /// A shortening of that fate, in a conversation or inside a subagent: its facts, and how often hooks were told of its
 /// beginning and of its end.
 async fn fated(fate: Fate, inside: bool) -> (Vec<EventKind>, (usize, usize)) {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
     let model = match fate {
         Fate::WinsNothing | Fate::StoreFails | Fate::HookHangs => by_rule(ScriptedModel::new([])),
         Fate::ModelFails | Fate::ModelHangs | Fate::Stopped => ScriptedModel::new([]),

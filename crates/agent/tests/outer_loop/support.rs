@@ -494,13 +494,13 @@ where
         routines: store.clone(),
         switches: store.clone(),
         spend: store,
-        vault: Arc::new(SealedVault::new(Arc::new(SqliteStore::in_memory().unwrap()), key)),
+        vault: Arc::new(SealedVault::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")), key)),
     }
 }
 
 /// An agent over a store that fails where it is told to.
 pub(crate) fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqliteStore>) {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
     (Setup { store: ports(Arc::new(store.clone())), ..Setup::new(model) }, store)
 }
 
@@ -531,7 +531,7 @@ impl Setup {
                 Arc::new(TestTool::named("fail")),
                 Arc::new(TestTool::named("panic")),
             ],
-            store: ports(Arc::new(SqliteStore::in_memory().unwrap())),
+            store: ports(Arc::new(SqliteStore::in_memory().expect("a store in memory opens"))),
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,

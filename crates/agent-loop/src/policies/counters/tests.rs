@@ -142,7 +142,8 @@ fn denials_of_the_same_call_add_up_whatever_comes_between() {
     let shuffled = ("push", r#"{"force":true,"to":"main"}"#, Denied);
     let elsewhere = ("push", r#"{"to":"dev","force":true}"#, Denied);
     let other = ("mail", r#"{"to":"main","force":true}"#, Denied);
-    let table: &[(&[(&str, &str, CallOutcome)], u64, &str)] = &[
+    type Events<'a> = &'a [(&'a str, &'a str, CallOutcome)];
+    let table: &[(Events<'_>, u64, &str)] = &[
         (&[push, shuffled, push], 3, "push"),
         (&[push, ("read", "{}", Success), other, push], 2, "push"),
         (&[push, push, other], 2, "push"),

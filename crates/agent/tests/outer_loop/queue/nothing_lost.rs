@@ -20,7 +20,7 @@ async fn all_runs(setup: &Setup) -> Vec<RunRecord> {
 
 /// A message joins while a tool runs, and its commit goes wrong in this way.
 async fn joins_badly(fault: Fault) -> (Setup, Vec<String>) {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
     let script = [Scripted::call("slow", json!({})), Scripted::text("answered"), Scripted::text("more")];
     let mut setup = Setup::new(ScriptedModel::new(script)).tool(TestTool::named("slow"));
     setup.store = ports(Arc::new(store.clone()));
