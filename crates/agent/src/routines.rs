@@ -2,8 +2,8 @@
 //! firing.
 //!
 //! **For**: [`Engine`](engine) is one task that fires what is due and leads every claimed firing to its end; the dispatcher
-//! hands it what messages and programs set off. A lightweight firing is an ordinary run whose work is [`light`]; a full one is
-//! a job.
+//! hands it what messages and programs set off. A lightweight firing is an ordinary run whose loop is
+//! [`lightweight`](crate::delegates::lightweight); a full one is a job.
 //!
 //! **Does not know**: how a run is made, resumed or stopped, what begins jobs, or how the store keeps firings apart.
 //!
@@ -13,7 +13,7 @@
 //! Reading order: [`config`] → [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the
 //! rule carried out) → `zone` → [`misfire`] → `check` (what a routine must be) → `preview` → `reckon` (what is due) →
 //! `step` (what is done about it) → `define` (the configuration's) → `engine` → `firing` (from its claim to its end) → `outcome` →
-//! `light` and `text` (its model) → [`heartbeat`] (the routine that is built in) → `events` and `board` (what
+//! `task` and `text` (its model) → [`heartbeat`] (the routine that is built in) → `events` and `board` (what
 //! others share with the engine) → `requests`, `commands` and `tool` (who asks for routines).
 
 mod board;

@@ -34,7 +34,7 @@ pub enum RoutineRequest {
     Webhook {
         /// The routine's name.
         name: String,
-        /// What makes a second delivery recognisable; `None`: its payload does, for [`WEBHOOK_ECHO_MS`].
+        /// What makes a second delivery recognisable; `None`: its payload does, for [`WEBHOOK_ECHO_MS`](crate::routine::WEBHOOK_ECHO_MS).
         delivery: Option<String>,
         /// Told to it, as data of the outside.
         payload: String,

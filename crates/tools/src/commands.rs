@@ -4,7 +4,7 @@
 //! would do before a person is asked; and keeping what it prints.
 //!
 //! **Does not know**: how walls are built ([`sandbox`](crate::sandbox)), how processes are ended
-//! ([`process`](crate::process)), or whether somebody agreed.
+//! ([`belay_exec`]), or whether somebody agreed.
 //!
 //! What a command may *do* is the sandbox's to say. What is judged here is only how far one answer of a person reaches:
 //! never by reading shell text, always by the resolved program and its arguments, and with a doubt towards asking.

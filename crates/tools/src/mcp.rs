@@ -4,7 +4,7 @@
 //! itself when it was approved, and keeping out what has changed since; giving each run connections of its own, which end
 //! with it.
 //!
-//! **Does not know**: who may call what (the effect gate), how processes are held together ([`crate::process`]) or walled in
+//! **Does not know**: who may call what (the effect gate), how processes are held together ([`belay_exec`]) or walled in
 //! ([`crate::sandbox`]). Speaks no MCP itself, which the official SDK does. Trusts nothing that a server says: its
 //! words are bounded and marked as its own, its hints never spare anybody a question.
 //!

@@ -5,7 +5,7 @@
 //! the whole tree, stops with its parent, and ends for one of five reasons: `GOAL`, `MAX_TURNS`, `TIMEOUT`, `ERROR`,
 //! `ABORTED`.
 //!
-//! Reading order: [`bounds`] → [`outputs`] → [`emit`] → [`goal`] → [`tree`] → [`lanes`] → [`delegate`] → [`spawn`].
+//! Reading order: [`bounds`] → [`outputs`] → [`emit`] → [`goal`] → [`lanes`] → [`delegate`] → [`spawn`].
 
 mod bounds;
 mod delegate;
