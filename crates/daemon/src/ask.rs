@@ -22,8 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::person::{Person, Said};
-use crate::cli::AskArgs;
+use crate::args::AskArgs;
 use crate::client::verdict;
+use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, complain, note};
@@ -31,10 +32,10 @@ use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
 use crate::signals::{OnHangup, SignalWatch};
+use crate::stop_rules::stop_rules;
 use crate::telemetry;
 use crate::wiring::{
-    Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks, keep_apart,
-    workspace_of,
+    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, keep_apart, workspace_of,
 };
 
 /// Answers one message; the exit code is the verdict of its run.
@@ -67,7 +68,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
-        rules: crate::wiring::stop_rules(settings),
+        rules: stop_rules(settings),
         queue: settings.queue.clone(),
         sessions: settings.sessions.clone(),
         // One question is answered; nothing begins beside it.

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
 
-use crate::cli::CheckUnitArgs;
+use crate::args::CheckUnitArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

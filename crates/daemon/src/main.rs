@@ -7,10 +7,12 @@
 //! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`] → [`client`] → [`stops`] → [`mcp`].
 //! A process of its own is [`worker`].
 
+mod args;
 mod ask;
 mod check;
 mod cli;
 mod client;
+mod clock;
 mod environment;
 mod exit;
 mod input;
@@ -26,6 +28,7 @@ mod run;
 mod secrets;
 mod settings;
 mod signals;
+mod stop_rules;
 mod stops;
 mod systemd;
 mod telemetry;
@@ -41,15 +44,14 @@ use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{
-    ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, ContextCommand, HeartbeatCommand, RunsCommand,
-    WHERE_TO_START,
-};
+use cli::{Cli, Command, WHERE_TO_START};
 use environment::Environment;
 use exit::{Exit, Failure};
 use mcp::McpCommand;
 use output::Output;
 use stops::StopsCommand;
+
+use args::{ApprovalsArgs, ApprovalsCommand, ConfigCommand, ContextCommand, HeartbeatCommand, RunsCommand};
 
 /// Most worker threads of the daemon. 8: it waits for models far more than it computes, and each thread keeps memory.
 const WORKERS_MAX: usize = 8;

@@ -6,11 +6,12 @@ use belay_tools::mcp::{Looking, Mcp, ServerReport, Standing, ToolReport, find};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use crate::args::SettingsArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::{Paths, private_directory};
-use crate::settings::{Settings, SettingsArgs, load, refused};
+use crate::settings::{Settings, load, refused};
 use crate::wiring::{McpNeeds, keep_apart, workspace_of};
 
 pub(crate) use serve::{ServeArgs, serve};

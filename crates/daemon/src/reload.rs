@@ -9,13 +9,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use crate::args::SettingsArgs;
 use crate::environment::Environment;
 use crate::paths::Paths;
 use crate::secrets::check_all;
-use crate::settings::{Changes, Problem, Settings, SettingsArgs, load, reloaded};
+use crate::settings::{Changes, Problem, Settings, load, reloaded};
+use crate::stop_rules::stop_rules;
 use crate::systemd;
 use crate::telemetry::LogFilter;
-use crate::wiring::stop_rules;
 
 /// Where the settings came from, and those that are in force.
 pub(crate) struct Source {

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use belay_channels::Enabled;
 use tokio_util::sync::CancellationToken;
 
+use crate::args::SettingsArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::note;
 use crate::paths::Paths;
 use crate::reload::Source;
-use crate::settings::{Loaded, Settings, SettingsArgs, load, refused};
+use crate::settings::{Loaded, Settings, load, refused};
 use crate::signals::{OnHangup, SignalWatch};
 use crate::telemetry::{LineForm, LogFilter};
 use crate::{systemd, telemetry, wiring};

@@ -10,6 +10,7 @@ mod merge;
 mod problem;
 mod rules;
 mod show;
+mod variable_name;
 
 use std::path::{Path, PathBuf};
 
@@ -37,12 +38,13 @@ pub(crate) use problem::{Problem, nearest};
 pub(crate) use rules::problems as problems_of_rules;
 use show::{as_json, as_toml};
 
-use crate::cli::CheckArgs;
+use crate::args::{CheckArgs, SettingsArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::paths::Paths;
 use crate::telemetry::TelemetryConfig;
+pub(crate) use variable_name::is_variable_name;
 
 /// Steps of the agent that makes plans, which no setting changes.
 const PLANNER_STEPS: u32 = 3;
@@ -239,20 +241,6 @@ impl Loaded {
     }
 }
 
-/// What the command line says about settings.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct SettingsArgs {
-    /// Read this settings file too; may be given several times, later ones win
-    #[arg(long = "config", value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-    /// Set one value, for example --set llm.provider=rehearsal; wins over every file
-    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
-    pub(crate) assignments: Vec<String>,
-    /// Let tools work in this directory; the same as tools.workspace, relative to the current directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) workspace: Option<PathBuf>,
-}
-
 /// Loads the settings.
 ///
 /// # Errors
@@ -352,7 +340,7 @@ fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
         }
         Json::Array(items) if key.ends_with("_envs") => {
             let names = items.iter().map(|item| item.as_str().unwrap_or_default());
-            if !names.into_iter().all(crate::secrets::is_variable_name) {
+            if !names.into_iter().all(is_variable_name) {
                 misplaced.push(key.to_owned());
             }
         }
@@ -360,7 +348,7 @@ fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
             let items = items.iter().enumerate();
             items.for_each(|(index, item)| collect_misplaced(item, &below(&index.to_string()), misplaced));
         }
-        Json::String(name) if key.ends_with("_env") && !crate::secrets::is_variable_name(name) => {
+        Json::String(name) if key.ends_with("_env") && !is_variable_name(name) => {
             misplaced.push(key.to_owned());
         }
         _ => {}

@@ -14,11 +14,11 @@ use belay_trajectory::rule_sets::Part;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
-use crate::settings::SettingsArgs;
-
 pub(crate) use check::check;
 pub(crate) use eval::eval;
 pub(crate) use import::import;
+
+use crate::args::SettingsArgs;
 
 /// `belay stops …`
 #[derive(Debug, Subcommand)]

@@ -19,9 +19,9 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
+use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::paths::private_directory;
-use crate::wiring::SystemClock;
 
 /// Libraries that log what is normal, and how much of them is heard unless the filter names them. `genai` warns at each
 /// first chunk of a stream; `rusqlite_migration` informs at each first start; `rmcp` tells what MCP servers say, which may be

@@ -14,14 +14,14 @@ mod workers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use belay_agent::approvals::question_text;
 use belay_agent::{Absent, Agent, AgentError, AgentExit, AgentParts};
 use belay_channels::{AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
 use belay_hooks::HookSet;
-use belay_protocol::{Admission, BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
+use belay_protocol::{Admission, BootId, Channel, Clock, Message, ModelInfo};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook_tokio::Handle;
@@ -36,10 +36,11 @@ pub(crate) use mcp::{McpNeeds, walls, workspace_of};
 pub(crate) use model::Chosen;
 pub(crate) use own_files::{keep_apart, shared};
 use programs::Closing;
-pub(crate) use programs::{Programs, ToolPorts, stop_rules};
+pub(crate) use programs::{Programs, ToolPorts};
 pub(crate) use store::{Store, refuse_store};
 use workers::Workers;
 
+use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::janitor::Caretaker;
@@ -50,6 +51,7 @@ use crate::routine_times::Times;
 use crate::secrets::Secrets;
 use crate::settings::{Loaded, Settings, expand, refused};
 use crate::signals::SignalWatch;
+use crate::stop_rules::stop_rules;
 use crate::systemd::{self, WatchdogChannel};
 
 /// The program's version.
@@ -492,15 +494,4 @@ pub(crate) fn words(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     words
-}
-
-/// The clock of the machine.
-#[derive(Debug)]
-pub(crate) struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now(&self) -> UnixMillis {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        UnixMillis(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
-    }
 }

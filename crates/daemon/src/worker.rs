@@ -10,7 +10,7 @@ use belay_gateway::LinkClient;
 use belay_protocol::{JobToken, ToolSet};
 use belay_tools::worker::{Room, own_tools, seal};
 
-use crate::cli::WorkerArgs;
+use crate::args::WorkerArgs;
 use crate::exit::{Exit, Failure};
 
 /// The directory of long outputs in the temporary one, which is this worker's alone.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::send::{verdict, wait};
 use super::{Client, text};
-use crate::cli::AgentArgs;
+use crate::args::AgentArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};

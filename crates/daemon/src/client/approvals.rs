@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::{Client, since, spoken, text, until};
-use crate::cli::{ApprovalArgs, ApprovalsListArgs};
+use crate::args::{ApprovalArgs, ApprovalsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

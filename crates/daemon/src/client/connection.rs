@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use url::Url;
 
 use super::events::Events;
-use crate::cli::ClientArgs;
+use crate::args::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::net::{is_plain_loopback, plain_client};

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::{Client, number, text};
-use crate::cli::ContextArgs;
+use crate::args::ContextArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::watch::watch;
 use super::{Client, dollars, number, since, spoken, text};
-use crate::cli::{ClientArgs, CreateJobArgs, JobArgs, JobsCommand, JobsListArgs};
+use crate::args::{ClientArgs, CreateJobArgs, JobArgs, JobsCommand, JobsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

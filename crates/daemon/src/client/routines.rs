@@ -8,7 +8,7 @@ use belay_protocol::RoutineSpec;
 use serde_json::{Value as Json, json};
 
 use super::{Client, dollars, number, since, spoken, text, until};
-use crate::cli::{ClientArgs, RoutineArgs, RoutinesCommand};
+use crate::args::{ClientArgs, RoutineArgs, RoutinesCommand};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

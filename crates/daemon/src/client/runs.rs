@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::approvals::waits_for;
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::{Client, dollars, number, since, spoken, text, tone_of};
-use crate::cli::{ClientArgs, RunsArgs};
+use crate::args::{ClientArgs, RunsArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

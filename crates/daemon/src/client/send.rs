@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::approvals::{how_to_answer, waits_for};
 use super::{Client, spoken, text, until};
-use crate::cli::SendArgs;
+use crate::args::SendArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::{Client, number, since, spoken, text};
-use crate::cli::{ClientArgs, ExportArgs, SearchArgs, SessionArgs, SessionsCommand, SessionsListArgs};
+use crate::args::{ClientArgs, ExportArgs, SearchArgs, SessionArgs, SessionsCommand, SessionsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

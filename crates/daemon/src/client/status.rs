@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::approvals::waits_for;
 use super::{Client, dollars, number, since, spoken, text};
-use crate::cli::ClientArgs;
+use crate::args::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::ids::{IdKind, candidates, whole_id};
 use super::{Client, text};
-use crate::cli::{ClientArgs, StopArgs};
+use crate::args::{ClientArgs, StopArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;

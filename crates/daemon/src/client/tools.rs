@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::{Client, number, since, spoken, text, until};
-use crate::cli::{ClientArgs, ToolsCommand};
+use crate::args::{ClientArgs, ToolsCommand};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};

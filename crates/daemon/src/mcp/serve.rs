@@ -19,7 +19,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
-use crate::cli::ClientArgs;
+use crate::args::ClientArgs;
 use crate::client::Client;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};

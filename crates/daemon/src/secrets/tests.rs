@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 use super::source::{Absent, Names, find};
 use super::*;
+use crate::args::SettingsArgs;
 use crate::paths::Paths;
-use crate::settings::{Origins, SettingsArgs};
+use crate::settings::{Origins, is_variable_name};
 
 /// Settings of which nothing was written by an operator.
 fn defaults(settings: &Settings) -> Loaded {

@@ -5,6 +5,8 @@
 use serde_json::Value as Json;
 use url::Url;
 
+use super::variable_name::is_variable_name;
+
 /// What stands in place of something that may be a secret.
 pub(super) const MASK: &str = "***";
 
@@ -329,7 +331,7 @@ fn words(name: &str) -> Vec<String> {
 
 /// Names of variables are short words, mostly in capitals; a long mixture is rather a key.
 fn looks_like_a_name(text: &str) -> bool {
-    crate::secrets::is_variable_name(text) && (text.len() <= 24 || !text.chars().any(|c| c.is_ascii_lowercase()))
+    is_variable_name(text) && (text.len() <= 24 || !text.chars().any(|c| c.is_ascii_lowercase()))
 }
 
 #[cfg(test)]

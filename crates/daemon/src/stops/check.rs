@@ -6,7 +6,7 @@ use belay_trajectory::{Judge, Reader};
 
 use super::files::{recording, unreadable};
 use super::{CheckArgs, rules};
-use crate::cli::ClientArgs;
+use crate::args::ClientArgs;
 use crate::client::{Client, IdKind, whole_id};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};

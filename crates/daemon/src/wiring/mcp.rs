@@ -10,7 +10,8 @@ use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, Surrounding
 use belay_tools::sandbox::{LazySandbox, SandboxConfig};
 
 use super::own_files::secret_files;
-use super::{Store, SystemClock, words};
+use super::{Store, words};
+use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;

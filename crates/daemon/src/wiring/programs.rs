@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use belay_agent_loop::StopRules;
 use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
@@ -135,11 +134,6 @@ impl Programs {
         let Self { processes, sessions, sandbox, .. } = self;
         Closing { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
     }
-}
-
-/// The rules for stopping of these settings.
-pub(crate) fn stop_rules(settings: &Settings) -> Arc<StopRules> {
-    Arc::new(StopRules::compile(&settings.stops, &settings.limits.run))
 }
 
 /// Files of the workspace and skills, with what skills are judged by.
