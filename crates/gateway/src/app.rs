@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
-use crate::server::{Metrics, QuestionWords, RoutineTimes, Trajectory};
-use crate::ws::{NewSocket, Strangers};
+use crate::new_socket::NewSocket;
+use crate::parts::{Metrics, QuestionWords, RoutineTimes, Trajectory};
+use crate::strangers::Strangers;
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
 /// should hear that something is wrong.

@@ -2,33 +2,16 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use belay_protocol::{Admission, Principal, Standing};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-use crate::app::Shared;
 use crate::config::GatewaySecrets;
 use crate::entry::Entry;
 use crate::error::ApiError;
-use crate::places::Arrival;
-use crate::routes::error_for;
-
-/// The other end of a connection. Every request carries one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
-    /// Over TCP, from this address.
-    Tcp(IpAddr),
-    /// Over the control socket.
-    Socket {
-        /// Whether its user is our own or root, or the socket is open to a group.
-        trusted: bool,
-    },
-}
+use crate::peer::Peer;
 
 /// Decides who a request comes from.
 pub(crate) struct Auth {
@@ -209,26 +192,6 @@ fn host_of(authority: &str) -> &str {
 pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = header.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-}
-
-/// Lets a request through with its [`Principal`] attached, or answers it.
-pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
-    // A request without a peer did not come through our server; it is nobody's.
-    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket { trusted: false });
-    match app.auth.admit(peer, request.headers()) {
-        Ok(principal) => {
-            let arrival = request.extensions().get::<Arrival>();
-            if app.auth.is_proof(peer, request.headers()) && arrival.is_some_and(|arrival| !arrival.secure()) {
-                return std::future::pending().await; // its connection is about to be closed
-            }
-            request.extensions_mut().insert(principal);
-            next.run(request).await
-        }
-        Err(error) => {
-            tracing::debug!(status = error.status.as_u16(), path = request.uri().path(), "request refused");
-            error_for(request.uri().path(), error).into_response()
-        }
-    }
 }
 
 #[cfg(test)]

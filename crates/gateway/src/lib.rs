@@ -13,31 +13,40 @@
 //! `patience` and `places`) →
 //! [`worker_link`].
 
+mod agent_rpc;
 mod app;
 mod auth;
 mod channel;
+mod checks;
 pub mod config;
 mod control_socket;
 mod entry;
 pub mod error;
 mod export;
 mod extract;
+mod guard;
 mod mcp;
+mod new_socket;
+mod parts;
 mod patience;
+mod peer;
 mod places;
+mod router;
 mod routes;
 pub mod server;
 mod sight;
 mod sse;
+mod strangers;
 mod streams;
 mod submit;
 pub mod worker_link;
 mod ws;
 
 pub use channel::HttpChannel;
+pub use checks::LIST_MAX;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use control_socket::ControlGroup;
 pub use error::GatewayError;
-pub use routes::LIST_MAX;
-pub use server::{Gateway, GatewayParts, Metrics, QuestionWords, RoutineTimes, Trajectory};
+pub use parts::{GatewayParts, Metrics, QuestionWords, RoutineTimes, Trajectory};
+pub use server::Gateway;
 pub use worker_link::{LinkClient, WorkerLinkServer};

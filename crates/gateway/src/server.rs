@@ -5,37 +5,36 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use belay_protocol::{
-    Archive, ChannelId, Clock, EventLog, Gate, GateStore, Janitor, JobStore, Message, ModelInfo, RoutineSpec,
-    RoutineStore, RunReader, SecretVault, SessionKey, UnixMillis,
-};
+use belay_protocol::{ChannelId, SessionKey};
 use hyper::body::Body as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::app::{App, ORPHAN_CAPACITY, Orphan, Shared};
-use crate::auth::{Auth, Peer};
+use crate::auth::Auth;
 use crate::channel::HttpChannel;
-use crate::config::{GatewayConfig, GatewaySecrets};
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
+use crate::new_socket::{NEW_SOCKETS, NewSocket};
+use crate::parts::GatewayParts;
 use crate::patience::Patient;
+use crate::peer::Peer;
 use crate::places::{Place, Places};
-use crate::routes::router;
-use crate::ws::{NEW_SOCKETS, NewSocket, Strangers};
+use crate::router::router;
+use crate::strangers::Strangers;
+use crate::ws;
 
 /// Longest time between two requests on a connection, and for the headers of one to arrive. 30 s: hyper's own default;
 /// who is slower holds a place that others need.
@@ -50,80 +49,6 @@ const SOCKET_CONNECTIONS: usize = 64;
 
 /// Pause after a failed accept: out of file descriptors, most likely, and trying at once would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-
-/// What the gateway is made of.
-pub struct GatewayParts {
-    /// The settings.
-    pub config: GatewayConfig,
-    /// The secrets that go with them.
-    pub secrets: GatewaySecrets,
-    /// Reads runs, sessions and history.
-    pub runs: Arc<dyn RunReader>,
-    /// Reads facts.
-    pub events: Arc<dyn EventLog>,
-    /// Reads questions.
-    pub gates: Arc<dyn GateStore>,
-    /// Finds, reads out and deletes what sessions have said.
-    pub archive: Arc<dyn Archive>,
-    /// Forgets secrets.
-    pub vault: Arc<dyn SecretVault>,
-    /// Deletes what is too old.
-    pub janitor: Arc<dyn Janitor>,
-    /// Reads jobs.
-    pub jobs: Arc<dyn JobStore>,
-    /// Reads routines and their firings.
-    pub routines: Arc<dyn RoutineStore>,
-    /// Says when routines would fire.
-    pub times: Arc<dyn RoutineTimes>,
-    /// Tells the date.
-    pub clock: Arc<dyn Clock>,
-    /// The configured model, for `/v1/models`.
-    pub model: ModelInfo,
-    /// The program's version, shown by `/livez`.
-    pub version: String,
-    /// Renders the metrics in the text format of Prometheus.
-    pub metrics: Metrics,
-    /// Writes the messages of a run down as a recorded trajectory.
-    pub trajectory: Trajectory,
-    /// Puts a question into words.
-    pub question: QuestionWords,
-    /// Routers of others, such as the Telegram webhook's. They check their callers themselves.
-    pub extra: Vec<Router>,
-    /// Where the control socket is; `None`: there is none.
-    pub control_socket: Option<PathBuf>,
-    /// Whether the agent takes messages.
-    pub ready: watch::Receiver<bool>,
-}
-
-/// Renders the metrics as they stand.
-pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
-
-/// Writes messages down as a recorded trajectory: one JSON object a line. Who knows that form is no business of ours.
-pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
-
-/// Puts a question into words, in Markdown, as it stands at that date: the same words that people are asked with elsewhere.
-pub type QuestionWords = Arc<dyn Fn(&Gate, UnixMillis) -> String + Send + Sync>;
-
-/// Says when routines would fire. Who can read a schedule is no business of ours.
-pub trait RoutineTimes: Send + Sync {
-    /// Whether the routine would fire at that date, as people write it: with an offset, or as the clock of its zone shows it.
-    ///
-    /// # Errors
-    /// What is wrong with the date or the routine, for people.
-    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<serde_json::Value, String>;
-
-    /// The next times after `from` at which the routine would fire, `count` at most, each as an object. None, where it has no
-    /// schedule.
-    ///
-    /// # Errors
-    /// What is wrong with the routine.
-    fn next(
-        &self,
-        spec: &RoutineSpec,
-        from: UnixMillis,
-        count: usize,
-    ) -> Result<Vec<(UnixMillis, serde_json::Value)>, String>;
-}
 
 /// Bound, and not yet serving.
 pub struct Gateway {
@@ -231,7 +156,7 @@ impl Gateway {
                     connections.spawn(orphan.see_to(app.clone()));
                 }
                 Some(socket) = sockets.recv() => {
-                    connections.spawn(socket.serve(app.clone()));
+                    connections.spawn(ws::serve(socket, app.clone()));
                 }
                 up = async { ready.wait_for(|up| *up).await.is_ok() }, if starting => {
                     app.started.store(up, Ordering::Relaxed);

@@ -8,9 +8,9 @@ use belay_protocol::{
 };
 
 use crate::app::{App, Shared};
+use crate::checks::{no_such_run, no_such_session};
 use crate::error::ApiError;
 use crate::extract::{Caller, path_text};
-use crate::routes::{no_such_run, no_such_session};
 
 /// Most rows of a list that are looked at for those that somebody is shown. 1,000: what the store reads at a time.
 const LOOKED_AT_MAX: u32 = 1000;

@@ -8,8 +8,8 @@ use belay_protocol::{
 use serde::Deserialize;
 
 use crate::app::App;
+use crate::checks::{check_key, check_text};
 use crate::error::ApiError;
-use crate::routes::{check_key, check_text};
 
 /// Longest time at work that a message may ask for. A week: longer than any run is meant to take; 0 is no limit.
 const TIMEOUT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;

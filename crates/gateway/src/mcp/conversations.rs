@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::told::{Told, json_of};
 use super::tools::{ListSessions, ReadConversation};
 use crate::app::App;
+use crate::checks::{LIST_MAX, no_such_session};
 use crate::error::ApiError;
-use crate::routes::{LIST_MAX, no_such_session};
 
 /// Most bytes of texts in one answer. 200 000: about 50 000 tokens, which a model can still read.
 const TEXTS_MAX_BYTES: usize = 200_000;

@@ -15,8 +15,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::told::{Told, json_of, next_step, run as told_run};
 use super::tools::{RunStatus, SendMessage, StopRun};
 use crate::app::App;
+use crate::checks::no_such_run;
 use crate::error::ApiError;
-use crate::routes::{NewMessage, no_such_run, stop_run};
+use crate::routes::{NewMessage, stop_run};
 
 /// How often a client that asked for it hears that a wait goes on. 2 s: clients that count silence count in tens of seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::told::Told;
-use crate::routes::LIST_MAX;
+
+use crate::checks::LIST_MAX;
 
 /// Messages of a conversation when nothing else is said.
 const READ_DEFAULT: u32 = 20;

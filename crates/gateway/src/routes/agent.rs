@@ -8,14 +8,14 @@ use belay_protocol::Ack;
 use serde_json::Value;
 
 use super::resume::{Resume, as_response};
-use super::runs::no_such_run;
+use crate::agent_rpc::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
 use crate::app::Shared;
+use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody};
 use crate::sight::{VisibleRun, VisibleSession};
 use crate::streams::{Source, events};
 use crate::submit::AgentParams;
-use crate::ws::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
 
 /// Takes a message: 202 once it is on disk; 200 and how it ended for one that was sent before; 200 for a command.
 pub(crate) async fn send(

@@ -10,8 +10,9 @@ use belay_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::runs::{check_limit, id_prefix};
+use super::runs::id_prefix;
 use crate::app::{App, Shared};
+use crate::checks::check_limit;
 use crate::error::ApiError;
 use crate::extract::{Caller, GatePath, JsonBody, Params};
 use crate::sight::VisibleSession;

@@ -14,10 +14,9 @@ use belay_protocol::{Ack, Archive, Control, Found, Removed, SearchQuery, Session
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 
-use super::runs::check_limit;
-use super::sessions::no_such_session;
 use super::status::Nothing;
 use crate::app::Shared;
+use crate::checks::{check_limit, no_such_session};
 use crate::error::ApiError;
 use crate::export::Format;
 use crate::extract::{Caller, NamePath, Operator, OptionalBody, Params};

@@ -7,8 +7,8 @@ use futures_util::{StreamExt, stream};
 use serde_json::json;
 
 use super::resume::{Resume, as_response};
-use super::runs::no_such_run;
 use crate::app::Shared;
+use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::extract::Caller;
 use crate::sight::VisibleRun;

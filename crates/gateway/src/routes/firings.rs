@@ -9,10 +9,9 @@ use belay_protocol::{FiringFilter, FiringRecord, FiringStatus, Principal, Routin
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::messages::check_key;
 use super::routines::{find, fired};
-use super::runs::check_limit;
 use crate::app::{App, Shared};
+use crate::checks::{KEY_MAX_BYTES, check_key, check_limit};
 use crate::error::ApiError;
 use crate::extract::{Caller, FiringPath, JsonBody, NamePath, Operator, Params};
 
@@ -170,7 +169,7 @@ pub(crate) async fn emit(
 ) -> Result<Response, ApiError> {
     let Happened { source, event, key, payload } = happened;
     for (field, word) in [("source", &source), ("event", &event)] {
-        if word.trim().is_empty() || word.len() > super::messages::KEY_MAX_BYTES {
+        if word.trim().is_empty() || word.len() > KEY_MAX_BYTES {
             return Err(ApiError::invalid(format!("{field}: must be a word of 1 to 256 bytes")));
         }
     }

@@ -14,20 +14,20 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::messages::check_key;
 use super::routines::fired;
 use super::webhook::from_hex;
 use crate::app::{App, Shared};
-use crate::auth::Peer;
+use crate::checks::check_key;
 use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{NamePath, read_body};
+use crate::peer::Peer;
 
 /// Carries the secret.
-pub(super) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-secret");
+pub(crate) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-secret");
 
 /// Names a delivery, so that a second one of it is recognised.
-pub(super) const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
+pub(crate) const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
 
 /// Sets the routine off, once for each delivery: a second one is answered with the same firing. One without a name is recognised
 /// by its body, for a minute.

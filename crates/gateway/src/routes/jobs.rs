@@ -11,12 +11,12 @@ use belay_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::messages::{check_key, check_text};
 use super::progress::{JobView, seen, used};
 use super::resume::{Resume, as_response};
-use super::runs::{check_limit, id_prefix};
+use super::runs::id_prefix;
 use super::status::Nothing;
 use crate::app::{App, Shared};
+use crate::checks::{check_key, check_limit, check_text};
 use crate::error::ApiError;
 use crate::extract::{Caller, JobPath, JsonBody, OptionalBody, Params};
 use crate::sse::{self, Feed, JobFeed};

@@ -14,16 +14,11 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
+use crate::checks::{check_key, check_text};
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody};
 use crate::submit::check_options;
-
-/// Longest text of a message, in bytes. 100 000: about 25 000 tokens, more than a person types.
-pub(crate) const TEXT_MAX_BYTES: usize = 100_000;
-
-/// Longest idempotency key, in bytes.
-pub(crate) const KEY_MAX_BYTES: usize = 256;
 
 /// A message as a client sends it.
 #[derive(Default, Deserialize)]
@@ -147,28 +142,5 @@ impl NewMessage {
             options,
         };
         Ok((inbound, wait))
-    }
-}
-
-/// Whether a text can be a message.
-pub(crate) fn check_text(text: &str) -> Result<(), String> {
-    if text.trim().is_empty() {
-        return Err("must not be empty".into());
-    }
-    if text.len() > TEXT_MAX_BYTES {
-        return Err(format!("must be at most {TEXT_MAX_BYTES} bytes, not {}", text.len()));
-    }
-    if text.contains('\0') {
-        return Err("must not contain NUL".into());
-    }
-    Ok(())
-}
-
-/// Whether a text can identify a message.
-pub(crate) fn check_key(text: &str) -> Result<&str, String> {
-    if (1..=KEY_MAX_BYTES).contains(&text.len()) {
-        Ok(text)
-    } else {
-        Err(format!("must be 1 to {KEY_MAX_BYTES} bytes, not {}", text.len()))
     }
 }

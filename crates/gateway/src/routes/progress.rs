@@ -3,8 +3,8 @@
 use belay_protocol::{Doing, JobRecord, RunFilter, RunUsage};
 use serde::Serialize;
 
-use super::runs::LIST_MAX;
 use crate::app::App;
+use crate::checks::LIST_MAX;
 use crate::error::ApiError;
 
 /// A job, and how it gets on.

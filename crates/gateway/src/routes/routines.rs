@@ -12,10 +12,9 @@ use belay_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::messages::check_key;
-use super::runs::LIST_MAX;
 use super::status::Nothing;
 use crate::app::{App, Shared};
+use crate::checks::{LIST_MAX, check_key, check_limit};
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, NamePath, OptionalBody, Params};
 
@@ -45,7 +44,7 @@ pub(crate) struct Hand {
 }
 
 /// Carries the key of a firing by hand, for who sends no body.
-pub(super) const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A date to test a routine at: with an offset, or as the clock of its zone shows it.
 #[derive(Deserialize)]
@@ -68,7 +67,7 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let limit = super::runs::check_limit(Some(params.limit.unwrap_or(LIST_MAX)))? as usize;
+    let limit = check_limit(Some(params.limit.unwrap_or(LIST_MAX)))? as usize;
     let mut routines = app.routines.routines().await?;
     routines.retain(|routine| app.sight(&principal).routine(routine));
     if let Some(after) = params.after {

@@ -7,16 +7,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{IdPrefix, RunFilter, RunId, RunRecord, RunStatus};
+use belay_protocol::{IdPrefix, RunFilter, RunRecord, RunStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
+use crate::checks::{check_limit, no_such_run};
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
 use crate::sight::{VisibleRun, VisibleSession};
-
-/// Longest list that one request is given: runs, sessions, messages, or questions.
-pub const LIST_MAX: u32 = 500;
 
 /// What `wait` waits when nothing else is said.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
@@ -92,17 +90,4 @@ pub(crate) async fn trajectory(State(app): State<Shared>, run: VisibleRun) -> Re
     let messages = app.runs.run_messages(id).await?;
     let kind = [(CONTENT_TYPE, "application/jsonl; charset=utf-8")];
     Ok((kind, (app.trajectory)(&messages)).into_response())
-}
-
-/// 404 for a run.
-pub(crate) fn no_such_run(id: RunId) -> ApiError {
-    ApiError::not_found(format!("no such run: {id}"))
-}
-
-/// The limit of a list; absent: 50.
-pub(crate) fn check_limit(limit: Option<u32>) -> Result<u32, ApiError> {
-    match limit.unwrap_or(50) {
-        limit @ 1..=LIST_MAX => Ok(limit),
-        _ => Err(ApiError::invalid(format!("limit: must be 1 to {LIST_MAX}"))),
-    }
 }

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{HistoryEntry, SessionFilter, SessionKey, SessionSummary};
+use belay_protocol::{HistoryEntry, SessionFilter, SessionSummary};
 use serde::{Deserialize, Serialize};
 
-use super::runs::check_limit;
 use crate::app::Shared;
+use crate::checks::{check_limit, no_such_session};
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
 use crate::sight::VisibleSession;
@@ -72,9 +72,4 @@ pub(crate) async fn messages(
     }
     let next = if messages.len() >= limit as usize { messages.last().map(|line| line.id) } else { None };
     Ok(Json(History { messages, next }).into_response())
-}
-
-/// 404 for a session.
-pub(crate) fn no_such_session(key: &SessionKey) -> ApiError {
-    ApiError::not_found(format!("no such session: {key}"))
 }

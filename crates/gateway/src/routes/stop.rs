@@ -8,9 +8,9 @@ use belay_protocol::{Ack, Control, Principal, StopReport, StopTarget};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::runs::no_such_run;
 use super::status::Nothing;
 use crate::app::{App, Shared};
+use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::extract::{Caller, Operator, OptionalBody, Params};
 use crate::sight::{VisibleRun, VisibleSession};

@@ -13,14 +13,15 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use sha2::Sha256;
 
-use super::messages::{AcceptedBody, check_key, check_text};
+use super::messages::AcceptedBody;
 use crate::app::Shared;
+use crate::checks::{check_key, check_text};
 use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{json_content, parse_object, read_body};
 
 /// Carries the signature.
-pub(super) const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
+pub(crate) const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 
 /// How far `sent_at` may be from our clock, in either direction, in milliseconds. Five minutes: enough for a queue and a
 /// retry or two, and for clocks that are a little off.

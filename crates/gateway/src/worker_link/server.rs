@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::jobs::{Jobs, Links};
-use crate::auth::Peer;
 use crate::control_socket::ControlSocket;
 use crate::error::{ApiError, GatewayError};
+use crate::peer::Peer;
 use crate::server::{Line, accept_socket, report};
 
 /// Largest body of a request. 32 MiB: a conversation with some pictures; what a model takes is far less.

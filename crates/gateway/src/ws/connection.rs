@@ -15,15 +15,16 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
+use super::Close;
 use super::follow::Kind;
 use super::followed::{Behind, Followed};
 use super::frames::{Answer, Malformed, Request, RpcError, event, response};
 use super::handshake::{Session, shake_hands};
 use super::methods::{Begun, Caller, Does, Method, Outcome, Over, Subscription, call};
 use super::outgoing::{Frame, Outgoing};
-use super::{Arrival, Close};
 use crate::app::Shared;
 use crate::error::ApiError;
+use crate::new_socket::SocketArrival;
 use crate::streams::{Source, Target, Terminal};
 
 /// Longest frame of a client. 1 MiB: ten times the longest message.
@@ -54,7 +55,7 @@ const LAST_EVENTS_LIMIT: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end.
-pub(super) async fn serve(app: Shared, mut socket: WebSocket, arrival: Arrival) {
+pub(super) async fn serve(app: Shared, mut socket: WebSocket, arrival: SocketArrival) {
     let session = match shake_hands(&app, &mut socket, arrival).await {
         Ok(session) => session,
         Err(close) => {

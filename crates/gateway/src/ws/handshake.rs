@@ -10,15 +10,16 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
+use super::Close;
 use super::connection::{DEAF_AFTER, MAX_FRAME_BYTES, TICK};
 use super::frames::{Malformed, Request, RpcError, event, response};
 use super::methods::Method;
 use super::scope::Scopes;
-use super::{Arrival, Close, Entrance};
 use crate::app::Shared;
-use crate::auth::Peer;
 use crate::error::ApiError;
 use crate::extract::parse_object;
+use crate::new_socket::{Entrance, SocketArrival};
+use crate::peer::Peer;
 use crate::streams::EVENTS;
 
 /// Longest time from the upgrade to `connect`. 15 s: a program has its token at hand.
@@ -82,7 +83,7 @@ struct Credentials {
 pub(super) async fn shake_hands(
     app: &Shared,
     socket: &mut WebSocket,
-    arrival: Arrival,
+    arrival: SocketArrival,
 ) -> Result<Session, Option<Close>> {
     let deadline = Instant::now() + LIMIT;
     let greeting = json!({ "nonce": GateId::new(), "ts": app.clock.now().0 });
@@ -132,7 +133,7 @@ async fn first_frame(socket: &mut WebSocket) -> Result<String, Option<Close>> {
 }
 
 /// Who it is and what it may do, and the answer that says so.
-async fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(Session, Value), RpcError> {
+async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Result<(Session, Value), RpcError> {
     if request.method != "connect" {
         return Err(RpcError::invalid(format!("the first request is connect, not {:?}", request.method)));
     }
@@ -146,7 +147,7 @@ async fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(S
     if role != "operator" {
         return Err(RpcError::invalid(format!("role: only \"operator\" is served, not {role:?}")));
     }
-    let Arrival { peer, entrance } = arrival;
+    let SocketArrival { peer, entrance } = arrival;
     let (known, place) = match entrance {
         Entrance::Proven(principal, place) => (Some(principal), Some(place)),
         Entrance::Waiting(principal, _place) => (principal, None),

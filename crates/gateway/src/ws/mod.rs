@@ -15,53 +15,24 @@ mod handshake;
 mod methods;
 mod outgoing;
 mod scope;
-mod strangers;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, WebSocketUpgrade};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, RequestExt};
-use belay_protocol::Principal;
-use tokio::sync::OwnedSemaphorePermit;
-
-pub(crate) use methods::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
-pub(crate) use strangers::Strangers;
 
 use crate::app::{App, Shared};
-use crate::auth::Peer;
 use crate::error::ApiError;
+use crate::new_socket::{Entrance, NewSocket, SocketArrival};
+use crate::peer::Peer;
 
-/// Sockets that wait for their task, which is begun at once. Then: the connection is dropped.
-pub(crate) const NEW_SOCKETS: usize = 256;
-
-/// A socket whose task is to be begun.
-pub(crate) struct NewSocket {
-    socket: WebSocket,
-    arrival: Arrival,
-}
-
-impl NewSocket {
-    /// Serves the connection to its end.
-    pub(crate) async fn serve(self, app: Shared) {
-        connection::serve(app, self.socket, self.arrival).await;
-    }
-}
-
-/// Where a connection comes from, and as whom it came in.
-struct Arrival {
-    peer: Peer,
-    entrance: Entrance,
-}
-
-/// As whom a connection came in, and the place that it takes.
-enum Entrance {
-    /// By a token in its request, or by the control socket: it has one of the places of those who are known.
-    Proven(Principal, OwnedSemaphorePermit),
-    /// It has one of the few places of those who have yet to say `connect`; who it is, if its address says so.
-    Waiting(Option<Principal>, #[allow(dead_code, reason = "held until connect")] OwnedSemaphorePermit),
+/// Serves a connection to its end.
+pub(crate) async fn serve(socket: NewSocket, app: Shared) {
+    let NewSocket { socket, arrival } = socket;
+    connection::serve(app, socket, arrival).await;
 }
 
 /// Why a connection ends, as its other end is told.
@@ -126,7 +97,7 @@ pub(crate) async fn upgrade(
     // A request without a peer did not come through our server; it is nobody's.
     let peer = peer.map_or(Peer::Socket { trusted: false }, |Extension(peer)| peer);
     match enter(&app, peer, &headers).await {
-        Ok(entrance) => accept(app, Arrival { peer, entrance }, request).await,
+        Ok(entrance) => accept(app, SocketArrival { peer, entrance }, request).await,
         Err(error) => sent_away(error),
     }
 }
@@ -149,7 +120,7 @@ async fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, A
     }
 }
 
-async fn accept(app: Shared, arrival: Arrival, request: Request) -> Response {
+async fn accept(app: Shared, arrival: SocketArrival, request: Request) -> Response {
     let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> = request.extract().await;
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,

@@ -11,7 +11,7 @@ use crate::mcp;
 use crate::routines::spec;
 use crate::websocket::client::Socket;
 
-const ROUTER: &str = include_str!("../../src/routes/mod.rs");
+const ROUTER: &str = include_str!("../../src/router.rs");
 
 /// The names of what an operator has, and the holder of the token is not shown; or of what nobody has.
 struct Names {

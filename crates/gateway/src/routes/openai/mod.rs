@@ -28,7 +28,7 @@ use crate::extract::{Caller, JsonBody, NamePath};
 const OUR_NAME: &str = "belay";
 
 /// Names the session of a request.
-pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-session");
+pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-session");
 
 /// The names that a request may use.
 pub(crate) async fn models(State(app): State<Shared>) -> Json<Value> {

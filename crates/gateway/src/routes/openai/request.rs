@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::sampling::SamplingFields;
-use crate::routes::messages::check_text;
+
+use crate::checks::check_text;
 
 /// A chat request; what we do not use is left out.
 #[derive(Deserialize)]

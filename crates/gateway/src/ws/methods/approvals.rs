@@ -5,8 +5,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Caller;
+use crate::checks::check_limit;
 use crate::error::ApiError;
-use crate::routes::{check_limit, decide_gate, list_gates};
+use crate::routes::{decide_gate, list_gates};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

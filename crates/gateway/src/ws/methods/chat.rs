@@ -4,10 +4,11 @@ use belay_protocol::{Accepted, Ack, HistoryEntry, QueueMode, RunFilter, RunStatu
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::runs::{command_answer, finished};
 use super::{Begun, Caller, Kind, Outcome, Over, session_key};
+use crate::agent_rpc::{command_answer, finished};
+use crate::checks::no_such_run;
 use crate::error::ApiError;
-use crate::routes::{Stop, no_such_run, stop_now};
+use crate::routes::{Stop, stop_now};
 use crate::submit::{AgentParams, check_options};
 use crate::ws::connection::json_of;
 

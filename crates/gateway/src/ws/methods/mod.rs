@@ -11,12 +11,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use runs::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
-
 use super::follow::Kind;
 use super::frames::RpcError;
 use super::scope::{Scope, Scopes};
 use crate::app::Shared;
+use crate::checks::run_id;
 use crate::error::ApiError;
 use crate::extract::parse_object;
 use crate::sight::{VisibleRun, VisibleSession};
@@ -227,11 +226,6 @@ fn read<T: DeserializeOwned>(params: &str) -> Result<T, RpcError> {
 /// The session of that key.
 fn session_key(text: &str) -> Result<SessionKey, ApiError> {
     SessionKey::parse(text).map_err(|error| ApiError::invalid(format!("sessionKey: {error}")))
-}
-
-/// The run of that id.
-fn run_id(text: &str) -> Result<RunId, ApiError> {
-    text.parse().map_err(|_not_a_uuid| ApiError::invalid("runId: not the id of a run"))
 }
 
 /// The parameters of a method that takes none.

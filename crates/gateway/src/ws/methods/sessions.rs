@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 use super::Caller;
 use super::chat::stopped;
+use crate::checks::check_limit;
 use crate::error::ApiError;
-use crate::routes::{Stop, check_limit, stop_now};
+use crate::routes::{Stop, stop_now};
 use crate::submit::check_options;
 
 #[derive(Deserialize)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::auth::Peer;
 use crate::error::ApiError;
+use crate::peer::Peer;
 
 /// Wrong tokens from one address within [`WINDOW`], after which its wrong ones are answered late for [`LOCK`].
 const FAILURES: u32 = 10;

@@ -1,0 +1,30 @@
+//! Who is let in to routes that need a principal.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::app::Shared;
+use crate::peer::Peer;
+use crate::places::Arrival;
+use crate::routes::error_for;
+
+/// Lets a request through with its [`Principal`] attached, or answers it.
+pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    // A request without a peer did not come through our server; it is nobody's.
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket { trusted: false });
+    match app.auth.admit(peer, request.headers()) {
+        Ok(principal) => {
+            let arrival = request.extensions().get::<Arrival>();
+            if app.auth.is_proof(peer, request.headers()) && arrival.is_some_and(|arrival| !arrival.secure()) {
+                return std::future::pending().await; // its connection is about to be closed
+            }
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
+        Err(error) => {
+            tracing::debug!(status = error.status.as_u16(), path = request.uri().path(), "request refused");
+            error_for(request.uri().path(), error).into_response()
+        }
+    }
+}

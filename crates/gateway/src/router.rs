@@ -1,0 +1,174 @@
+//! Which path is whose.
+
+use std::any::Any;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
+
+use axum::http::HeaderName;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, delete, get, post};
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use tower_http::trace::{DefaultOnFailure, TraceLayer};
+use tracing::Level;
+
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::guard::guard;
+use crate::routes::{
+    agent, approvals, archive, context, error_for, events, firings, health, heartbeat, hooks, jobs, messages, openai,
+    routines, runs, sessions, status, stop, tools, webhook,
+};
+use crate::{mcp, ws};
+
+/// All routes, ours and those that others brought, under the layers that every request passes.
+///
+/// Where a brought route has the path of one of ours, ours is taken.
+pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
+    let brought = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
+    let brought = brought.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
+    let layers = ServiceBuilder::new()
+        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, hooks::SECRET_HEADER]))
+        .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
+        .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
+        .layer(PropagateRequestIdLayer::x_request_id())
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(said_once));
+    guarded(&app).merge(open(&app)).with_state(app).fallback_service(brought).layer(layers)
+}
+
+/// What only a principal may ask.
+fn guarded(app: &Shared) -> Router<Shared> {
+    let mut guarded = Router::new();
+    if app.config.mcp {
+        let endpoint = mcp::Endpoint::new(app.clone());
+        let handle = move |request: Request| endpoint.clone().handle(request);
+        guarded = guarded.route("/mcp", get(handle.clone()).post(handle.clone()).delete(handle));
+    }
+    guarded
+        .route("/api/v1/messages", post(messages::send))
+        .route("/api/v1/agent", post(agent::send))
+        .route("/api/v1/agent/wait", post(agent::wait))
+        .route("/api/v1/runs", get(runs::list))
+        .route("/api/v1/runs/{id}", get(runs::show))
+        .route("/api/v1/runs/{id}/wait", get(runs::wait))
+        .route("/api/v1/runs/{id}/events", get(events::of_run))
+        .route("/api/v1/runs/{id}/stream", get(agent::of_run))
+        .route("/api/v1/runs/{id}/trajectory", get(runs::trajectory))
+        .route("/api/v1/runs/{id}/stop", post(stop::run))
+        .route("/api/v1/events", get(events::all).post(firings::emit))
+        .route("/api/v1/jobs", get(jobs::list).post(jobs::create))
+        .route("/api/v1/jobs/{id}", get(jobs::show))
+        .route("/api/v1/jobs/{id}/events", get(jobs::events))
+        .route("/api/v1/jobs/{id}/messages", post(jobs::message))
+        .route("/api/v1/jobs/{id}/cancel", post(jobs::cancel))
+        .route("/api/v1/jobs/{id}/accept", post(jobs::accept))
+        .route("/api/v1/heartbeat", get(heartbeat::show))
+        .route("/api/v1/routines", get(routines::list).post(routines::create))
+        // No routine's name is a route: `POST /api/v1/routines/test` is told from others by its method.
+        .route(
+            "/api/v1/routines/{name}",
+            get(routines::show).put(routines::put).delete(routines::delete).post(routines::test_new),
+        )
+        .route("/api/v1/routines/{name}/enable", post(routines::enable))
+        .route("/api/v1/routines/{name}/disable", post(routines::disable))
+        .route("/api/v1/routines/{name}/fire", post(routines::fire))
+        .route("/api/v1/routines/{name}/runs", get(firings::of_routine))
+        .route("/api/v1/routines/{name}/test", post(routines::test))
+        .route("/api/v1/firings", get(firings::list))
+        .route("/api/v1/firings/next", get(firings::next))
+        .route("/api/v1/firings/{id}", get(firings::show))
+        .route("/api/v1/tools", get(tools::list))
+        .route("/api/v1/tools/{name}/disable", post(tools::disable))
+        .route("/api/v1/tools/{name}/enable", post(tools::enable))
+        .route("/api/v1/sessions", get(sessions::list))
+        .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
+        .route("/api/v1/sessions/{key}/threads", get(archive::threads))
+        .route("/api/v1/sessions/{key}/export", get(archive::export))
+        .route("/api/v1/sessions/{key}/secrets", delete(archive::forget_secrets))
+        .route("/api/v1/sessions/{key}/secrets/{name}", delete(archive::forget_secret))
+        .route("/api/v1/search", get(archive::search))
+        .route("/api/v1/prune", post(archive::prune))
+        .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
+        .route("/api/v1/sessions/{key}/stream", get(agent::of_session))
+        .route("/api/v1/sessions/{key}/context", get(context::show))
+        .route("/api/v1/sessions/{key}/stop", post(stop::session))
+        .route("/api/v1/approvals", get(approvals::list))
+        .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))
+        .route("/api/v1/stop", post(stop::all))
+        .route("/api/v1/status", get(status::show))
+        .route("/api/v1/shutdown", post(status::shutdown))
+        .route("/metrics", get(status::metrics))
+        .route("/v1/models", get(openai::models))
+        .route("/v1/models/{name}", get(openai::model))
+        .route("/v1/chat/completions", post(openai::chat))
+        .method_not_allowed_fallback(wrong_method)
+        // Unknown routes are refused behind the guard: a stranger learns nothing about which exist.
+        .route("/api", any(not_found))
+        .route("/api/{*rest}", any(not_found))
+        .route("/v1/{*rest}", any(not_found))
+        .layer(from_fn_with_state(app.clone(), guard))
+}
+
+/// What anybody may ask, or what proves itself.
+fn open(app: &Shared) -> Router<Shared> {
+    let mut open = Router::new()
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/startupz", get(health::started))
+        // Each has a secret of its own.
+        .route("/hooks/{name}", post(hooks::receive))
+        // Who it is, the first message may say as well: see `ws`.
+        .route("/ws", get(ws::upgrade));
+    if app.webhook_secret.is_some() {
+        open = open.route("/webhook", post(webhook::receive));
+    }
+    open.method_not_allowed_fallback(wrong_method)
+}
+
+/// Headers that decide who asks, and what. Of two, one part of a chain of servers may read the first and another the last.
+///
+/// Source of the last one: Telegram, setWebhook, `secret_token`.
+const DECISIVE: [HeaderName; 10] = [
+    HOST,
+    ORIGIN,
+    AUTHORIZATION,
+    CONTENT_TYPE,
+    hooks::SECRET_HEADER,
+    hooks::DELIVERY_HEADER,
+    webhook::SIGNATURE_HEADER,
+    routines::KEY_HEADER,
+    openai::SESSION_HEADER,
+    HeaderName::from_static("x-telegram-bot-api-secret-token"),
+];
+
+/// Refuses a request that has one of the [`DECISIVE`] headers twice, whatever its route.
+async fn said_once(request: Request, next: Next) -> Response {
+    let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
+    match DECISIVE.iter().find(twice) {
+        Some(name) => {
+            let message = format!("the header {name} is there more than once");
+            error_for(request.uri().path(), ApiError::bad_request("duplicate_header", message))
+        }
+        None => next.run(request).await,
+    }
+}
+
+async fn not_found(OriginalUri(uri): OriginalUri) -> Response {
+    error_for(uri.path(), ApiError::not_found("no such route"))
+}
+
+async fn wrong_method(OriginalUri(uri): OriginalUri) -> Response {
+    error_for(uri.path(), ApiError::method_not_allowed())
+}
+
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let what = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = what.unwrap_or("unknown"), "a handler panicked");
+    ApiError::internal().into_response()
+}
