@@ -18,7 +18,7 @@ use crate::error::ApiError;
 /// Longest time a body may take to arrive. 30 s: 1 MiB at 35 kB/s; slower is either broken or meant to hold us.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Who is asking; put there by [`crate::auth::guard`].
+/// Who is asking; put there by [`crate::guard::guard`].
 pub(crate) struct Caller(pub(crate) Principal);
 
 impl FromRequestParts<Shared> for Caller {

@@ -9,7 +9,7 @@ use crate::peer::Peer;
 use crate::places::Arrival;
 use crate::routes::error_for;
 
-/// Lets a request through with its [`Principal`] attached, or answers it.
+/// Lets a request through with its [`Principal`](belay_protocol::Principal) attached, or answers it.
 pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     // A request without a peer did not come through our server; it is nobody's.
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket { trusted: false });
