@@ -86,7 +86,7 @@ impl Bench {
                 row.neighbours_lost += usize::from(!stopped.neighbour_lives);
             }
         }
-        row.zombies = zombies();
+        row.zombies = lasting_zombies().await;
         Ok(row)
     }
 
@@ -216,6 +216,16 @@ fn state(pid: u32) -> Option<char> {
 
 fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
+}
+
+/// How many zombies this process keeps. What has lost every tie to its tree is reaped when it is in doubt no more, which
+/// takes a few seconds.
+async fn lasting_zombies() -> usize {
+    let begin = Instant::now();
+    while zombies() > 0 && begin.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    zombies()
 }
 
 /// How many zombies this process has.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpid};
 
+use super::cgroup::Leaf;
 use super::registry::Charge;
 use super::signal;
 use super::table::{Identity, Process, Table};
@@ -55,6 +56,13 @@ impl Adopted {
         let found = self.find(table, members);
         self.seen.retain(|identity, _| found.iter().any(|process| process.identity() == *identity));
         for process in found {
+            // Its control group tells, even of one that ended before anybody looked: TERM reaches a process that is
+            // about to leave its session, and its zombie has no tie but this.
+            let in_group = |charge: &Charge| charge.root.cgroup.as_ref().is_some_and(|leaf| leaf.has(process.pid));
+            if let Some(tree) = charges.iter().position(in_group) {
+                members[tree].push(process);
+                continue;
+            }
             let since = *self.seen.entry(process.identity()).or_insert_with(Instant::now);
             let mut candidates = charges.iter().enumerate().filter(|(_, charge)| may_have_lost(charge, process));
             match (candidates.next(), candidates.next()) {
@@ -104,7 +112,9 @@ impl Adopted {
     }
 }
 
-/// Whether a process can be of a tree. The orphans of a namespace stay in it, and those of a control group too.
+/// Whether a process can be of a tree. The orphans of a namespace stay in it, and those of a control group that the tree
+/// was started in.
 fn may_have_lost(charge: &Charge, process: &Process) -> bool {
-    charge.root.start <= process.start && !charge.root.isolated && charge.root.cgroup.is_none()
+    let held = charge.root.isolated || charge.root.cgroup.as_ref().is_some_and(Leaf::is_complete);
+    charge.root.start <= process.start && !held
 }

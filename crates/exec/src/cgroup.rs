@@ -35,6 +35,8 @@ pub(super) struct Groups {
 #[derive(Debug)]
 pub(super) struct Leaf {
     directory: PathBuf,
+    /// Whether the first process was in it before it became the program: then nothing of the tree is outside of it.
+    from_start: bool,
 }
 
 impl Groups {
@@ -62,7 +64,7 @@ impl Groups {
     fn make(&self) -> std::io::Result<Leaf> {
         let directory = self.directory.join(format!("belay-{}-{}", std::process::id(), Uuid::now_v7().simple()));
         fs::create_dir(&directory)?;
-        Ok(Leaf { directory })
+        Ok(Leaf { directory, from_start: false })
     }
 
     /// Removes empty groups that a daemon which is no more has left behind. One with processes in it cannot be removed.
@@ -85,9 +87,10 @@ impl Leaf {
         &self.directory
     }
 
-    /// Puts a process, and whatever it starts from now on, into the group, where it is not in it yet. `None`: it could
-    /// not be done.
-    pub(super) fn with(self, pid: Pid) -> Option<Self> {
+    /// Puts a process, and whatever it starts from now on, into the group, where it is not in it yet. `from_start`: a
+    /// launcher puts it there before it becomes the program. `None`: it could not be done.
+    pub(super) fn with(mut self, pid: Pid, from_start: bool) -> Option<Self> {
+        self.from_start = from_start;
         let entered = fs::write(self.directory.join(PROCESSES), pid.to_string());
         entered.inspect_err(|error| tracing::debug!(%pid, %error, "no control group for a process tree")).ok()?;
         Some(self)
@@ -97,6 +100,23 @@ impl Leaf {
     pub(super) fn members(&self) -> Vec<Pid> {
         let text = fs::read_to_string(self.directory.join(PROCESSES)).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw).collect()
+    }
+
+    /// Whether everything that the tree has ever started is in it.
+    pub(super) fn is_complete(&self) -> bool {
+        self.from_start
+    }
+
+    /// Whether a process is in it or in a group below it, or was when it ended: it tells zombies too, which
+    /// [`members`](Self::members) leaves out.
+    ///
+    /// Source: Linux, "Control Group v2", "Processes": a zombie stays associated with its group, and
+    /// `/proc/PID/cgroup` shows it.
+    pub(super) fn has(&self, pid: Pid) -> bool {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+        let name = self.directory.file_name();
+        own.is_some_and(|own| Path::new(own).iter().any(|part| Some(part) == name))
     }
 
     /// Kills all that is in it.

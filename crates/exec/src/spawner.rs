@@ -78,7 +78,7 @@ impl Spawner {
             signal::reap_at_once(pid);
             StartError::System { program: launch.program.clone().into(), source }
         })?;
-        let cgroup = leaf.and_then(|leaf| leaf.with(pid));
+        let cgroup = leaf.and_then(|leaf| leaf.with(pid, self.launcher.is_some()));
         let root = Root { pid, start: process.start, mark, isolated: launch.isolated, cgroup };
         if !handle.registry.started(handle.id, root) {
             return Err(StartError::Stopped);

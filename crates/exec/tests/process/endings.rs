@@ -1,5 +1,6 @@
 //! How trees end, whatever their processes do.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -178,6 +179,35 @@ async fn orphans_that_end_by_themselves_leave_no_zombies() {
     until("the orphans", || numbers(&pids).len() == 6).await;
     until("their reaping", || !numbers(&pids).into_iter().any(exists)).await;
     running.end().await;
+}
+
+/// Enters the control group as the daemon's launcher does, and becomes the program.
+const LAUNCHER: &str = r#"#!/bin/sh
+case $2 in
+--group) echo $$ >"$3/cgroup.procs"; shift 4 ;;
+--bare) shift 5 ;;
+esac
+exec "$@"
+"#;
+
+#[tokio::test]
+async fn orphans_that_ended_before_anybody_looked_are_reaped_with_their_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    let launcher = dir.path().join("launcher");
+    std::fs::write(&launcher, LAUNCHER).unwrap();
+    std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o700)).unwrap();
+    for cgroup in [CgroupUse::Auto, CgroupUse::Off] {
+        let config = ProcessesConfig { cgroup, launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
+        let processes = Processes::new(config).unwrap();
+        for round in 0..10 {
+            let pids = dir.path().join(format!("{cgroup:?} {round}"));
+            let script = "env -i PIDS=\"$PIDS\" setsid -f sh -c 'echo $$ >>\"$PIDS\"'; sleep 1000";
+            let mut running = start(&processes, with_pids(sh(script), &pids)).await;
+            until("the orphan", || !numbers(&pids).is_empty()).await;
+            running.end().await;
+            assert!(!numbers(&pids).into_iter().any(exists), "{cgroup:?}, round {round}");
+        }
+    }
 }
 
 #[tokio::test]
