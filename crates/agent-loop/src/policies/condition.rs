@@ -200,7 +200,7 @@ impl Count<'_> {
         let scale = self.counter().scale();
         let found = |value, threshold| Finding::new(row.reason, self.word(), value, threshold);
         match (self, row.unit) {
-            // Money is told in what it is counted in: a whole number.
+            // An amount of money is shown in its stored unit: a whole number.
             (_, Unit::MicroUsd) => found(value, threshold).with("unit", "micro_usd"),
             // Seconds are told where whole seconds were asked for.
             (_, Unit::Ms) if !threshold.is_multiple_of(scale) => found(value, threshold).with("unit", "ms"),

@@ -1,4 +1,4 @@
-//! What is counted in a run: one table, a row for each counter.
+//! The counters of a run: one table, a row for each.
 //!
 //! A new counter is a variant of [`Counter`] and a row here.
 
@@ -20,11 +20,11 @@ use denials::Denials;
 
 /// A row of the table.
 pub(crate) struct Row {
-    /// What is counted.
+    /// The counter.
     pub(crate) counter: Counter,
     /// Its word in the configuration and in evidence.
     pub(crate) word: &'static str,
-    /// What it is counted in.
+    /// Its unit.
     pub(crate) unit: Unit,
     /// The ending of a run that reaches a limit of it.
     pub(crate) reason: StopReason,
@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) names_tool: bool,
 }
 
-/// What a counter is counted in.
+/// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Things.
@@ -51,7 +51,7 @@ pub(crate) enum Unit {
     MicroUsd,
 }
 
-/// What an observation does to a counter.
+/// The change that an observation makes to a counter.
 enum Change {
     Keep,
     /// So many more.
@@ -62,7 +62,7 @@ enum Change {
     Reset,
 }
 
-/// What counters remember besides their counts.
+/// The state of the counters besides their counts.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 struct Aside {
