@@ -1,4 +1,4 @@
-//! The documents say what is there: settings, routes, commands, verbs and links are compared with the code.
+//! The documents agree with the code: settings, routes, commands, make targets and links are compared.
 //!
 //! `docs/reference/settings.md` is written from `config/default.toml`; `BELAY_UPDATE_GOLDEN=1` (`make golden`) refreshes it.
 
@@ -20,16 +20,15 @@ Settings are TOML. Later ones in this list win:
 5. environment variables `BELAY__SECTION__KEY`, for example `BELAY__LLM__MODEL`;
 6. `--set section.key=value`.
 
-An unknown key is an error that names the nearest known one. All mistakes are shown at once, each with the file and line it
-comes from; the exit code is 78. `belay config show` prints what is in force and where each value came from; `belay check`
-tries it without starting. Some changes take effect by a [reload](../guide/operator.md#change-settings-while-it-runs), the others
-by a restart.
+An unknown key is an error that names the nearest known one. Belay reports all mistakes at once, each with its file and line; the
+exit code is 78. `belay config show` prints the settings in force and the source of each value; `belay check` checks them without
+starting. Some changes take effect by a [reload](../guide/operator.md#change-settings-while-it-runs), the others by a restart.
 
 Secrets are never settings. A setting that ends in `_env` names an environment variable, one that ends in `_file` a file that
 holds nothing but the secret. The file wins over the variable, the variable over the systemd credential of the name given
 below (`LoadCredential=`).
 
-A default of – means that there is none; what that means is said beside it. Paths may begin with `~/`.
+A default of – means that there is none; the third column says what its absence means. Paths may begin with `~/`.
 ";
 
 fn root() -> PathBuf {
