@@ -5,7 +5,7 @@
 #[path = "architecture/circles.rs"]
 mod circles;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,7 +15,13 @@ use serde::Deserialize;
 const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &["text"]),
     ("agent-loop", &["protocol"]),
-    ("agent", &["agent-loop", "protocol", "text"]),
+    // Texts of schedules, and instants.
+    ("schedule", &["protocol"]),
+    // One run, whatever started it; then what starts runs by itself; then the kinds of run; then the outer loop.
+    ("run", &["agent-loop", "protocol", "text"]),
+    ("automation", &["agent-loop", "run", "schedule", "protocol"]),
+    ("delegates", &["agent-loop", "automation", "run", "protocol"]),
+    ("agent", &["agent-loop", "automation", "delegates", "run", "schedule", "protocol"]),
     ("trajectory", &["agent-loop", "protocol"]),
     ("models", &["protocol"]),
     // Hidden characters: one table, for every exit to a terminal, a question or a prompt.
@@ -33,6 +39,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "agent",
             "agent-loop",
+            "automation",
+            "delegates",
+            "run",
+            "schedule",
             "models",
             "tools",
             "channels",
@@ -63,7 +73,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("genai", &["models"]),
     ("frankenstein", &["channels"]),
     ("reedline", &["channels"]),
-    ("croner", &["agent"]),
+    ("croner", &["schedule"]),
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
@@ -99,23 +109,26 @@ const NOWHERE: &[(&str, &str)] = &[
 /// person's name: see docs/adr/0022. A model call of its own is a conversation of its own, whose user is the part that asks.
 const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/agent-loop/src/notices.rs", 3, "the nudge, the truncation notice, the duplicate warning"),
-    ("crates/agent/src/compaction/ask.rs", 1, "a model call of its own: the summary"),
-    ("crates/agent/src/compaction/flush.rs", 1, "a model call of its own: notes before a compaction"),
-    ("crates/agent/src/completion_check.rs", 1, "a model call of its own: whether a job is done"),
-    ("crates/agent/src/container/worker.rs", 1, "a worker's task, in a conversation of its own"),
-    ("crates/agent/src/judge.rs", 1, "a model call of its own: the judge"),
+    ("crates/run/src/compaction/ask.rs", 1, "a model call of its own: the summary"),
+    ("crates/run/src/compaction/flush.rs", 1, "a model call of its own: notes before a compaction"),
+    ("crates/run/src/completion_check.rs", 1, "a model call of its own: whether a job is done"),
+    ("crates/delegates/src/container/worker.rs", 1, "a worker's task, in a conversation of its own"),
+    ("crates/run/src/judge.rs", 1, "a model call of its own: the judge"),
     ("crates/agent/src/lane/accept.rs", 1, "history that a client brings along"),
     ("crates/agent/src/lane/edit.rs", 1, "what the person has edited"),
-    ("crates/agent/src/plan/flow.rs", 1, "a model call of its own: the end of a plan"),
-    ("crates/agent/src/plan/planner.rs", 1, "a model call of its own: the plan"),
-    ("crates/agent/src/plan/step.rs", 1, "a step's task, in a conversation of its own"),
-    ("crates/agent/src/subagent/spawn.rs", 1, "a subagent's task, in a conversation of its own"),
+    ("crates/delegates/src/plan/flow.rs", 1, "a model call of its own: the end of a plan"),
+    ("crates/delegates/src/plan/planner.rs", 1, "a model call of its own: the plan"),
+    ("crates/delegates/src/plan/step.rs", 1, "a step's task, in a conversation of its own"),
+    ("crates/delegates/src/subagent/spawn.rs", 1, "a subagent's task, in a conversation of its own"),
     ("crates/agent/src/turn/gathered.rs", 2, "what the person has sent, several messages of theirs in one"),
     ("crates/agent/src/waiting.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
     ("crates/protocol/src/store.rs", 2, "what the person has sent, and a line of a stored conversation"),
     ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),
 ];
+
+/// Most of the lines of all packages that one package may have, in percent: a larger one is two packages.
+const MAX_SHARE: usize = 20;
 
 /// Files longer than this are two files.
 const MAX_LINES: usize = 800;
@@ -257,6 +270,18 @@ fn arrows_between_packages_run_only_as_the_picture_draws_them() {
         }
     }
     assert_none(&wrong, "arrows that the picture does not have");
+}
+
+#[test]
+fn no_package_has_more_than_its_share_of_the_lines() {
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    for (package, _, text) in sources() {
+        *lines.entry(package).or_default() += text.lines().count();
+    }
+    let all: usize = lines.values().sum();
+    let too_large = lines.iter().filter(|(_, count)| **count * 100 > all * MAX_SHARE);
+    let found: Vec<_> = too_large.map(|(package, count)| format!("{package}: {count} of {all} lines")).collect();
+    assert_none(&found, &format!("packages with more than {MAX_SHARE} % of the lines"));
 }
 
 #[test]

@@ -25,13 +25,13 @@ use crate::agent_services::AgentServices;
 use crate::assembly::{AgentParts, assemble};
 use crate::delivery::Delivery;
 use crate::dispatcher::{Dispatcher, Flow, TaskEnd};
-use crate::error::AgentError;
-use crate::inlet::Inlet;
-use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
 use crate::reload::Reloader;
-use crate::restart::supervise;
-use crate::routines::{self, Engine};
+use belay_automation::inlet::Inlet;
+use belay_automation::jobs::{self, Desk};
+use belay_automation::routines::{self, Engine};
+use belay_run::error::AgentError;
+use belay_run::restart::supervise;
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
 const NOTE_CAPACITY: usize = 1024;

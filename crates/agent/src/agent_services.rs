@@ -11,18 +11,18 @@ use belay_protocol::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::ApprovalsConfig;
-use crate::chunking::StreamingConfig;
-use crate::hooks::HookChain;
-use crate::jobs::JobService;
-use crate::plan::PlanKit;
-use crate::prompt::BriefingSource;
 use crate::queue::QueueConfig;
-use crate::rights::Channels;
-use crate::routines::RoutineService;
-use crate::services::RunServices;
 use crate::sessions::Resets;
-use crate::subagent::ChildServices;
+use belay_automation::jobs::JobService;
+use belay_automation::routines::RoutineService;
+use belay_delegates::plan::PlanKit;
+use belay_delegates::subagent::ChildServices;
+use belay_run::approvals::ApprovalsConfig;
+use belay_run::chunking::StreamingConfig;
+use belay_run::hooks::HookChain;
+use belay_run::prompt::BriefingSource;
+use belay_run::rights::Channels;
+use belay_run::services::RunServices;
 
 /// Sessions that wait for a place in the global lane with a task of their own. 128: twice the places there are by default, so
 /// that one is there when a place becomes free; each may hold a conversation and a message in memory.

@@ -9,8 +9,8 @@ use belay_protocol::{
 };
 
 use crate::agent_services::AgentServices;
-use crate::compaction;
-use crate::prompt::{self, About, Briefing};
+use belay_run::compaction;
+use belay_run::prompt::{self, About, Briefing};
 
 /// The report. What hooks would change is not in it, since they are asked only when a run begins.
 ///

@@ -17,9 +17,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_services::AgentServices;
-use crate::hooks::HookChain;
-use crate::restart::persist;
-use crate::rights::Channels;
+use belay_run::hooks::HookChain;
+use belay_run::restart::persist;
+use belay_run::rights::Channels;
 
 /// Conversations that are delivered to at the same time. Then: the others follow as these end.
 const MAX_PARALLEL: usize = 64;

@@ -38,13 +38,13 @@ use self::keys::Keys;
 use crate::agent_services::AgentServices;
 use crate::chosen;
 use crate::lane::{LaneStart, run_lane};
-use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
 use crate::queue::MAX_TEXT_BYTES;
-use crate::restart::persist;
 use crate::speaker::Speaker;
-use crate::subagent::Declared;
 use crate::submission::{self, Change, Command, SettingCommand, Submission};
+use belay_delegates::subagent::Declared;
+use belay_run::live::{LiveRun, StopCause};
+use belay_run::restart::persist;
 
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
 const MAILBOX_EXTRA: usize = 12;

@@ -34,12 +34,12 @@ use self::next::{Parking, may_go_on};
 use self::receive::{Receiving, looked_at};
 use self::state::LaneState;
 use crate::agent_services::AgentServices;
-use crate::estimate::Calibration;
 use crate::mail::{LaneCommand, LaneMail, LaneOrder, LanePort};
-use crate::prompt::Briefing;
 use crate::submission::ThreadCommand;
 use crate::turn::TurnEnd;
 use crate::waiting::Waiting;
+use belay_run::estimate::Calibration;
+use belay_run::prompt::Briefing;
 
 pub(crate) use self::opening::{LaneStart, run_lane};
 

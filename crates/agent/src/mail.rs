@@ -9,8 +9,8 @@ use belay_protocol::{
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::live::{LiveRun, StopCause};
 use crate::submission::{SettingCommand, ThreadCommand};
+use belay_run::live::{LiveRun, StopCause};
 
 /// What the dispatcher puts into a lane's mailbox.
 pub(crate) enum LaneMail {

@@ -6,7 +6,7 @@ use belay_protocol::{JobNumbers, JobsStatus, RoutineNumbers, StoreError};
 use tokio::time::timeout;
 
 use crate::agent_services::AgentServices;
-use crate::metrics;
+use belay_run::metrics;
 
 /// How long a store may take over it. Whoever asks how Belay stands is told the rest all the same.
 const LIMIT: Duration = Duration::from_secs(1);

@@ -16,9 +16,9 @@ use belay_agent_loop::StopRules;
 use belay_protocol::{RoutineSpec, StoreError};
 
 use crate::agent_services::AgentServices;
-use crate::approvals::{ApprovalsConfig, Policy};
-use crate::config::LimitsConfig;
-use crate::routines;
+use belay_automation::routines;
+use belay_run::approvals::{ApprovalsConfig, Policy};
+use belay_run::config::LimitsConfig;
 
 /// The rules that can be swapped, checked by whoever read them.
 #[derive(Clone)]

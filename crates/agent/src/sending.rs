@@ -6,8 +6,8 @@ use std::sync::Arc;
 use belay_agent_loop::LoopContext;
 use belay_protocol::{ChannelId, HookPoint, Message, MessageBody, RunEnd, StopReason};
 
-use crate::core::RunCore;
-use crate::hooks::Place;
+use belay_run::core::RunCore;
+use belay_run::hooks::Place;
 
 /// What stands in the place of an answer that hooks had no time to look at.
 const UNSEEN: &str = "[withheld: the run was stopped before the operator's hooks had looked at this answer]";

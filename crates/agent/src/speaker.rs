@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::agent_services::AgentServices;
-use crate::restart::persist;
+use belay_run::restart::persist;
 
 /// Answers that wait to be stored. Then: one is dropped with a warning; the program that sent the command has its own
 /// acknowledgement.

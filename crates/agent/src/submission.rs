@@ -7,12 +7,12 @@ mod settings;
 
 use belay_protocol::{Decision, IdPrefix, Skill, SkillPlace, Skills};
 
-pub use crate::jobs::JobCommand;
-pub use crate::tool_health::ToolsCommand;
+pub use belay_automation::jobs::JobCommand;
+pub use belay_run::tool_health::ToolsCommand;
 pub use settings::{Change, Setting, SettingCommand};
 
-use crate::routines::{self, RoutineCommand};
-use crate::tool_health;
+use belay_automation::routines::{self, RoutineCommand};
+use belay_run::tool_health;
 use strsim::levenshtein;
 
 /// A parsed message.

@@ -4,12 +4,12 @@
 use belay_agent_loop::LoopContext;
 use belay_protocol::{HookPoint, ReasoningShown, RunEnd, RunStatus, StopReason};
 
-use crate::chat::ChatDelegate;
-use crate::live::LiveRun;
-use crate::post;
 use crate::streaming::payload;
 use crate::streaming::screen::{Closing, Screen};
 use crate::waiting::{Delivery, Told, says};
+use belay_delegates::chat::ChatDelegate;
+use belay_run::live::LiveRun;
+use belay_run::post;
 
 /// What a run comes to that has sent messages, or whose model ends with no word: it has said its say already, or a tool has
 /// failed and nobody has told of it.

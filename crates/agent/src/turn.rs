@@ -26,22 +26,22 @@ use self::gathered::joined_at_start;
 pub(crate) use self::gathered::{Beside, COLLECT, Gathered, SUMMARIZE};
 use self::work::work;
 use crate::agent_services::AgentServices;
-use crate::approvals::Answers;
-use crate::chat::ChatDelegate;
-use crate::compaction::Shortener;
-use crate::core::{Root, RunClock, RunCore};
-use crate::effect_gate::{Asking, put_changed};
-use crate::estimate::Calibration;
-use crate::jobs::{Client, JobToolContext};
-use crate::joining::Joining;
-use crate::journal::Remainder;
-use crate::live::LiveRun;
-use crate::post::Post;
-use crate::routines::RoutineToolContext;
 use crate::streaming::screen::Screen;
-use crate::subagent::{Goal, spawned};
-use crate::tally::Tally;
 use crate::waiting::Delivery;
+use belay_automation::jobs::{Client, JobToolContext};
+use belay_automation::routines::RoutineToolContext;
+use belay_delegates::chat::ChatDelegate;
+use belay_delegates::subagent::{Goal, spawned};
+use belay_run::approvals::Answers;
+use belay_run::compaction::Shortener;
+use belay_run::core::{Root, RunClock, RunCore};
+use belay_run::effect_gate::{Asking, put_changed};
+use belay_run::estimate::Calibration;
+use belay_run::joining::Joining;
+use belay_run::journal::Remainder;
+use belay_run::live::LiveRun;
+use belay_run::post::Post;
+use belay_run::tally::Tally;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {

@@ -12,12 +12,12 @@ use belay_protocol::{
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::approvals::Answers;
-use crate::live::{LiveRun, StopCause};
 use crate::mail::LaneInput;
 use crate::queue::QueueRules;
-use crate::subagent::Goal;
 use crate::submission::{self, Submission};
+use belay_delegates::subagent::Goal;
+use belay_run::approvals::Answers;
+use belay_run::live::{LiveRun, StopCause};
 
 /// A message that waits for its turn, or is having it.
 pub(crate) struct Waiting {

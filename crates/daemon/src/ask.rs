@@ -7,13 +7,15 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use belay_agent::{Absent, Agent, AgentConfig, AgentParts, HeartbeatConfig, JobsConfig, RoutinesConfig};
+use belay_agent::{Agent, AgentParts};
+use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
     SessionLifetime,
 };
 use belay_protocol::{BootId, Refusal};
+use belay_run::{Absent, AgentConfig};
 use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};

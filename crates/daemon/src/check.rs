@@ -7,7 +7,7 @@ mod workspace;
 
 use std::path::Path;
 
-use belay_agent::{WorkerRoom, WorkersConfig};
+use belay_delegates::{WorkerRoom, WorkersConfig};
 use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
 use belay_tools::PathResolution;

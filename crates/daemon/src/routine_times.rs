@@ -1,8 +1,9 @@
 //! When routines would fire: for the gateway, and for who writes one and has no daemon.
 
-use belay_agent::routines::{Schedule, preview, problems, test_at};
+use belay_automation::routines::{preview, problems, test_at};
 use belay_gateway::RoutineTimes;
 use belay_protocol::{RoutineSpec, Trigger, UnixMillis};
+use belay_schedule::Schedule;
 use serde_json::{Value, json};
 
 /// Asks those who read schedules.

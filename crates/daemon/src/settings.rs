@@ -14,16 +14,16 @@ mod variable_name;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::routines::heartbeat::DeliverTo;
-use belay_agent::{
-    AgentConfig, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig, LimitsConfig, QueueConfig,
-    RoutinesConfig, SessionsConfig, StreamingConfig, WorkersConfig,
-};
+use belay_agent::{QueueConfig, SessionsConfig};
 use belay_agent_loop::policies::StopsConfig;
+use belay_automation::routines::heartbeat::DeliverTo;
+use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_channels::{Enabled, StdinConfig, Telegram, TelegramConfig};
+use belay_delegates::WorkersConfig;
 use belay_gateway::GatewayConfig;
 use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
+use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
 use belay_tools::context::{ContextConfig, SkillsConfig};
@@ -132,7 +132,7 @@ impl Settings {
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.tools.validate(),
-            belay_agent::tool_health::problems(&self.tools.health),
+            belay_run::tool_health::problems(&self.tools.health),
             self.context.validate(),
             self.skills.validate(),
             self.jobs.validate(),

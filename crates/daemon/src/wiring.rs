@@ -16,12 +16,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::approvals::question_text;
-use belay_agent::{Absent, Agent, AgentError, AgentExit, AgentParts};
+use belay_agent::{Agent, AgentExit, AgentParts};
 use belay_channels::{AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
 use belay_hooks::HookSet;
 use belay_protocol::{Admission, BootId, Channel, Clock, Message, ModelInfo};
+use belay_run::approvals::question_text;
+use belay_run::{Absent, AgentError};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook_tokio::Handle;
@@ -422,7 +423,7 @@ async fn announce_drain(mut ready: watch::Receiver<bool>) {
 fn metrics() -> Result<Metrics, Failure> {
     let handle = PrometheusBuilder::new().install_recorder();
     let handle = handle.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
-    belay_agent::metrics::describe();
+    belay_run::metrics::describe();
     Ok(Arc::new(move || handle.render()))
 }
 

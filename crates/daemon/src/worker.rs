@@ -34,7 +34,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> Result<Exit, Failure> {
         program: std::env::current_exe().map_err(found)?,
     };
     let tools = ToolSet::new(own_tools(&room).map_err(internal)?);
-    let end = belay_agent::container::work(Arc::new(link), tools).await;
+    let end = belay_delegates::container::work(Arc::new(link), tools).await;
     end.map(|_| Exit::Fine).map_err(|error| Failure::new(Exit::OutOfReach, error))
 }
 

@@ -9,10 +9,10 @@ use belay_protocol::{
 use super::Dispatcher;
 use super::named::{Named, several};
 use crate::agent_services::AgentServices;
-use crate::approvals::parse_answer;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
 use crate::queue::BUSY_RETRY;
 use crate::submission::{Submission, word_of as word_of_text};
+use belay_run::approvals::parse_answer;
 
 impl Dispatcher {
     /// Takes a message that answers the question of its conversation; gives back one that does not.

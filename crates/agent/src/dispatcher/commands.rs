@@ -10,11 +10,11 @@ use belay_protocol::{
 use super::control::{operators_only, report};
 use super::named::{Named, several};
 use super::{Dispatcher, Flow};
-use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::queue::BUSY_RETRY;
 use crate::submission::{self, Command};
-use crate::tool_health;
+use belay_run::live::{LiveRun, StopCause};
+use belay_run::tool_health;
 
 impl Dispatcher {
     pub(super) fn command(

@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Dispatcher, Flow, end_processes};
 use crate::context_report;
-use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneOrder, LaneReply};
 use crate::numbers;
 use crate::submission::ThreadCommand;
+use belay_run::live::{LiveRun, StopCause};
 
 /// How long a stop waits before it answers with what still runs.
 const STOP_ANSWER: Duration = Duration::from_millis(100);

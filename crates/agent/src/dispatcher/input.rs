@@ -4,10 +4,10 @@ use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 
 use super::admission::{Sender, bytes_of};
 use super::{Dispatcher, worth_saying};
-use crate::live::LiveRun;
 use crate::mail::{LaneInput, LaneMail};
 use crate::queue::{BUSY_RETRY, MAX_TEXT_BYTES};
 use crate::submission::Submission;
+use belay_run::live::LiveRun;
 
 /// What is said to whoever edits a message into a command.
 const EDITED_COMMAND: &str = "A command in an edited message is not carried out. Send it as a new message.";

@@ -16,7 +16,7 @@ use belay_protocol::{
 
 use super::Dispatcher;
 use super::answers::word_of_answer;
-use crate::live::LiveRun;
+use belay_run::live::LiveRun;
 
 /// What a second delivery is told, which nothing is done of.
 const ACTED_ON_BEFORE: &str = "This was delivered before, and acted on.";

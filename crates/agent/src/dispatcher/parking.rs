@@ -15,8 +15,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::{Dispatcher, LANE_RETRY, Lane, TaskEnd};
-use crate::live::LiveRun;
-use crate::metrics;
+use belay_run::live::LiveRun;
+use belay_run::metrics;
 
 /// Parked sessions that are woken at once when runs of them are stopped. Those beyond are the next to get a seat.
 const WOKEN_AT_ONCE: usize = 64;

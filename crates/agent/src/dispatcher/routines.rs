@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use super::Dispatcher;
 use crate::agent_services::AgentServices;
 use crate::mail::LaneNote;
-use crate::routines::{self, By, RoutineCommand, Waiting};
 use crate::speaker::Speaker;
+use belay_automation::routines::{self, By, RoutineCommand, Waiting};
 
 /// The word that stands for a message which has set a routine off.
 const WORD: &str = "/routine";

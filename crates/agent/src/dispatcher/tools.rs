@@ -3,7 +3,7 @@
 use belay_protocol::{Ack, AckSender, Inbound, Sent, ToolRequest};
 
 use super::Dispatcher;
-use crate::tool_health::{self, ToolsCommand};
+use belay_run::tool_health::{self, ToolsCommand};
 
 impl Dispatcher {
     pub(super) fn tools_request(&mut self, request: ToolRequest, inbound: Inbound, ack: AckSender) {

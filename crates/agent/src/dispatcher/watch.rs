@@ -9,7 +9,7 @@ use std::time::Duration;
 use belay_protocol::{StopReason, job_of};
 
 use super::Dispatcher;
-use crate::live::{LiveRun, StopCause};
+use belay_run::live::{LiveRun, StopCause};
 
 impl Dispatcher {
     /// Warns of runs that have been silent for long, and ends those that have been for too long. Their queues go on.

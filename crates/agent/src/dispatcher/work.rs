@@ -3,8 +3,8 @@
 use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, JobRequest, Refusal, Sent};
 
 use super::Dispatcher;
-use crate::jobs::{self, JobCommand};
 use crate::mail::LaneNote;
+use belay_automation::jobs::{self, JobCommand};
 
 impl Dispatcher {
     /// What a program asks about jobs.

@@ -10,13 +10,13 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::port::{note, refuse};
 use super::{Lane, LeaseLost};
-use crate::compaction;
-use crate::hooks::Place;
-use crate::joining::Offer;
-use crate::live::StopCause;
 use crate::mail::{LaneInput, LaneNote, Settled};
 use crate::queue::{BUSY_RETRY, QueueRules, Room, Waits, room};
 use crate::waiting::{Ending, Waiting};
+use belay_run::compaction;
+use belay_run::hooks::Place;
+use belay_run::joining::Offer;
+use belay_run::live::StopCause;
 
 impl Lane {
     /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it.

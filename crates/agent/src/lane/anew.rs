@@ -5,9 +5,9 @@ use belay_protocol::{Ack, EditOutcome, Refusal, StoreError, ThreadEdit};
 
 use super::port::note;
 use super::{Lane, LeaseLost};
-use crate::estimate::Calibration;
 use crate::mail::{LaneCommand, LaneInput, LaneNote};
-use crate::prompt::Briefing;
+use belay_run::estimate::Calibration;
+use belay_run::prompt::Briefing;
 
 impl Lane {
     /// Opens a new conversation before this message, if the last one is over by the rule of its channel. A store that does

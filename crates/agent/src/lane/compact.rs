@@ -15,12 +15,12 @@ use tracing::Instrument;
 use super::port::{not_acted_on, note, refuse_command};
 use super::state::LaneState;
 use super::{Lane, LeaseLost, Said, Undone, unchanged};
-use crate::compaction::cut::Compacted;
-use crate::compaction::{Cut, How, Shortened, context_of, shorten};
-use crate::core::{Root, RunCore};
-use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneNote};
-use crate::tally::Tally;
+use belay_run::compaction::cut::Compacted;
+use belay_run::compaction::{Cut, How, Shortened, context_of, shorten};
+use belay_run::core::{Root, RunCore};
+use belay_run::live::LiveRun;
+use belay_run::tally::Tally;
 
 /// Why nobody is asked while a conversation is shortened.
 const NOBODY: &str = "a conversation is being shortened, and nobody is asked meanwhile";

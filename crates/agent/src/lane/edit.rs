@@ -6,8 +6,8 @@ use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError};
 
 use super::port::refuse;
 use super::{Lane, LeaseLost};
-use crate::joining::Offer;
 use crate::mail::LaneInput;
+use belay_run::joining::Offer;
 
 /// What is said to whoever edits a message whose turn has begun.
 const TOO_LATE: &str =

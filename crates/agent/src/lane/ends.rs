@@ -12,14 +12,14 @@ use tokio::task::JoinError;
 use super::port::{note, refuse_for};
 use super::state::Running;
 use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
-use crate::compaction;
-use crate::journal::Remainder;
-use crate::live::LiveRun;
 use crate::mail::LaneNote;
-use crate::metrics;
-use crate::reply::CUT_SHORT;
 use crate::turn::{TurnEnd, end_processes};
 use crate::waiting::{Ending, Waiting};
+use belay_run::compaction;
+use belay_run::journal::Remainder;
+use belay_run::live::LiveRun;
+use belay_run::metrics;
+use belay_run::reply::CUT_SHORT;
 
 impl Lane {
     /// The turn that ran has ended: so do messages that have joined it, and those that have not wait on.

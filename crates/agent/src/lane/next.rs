@@ -14,11 +14,11 @@ use super::accept::instruction;
 use super::port::note;
 use super::state::{LaneState, Running};
 use super::{Lane, Waiting};
-use crate::compaction::context_of;
-use crate::joining::Joining;
 use crate::mail::LaneNote;
 use crate::queue::fits_in;
 use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, run_turn};
+use belay_run::compaction::context_of;
+use belay_run::joining::Joining;
 
 /// How many pauses of the debounce somebody may go on writing before they are answered.
 const MOST_DEBOUNCES: u32 = 5;

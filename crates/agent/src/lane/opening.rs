@@ -18,12 +18,12 @@ use super::port::{note, refuse_all, refuse_for, refuse_mail};
 use super::state::LaneState;
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::agent_services::AgentServices;
-use crate::approvals::{Answer, Answers};
-use crate::estimate::Calibration;
-use crate::live::LiveRun;
 use crate::mail::{LaneNote, LanePort};
-use crate::metrics;
 use crate::waiting::{Ending, Waiting};
+use belay_run::approvals::{Answer, Answers};
+use belay_run::estimate::Calibration;
+use belay_run::live::LiveRun;
+use belay_run::metrics;
 
 /// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
 /// four restarts of an upgrade do not.

@@ -7,9 +7,9 @@ use tracing::Instrument;
 
 use super::port::refuse;
 use super::{Lane, LeaseLost};
-use crate::hooks::HookRefusal;
 use crate::mail::LaneInput;
 use crate::queue::MAX_TEXT_BYTES;
+use belay_run::hooks::HookRefusal;
 
 /// A message on its way past the hooks.
 pub(super) struct Receiving {

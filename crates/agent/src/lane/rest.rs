@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use super::port::{not_acted_on, note, refuse_for};
 use super::state::LaneState;
 use super::{Lane, LeaseLost, STORE_BACKOFF};
-use crate::approvals::question_text;
-use crate::effect_gate::{Asking, open_calls};
-use crate::journal::Remainder;
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
 use crate::turn::TurnEnd;
 use crate::waiting::{Ending, Waiting};
+use belay_run::approvals::question_text;
+use belay_run::effect_gate::{Asking, open_calls};
+use belay_run::journal::Remainder;
 
 /// What a call reads that a person was asked about when its run was stopped.
 const STOPPED: &str = "not executed: the run was stopped while it waited for a person's answer";

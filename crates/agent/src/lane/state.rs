@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::compact::Compacting;
 use super::rest::Resting;
-use crate::joining::Joining;
 use crate::waiting::Waiting;
+use belay_run::joining::Joining;
 
 /// What a lane is doing with its conversation.
 pub(super) enum LaneState {

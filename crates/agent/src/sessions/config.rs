@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +104,7 @@ impl SessionsConfig {
 }
 
 fn check(problems: &mut Vec<String>, key: &str, daily_at: Option<&str>, zone: Option<&str>, idle_minutes: Option<u32>) {
-    if let Some(Err(what)) = daily_at.map(time_of_day) {
+    if let Some(Err(what)) = daily_at.map(belay_schedule::time_of_day) {
         problems.push(format!("sessions.{key}daily_at: {what}"));
     }
     if let Some(Err(what)) = zone.map(zone_of) {
@@ -114,18 +113,6 @@ fn check(problems: &mut Vec<String>, key: &str, daily_at: Option<&str>, zone: Op
     if idle_minutes.is_some_and(|minutes| !(1..=MAX_IDLE_MINUTES).contains(&minutes)) {
         problems.push(format!("sessions.{key}idle_minutes: must be between 1 and {MAX_IDLE_MINUTES}"));
     }
-}
-
-/// `HH:MM`.
-pub(crate) fn time_of_day(text: &str) -> Result<Time, String> {
-    let wrong = || format!("{text:?} is no time of day: write hours and minutes as in \"04:00\"");
-    let (hours, minutes) = text.split_once(':').ok_or_else(wrong)?;
-    let number = |digits: &str| match digits.len() {
-        2 if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
-        _ => None,
-    };
-    let (hours, minutes) = number(hours).zip(number(minutes)).ok_or_else(wrong)?;
-    Time::new(hours, minutes, 0, 0).map_err(|_| wrong())
 }
 
 /// A zone by its name.
@@ -167,22 +154,5 @@ mod tests {
             "sessions.keep_days",
         ];
         assert_eq!(keys, expected);
-    }
-
-    #[test]
-    fn a_time_of_day_is_hours_and_minutes() {
-        for (text, fits) in [
-            ("00:00", true),
-            ("04:00", true),
-            ("23:59", true),
-            ("24:00", false),
-            ("4:00", false),
-            ("04:60", false),
-            ("+4:00", false),
-            ("04:00:00", false),
-            ("", false),
-        ] {
-            assert_eq!(time_of_day(text).is_ok(), fits, "{text:?}");
-        }
     }
 }

@@ -5,6 +5,5 @@
 mod config;
 mod policy;
 
-pub(crate) use config::time_of_day;
 pub use config::{ChannelReset, ResetMode, SessionsConfig};
 pub(crate) use policy::Resets;

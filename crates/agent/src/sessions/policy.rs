@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 
-use super::config::{ResetMode, SessionsConfig, time_of_day, zone_of};
+use super::config::{ResetMode, SessionsConfig, zone_of};
+use belay_schedule::time_of_day;
 
 /// Why a new conversation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

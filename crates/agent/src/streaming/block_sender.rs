@@ -9,9 +9,9 @@ use belay_protocol::{Durability, EventKind, EventLog, EventQuery, Outbound, Repl
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::chunking::Next;
-use crate::journal::RunJournal;
-use crate::live::LiveRun;
+use belay_run::chunking::Next;
+use belay_run::journal::RunJournal;
+use belay_run::live::LiveRun;
 
 /// What earlier attempts of a run have sent, by digest.
 ///

@@ -8,7 +8,7 @@ use belay_protocol::{DeliverError, Partial, Preview, ReasoningShown, ReplyRoute}
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::live::LiveRun;
+use belay_run::live::LiveRun;
 
 /// Characters of an answer before which nothing is shown. 30: a first line that can be read; what is shorter is usually the
 /// whole answer.

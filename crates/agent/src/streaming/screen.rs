@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::block_sender::{BlockSender, sent_before};
 use super::preview::{Left, Previewer};
 use crate::agent_services::AgentServices;
-use crate::chunking::Blocks;
-use crate::journal::RunJournal;
-use crate::live::LiveRun;
+use belay_run::chunking::Blocks;
+use belay_run::journal::RunJournal;
+use belay_run::live::LiveRun;
 
 /// What shows a turn. Dropped, it shows nothing more.
 pub(crate) struct Screen {

@@ -7,14 +7,14 @@ use belay_protocol::{
 
 use super::{TurnEnd, TurnJob};
 use crate::agent_services::AgentServices;
-use crate::chat::ChatDelegate;
-use crate::config::AgentConfig;
-use crate::core::{RunCore, failure};
-use crate::metrics;
-use crate::reply::CUT_SHORT;
 use crate::sending;
 use crate::streaming::screen::Screen;
 use crate::telling;
+use belay_delegates::chat::ChatDelegate;
+use belay_run::config::AgentConfig;
+use belay_run::core::{RunCore, failure};
+use belay_run::metrics;
+use belay_run::reply::CUT_SHORT;
 
 /// A turn that has left the loop.
 pub(super) struct Left {

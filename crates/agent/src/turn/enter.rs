@@ -5,7 +5,7 @@ use belay_protocol::{StopReason, StoreError, Together};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::TurnJob;
-use crate::live::LiveRun;
+use belay_run::live::LiveRun;
 
 /// Why a turn has not begun.
 pub(super) enum NotBegun {

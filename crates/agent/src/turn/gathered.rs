@@ -6,9 +6,9 @@ use std::sync::Arc;
 use belay_protocol::{EventKind, JoinedRun, Message, Provenance, RunId};
 
 use super::TurnJob;
-use crate::core::RunCore;
-use crate::live::LiveRun;
 use crate::queue::{line, notice, one_text};
+use belay_run::core::RunCore;
+use belay_run::live::LiveRun;
 
 /// Messages that one turn begins with.
 pub(crate) struct Gathered {

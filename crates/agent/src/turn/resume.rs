@@ -2,10 +2,10 @@
 
 use belay_agent_loop::{AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
 
-use crate::approvals::Answer;
-use crate::chat::ChatDelegate;
-use crate::effect_gate::open_calls;
-use crate::terminate;
+use belay_delegates::chat::ChatDelegate;
+use belay_run::approvals::Answer;
+use belay_run::effect_gate::open_calls;
+use belay_run::terminate;
 
 /// Takes up what an earlier attempt left: each call that has no result gets one before the model is asked, unless a
 /// person has to be asked first. Returns how the run leaves here, if it does.

@@ -9,16 +9,16 @@ use belay_protocol::{Audience, Message, Place, Purpose, RunEnd, StopReason};
 use super::TurnJob;
 use super::ending::iterations_used;
 use super::resume::resume;
-use crate::bootstrap::{self, Beginning};
-use crate::chat::ChatDelegate;
-use crate::closing::{self, closing_turn};
-use crate::delegates;
-use crate::jobs::{self, Begun, JobContext};
-use crate::plan::{PlanBudget, PlanTask, run_plan};
-use crate::prompt::{About, Briefing};
-use crate::routines;
-use crate::subagent::last_chance;
 use crate::submission::{self, Submission};
+use belay_automation::jobs::{self, Begun, JobContext};
+use belay_automation::routines;
+use belay_delegates::chat::ChatDelegate;
+use belay_delegates::plan::{PlanBudget, PlanTask, run_plan};
+use belay_delegates::subagent::last_chance;
+use belay_delegates::{job as job_delegate, lightweight};
+use belay_run::bootstrap::{self, Beginning};
+use belay_run::closing::{self, closing_turn};
+use belay_run::prompt::{About, Briefing};
 
 /// Takes a turn that has begun to its outcome, showing on the channel that work goes on.
 ///
@@ -105,7 +105,7 @@ async fn carry_out(
     match Box::pin(beginning).await? {
         Beginning::Go(told) if background.is_some() => {
             let briefing = told.over(briefing);
-            let reasoning = delegates::job::reasoning(&delegate.core.services, &briefing);
+            let reasoning = job_delegate::reasoning(&delegate.core.services, &briefing);
             delegate.brief_as(briefing, reasoning);
         }
         Beginning::Go(told) => delegate.brief(told.over(briefing)),
@@ -116,7 +116,7 @@ async fn carry_out(
     }
     if matches!(job.purpose, Purpose::Routine | Purpose::Heartbeat) {
         return match routines::lightweight_task(&job.services.routines, &delegate.core.live.session).await? {
-            Ok(task) => delegates::lightweight::run(delegate, context, task).await,
+            Ok(task) => lightweight::run(delegate, context, task).await,
             Err(end) => Ok(LoopOutcome::Stopped(end)),
         };
     }
@@ -150,7 +150,7 @@ async fn carry_out(
     };
     let mut outcome = match (resumed, &background) {
         (Some(outcome), _) => outcome,
-        (None, Some(background)) => Box::pin(delegates::job::pursue(delegate, context, background)).await?,
+        (None, Some(background)) => Box::pin(job_delegate::pursue(delegate, context, background)).await?,
         (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use belay_agent::CompactionConfig;
 use belay_protocol::{
     Ack, BootId, Control, EventKind, EventQuery, ModelErrorKind, Price, Refusal, RunRecord, RunStatus, SessionLifetime,
     StopReason, StopTarget, UnixMillis,
 };
+use belay_run::CompactionConfig;
 use belay_testkit::assert_golden;
 use belay_testkit::golden::render_messages;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};

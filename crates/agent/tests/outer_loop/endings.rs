@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::AgentConfig;
 use belay_agent_loop::StopRules;
 use belay_protocol::{Ack, EventKind, EventQuery, Price, RunOptions, RunRecord, RunStatus, StopReason, ToolStatus};
+use belay_run::AgentConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use belay_agent::AgentConfig;
 use belay_protocol::{RunRecord, RunStatus, StopReason};
+use belay_run::AgentConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_agent::approvals::RuleAsk;
-use belay_agent::{ApprovalRule, ApprovalsConfig};
 use belay_protocol::{EventKind, EventQuery, MessageBody, RunId, RunRecord, RunStatus, Tool, ToolStatus};
+use belay_run::ApprovalRule;
+use belay_run::ApprovalsConfig;
+use belay_run::approvals::RuleAsk;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Value, json};
 

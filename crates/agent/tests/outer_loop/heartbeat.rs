@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent::routines::heartbeat::DeliverTo;
-use belay_agent::{HeartbeatConfig, LimitsConfig, RoutinesConfig};
+use belay_automation::HeartbeatConfig;
+use belay_automation::RoutinesConfig;
+use belay_automation::routines::heartbeat::DeliverTo;
 use belay_protocol::{
     Ack, Asker, Bootstrap, ContextSource, Control, EventKind, EventQuery, FiringFilter, FiringRecord, FiringStatus,
     HEARTBEAT, HeartbeatReport, ModelErrorKind, NewRoutine, NoContext, Price, PrincipalRole, Purpose, PutBy, PutRule,
     Refusal, RoutineAnswer, RoutineId, RoutineOrigin, RoutineRequest, Skills, SkipReason, Trigger, UnixMillis,
 };
+use belay_run::LimitsConfig;
 use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use belay_agent::{JobsConfig, LimitsConfig};
+use belay_automation::JobsConfig;
+
 use belay_protocol::{Ack, Control, ModelErrorKind, Price, Purpose, RunStatus, Spent, StopReason};
+use belay_run::LimitsConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 

@@ -1,6 +1,8 @@
 //! What works by itself does not multiply, whichever way it works.
 
-use belay_agent::{JobsConfig, RoutinesConfig};
+use belay_automation::JobsConfig;
+
+use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, Control, JobFilter, JobOrder, JobRequest, JobRoom, MessageBody, ToolResult, ToolStatus, Trigger,
 };

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use belay_agent::{Agent, ExecutorConfig};
+use belay_agent::Agent;
+
 use belay_protocol::{Ack, EventKind, EventQuery, ModelErrorKind, Price, RunId, RunRecord, RunStatus, StopReason};
+use belay_run::ExecutorConfig;
 use belay_testkit::assert_golden;
 use belay_testkit::golden;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};

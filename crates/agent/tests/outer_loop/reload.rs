@@ -2,7 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use belay_agent::{ApprovalsConfig, LimitsConfig, RoutinesConfig, Rules};
+use belay_run::ApprovalsConfig;
+
+use belay_run::LimitsConfig;
+
+use belay_automation::RoutinesConfig;
+
+use belay_agent::Rules;
 use belay_protocol::{Price, RunStatus, StopReason, ToolStatus};
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};

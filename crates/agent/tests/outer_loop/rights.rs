@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use belay_agent::approvals::RuleAsk;
-use belay_agent::{Absent, ApprovalRule, JobsConfig, RoutinesConfig};
+use belay_automation::JobsConfig;
+use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, Admission, Control, FiringStatus, JobBudget, JobId, JobRequest, JobRoom, JobState, Notify, Place,
     PrincipalRole, ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec, RunFilter, RunStatus,
     Standing, StopReason, Trigger,
 };
+use belay_run::Absent;
+use belay_run::ApprovalRule;
+use belay_run::approvals::RuleAsk;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 

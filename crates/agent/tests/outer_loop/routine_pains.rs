@@ -34,7 +34,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::RoutinesConfig;
+use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, Clock, FiringRecord, FiringStatus, Misfire, ModelErrorKind, NewRoutine, PutBy, PutRule, RoutineOrigin,
     RoutineRequest, RoutineSpec, Trigger, UnixMillis,

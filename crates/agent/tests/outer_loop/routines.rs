@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::{JobsConfig, RoutinesConfig};
+use belay_automation::JobsConfig;
+
+use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, Claim, Clock, Control, FiringFilter, FiringId, FiringRecord, FiringStatus, Guardrails, JobChange, JobId,
     JobState, Misfire, NewFiring, Notify, PrincipalRole, Refusal, RoutineAction, RoutineAnswer, RoutineRecord,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::{JobsConfig, RoutinesConfig};
+use belay_automation::JobsConfig;
+
+use belay_automation::RoutinesConfig;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
     Asker, FiringStatus, Guardrails, JobChange, JobId, JobState, Misfire, NewRoutine, PutBy, PutRule, Refusal,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use belay_agent::{ResetMode, SessionsConfig};
+use belay_agent::ResetMode;
+
+use belay_agent::SessionsConfig;
 use belay_protocol::{Ack, Clock as _, Control, PrincipalRole, Refusal, Removed, Retention, SessionFilter, UnixMillis};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Models that stand in for others, and how hard they think: what the agent makes of it.
 
-use belay_agent::AgentConfig;
 use belay_protocol::{EventKind, EventQuery, ModelErrorKind, Price, StopReason, Thinking};
+use belay_run::AgentConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use belay_agent::{SendAt, StreamingConfig};
+use belay_run::SendAt;
+
 use belay_protocol::{
     Accepted, DeliverError, Delta, EventKind, EventQuery, ModelErrorKind, PrincipalRole, ReasoningShown, RunOptions,
     RunStatus, StopReason,
 };
+use belay_run::StreamingConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::{Instant, sleep};

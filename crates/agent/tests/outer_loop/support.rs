@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent::{
-    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig,
-    LimitsConfig, QueueConfig, Reloader, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
-};
+use belay_agent::{Agent, AgentExit, AgentParts, QueueConfig, Reloader, SessionsConfig, StorePorts};
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
+use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
+use belay_delegates::WorkersParts;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
@@ -20,6 +19,7 @@ use belay_protocol::{
     RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, SessionLifetime, Streaming, Tool, ToolContext,
     ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
+use belay_run::{Absent, AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
 use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
 use belay_testkit::faulty::Faulty;
 use belay_testkit::scripted_model::ScriptedModel;

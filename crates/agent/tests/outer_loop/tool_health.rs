@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use belay_agent::JobsConfig;
+use belay_automation::JobsConfig;
 use belay_protocol::{
     Ack, Control, EventKind, EventQuery, FaultKind, JobFilter, JobOrder, JobRequest, MessageBody, PrincipalRole,
     Refusal, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolRequest, ToolResult, ToolState,

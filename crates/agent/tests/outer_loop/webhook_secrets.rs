@@ -1,6 +1,6 @@
 //! The digest of a webhook's secret is shown to nobody, so what is read back is put again without it.
 
-use belay_agent::RoutinesConfig;
+use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, Control, PrincipalRole, Refusal, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineSpec, Trigger,
 };

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent::container::work;
-use belay_agent::{WorkersConfig, WorkersParts};
+use belay_delegates::WorkersConfig;
+use belay_delegates::WorkersParts;
+use belay_delegates::container::work;
 use belay_protocol::{
     EventKind, EventQuery, JobToken, LinkError, LinkId, Message, ModelAnswer, ModelAsk, ModelErrorKind, OpenLink,
     RunId, RunStatus, StopReason, Termination, Tool, ToolSet, WORKER_TOOLS, WorkerEnd, WorkerHost, WorkerLink,

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use belay_agent::{OWN_TOOLS, check_executors};
+use belay_delegates::check_executors;
+use belay_run::OWN_TOOLS;
 use belay_tools::BUILTIN;
 
 use super::{Finding, State};

@@ -337,7 +337,7 @@ mod tests {
         for file in files {
             let spec = read(&file).unwrap();
             assert_eq!(Some(spec.name.as_str()), file.file_stem().and_then(|name| name.to_str()));
-            assert_eq!(belay_agent::routines::problems(&spec), Vec::<String>::new());
+            assert_eq!(belay_automation::routines::problems(&spec), Vec::<String>::new());
         }
     }
 

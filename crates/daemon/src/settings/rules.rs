@@ -1,10 +1,10 @@
 //! The operator's lists of tables, stop rules, approval rules, rules of failing tools and hooks, read one by one, so that each broken one is named
 //! with its place and none hides another.
 
-use belay_agent::ApprovalRule;
 use belay_agent_loop::policies::Rule;
 use belay_hooks::HookConfig;
 use belay_protocol::ToolHealthRule;
+use belay_run::ApprovalRule;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 

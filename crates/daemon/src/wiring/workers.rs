@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_agent::{WorkerRoom, WorkersParts};
+use belay_delegates::{WorkerRoom, WorkersParts};
 use belay_gateway::WorkerLinkServer;
 use belay_protocol::WorkerHost;
 use belay_tools::worker::{ContainerHost, ContainerSettings};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_agent::JobsConfig;
+use belay_automation::JobsConfig;
 use belay_protocol::{JobState, StopReason};
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};

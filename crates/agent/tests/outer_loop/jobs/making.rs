@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::RoutinesConfig;
+use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, Control, FiringStatus, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobRoom, JobState, PrincipalRole,
     Refusal, RoutineAction, RoutineSpec, StopTarget, Trigger, job_session,

@@ -9,7 +9,7 @@ mod working;
 
 use std::time::Duration;
 
-use belay_agent::JobsConfig;
+use belay_automation::JobsConfig;
 use belay_protocol::{
     Ack, Control, JobFilter, JobId, JobOrder, JobRecord, JobRequest, JobState, RunFilter, RunRecord, job_session,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_agent::JobsConfig;
+use belay_automation::JobsConfig;
 use belay_protocol::{Ack, Control, JobNumbers, JobRequest, JobState, JobsStatus, Refusal, RoutineNumbers, UnixMillis};
 use belay_testkit::scripted_model::Scripted;
 use tokio::time::Instant;

@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent::{Agent, AgentConfig, AgentParts, JobsConfig, RoutinesConfig};
+use belay_agent::Agent;
+use belay_agent::AgentParts;
+use belay_automation::JobsConfig;
+use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeliverError, Envelope, IdempotencyKey, Inbound,
     InboundStream, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Principal, Refusal, ReplyRoute, RunOptions,
     SessionLifetime, StoreError, UnixMillis,
 };
+use belay_run::AgentConfig;
 use belay_store::{SqliteStore, StoreOptions};
 use belay_testkit::faulty::{FaultPlan, Faulty};
 use belay_testkit::scripted_model::ScriptedModel;

@@ -1,0 +1,111 @@
+//! What a run of a job begins with: the job, if the run is an attempt at it, and the limits that hold for it.
+
+use std::sync::Arc;
+
+use belay_agent_loop::LoopError;
+use belay_agent_loop::policies::RunLimits;
+use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, StopReason, job_of};
+
+use super::care::key_of;
+use super::context::JobContext;
+use super::service::JobService;
+use super::spent::spent;
+use super::text::NOT_AT_WORK;
+use belay_run::core::RunCore;
+use belay_run::rights;
+
+/// How a run of a job begins.
+pub enum Begun {
+    /// It works on this job.
+    Active(Arc<JobContext>),
+    /// There is nothing to work on: the job is over, or the run is no attempt at it but a message that came too late.
+    Over(RunEnd),
+}
+
+/// Finds the job that a run is an attempt at, and puts its limits in force.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn begin(core: &mut RunCore, service: &JobService) -> Result<Begun, LoopError> {
+    let job = match job_of(&core.live.session) {
+        Some(id) => service.jobs.job(id).await?,
+        None => None,
+    };
+    let Some(job) = job else { return Ok(Begun::Over(not_at_work("unknown"))) };
+    if job.state != JobState::InProgress {
+        return Ok(Begun::Over(not_at_work(job.state.word())));
+    }
+    let attempt = service.threads.find(&key_of(&job)).await?;
+    if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
+        return Ok(Begun::Over(not_at_work("between_attempts")));
+    }
+    // What it may do was looked at before it was sent; since then a restart may have taken it up, with other settings.
+    let Ok(creator) = rights::of_job(&service.access, &job) else { return Ok(Begun::Over(not_at_work("not_allowed"))) };
+    let job = JobRecord { creator, ..job };
+    if of_others(service, &job).await? {
+        core.tally.see_outside();
+    }
+    let context = JobContext::of(service, job, core.live.id).await?;
+    let budget = context.budget;
+    let mut tokens = None;
+    if budget.max_tokens > 0 {
+        let (before, _) = spent(service, &context.job, Some(core.live.id)).await?;
+        let used = before.input.saturating_add(before.output);
+        if used >= budget.max_tokens {
+            let end = RunEnd::of(StopReason::Tokens).with("used", used).with("limit", budget.max_tokens);
+            return Ok(Begun::Over(end));
+        }
+        tokens = Some(budget.max_tokens - used);
+    }
+    core.rules = {
+        let rules = core.services.rules();
+        Arc::new(rules.with_limits(limits_of(rules.limits(), &budget, tokens)))
+    };
+    let context = Arc::new(context);
+    core.work = Some(context.clone());
+    Ok(Begun::Active(context))
+}
+
+/// Whether the task may have words of the outside in it: a model has written it, which may have read some, or what set a routine
+/// off is a part of it.
+async fn of_others(service: &JobService, job: &JobRecord) -> Result<bool, LoopError> {
+    if job.parent.is_some() {
+        return Ok(true);
+    }
+    let Some(firing) = job.firing else { return Ok(false) };
+    Ok(service.routines.firing(firing).await?.is_none_or(|firing| firing.payload.is_some()))
+}
+
+/// The end of a run that is no attempt at a job at work.
+fn not_at_work(state: &str) -> RunEnd {
+    RunEnd::of(StopReason::ParentStopped).with(NOT_AT_WORK, state)
+}
+
+/// Everybody's limits with those of the job: its time at work in the place of a conversation's, of everything else whichever is
+/// less. Its money is counted over its session, which is all its attempts.
+fn limits_of(all: &RunLimits, budget: &JobBudget, tokens: Option<u64>) -> RunLimits {
+    let dollars = (budget.max_micro_usd > 0).then(|| budget.max_micro_usd as f64 / 1e6);
+    let least = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::min);
+    RunLimits {
+        active_s: budget.max_time_ms.div_ceil(1000),
+        tokens_total: all.tokens_total.into_iter().chain(tokens).min(),
+        usd_per_session: least(all.usd_per_session, dollars),
+        ..all.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_held_to_its_own_time_and_to_the_lesser_of_every_other_limit() {
+        let all = RunLimits { tokens_total: Some(500), usd_per_session: Some(0.25), ..RunLimits::default() };
+        let budget = JobBudget { max_steps: 1, max_tokens: 900, max_micro_usd: 100_000, max_time_ms: 1_500 };
+        let expected =
+            RunLimits { active_s: 2, tokens_total: Some(500), usd_per_session: Some(0.1), ..RunLimits::none() };
+        assert_eq!(limits_of(&all, &budget, Some(900)), expected);
+        let none = JobBudget { max_time_ms: 1000, ..JobBudget::default() };
+        assert_eq!(limits_of(&RunLimits::none(), &none, None), RunLimits { active_s: 1, ..RunLimits::none() });
+    }
+}

@@ -1,0 +1,132 @@
+//! What the end of an attempt's run means to its job. Pure.
+
+use belay_protocol::{RunRecord, RunStatus, StopLayer, StopReason};
+
+use super::text;
+use belay_run::tool_health::{FAILING_TOOL, FAILING_TOOL_TIMES};
+
+/// How an attempt ended, as far as its job cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// With a result.
+    Done(String),
+    /// Somebody stopped it.
+    Stopped(String),
+    /// Nothing was heard of it.
+    Stuck(String),
+    /// It has failed, with the best that it had.
+    Failed { why: String, partial: Option<String> },
+}
+
+impl Outcome {
+    /// A failure before there was anything.
+    pub(super) fn failed(why: impl Into<String>) -> Self {
+        Self::Failed { why: why.into(), partial: None }
+    }
+
+    /// What the end of this run means.
+    pub(super) fn of(run: &RunRecord) -> Self {
+        let Some(reason) = run.reason else { return Self::failed(StopReason::Internal.user_line()) };
+        // What a run says for want of an answer is no answer.
+        let line = reason.user_line();
+        let said = run.reply.as_deref().map(|reply| reply.strip_suffix(line).unwrap_or(reply).trim());
+        let said = said.filter(|said| !said.is_empty()).map(str::to_owned);
+        match (reason, reason.layer()) {
+            (StopReason::Stuck, _) => {
+                let silent = run.evidence.get("silent_s").and_then(serde_json::Value::as_u64);
+                let time = silent.map_or("too long".to_owned(), |silent| format!("{silent} s"));
+                Self::Stuck(format!("nothing was heard of it for {time}"))
+            }
+            // Laid aside, it would not have ended; where that went wrong, it goes on with the next start.
+            (StopReason::Shutdown, _) => Self::Stuck("Belay was shut down while it was at work".to_owned()),
+            (_, StopLayer::Operator) => Self::Stopped(line.to_owned()),
+            (StopReason::EmptyReply, _) => Self::failed(text::why(reason)),
+            // Whoever ends a job as done without a word has done it.
+            (StopReason::Terminated, _) => Self::Done(said.unwrap_or_else(|| line.to_owned())),
+            _ => match (reason.status(), said) {
+                (RunStatus::Completed, Some(result)) => Self::Done(result),
+                (_, partial) => {
+                    // Whoever reads it can raise a budget that has a name.
+                    let budget = run.evidence.get("budget").and_then(serde_json::Value::as_str);
+                    let budget = budget.map_or_else(String::new, |budget| format!(" ({budget})"));
+                    Self::Failed { why: format!("{}{budget}{}", text::why(reason), failing_tool(run)), partial }
+                }
+            },
+        }
+    }
+}
+
+/// The tool that has kept a run from its end, if one has, as the end of a reason.
+fn failing_tool(run: &RunRecord) -> String {
+    let tool = run.evidence.get(FAILING_TOOL).and_then(serde_json::Value::as_str);
+    let times = run.evidence.get(FAILING_TOOL_TIMES).and_then(serde_json::Value::as_u64);
+    match (tool, times) {
+        (Some(tool), Some(times)) => format!("; the tool {tool} failed {times} times and did not work again"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{RunId, RunUsage, UnixMillis};
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    fn run(reason: StopReason, reply: Option<&str>) -> RunRecord {
+        RunRecord {
+            run_id: RunId::new(),
+            session: "job:x".into(),
+            status: reason.status(),
+            reason: Some(reason),
+            evidence: Map::from_iter([("silent_s".to_owned(), json!(300))]),
+            reply: reply.map(str::to_owned),
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            attempt: 1,
+            accepted_at: UnixMillis(0),
+            started_at: None,
+            ended_at: None,
+            waiting_for: None,
+        }
+    }
+
+    #[test]
+    fn only_a_result_is_done_and_a_limit_never_is() {
+        let failed = |why: StopReason, partial: Option<&str>| Outcome::Failed {
+            why: text::why(why).to_owned(),
+            partial: partial.map(str::to_owned),
+        };
+        let line = |reason: StopReason| format!("half of it\n\n{}", reason.user_line());
+        for (reason, reply, expected) in [
+            (StopReason::FinalText, Some("42".to_owned()), Outcome::Done("42".into())),
+            (StopReason::FinalText, None, failed(StopReason::FinalText, None)),
+            (StopReason::Terminated, Some("Done.".to_owned()), Outcome::Done("Done.".into())),
+            (
+                StopReason::EmptyReply,
+                Some("The model had nothing to say.".into()),
+                failed(StopReason::EmptyReply, None),
+            ),
+            (
+                StopReason::MaxIterations,
+                Some(line(StopReason::MaxIterations)),
+                failed(StopReason::MaxIterations, Some("half of it")),
+            ),
+            (StopReason::GaveUp, Some("no broom".into()), failed(StopReason::GaveUp, Some("no broom"))),
+            (StopReason::UserStop, Some("Interrupted.".into()), Outcome::Stopped("Interrupted.".into())),
+            (StopReason::Stuck, None, Outcome::Stuck("nothing was heard of it for 300 s".into())),
+        ] {
+            assert_eq!(Outcome::of(&run(reason, reply.as_deref())), expected, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_names_the_tool_that_kept_failing() {
+        let mut run = run(StopReason::ConsecutiveErrors, None);
+        run.evidence.insert(FAILING_TOOL.to_owned(), json!("web_search"));
+        run.evidence.insert(FAILING_TOOL_TIMES.to_owned(), json!(6));
+        let line = StopReason::ConsecutiveErrors.user_line();
+        let why = format!("{line}; the tool web_search failed 6 times and did not work again");
+        assert_eq!(Outcome::of(&run), Outcome::failed(why));
+    }
+}

@@ -1,0 +1,206 @@
+//! What is asked about jobs: making one, taking one back, accepting its result. Whoever asks for something twice gets the same
+//! answer, and one job.
+
+use std::time::Duration;
+
+use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
+use belay_protocol::{
+    Asker, Body, ChannelId, Control, FiringId, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
+    JobRequest, JobRoom, JobState, NewJob, Outbound, Purpose, Refusal, ReplyRoute, RunId, SessionKey, StopTarget,
+    StoreError,
+};
+
+use super::service::JobService;
+use super::{care, text};
+use belay_run::metrics;
+use belay_run::rights;
+
+/// When whoever has too many jobs may ask again.
+const TOO_MANY_RETRY: Duration = Duration::from_secs(30);
+
+/// Who asks for a job, and where its result goes.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// In whose name it is asked.
+    pub asker: Asker,
+    /// The channel that they speak through.
+    pub channel: ChannelId,
+    /// The session that they ask in.
+    pub session: SessionKey,
+    /// Where the result goes.
+    pub reply_to: Option<ReplyRoute>,
+    /// The run that asks.
+    pub parent: Option<RunId>,
+    /// The firing that it is the work of.
+    pub firing: Option<FiringId>,
+}
+
+impl Client {
+    /// Whoever sends this message.
+    pub(super) fn of(inbound: &Inbound) -> Self {
+        let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;
+        let asker = Asker::of(principal, *relayed);
+        // The result answers nobody's message: it comes when it comes.
+        let reply_to = reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route });
+        Self { asker, channel: channel.clone(), session: session.clone(), reply_to, parent: None, firing: None }
+    }
+}
+
+/// Carries out what a program asks.
+///
+/// # Errors
+/// Why it is not done.
+pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) -> Result<JobRecord, Refusal> {
+    match request {
+        JobRequest::Create(order) => create(service, order, Client::of(by)).await,
+        JobRequest::Cancel(id) => cancel(service, id, by).await,
+        JobRequest::Accept(id) => accept(service, id, by).await,
+    }
+}
+
+/// Commits a job. It begins as soon as there is a place.
+///
+/// # Errors
+/// It cannot be made, or there are too many.
+pub async fn create(service: &JobService, order: JobOrder, client: Client) -> Result<JobRecord, Refusal> {
+    let config = &service.config;
+    if !config.enabled {
+        return Err(Refusal::Forbidden("Jobs are switched off here (jobs.enabled).".into()));
+    }
+    if service.draining.is_cancelled() {
+        return Err(Refusal::ShuttingDown);
+    }
+    if Purpose::of(&client.channel).is_autonomous() && client.firing.is_none() {
+        return Err(Refusal::Forbidden("What works by itself makes no jobs: do the work here.".into()));
+    }
+    let task = &order.task;
+    if task.trim().is_empty() || task.contains('\0') || task.len() > JOB_TASK_MAX_BYTES {
+        let what = format!("task: must have text, at most {JOB_TASK_MAX_BYTES} bytes of it, without NUL characters");
+        return Err(Refusal::Invalid(what));
+    }
+    let room = if order.room == JobRoom::Worker { JobRoom::Worker } else { config.room };
+    if room == JobRoom::Worker && !service.has_workers {
+        return Err(Refusal::Invalid(text::NO_WORKERS.into()));
+    }
+    if room == JobRoom::Worker && order.plan {
+        return Err(Refusal::Invalid(text::NO_PLAN_THERE.into()));
+    }
+    let new = NewJob {
+        id: order.job_id.unwrap_or_default(),
+        title: text::title(&order, JOB_TITLE_MAX_CHARS),
+        plan: order.plan || (config.plan && room == JobRoom::Local),
+        room,
+        budget: order.budget.within(config.budget()),
+        task: order.task,
+        creator: client.asker,
+        channel: client.channel,
+        asked_in: client.session,
+        reply_to: client.reply_to,
+        parent: client.parent,
+        firing: client.firing,
+        at: service.clock.now(),
+    };
+    let (creator, channel) = (new.creator.principal.clone(), new.channel.clone());
+    match service.jobs.create(new, config.caps()).await.map_err(unstored)? {
+        JobCreated::New(job) => {
+            tracing::info!(job = %job.job_id, session = %job.asked_in, "a job was made");
+            metrics::job_came_to(job.state);
+            service.bell.ring();
+            Ok(*job)
+        }
+        JobCreated::Known(job) if job.creator.principal == creator && job.channel == channel => Ok(*job),
+        JobCreated::Known(_) => Err(Refusal::Invalid("job_id: it is the id of another job; choose a new one".into())),
+        JobCreated::TooMany(what) => Err(Refusal::Busy { what, retry_after: TOO_MANY_RETRY }),
+    }
+}
+
+/// Takes a job back: its row first, then the run that works on it.
+///
+/// # Errors
+/// There is no such job of theirs, or it is over.
+pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = find(service, id, by).await?;
+    let mut change = change(service, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
+    if by.session != job.asked_in {
+        // Whoever was promised a result hears of it.
+        let notice = |route| Outbound::new(job.run_id, route, format!("The job “{}” was cancelled.", job.title));
+        change.notice = job.reply_to.clone().filter(|route| rights::may_tell(&service.access, route)).map(notice);
+    }
+    let cancelled = match service.jobs.change(change).await.map_err(unstored)? {
+        JobChanged::Now(job) => {
+            metrics::job_came_to(job.state);
+            *job
+        }
+        JobChanged::Not(job) if job.state == JobState::Cancelled => return Ok(*job),
+        JobChanged::Not(job) => {
+            let what = format!("The job “{}” is {} already.", job.title, text::words(job.state));
+            return Err(Refusal::Decided(what));
+        }
+        JobChanged::Unknown => return Err(no_such(id)),
+    };
+    // Whether it is told in time or not: the run sees at its next step that the job is over.
+    let stop = Control::Stop(StopTarget::Session(job.session.clone()));
+    let told = Inbound {
+        principal: by.principal.clone(),
+        body: Body::Control(stop),
+        ..care::message(&job, &job.creator, String::new(), None)
+    };
+    service.inlet.send(told).await;
+    service.bell.ring();
+    Ok(cancelled)
+}
+
+/// Takes the result of a job.
+///
+/// # Errors
+/// There is no such job of theirs, or it has no result.
+async fn accept(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = find(service, id, by).await?;
+    if job.state == JobState::Completed {
+        care::submit(service, &job).await;
+    }
+    match service.jobs.change(change(service, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
+        JobChanged::Now(job) => {
+            metrics::job_came_to(job.state);
+            Ok(*job)
+        }
+        JobChanged::Not(job) if job.state == JobState::Accepted => Ok(*job),
+        JobChanged::Not(job) => {
+            let what = format!("The job “{}” has no result to accept: it is {}.", job.title, text::words(job.state));
+            Err(Refusal::Decided(what))
+        }
+        JobChanged::Unknown => Err(no_such(id)),
+    }
+}
+
+fn change(service: &JobService, job: &JobRecord, to: JobState, why: String) -> JobChange {
+    JobChange {
+        job: job.job_id,
+        to,
+        attempt: None,
+        why,
+        result: None,
+        notice: None,
+        told_in: None,
+        at: service.clock.now(),
+    }
+}
+
+/// A job of whoever asks; an operator's are all. Of others' nobody learns that there are any.
+pub(super) async fn find(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = service.jobs.job(id).await.map_err(unstored)?;
+    job.filter(|job| is_theirs(job, by)).ok_or_else(|| no_such(id))
+}
+
+/// Whether a job exists for whoever asks.
+pub(super) fn is_theirs(job: &JobRecord, by: &Inbound) -> bool {
+    Asker::of(&by.principal, by.relayed).owns(&by.channel, &job.creator, &job.channel)
+}
+
+fn no_such(id: JobId) -> Refusal {
+    Refusal::Unknown(format!("There is no job {id} of yours."))
+}
+
+pub(super) fn unstored(error: StoreError) -> Refusal {
+    Refusal::Store(error.to_string())
+}

@@ -1,0 +1,43 @@
+//! What jobs use.
+
+use std::sync::Arc;
+
+use belay_protocol::{BootId, Clock, EventLog, JobStore, RoutineStore, RunProcesses, RunReader, ThreadStore};
+use tokio_util::sync::CancellationToken;
+
+use super::config::JobsConfig;
+use super::desk::Bell;
+use crate::inlet::Inlet;
+use belay_run::rights::AccessPolicy;
+
+/// What making jobs, carrying them out and answering requests about them use.
+pub struct JobService {
+    /// `[jobs]`
+    pub config: JobsConfig,
+    /// Where jobs are kept.
+    pub jobs: Arc<dyn JobStore>,
+    /// Where ended runs are read.
+    pub runs: Arc<dyn RunReader>,
+    /// Where conversations are kept.
+    pub threads: Arc<dyn ThreadStore>,
+    /// Where events are recorded.
+    pub events: Arc<dyn EventLog>,
+    /// Says what set off the routine that made a job.
+    pub routines: Arc<dyn RoutineStore>,
+    /// What ends the processes of a run.
+    pub processes: Arc<dyn RunProcesses>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// This start of the daemon.
+    pub boot: BootId,
+    /// Where attempts are put in as messages.
+    pub inlet: Inlet,
+    /// Wakes the part that begins jobs.
+    pub bell: Bell,
+    /// Who is let in through which channel.
+    pub access: Arc<AccessPolicy>,
+    /// Whether a job may be carried out in a worker.
+    pub has_workers: bool,
+    /// Cancelled when the drain begins.
+    pub draining: CancellationToken,
+}

@@ -1,0 +1,118 @@
+//! `create_job`: the tool by which the run of a conversation gives work to a job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
+use belay_protocol::{Effect, JobOrder, Refusal, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::commands::id_of;
+use super::requests::{Client, create};
+use super::service::JobService;
+use belay_run::own_tools::CREATE_JOB;
+
+/// Declares the tool. It works once it is bound to the run of a conversation.
+pub struct CreateJob(ToolSpec);
+
+impl Default for CreateJob {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CreateJob {
+    /// The tool as models see it.
+    pub fn new() -> Self {
+        Self(ToolSpec {
+            effect: Effect::Write,
+            idempotent: true, // the job's id is made of the call's
+            timeout: Duration::from_secs(30),
+            max_output_bytes: 1000,
+            ..ToolSpec::new(
+                CREATE_JOB,
+                "Gives a piece of work to a job, which goes on by itself after this conversation's turn has ended: for what \
+                 takes long, or is to be done beside the conversation. Its result comes to this conversation by itself when it \
+                 is there; do not wait for it. The job knows nothing but the task, and nobody can answer its questions.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "task": {
+                            "type": "string", "minLength": 1, "maxLength": JOB_TASK_MAX_BYTES,
+                            "description": "what to do and what to come up with, whole and by itself",
+                        },
+                        "title": {
+                            "type": "string", "maxLength": JOB_TITLE_MAX_CHARS, "description": "a few words for lists",
+                        },
+                        "plan": { "type": "boolean", "description": "whether a plan is made first; for work of many steps" },
+                    },
+                    "required": ["task"],
+                    "additionalProperties": false,
+                }),
+            )
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for CreateJob {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+        Err(ToolFailure::failed("only the run of a conversation makes jobs; do the work yourself"))
+    }
+}
+
+/// For whom a run makes jobs.
+#[derive(Clone)]
+pub struct JobToolContext {
+    /// The service that carries out its requests.
+    pub service: Arc<JobService>,
+    /// Who asks, and where.
+    pub client: Arc<Client>,
+}
+
+impl JobToolContext {
+    /// The tool in the hands of the run.
+    pub fn bind(&self, declaration: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+        Arc::new(Bound { declaration: declaration.clone(), context: self.clone() })
+    }
+}
+
+/// The tool in the hands of one run.
+struct Bound {
+    declaration: Arc<dyn Tool>,
+    context: JobToolContext,
+}
+
+#[async_trait]
+impl Tool for Bound {
+    fn spec(&self) -> &ToolSpec {
+        self.declaration.spec()
+    }
+
+    /// Makes the job. Called again with the same call, it finds it.
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
+        let JobToolContext { service, client } = &self.context;
+        let order = JobOrder {
+            job_id: Some(id_of(&[&context.run_id.to_string(), context.call_id.as_str()])),
+            title: text("title"),
+            task: text("task").unwrap_or_default(),
+            plan: arguments.get("plan").and_then(Value::as_bool).unwrap_or_default(),
+            ..JobOrder::default()
+        };
+        match create(service, order, Client::clone(client)).await {
+            Ok(job) => Ok(format!(
+                "Job {} is made and begins as soon as there is a place. Its result will be sent by itself.",
+                job.job_id
+            )
+            .into()),
+            Err(Refusal::Busy { what, .. }) => Err(ToolFailure::failed(format!("refused: {what}"))),
+            Err(refusal) => Err(ToolFailure::failed(refusal.to_string())),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! `/routine`: what people ask about routines in a conversation, and the texts that answer them.
+
+use belay_protocol::{
+    FiringFilter, Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest,
+    RoutineSpec, StoreError, Trigger, UnixMillis,
+};
+
+use super::requests::{By, find, request};
+use super::service::RoutineService;
+use super::{check, preview};
+
+/// How the command is used.
+pub const USAGE: &str = "/routine lists your routines; /routine show NAME, on NAME, off NAME, next NAME, \
+delete NAME, and fire NAME [TEXT] are about one. /routine create NAME SCHEDULE [ZONE] | TEXT makes one, for example: \
+/routine create morning 0 9 * * MON-FRI Europe/Berlin | What is new in the inbox?";
+
+/// Routines that are listed at most.
+const LISTED: usize = 50;
+/// Times that `/routine next` shows.
+const NEXT: usize = 5;
+/// Firings that `/routine show` shows.
+const FIRINGS: u32 = 5;
+/// Characters of a text that are shown of a routine or a firing.
+const SHOWN_CHARS: usize = 200;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoutineCommand {
+    /// Those of the person; all, for an operator.
+    List,
+    /// One, with its last firings.
+    Show(String),
+    /// Its next times.
+    Next(String),
+    /// Switch one on or off.
+    Switch(String, bool),
+    /// Fire one by hand, with what it is told.
+    Fire(String, Option<String>),
+    /// Delete one.
+    Delete(String),
+    /// Make one that fires by a schedule and has no tools.
+    Create {
+        /// Its name.
+        name: String,
+        /// Its schedule.
+        when: String,
+        /// Its zone.
+        zone: String,
+        /// What it is told.
+        prompt: String,
+    },
+}
+
+impl RoutineCommand {
+    /// Reads what stands behind the word; `None`: it cannot be read.
+    pub fn parse(argument: Option<&str>) -> Option<Self> {
+        let Some(argument) = argument.map(str::trim).filter(|argument| !argument.is_empty()) else {
+            return Some(Self::List);
+        };
+        let (word, rest) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+        let rest = rest.trim();
+        let word = word.to_lowercase();
+        if word == "list" {
+            return Some(Self::List).filter(|_| rest.is_empty());
+        }
+        let (name, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let (name, more) = (Some(name.to_owned()).filter(|name| !name.is_empty())?, more.trim());
+        match word.as_str() {
+            "fire" => return Some(Self::Fire(name, Some(more.to_owned()).filter(|more| !more.is_empty()))),
+            "create" => return Self::parse_create(name, more),
+            _ if !more.is_empty() => return None,
+            _ => {}
+        }
+        Some(match word.as_str() {
+            "show" => Self::Show(name),
+            "next" => Self::Next(name),
+            "on" => Self::Switch(name, true),
+            "off" => Self::Switch(name, false),
+            "delete" => Self::Delete(name),
+            _ => return None,
+        })
+    }
+
+    fn parse_create(name: String, more: &str) -> Option<Self> {
+        let (when, prompt) = more.split_once('|')?;
+        let (when, prompt) = (when.trim(), prompt.trim());
+        if when.is_empty() || prompt.is_empty() {
+            return None;
+        }
+        let (when, zone) = match when.rsplit_once(char::is_whitespace) {
+            Some((when, last)) if is_zone(last) => (when.trim(), last),
+            _ => (when, "UTC"),
+        };
+        Some(Self::Create { name, when: when.to_owned(), zone: zone.to_owned(), prompt: prompt.to_owned() })
+    }
+}
+
+/// Whether a word looks like a zone, and not like a field of a cron line such as `*/5` or `MON/2`.
+fn is_zone(word: &str) -> bool {
+    let letters =
+        |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'));
+    match word.split_once('/') {
+        Some((area, place)) => letters(area) && place.starts_with(|c: char| c.is_ascii_alphabetic()),
+        None => matches!(word.to_ascii_uppercase().as_str(), "UTC" | "GMT"),
+    }
+}
+
+/// Carries a command out and returns its answer.
+///
+/// # Errors
+/// Why it is not done.
+pub async fn command(service: &RoutineService, command: RoutineCommand, by: &By) -> Result<String, Refusal> {
+    let asked = match command {
+        RoutineCommand::List => return list(service, by).await,
+        RoutineCommand::Show(name) => return show(service, &name, by).await,
+        RoutineCommand::Next(name) => return next(service, &find(service, &name, by).await?),
+        RoutineCommand::Switch(name, on) => RoutineRequest::Enable { name, on },
+        RoutineCommand::Fire(name, payload) => RoutineRequest::Fire { name, payload },
+        RoutineCommand::Delete(name) => RoutineRequest::Delete(name),
+        RoutineCommand::Create { name, when, zone, prompt } => RoutineRequest::Put {
+            spec: RoutineSpec {
+                name,
+                description: String::new(),
+                trigger: Trigger::Schedule { when, zone, misfire: Default::default() },
+                action: RoutineAction::Lightweight { prompt, files: Vec::new(), use_tools: false, max_tool_rounds: 3 },
+                guard: Guardrails { cooldown_s: 0, ..Guardrails::default() }, // the schedule says how often
+                notify: Notify::default(),
+            },
+            fresh: true,
+        },
+    };
+    let fires = matches!(asked, RoutineRequest::Fire { .. });
+    Ok(match request(service, asked, by).await? {
+        RoutineAnswer::Routine(routine) => line(service, &routine),
+        RoutineAnswer::Deleted(name) => format!("The routine {name} is deleted."),
+        RoutineAnswer::Fired(firings) => match firings.first() {
+            Some(firing) if fires => format!("Routine {} has begun.", firing.routine),
+            _ => "Nothing was set off.".to_owned(),
+        },
+        RoutineAnswer::Heartbeat(report) => report.would, // no command asks for it
+    })
+}
+
+fn unread(error: StoreError) -> Refusal {
+    Refusal::Store(error.to_string())
+}
+
+async fn list(service: &RoutineService, by: &By) -> Result<String, Refusal> {
+    let routines = service.routines.routines().await.map_err(unread)?;
+    let theirs: Vec<_> = routines.iter().filter(|routine| by.may_touch(routine)).collect();
+    if theirs.is_empty() {
+        return Ok(format!("There are no routines. {USAGE}"));
+    }
+    let mut lines: Vec<_> = theirs.iter().take(LISTED).map(|routine| format!("- {}", line(service, routine))).collect();
+    if theirs.len() > LISTED {
+        lines.push(format!("and {} more", theirs.len() - LISTED));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// A routine in a line.
+fn line(service: &RoutineService, routine: &RoutineRecord) -> String {
+    let name = &routine.spec.name;
+    if !routine.enabled {
+        let why = if routine.disabled_why.is_empty() { "" } else { ": " };
+        return format!("`{name}`: off{why}{}", routine.disabled_why);
+    }
+    let when = match &routine.spec.trigger {
+        Trigger::Schedule { when, .. } => match routine.next_at {
+            Some(at) => format!("`{when}`, next {}", local(routine, at)),
+            None => format!("`{when}`, over"),
+        },
+        Trigger::Event { pattern, .. } => format!("messages with `{pattern}`"),
+        Trigger::Webhook { path, .. } => format!("webhook {path}"),
+        Trigger::System { source, event, .. } => format!("event {source} {event}"),
+        Trigger::Manual => "by hand".to_owned(),
+    };
+    let asleep = if service.board.config.enabled { "" } else { " (routines are switched off here)" };
+    format!("`{name}`: {when}{asleep}")
+}
+
+/// A time as the clock of the routine's zone shows it.
+fn local(routine: &RoutineRecord, at: UnixMillis) -> String {
+    match check::schedule_of(&routine.spec) {
+        Ok(Some(schedule)) => format!("{} ({})", schedule.local(at), schedule.zone()),
+        _ => at.to_rfc3339(),
+    }
+}
+
+async fn show(service: &RoutineService, name: &str, by: &By) -> Result<String, Refusal> {
+    let routine = find(service, name, by).await?;
+    // A name may have been somebody else's before.
+    let (name, routine_id) = (Some(name.to_owned()), Some(routine.routine_id));
+    let filter = FiringFilter { routine: name, routine_id, status: None, limit: FIRINGS };
+    let firings = service.routines.firings(filter).await.map_err(unread)?;
+    let task = match &routine.spec.action {
+        RoutineAction::Lightweight { prompt, .. } => shortened(prompt),
+        RoutineAction::FullJob { task, .. } => format!("a job: {}", shortened(task)),
+    };
+    let mut lines = vec![line(service, &routine), task];
+    lines.push(format!("fired {} times, {} failures in a row", routine.firings, routine.failures));
+    for firing in firings {
+        let summary = firing.summary.as_deref().map(|summary| format!(": {}", shortened(summary))).unwrap_or_default();
+        let at = firing.scheduled_at.unwrap_or(firing.claimed_at);
+        lines.push(format!("- {} {}{summary}", local(&routine, at), firing.status.word()));
+    }
+    Ok(lines.join("\n"))
+}
+
+fn next(service: &RoutineService, routine: &RoutineRecord) -> Result<String, Refusal> {
+    let times = preview(&routine.spec, service.clock.now(), NEXT).map_err(Refusal::Invalid)?;
+    let name = &routine.spec.name;
+    if !routine.enabled {
+        return Ok(format!("The routine {name} is off; `/routine on {name}` switches it on."));
+    }
+    let lines: Vec<_> = times.iter().map(|time| format!("- {} ({})", time.local, time.zone)).collect();
+    Ok(if lines.is_empty() { format!("The routine {name} has no time any more.") } else { lines.join("\n") })
+}
+
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_is_read() {
+        let create = |name: &str, when: &str, zone: &str, prompt: &str| RoutineCommand::Create {
+            name: name.into(),
+            when: when.into(),
+            zone: zone.into(),
+            prompt: prompt.into(),
+        };
+        for (text, expected) in [
+            ("", Some(RoutineCommand::List)),
+            ("list", Some(RoutineCommand::List)),
+            ("Show a", Some(RoutineCommand::Show("a".into()))),
+            ("next a", Some(RoutineCommand::Next("a".into()))),
+            ("on a", Some(RoutineCommand::Switch("a".into(), true))),
+            ("off  a ", Some(RoutineCommand::Switch("a".into(), false))),
+            ("off a b", None),
+            ("off", None),
+            ("fire a", Some(RoutineCommand::Fire("a".into(), None))),
+            ("fire a with words", Some(RoutineCommand::Fire("a".into(), Some("with words".into())))),
+            ("delete a", Some(RoutineCommand::Delete("a".into()))),
+            ("create a @daily | tidy", Some(create("a", "@daily", "UTC", "tidy"))),
+            (
+                "create a 0 9 * * MON-FRI Europe/Berlin | a | b",
+                Some(create("a", "0 9 * * MON-FRI", "Europe/Berlin", "a | b")),
+            ),
+            ("create a */5 * * * */2 | go", Some(create("a", "*/5 * * * */2", "UTC", "go"))),
+            ("create a at 2026-12-01T09:00 utc | go", Some(create("a", "at 2026-12-01T09:00", "utc", "go"))),
+            ("create a @daily tidy", None),
+            ("create a | tidy", None),
+            ("what", None),
+        ] {
+            assert_eq!(RoutineCommand::parse(Some(text)), expected, "{text:?}");
+        }
+        assert_eq!(RoutineCommand::parse(None), Some(RoutineCommand::List));
+    }
+}

@@ -1,0 +1,109 @@
+//! `[routines]`
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use belay_protocol::{RoutineSpec, UnixMillis};
+use serde::{Deserialize, Serialize};
+
+use super::check;
+use belay_schedule::misfire::GRACE;
+
+/// Most model calls of a lightweight firing, whatever the settings and the routine say.
+pub const MOST_ITERATIONS: u32 = 5;
+
+/// Longest that firings are kept: a hundred years.
+const MOST_DAYS: u32 = 36_500;
+
+/// `[routines]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoutinesConfig {
+    /// Whether routines fire, and can be made. Firings at work go on either way.
+    pub enabled: bool,
+    /// Firings of all routines at work at the same time. 1 to 1000.
+    pub max_concurrent: u32,
+    /// Seconds by which a scheduled time may be late and still count as on time. 1 to 3600.
+    pub grace_s: u64,
+    /// Whether lightweight routines that ask for tools get any.
+    pub lightweight_tools: bool,
+    /// Most model calls of a lightweight firing; the last has no tools. 1 to 5.
+    pub lightweight_max_iterations: u32,
+    /// Most tokens of one answer of a lightweight firing. 1 to 1000000.
+    pub max_tokens: u32,
+    /// Routines that one person may have, by the channel that they speak through; operators have as many as they like. 1 to
+    /// 10000.
+    pub max_per_person: u32,
+    /// Calls of webhooks that are let through in a minute, for each routine. 1 to 100000.
+    pub webhooks_per_minute: u32,
+    /// Days that firings are kept after their end, with what was said in them. At most 36500. 0: as `sessions.keep_days` says.
+    pub keep_firings_days: u32,
+    /// Routines of the configuration.
+    pub define: Vec<RoutineSpec>,
+}
+
+impl Default for RoutinesConfig {
+    /// Ten at once, three model calls and ten webhooks a minute are what such engines have been run with elsewhere. A minute of
+    /// grace: the engine looks every 15 s at least, and a loaded machine may be late by some of them.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_concurrent: 10,
+            grace_s: GRACE.as_secs(),
+            lightweight_tools: true,
+            lightweight_max_iterations: 3,
+            max_tokens: 4096,
+            max_per_person: 100,
+            webhooks_per_minute: 10,
+            keep_firings_days: 30,
+            define: Vec::new(),
+        }
+    }
+}
+
+impl RoutinesConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value, most) in [
+            ("max_concurrent", u64::from(self.max_concurrent), 1000),
+            ("grace_s", self.grace_s, 3600),
+            ("lightweight_max_iterations", u64::from(self.lightweight_max_iterations), u64::from(MOST_ITERATIONS)),
+            ("max_tokens", u64::from(self.max_tokens), 1_000_000),
+            ("max_per_person", u64::from(self.max_per_person), 10_000),
+            ("webhooks_per_minute", u64::from(self.webhooks_per_minute), 100_000),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("routines.{key}: must be between 1 and {most}"));
+            }
+        }
+        if self.keep_firings_days > MOST_DAYS {
+            problems.push(format!("routines.keep_firings_days: must be at most {MOST_DAYS}"));
+        }
+        let mut names = BTreeSet::new();
+        for (at, spec) in self.define.iter().enumerate() {
+            let place = match spec.name.is_empty() {
+                true => format!("routines.define[{at}]"),
+                false => format!("routines.define.{}", spec.name),
+            };
+            if !names.insert(spec.name.as_str()) {
+                problems.push(format!("{place}: there are two of this name"));
+            }
+            problems.extend(check::reserved(&spec.name).map(|problem| format!("{place}.name: {problem}")));
+            problems.extend(check::problems(spec).into_iter().map(|problem| format!("{place}.{problem}")));
+            if check::counts_from_now(spec) {
+                problems.push(format!(
+                    "{place}.trigger.when: `in …` would begin anew with each start; write `at` and the date"
+                ));
+            }
+        }
+        problems
+    }
+
+    pub(super) fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_s)
+    }
+}
+
+/// The date that a schedule of the configuration is looked at from when it is checked: any does.
+pub(super) const ANY_DATE: UnixMillis = UnixMillis(1_700_000_000_000);

@@ -1,0 +1,95 @@
+//! The routines of the configuration: put at each start, and switched off when they are gone from it.
+
+use std::collections::BTreeMap;
+
+use belay_protocol::{
+    Asker, NewRoutine, Place, Purpose, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    RoutineSpec, StoreError,
+};
+
+use super::check;
+use super::engine::show;
+use super::service::RoutineService;
+
+/// Puts the routines of the configuration, and switches those off that it has no more. Done again it changes nothing.
+///
+/// # Errors
+/// The store does not answer.
+pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) -> Result<(), StoreError> {
+    let (store, now) = (&service.routines, service.clock.now());
+    let all = store.routines().await?;
+    let by_name: BTreeMap<&str, &RoutineRecord> = all.iter().map(|old| (old.spec.name.as_str(), old)).collect();
+    for spec in defined {
+        let old = by_name.get(spec.name.as_str()).copied();
+        if old.is_some_and(|old| old.origin == RoutineOrigin::Made) {
+            tracing::warn!(
+                routine = spec.name,
+                "somebody has made a routine of this name; the configuration's has it now"
+            );
+        }
+        let old = old.filter(|old| old.origin == RoutineOrigin::Config); // what takes the name of another has nothing of it
+        let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
+            Ok(written) => written,
+            Err(error) => {
+                tracing::error!(routine = spec.name, %error, "a routine of the configuration is passed over");
+                continue;
+            }
+        };
+        let name = spec.name.clone();
+        let new = NewRoutine {
+            id: RoutineId::new(),
+            spec,
+            creator: Asker { principal: "config".into(), place: Place::Operator, relayed: false },
+            channel: Purpose::Routine.channel(),
+            made_in: "config".into(),
+            reply_to: None,
+            origin: RoutineOrigin::Config,
+            next_at: schedule.and_then(|schedule| schedule.next_after(now)),
+            at: now,
+        };
+        let (next_at, back) = (new.next_at, old.is_some_and(was_gone));
+        match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
+            RoutinePut::Done(routine) if back => {
+                store.enable(routine.routine_id, true, "", next_at, now).await?;
+            }
+            RoutinePut::Done(_) => {}
+            RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => {
+                tracing::error!(routine = name, why, "a routine of the configuration is passed over");
+            }
+        }
+    }
+    for routine in &all {
+        let name = &routine.spec.name;
+        if routine.origin == RoutineOrigin::Config && routine.enabled && !defined.iter().any(|spec| spec.name == *name)
+        {
+            tracing::info!(routine = name, "the configuration has this routine no more; it is switched off");
+            store.enable(routine.routine_id, false, GONE, None, now).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes these routines of the configuration in the place of those it had, and shows them to the engine.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn redefine(service: &RoutineService, defined: Vec<RoutineSpec>) -> Result<(), StoreError> {
+    if *service.board.defined() == defined {
+        return Ok(());
+    }
+    if service.board.config.enabled {
+        define(service, &defined).await?;
+    }
+    service.board.adopt(defined);
+    show(service, None).await?;
+    service.board.ring();
+    Ok(())
+}
+
+/// Why a routine is off that the configuration has no more.
+const GONE: &str = "the configuration has it no more";
+
+/// Whether a routine was switched off since it was gone, and for no other reason.
+fn was_gone(routine: &RoutineRecord) -> bool {
+    !routine.enabled && routine.disabled_why == GONE
+}

@@ -1,0 +1,140 @@
+//! A claimed beat, from its claim to its end. As with every firing each step can be repeated: whether there is something to do
+//! is looked at again after a crash, unless a run has begun.
+
+use belay_protocol::{
+    FiringEnd, FiringFilter, FiringRecord, FiringStatus, HEARTBEAT, Outbound, RoutineRecord, SkipReason, StopReason,
+    StoreError, UnixMillis,
+};
+
+use super::look::{Facts, time_of};
+use super::{alert, back_off};
+use crate::routines::RoutineService;
+use crate::routines::firing::{by_run, insist, key_of};
+use crate::routines::outcome::Outcome;
+
+/// How long the same words are not told again, in milliseconds: a day.
+const SAME_MS: i64 = 86_400_000;
+/// Alerts of that time that are compared at most: there are no more at the shortest interval.
+const ALERTS_MAX: u32 = 300;
+/// The failure in a row of which people are told, where none of them was that of a refused key. The first may pass by itself.
+const TOLD_AT: u32 = 3;
+
+/// Leads a beat to its end, which is returned to be committed. `None`: the daemon ends.
+///
+/// # Cancel safety
+/// Dropped, the next start leads it on.
+pub(crate) async fn beat(
+    service: &RoutineService,
+    firing: &FiringRecord,
+    routine: &RoutineRecord,
+) -> Option<FiringEnd> {
+    let facts = insist(service, || Facts::gather(service, Some(routine), time_of(firing))).await?;
+    let outcome = match has_begun(service, firing, routine).await? {
+        true => by_run(service, firing, Some(routine)).await?,
+        false => match facts.reason(&service.heartbeat, firing.by == "manual") {
+            Ok(None) => by_run(service, firing, Some(routine)).await?,
+            Ok(Some(reason)) => skipped(reason, None),
+            Err(why) => Outcome::failed(why),
+        },
+    };
+    end(service, firing, routine, &facts, outcome).await
+}
+
+/// Whether a run does it already.
+async fn has_begun(service: &RoutineService, firing: &FiringRecord, routine: &RoutineRecord) -> Option<bool> {
+    if firing.run_id.is_some() {
+        return Some(true);
+    }
+    let key = key_of(firing, Some(routine));
+    Some(insist(service, || service.threads.find(&key)).await?.is_some())
+}
+
+/// It was skipped. `outcome`: with what a run has used that came to nothing.
+fn skipped(reason: SkipReason, outcome: Option<Outcome>) -> Outcome {
+    let used = outcome.unwrap_or_else(|| Outcome::failed(""));
+    Outcome { status: FiringStatus::Skipped, summary: Some(reason.word().to_owned()), ..used }
+}
+
+/// What it has come to, and who is told of it.
+async fn end(
+    service: &RoutineService,
+    firing: &FiringRecord,
+    routine: &RoutineRecord,
+    facts: &Facts,
+    outcome: Outcome,
+) -> Option<FiringEnd> {
+    let now = service.clock.now();
+    let to = routine.spec.notify.to.clone();
+    let send = |text: String| to.clone().map(|route| Outbound::new(None, route, text));
+    let (outcome, notice) = match outcome.status {
+        FiringStatus::Attention => {
+            let words = alert::words(outcome.summary.as_deref().unwrap_or_default());
+            let outcome = Outcome { summary: Some(words.clone()), ..outcome };
+            match insist(service, || told_before(service, routine, &words, now)).await?.filter(|_| to.is_some()) {
+                Some(before) => (same_as(&before, outcome), None),
+                None => (outcome, send(format!("Heartbeat: {words}"))),
+            }
+        }
+        // The day's money did not suffice for its first call: nothing was done, and nothing is wrong.
+        FiringStatus::Failed if outcome.reason == Some(StopReason::CostRefused) && outcome.usage.model_calls == 0 => {
+            (skipped(SkipReason::NoBudget, Some(outcome)), None)
+        }
+        FiringStatus::Failed => {
+            let told = failure(service, firing, facts, &outcome);
+            (outcome, told.and_then(send))
+        }
+        _ => (outcome, None),
+    };
+    Some(FiringEnd { notice, disabled_notice: None, ..outcome.end(firing, None, now) })
+}
+
+/// The alert of the last day that said the same. With another revision it went elsewhere, or was about something else.
+async fn told_before(
+    service: &RoutineService,
+    routine: &RoutineRecord,
+    words: &str,
+    now: UnixMillis,
+) -> Result<Option<FiringRecord>, StoreError> {
+    let filter = FiringFilter {
+        routine: Some(HEARTBEAT.into()),
+        status: Some(FiringStatus::Attention),
+        limit: ALERTS_MAX,
+        ..FiringFilter::default()
+    };
+    let signature = alert::signature(words);
+    let same = |before: &FiringRecord| {
+        // One of the future was told before somebody set the clock back: nobody knows how long ago.
+        let lately = before.ended_at.is_some_and(|at| at <= now && now.0.saturating_sub(at.0) < SAME_MS);
+        let text = before.summary.as_deref().unwrap_or_default();
+        let as_now = before.routine_id == routine.routine_id && before.revision == routine.revision;
+        lately && as_now && alert::signature(text) == signature
+    };
+    Ok(service.routines.firings(filter).await?.into_iter().find(same))
+}
+
+/// The same was told: nothing is sent, and nobody counts it as told again.
+fn same_as(before: &FiringRecord, outcome: Outcome) -> Outcome {
+    let at = before.ended_at.unwrap_or(before.claimed_at).to_rfc3339();
+    let summary = format!("same as {}, told at {at}: not sent again", before.firing_id);
+    Outcome { status: FiringStatus::Ok, summary: Some(summary), ..outcome }
+}
+
+/// What is told of a failure: the first refused key, and the third failure of any kind; the others are on record.
+fn failure(service: &RoutineService, firing: &FiringRecord, facts: &Facts, outcome: &Outcome) -> Option<String> {
+    let before = facts.failed;
+    let in_a_row = before.map_or(0, |failed| failed.in_a_row).saturating_add(1);
+    let key_refused = matches!(outcome.reason, Some(StopReason::ProviderAuth | StopReason::ProviderQuota));
+    let newly_refused = key_refused && !before.is_some_and(|failed| failed.key_refused);
+    if !newly_refused && in_a_row != TOLD_AT {
+        return None;
+    }
+    let why = outcome.summary.as_deref().unwrap_or_default();
+    let failed = back_off::Failed { in_a_row, at: time_of(firing), key_refused };
+    let again = match back_off::until(service.heartbeat.interval(), failed) {
+        Some(until) => {
+            format!("It is not tried again before {}; `belay heartbeat now` tries at once.", until.to_rfc3339())
+        }
+        None => "It is tried again at its next time; `belay heartbeat now` tries at once.".to_owned(),
+    };
+    Some(format!("The heartbeat failed ({in_a_row} in a row): {why} {again}"))
+}

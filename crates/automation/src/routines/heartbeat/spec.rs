@@ -1,0 +1,96 @@
+//! The heartbeat's routine: what the configuration makes of it, put at every start.
+
+use belay_protocol::{
+    Asker, Guardrails, HEARTBEAT, Misfire, NewRoutine, Notify, Place, Purpose, PutBy, PutRule, RoutineAction,
+    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RunOptions, StoreError, Trigger,
+};
+
+use super::config::Heartbeat;
+use super::text;
+use crate::routines::RoutineService;
+use crate::routines::check;
+
+/// Why it is off.
+const OFF: &str = "heartbeat.enabled is false";
+
+/// Rounds of tool calls it asks for; `routines.lightweight_max_iterations` has the last word.
+const TOOL_ROUNDS: u32 = 20;
+
+/// The routine that these settings make.
+pub(super) fn spec_of(heartbeat: &Heartbeat) -> RoutineSpec {
+    let config = &heartbeat.config;
+    RoutineSpec {
+        name: HEARTBEAT.to_owned(),
+        description: "looks at what the operator wants watched".to_owned(),
+        // A beat that was missed is not made up for: the next look sees what there is to see.
+        trigger: Trigger::Schedule { when: heartbeat.when(), zone: config.zone.clone(), misfire: Misfire::Skip },
+        action: RoutineAction::Lightweight {
+            prompt: text::task(&config.file),
+            files: vec![config.file.clone()],
+            use_tools: config.use_tools,
+            max_tool_rounds: TOOL_ROUNDS,
+        },
+        // It has its own ways of holding back.
+        guard: Guardrails { cooldown_s: 0, max_concurrent: 1, dedup_window_s: 0, max_failures: 0 },
+        notify: Notify { to: heartbeat.route(), on_attention: true, on_failure: true, on_success: false },
+    }
+}
+
+/// What it asks of its runs.
+pub(crate) fn options(service: &RoutineService) -> RunOptions {
+    RunOptions { model: service.heartbeat.config.model.clone(), ..RunOptions::default() }
+}
+
+/// Puts the heartbeat's routine, or switches it off. Done again it changes nothing: an interval counts from where it counted,
+/// so that a daemon that is restarted often beats as often as any, and failures in a row are not forgotten.
+///
+/// # Errors
+/// The store does not answer.
+pub(crate) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
+    let (store, now) = (&service.routines, service.clock.now());
+    let old = store.routine(HEARTBEAT).await?;
+    if !service.heartbeat.config.enabled {
+        let is_on = |old: &RoutineRecord| old.origin == RoutineOrigin::Heartbeat && old.enabled;
+        if let Some(old) = old.filter(is_on) {
+            store.enable(old.routine_id, false, OFF, None, now).await?;
+        }
+        return Ok(());
+    }
+    if old.as_ref().is_some_and(|old| old.origin == RoutineOrigin::Made) {
+        // Made before the name was reserved; it is not for a setting to take it away.
+        tracing::error!(
+            routine = HEARTBEAT,
+            "the heartbeat does not beat: somebody has made a routine of this name, which stays as it is; make it anew under \
+             another name, delete this one with `/routine delete heartbeat`, and start again"
+        );
+        return Ok(());
+    }
+    let old = old.filter(|old| old.origin == RoutineOrigin::Heartbeat);
+    let (spec, schedule) = match check::written_out(spec_of(&service.heartbeat), old.as_ref(), now) {
+        Ok(written) => written,
+        Err(error) => {
+            tracing::error!(%error, "the heartbeat does not beat");
+            return Ok(());
+        }
+    };
+    let next_at = schedule.and_then(|schedule| schedule.next_after(now));
+    let new = NewRoutine {
+        id: RoutineId::new(),
+        spec,
+        creator: Asker { principal: "config".into(), place: Place::Operator, relayed: false },
+        channel: Purpose::Heartbeat.channel(),
+        made_in: "config".into(),
+        reply_to: None,
+        origin: RoutineOrigin::Heartbeat,
+        next_at,
+        at: now,
+    };
+    match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
+        RoutinePut::Done(routine) if !routine.enabled => {
+            store.enable(routine.routine_id, true, "", next_at, now).await?;
+        }
+        RoutinePut::Done(_) => {}
+        RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => tracing::error!(why, "the heartbeat does not beat"),
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! The work of a beat: the small loop of lightweight firings, with the list as data and a word of its own for "nothing".
+
+use belay_protocol::{FiringRecord, HEARTBEAT_OK, RoutineRecord};
+
+use super::look::LIST_MAX_BYTES;
+use super::{alert, text};
+use crate::routines::text as shared;
+use crate::routines::{LightweightTask, NothingToReport, RoutineService};
+
+/// What the small loop is run with for a beat.
+pub(crate) async fn task(
+    service: &RoutineService,
+    firing: &FiringRecord,
+    routine: &RoutineRecord,
+    task: LightweightTask,
+) -> LightweightTask {
+    let told = routine.spec.notify.to.is_some();
+    let file = &service.heartbeat.config.file;
+    let mut parts = Vec::new();
+    match service.context.file_start(file, LIST_MAX_BYTES).await {
+        Ok(Some((list, cut))) => {
+            parts.push(shared::file(file, &list));
+            parts.extend(cut.then(|| text::cut(file, LIST_MAX_BYTES)));
+        }
+        // It was there when the beat was looked at.
+        Ok(None) => parts.push(format!("There is no file {file} any more.")),
+        Err(why) => parts.push(format!("The file {file} is not shown: {why}.")),
+    }
+    parts.extend(firing.payload.as_deref().map(shared::payload));
+    LightweightTask {
+        instructions: text::instructions(file, told),
+        shown: Some(parts.join("\n\n")),
+        nothing: NothingToReport { word: HEARTBEAT_OK, is_said: alert::is_quiet },
+        ..task
+    }
+}

@@ -1,0 +1,420 @@
+//! What is asked about routines: making, changing, deleting and firing them. By programs, by commands, and by messages and
+//! events that set them off.
+
+use std::time::Duration;
+
+use belay_protocol::firing::FIRING_DETAIL_MAX_CHARS;
+use belay_protocol::routine::{ROUTINE_TEXT_MAX_BYTES, WEBHOOK_ECHO_MS};
+use belay_protocol::{
+    Asker, ChannelId, Claim, Echo, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, PutBy, PutRule,
+    Refusal, ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest,
+    RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
+};
+use serde_json::Value;
+
+use super::board::Handed;
+use super::events::Waiting;
+use super::service::RoutineService;
+use super::{check, heartbeat};
+use belay_schedule::schedule::Schedule;
+
+/// When a firing that is held back since others are at work may be tried again.
+const BUSY_RETRY: Duration = Duration::from_secs(5);
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct By {
+    /// In whose name it is asked.
+    pub asker: Asker,
+    /// The channel that they speak through.
+    pub channel: ChannelId,
+    /// The session that they ask in.
+    pub session: SessionKey,
+    /// Where that session is answered.
+    pub reply_to: Option<ReplyRoute>,
+    /// What makes a second delivery of the same request recognisable.
+    pub key: Option<String>,
+}
+
+impl By {
+    /// Whoever sends this message.
+    pub fn of(inbound: &Inbound) -> Self {
+        let Inbound { principal, channel, session, reply_to, relayed, key, .. } = inbound;
+        Self {
+            asker: Asker { principal: principal.id.to_string(), place: principal.role.into(), relayed: *relayed },
+            channel: channel.clone(),
+            session: session.clone(),
+            // What a routine says answers nobody's message: it comes when it comes.
+            reply_to: reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
+            key: key.as_ref().map(|key| format!("{}/{}/{}", key.channel, key.account, key.message_id)),
+        }
+    }
+
+    /// Whether a routine is theirs to change, see and fire.
+    pub(super) fn may_touch(&self, routine: &RoutineRecord) -> bool {
+        self.asker.owns(&self.channel, &routine.creator, &routine.channel)
+    }
+
+    fn is_program(&self) -> bool {
+        self.asker.place != Place::Conversation
+    }
+}
+
+/// Carries out what is asked.
+///
+/// # Errors
+/// Why it is not done.
+pub async fn request(service: &RoutineService, request: RoutineRequest, by: &By) -> Result<RoutineAnswer, Refusal> {
+    if service.draining.is_cancelled() {
+        return Err(Refusal::ShuttingDown);
+    }
+    if Purpose::of(&by.channel).is_autonomous() {
+        return Err(Refusal::Forbidden("What works by itself makes and changes no routines.".into()));
+    }
+    match request {
+        RoutineRequest::Put { spec, fresh } => put(service, spec, fresh, by).await,
+        RoutineRequest::Enable { name, on } => enable(service, &name, on, by).await,
+        RoutineRequest::Delete(name) => delete(service, &name, by).await,
+        RoutineRequest::Fire { name, payload } => fire(service, &name, payload, by).await,
+        RoutineRequest::Webhook { name, delivery, payload } => webhook(service, &name, delivery, payload, by).await,
+        RoutineRequest::Emit { source, event, key, payload } => {
+            emit(service, (&source, &event), key, payload, by).await
+        }
+        RoutineRequest::Heartbeat if by.asker.place != Place::Operator => {
+            Err(Refusal::Forbidden("Only an operator may look at the heartbeat.".into()))
+        }
+        RoutineRequest::Heartbeat => {
+            let report = heartbeat::report(service).await.map_err(unstored)?;
+            Ok(RoutineAnswer::Heartbeat(Box::new(report)))
+        }
+    }
+}
+
+fn unstored(error: StoreError) -> Refusal {
+    Refusal::Store(error.to_string())
+}
+
+fn is_on(service: &RoutineService) -> Result<(), Refusal> {
+    match service.board.config.enabled {
+        true => Ok(()),
+        false => Err(Refusal::Forbidden("Routines are switched off here (routines.enabled).".into())),
+    }
+}
+
+/// A routine of theirs. What is not theirs does not exist for them.
+pub(super) async fn find(service: &RoutineService, name: &str, by: &By) -> Result<RoutineRecord, Refusal> {
+    let routine = service.routines.routine(name).await.map_err(unstored)?;
+    let theirs = routine.filter(|routine| by.may_touch(routine));
+    theirs.ok_or_else(|| Refusal::Unknown(format!("There is no routine named {name} of yours; /routine lists them.")))
+}
+
+fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
+    match routine.origin {
+        RoutineOrigin::Made => Ok(()),
+        RoutineOrigin::Config => {
+            let name = &routine.spec.name;
+            Err(Refusal::Forbidden(format!("The routine {name} is part of the configuration: it is changed there.")))
+        }
+        RoutineOrigin::Heartbeat => {
+            let what =
+                "The heartbeat is part of the configuration: it is changed, and switched on and off, in [heartbeat].";
+            Err(Refusal::Forbidden(what.to_owned()))
+        }
+    }
+}
+
+async fn put(service: &RoutineService, spec: RoutineSpec, fresh: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+    is_on(service)?;
+    let (store, now) = (&service.routines, service.clock.now());
+    // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
+    let old = store.routine(&spec.name).await.map_err(unstored)?;
+    let spec = check::with_known_secret(spec, old.as_ref().filter(|old| by.may_touch(old)));
+    let mut problems = check::problems(&spec);
+    problems.extend(check::reserved(&spec.name).map(|problem| format!("name: {problem}")));
+    if !problems.is_empty() {
+        return Err(Refusal::Invalid(problems.join("\n")));
+    }
+    if spec.notify.to.is_some() && by.asker.place != Place::Operator {
+        let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
+        return Err(Refusal::Forbidden(what.into()));
+    }
+    let (spec, schedule) = check::written_out(spec, old.as_ref(), now)
+        .map_err(|error| Refusal::Invalid(format!("trigger.when: {error}")))?;
+    let next_at = schedule.as_ref().and_then(|schedule| schedule.next_after(now));
+    if let Some(schedule) = schedule.as_ref().filter(|_| next_at.is_none()) {
+        return Err(Refusal::Invalid(format!("trigger.when: `{schedule}` is over: it would never fire")));
+    }
+    let new = NewRoutine {
+        id: RoutineId::new(),
+        spec,
+        creator: by.asker.clone(),
+        channel: by.channel.clone(),
+        made_in: by.session.clone(),
+        reply_to: by.reply_to.clone(),
+        origin: RoutineOrigin::Made,
+        next_at,
+        at: now,
+    };
+    let hand = match by.asker.place {
+        Place::Operator => PutBy::Operator,
+        Place::Conversation | Place::Token => PutBy::Owner { most: service.board.config.max_per_person },
+    };
+    match store.put(new, PutRule { fresh, by: hand }).await.map_err(unstored)? {
+        RoutinePut::Done(routine) => {
+            tracing::info!(routine = routine.spec.name, revision = routine.revision, "a routine was put");
+            service.board.put(&routine);
+            Ok(RoutineAnswer::Routine(routine))
+        }
+        RoutinePut::Refused(why) => Err(Refusal::Invalid(why)),
+        RoutinePut::Forbidden(why) => Err(Refusal::Forbidden(why)),
+    }
+}
+
+async fn enable(service: &RoutineService, name: &str, on: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+    let (routine, now) = (find(service, name, by).await?, service.clock.now());
+    if routine.origin == RoutineOrigin::Heartbeat {
+        not_of_config(&routine)?;
+    }
+    let next_at = match check::schedule_of(&routine.spec) {
+        Ok(schedule) => schedule.and_then(|schedule: Schedule| schedule.next_after(now)),
+        Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),
+    };
+    let why = if on { String::new() } else { format!("switched off by {}", by.asker.principal) };
+    let switched = service.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
+    match switched {
+        Some(routine) => {
+            service.board.put(&routine);
+            Ok(RoutineAnswer::Routine(Box::new(routine)))
+        }
+        None => Err(Refusal::Unknown(format!("There is no routine named {name}."))),
+    }
+}
+
+async fn delete(service: &RoutineService, name: &str, by: &By) -> Result<RoutineAnswer, Refusal> {
+    let id = match find(service, name, by).await {
+        Ok(routine) => {
+            not_of_config(&routine)?;
+            Some(routine.routine_id) // who is allowed that was looked at for this one: it may be another's by now
+        }
+        // One that cannot be read any more is nobody's: an operator takes it away.
+        Err(Refusal::Unknown(_)) if by.asker.place == Place::Operator => None,
+        Err(refusal) => return Err(refusal),
+    };
+    if !service.routines.delete(name, id).await.map_err(unstored)? {
+        return Err(Refusal::Unknown(format!("There is no routine named {name}.")));
+    }
+    service.board.remove(name);
+    Ok(RoutineAnswer::Deleted(name.to_owned()))
+}
+
+async fn fire(
+    service: &RoutineService,
+    name: &str,
+    payload: Option<String>,
+    by: &By,
+) -> Result<RoutineAnswer, Refusal> {
+    is_on(service)?;
+    let routine = find(service, name, by).await?;
+    let key = match &by.key {
+        Some(key) => format!("manual:{key}"),
+        None => format!("manual:{}", FiringId::new()),
+    };
+    let cause = Cause { by: "manual", key, echo: None, detail: format!("by {}", by.asker.principal), payload };
+    let told = cause.payload.clone();
+    match claim(service, &Waiting::of(&routine), cause).await? {
+        Claim::Known(firing) if firing.payload != told => {
+            Err(Refusal::Decided(format!("that key was used for another firing of {name}: use a new one")))
+        }
+        claim => answered(name, claim),
+    }
+}
+
+async fn webhook(
+    service: &RoutineService,
+    name: &str,
+    delivery: Option<String>,
+    payload: String,
+    by: &By,
+) -> Result<RoutineAnswer, Refusal> {
+    is_on(service)?;
+    programs_only(by)?;
+    let routine = service.routines.routine(name).await.map_err(unstored)?;
+    let has_hook = |routine: &RoutineRecord| matches!(routine.spec.trigger, Trigger::Webhook { .. });
+    let routine = routine
+        .filter(has_hook)
+        .ok_or_else(|| Refusal::Unknown(format!("There is no routine with a webhook named {name}.")))?;
+    service.board.admit_webhook(routine.routine_id).map_err(|retry_after| {
+        let most = service.board.config.webhooks_per_minute;
+        Refusal::Busy {
+            what: format!("more than {most} calls of this webhook in a minute (routines.webhooks_per_minute)"),
+            retry_after,
+        }
+    })?;
+    let cause = match delivery {
+        Some(id) => Cause {
+            by: "webhook",
+            key: format!("webhook:id:{id}"),
+            echo: None,
+            detail: format!("delivery {id}"),
+            payload: None,
+        },
+        None => unnamed(&payload, service.clock.now()),
+    };
+    let payload = Some(payload).filter(|payload| !payload.is_empty());
+    answered(name, claim(service, &Waiting::of(&routine), Cause { payload, ..cause }).await?)
+}
+
+/// A call without a name: the same as one that said the same within [`WEBHOOK_ECHO_MS`]. Its key has the number of such a span,
+/// so that it is another one later; the one before it may still be near enough.
+fn unnamed(said: &str, now: UnixMillis) -> Cause {
+    let (digest, span) = (blake3::hash(said.as_bytes()), now.0.div_euclid(WEBHOOK_ECHO_MS));
+    let key = |span: i64| format!("webhook:body:{digest}:{span}");
+    let since = UnixMillis(now.0.saturating_sub(WEBHOOK_ECHO_MS - 1));
+    Cause {
+        by: "webhook",
+        key: key(span),
+        echo: Some(Echo { key: key(span.saturating_sub(1)), since }),
+        detail: "a delivery without an id".to_owned(),
+        payload: None,
+    }
+}
+
+fn programs_only(by: &By) -> Result<(), Refusal> {
+    match by.is_program() {
+        true => Ok(()),
+        false => Err(Refusal::Forbidden("Only a program with the API token may tell of events.".into())),
+    }
+}
+
+async fn emit(
+    service: &RoutineService,
+    (source, event): (&str, &str),
+    key: Option<String>,
+    payload: Value,
+    by: &By,
+) -> Result<RoutineAnswer, Refusal> {
+    is_on(service)?;
+    programs_only(by)?;
+    let key = key.unwrap_or_else(|| FiringId::new().to_string());
+    let mut fired = Vec::new();
+    for waiting in service.board.events().for_event(source, event, &payload) {
+        let cause = Cause {
+            by: "system",
+            key: format!("system:{source}:{event}:{key}"),
+            echo: None,
+            detail: format!("{source} {event}"),
+            payload: Some(payload.to_string()).filter(|_| !payload.is_null()),
+        };
+        let name = &waiting.name;
+        match claim(service, &waiting, cause).await? {
+            Claim::Claimed(firing) | Claim::Known(firing) => fired.push(*firing),
+            Claim::Held(held) => tracing::info!(routine = name, held = held.word(), "an event is held back"),
+            Claim::Off(why) => tracing::debug!(routine = name, why, "an event fires nothing"),
+        }
+    }
+    Ok(RoutineAnswer::Fired(fired))
+}
+
+/// What sets a routine off.
+struct Cause {
+    by: &'static str,
+    key: String,
+    echo: Option<Echo>,
+    detail: String,
+    payload: Option<String>,
+}
+
+/// Claims a firing and hands it to the engine.
+async fn claim(service: &RoutineService, routine: &Waiting, cause: Cause) -> Result<Claim, Refusal> {
+    let Cause { by, key, echo, detail, payload } = cause;
+    if payload.as_ref().is_some_and(|payload| payload.len() > ROUTINE_TEXT_MAX_BYTES || payload.contains('\0')) {
+        let what = format!("payload: must be text of at most {ROUTINE_TEXT_MAX_BYTES} bytes, without NUL characters");
+        return Err(Refusal::Invalid(what));
+    }
+    let content = payload.as_ref().map(|payload| blake3::hash(payload.as_bytes()).to_hex().to_string());
+    let firing = NewFiring {
+        id: FiringId::new(),
+        routine_id: routine.id,
+        routine: routine.name.clone(),
+        by,
+        key,
+        echo,
+        scheduled_at: None,
+        by_hand: by == "manual",
+        detail: detail.chars().filter(|c| !c.is_control()).take(FIRING_DETAIL_MAX_CHARS).collect(),
+        payload,
+        content,
+        missed: Vec::new(),
+        next_at: None,
+        boot: service.boot,
+        at: service.clock.now(),
+    };
+    let id = firing.id;
+    let claim = match service.routines.claim(firing, service.board.config.max_concurrent).await {
+        Ok(claim) => claim,
+        Err(error) => {
+            service.board.hand_over(Handed::Unsure(id));
+            service.board.ring();
+            return Err(unstored(error));
+        }
+    };
+    if let Claim::Claimed(firing) = &claim {
+        service.board.hand_over(Handed::Claimed(firing.clone()));
+        service.board.ring();
+    }
+    Ok(claim)
+}
+
+fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
+    match claim {
+        Claim::Claimed(firing) | Claim::Known(firing) => Ok(RoutineAnswer::Fired(vec![*firing])),
+        Claim::Held(held) => {
+            let retry_after = match held {
+                Held::Cooldown(ms) => Duration::from_millis(ms),
+                Held::Concurrent | Held::Global | Held::Content => BUSY_RETRY,
+            };
+            Err(Refusal::Busy { what: format!("the routine {name} {}", why_held(held)), retry_after })
+        }
+        Claim::Off(why) => Err(Refusal::Decided(why)),
+    }
+}
+
+/// Why a firing is held back, behind the name of the routine.
+fn why_held(held: Held) -> String {
+    match held {
+        Held::Cooldown(ms) => format!("fired a moment ago and waits for {} s (guard.cooldown_s)", ms.div_ceil(1000)),
+        Held::Concurrent => "is at work as often as it may be at once (guard.max_concurrent)".to_owned(),
+        Held::Global => "has to wait: as many routines as may be are at work (routines.max_concurrent)".to_owned(),
+        Held::Content => "was set off by the same content a moment ago (guard.dedup_window_s)".to_owned(),
+    }
+}
+
+/// Sets off the routines that a message of their owner fits. Returns what the owner is told.
+///
+/// # Errors
+/// The store does not answer; what was claimed before that is at work, and the message may come again.
+pub async fn start(service: &RoutineService, waiting: &[Waiting], text: &str, by: &By) -> Result<String, Refusal> {
+    let key = by.key.clone().unwrap_or_else(|| FiringId::new().to_string());
+    let mut lines = Vec::with_capacity(waiting.len());
+    for routine in waiting {
+        let name = &routine.name;
+        let cause = Cause {
+            by: "event",
+            key: format!("event:{key}"),
+            echo: None,
+            detail: text.to_owned(),
+            payload: Some(shortened(text)),
+        };
+        lines.push(match claim(service, routine, cause).await? {
+            Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has begun."),
+            Claim::Held(held) => format!("Not begun: the routine {name} {}.", why_held(held)),
+            Claim::Off(why) => format!("Not begun: {why}."),
+        });
+    }
+    Ok(lines.join("\n"))
+}
+
+/// As much of a message as a firing may be set off with.
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(ROUTINE_TEXT_MAX_BYTES)].to_owned()
+}

@@ -1,0 +1,45 @@
+//! What routines use.
+
+use std::sync::Arc;
+
+use belay_protocol::{BootId, Clock, ContextSource, RoutineStore, RunReader, ThreadStore};
+use tokio_util::sync::CancellationToken;
+
+use super::board::Board;
+use super::heartbeat::Heartbeat;
+use crate::inlet::Inlet;
+use crate::jobs::JobService;
+use belay_run::rights::{AccessPolicy, Channels};
+use belay_run::services::RunServices;
+
+/// What changing routines, claiming their firings and carrying them out use.
+pub struct RoutineService {
+    /// What the engine shares.
+    pub board: Board,
+    /// The heartbeat, with its state.
+    pub heartbeat: Heartbeat,
+    /// Where routines and their runs are kept.
+    pub routines: Arc<dyn RoutineStore>,
+    /// Where ended runs are read.
+    pub runs: Arc<dyn RunReader>,
+    /// Where conversations are kept.
+    pub threads: Arc<dyn ThreadStore>,
+    /// Carries out the routines that make jobs.
+    pub jobs: Arc<JobService>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// This start of the daemon.
+    pub boot: BootId,
+    /// Where firings are put in as messages.
+    pub inlet: Inlet,
+    /// Reads files of the workspace.
+    pub context: Arc<dyn ContextSource>,
+    /// The configured channels, by name.
+    pub channels: Channels,
+    /// Who is let in through which channel.
+    pub access: Arc<AccessPolicy>,
+    /// Says whether there is money for a heartbeat.
+    pub run: Arc<RunServices>,
+    /// Cancelled when the drain begins.
+    pub draining: CancellationToken,
+}

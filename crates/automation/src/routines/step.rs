@@ -1,0 +1,128 @@
+//! What is done about one routine whose time has come: decided by itself, and carried out beside others.
+
+use belay_protocol::{
+    Aside, Claim, FiringId, FiringRecord, Held, NewFiring, RoutineId, RoutineRecord, StoreError, UnixMillis,
+};
+
+use super::board::Handed;
+use super::reckon::{Reckoning, cools_until, reckon};
+use super::service::RoutineService;
+use belay_run::metrics;
+
+/// What is to be done.
+pub(super) enum Step {
+    /// Claim a time.
+    Claim(Box<NewFiring>),
+    /// Pass times over.
+    Miss { routine: RoutineId, times: Vec<UnixMillis>, next: Option<UnixMillis>, at: UnixMillis },
+    /// Lay it aside: what is late anyway waits until nothing holds it back.
+    Defer { routine: RoutineId, aside: Aside },
+    /// Switch it off.
+    Off { routine: RoutineId, why: String, at: UnixMillis },
+}
+
+impl Step {
+    /// Whether it takes a place.
+    pub(super) fn is_claim(&self) -> bool {
+        matches!(self, Self::Claim(_))
+    }
+}
+
+/// Decides about a routine. `busy_until`: until when to lay it aside if it waits for its own firings; `None`: it need not.
+pub(super) fn decide(
+    service: &RoutineService,
+    routine: &RoutineRecord,
+    busy_until: Option<UnixMillis>,
+    now: UnixMillis,
+) -> Step {
+    let (id, name) = (routine.routine_id, &routine.spec.name);
+    let Reckoning { fire, missed, next, catches_up } = match reckon(routine, service.board.config.grace(), now) {
+        Ok(Some(reckoning)) => reckoning,
+        // It has no schedule any more.
+        Ok(None) => return Step::Miss { routine: id, times: Vec::new(), next: None, at: now },
+        Err(error) => {
+            tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is switched off");
+            let why = format!("its schedule cannot be read: {error}");
+            return Step::Off { routine: id, why, at: now };
+        }
+    };
+    let Some(time) = fire else { return Step::Miss { routine: id, times: missed, next, at: now } };
+    if catches_up && let Some(waits_for) = routine.next_at {
+        // Of its firings that are led here the store may know some to have ended: it has the last word.
+        let busy = busy_until.map(|until| (until, routine.spec.guard.max_concurrent));
+        if let Some((until, at_work)) = busy.or_else(|| Some((cools_until(routine, now)?, 0))) {
+            return Step::Defer { routine: id, aside: Aside { waits_for, until, at_work } };
+        }
+    }
+    Step::Claim(Box::new(NewFiring {
+        id: FiringId::new(),
+        routine_id: id,
+        routine: name.clone(),
+        by: routine.spec.trigger.word(),
+        key: time.0.to_string(),
+        echo: None,
+        scheduled_at: Some(time),
+        by_hand: false,
+        detail: String::new(),
+        payload: None,
+        content: None,
+        missed,
+        next_at: next,
+        boot: service.boot,
+        at: now,
+    }))
+}
+
+/// What has come of it.
+pub(super) enum Done {
+    /// A firing was claimed.
+    Fired(Box<FiringRecord>),
+    /// As many firings of all routines as may be are at work: the time can be claimed later.
+    NoRoom,
+    /// There is nothing to lead.
+    Settled,
+}
+
+/// Does it.
+///
+/// # Errors
+/// The store does not answer. Whether a time was claimed then, the engine asks again.
+///
+/// # Cancel safety
+/// What was claimed, the next start finds.
+pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Done, StoreError> {
+    let store = &service.routines;
+    match step {
+        Step::Claim(firing) => return claim(service, *firing).await,
+        Step::Miss { routine, times, next, at } => {
+            let missed = times.len();
+            store.miss(routine, times, next, at).await?;
+            metrics::scheduled_missed(missed);
+        }
+        Step::Defer { routine, aside } => store.defer(routine, aside).await?,
+        Step::Off { routine, why, at } => drop(store.enable(routine, false, &why, None, at).await?),
+    }
+    Ok(Done::Settled)
+}
+
+async fn claim(service: &RoutineService, firing: NewFiring) -> Result<Done, StoreError> {
+    let NewFiring { id, scheduled_at, .. } = firing;
+    let (name, passed_over) = (firing.routine.clone(), firing.missed.len());
+    let claimed = service.routines.claim(firing, service.board.config.max_concurrent).await;
+    match claimed.inspect_err(|_| service.board.hand_over(Handed::Unsure(id)))? {
+        Claim::Claimed(firing) => {
+            let late_ms = scheduled_at.map_or(0, |time| service.clock.now().0.saturating_sub(time.0));
+            metrics::scheduled_fired(late_ms);
+            metrics::scheduled_missed(passed_over);
+            return Ok(Done::Fired(firing));
+        }
+        Claim::Held(Held::Global) => return Ok(Done::NoRoom),
+        Claim::Held(held) => {
+            metrics::scheduled_missed(passed_over + 1);
+            tracing::info!(routine = name, held = held.word(), "a scheduled time is held back");
+        }
+        Claim::Known(_) => tracing::debug!(routine = name, "this time was claimed before"),
+        Claim::Off(why) => tracing::debug!(routine = name, why, "a scheduled time does not fire"),
+    }
+    Ok(Done::Settled)
+}

@@ -1,0 +1,110 @@
+//! What the run of a lightweight firing has to do: read anew when it begins, since a restart may have resumed it.
+
+use belay_protocol::routine::ROUTINE_OK;
+use belay_protocol::{
+    FiringRecord, RoutineAction, RoutineOrigin, RoutineRecord, RunEnd, SessionKey, StopReason, StoreError, firing_of,
+};
+
+use super::config::MOST_ITERATIONS;
+use super::service::RoutineService;
+use super::{heartbeat, text};
+use belay_run::rights;
+
+/// Most bytes of a file that a firing is shown; a longer one is not.
+const FILE_MAX_BYTES: u64 = 32 * 1024;
+
+/// What the small loop of a routine run is given.
+pub struct LightweightTask {
+    /// What is added to the prompt.
+    pub instructions: String,
+    /// What the model is shown besides its task, as words of the outside.
+    pub shown: Option<String>,
+    /// Whether it may call tools.
+    pub with_tools: bool,
+    /// Model calls, the last without tools; at least 1.
+    pub iterations: u32,
+    /// Most tokens of one answer.
+    pub max_tokens: u32,
+    /// What says that there is nothing to say.
+    pub nothing: NothingToReport,
+}
+
+/// How a model says that there is nothing to say.
+#[derive(Clone, Copy)]
+pub struct NothingToReport {
+    /// The word, which is kept as its answer.
+    pub word: &'static str,
+    /// Whether an answer says it.
+    pub is_said: fn(&str) -> bool,
+}
+
+/// What a session of a lightweight firing has to do; or how its run ends, where that is not there any more.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn lightweight_task(
+    service: &RoutineService,
+    session: &SessionKey,
+) -> Result<Result<LightweightTask, RunEnd>, StoreError> {
+    let store = &service.routines;
+    let firing = match firing_of(session) {
+        Some(id) => store.firing(id).await?,
+        None => None,
+    };
+    let Some(firing) = firing else { return Ok(Err(cannot("firing"))) };
+    // One that was made anew under its name is another one: its words are not this firing's, nor are its creator's rights.
+    let routine = store.routine(&firing.routine).await?.filter(|routine| routine.routine_id == firing.routine_id);
+    let Some(routine) = routine else { return Ok(Err(cannot("routine"))) };
+    // Looked at before it was begun; since then a restart may have taken it up, with other settings.
+    let Ok(routine) = rights::of_routine(&service.access, &routine) else {
+        return Ok(Err(RunEnd::of(StopReason::ParentStopped).with("rights", "none")));
+    };
+    let RoutineAction::Lightweight { files, use_tools, max_tool_rounds, .. } = &routine.spec.action else {
+        return Ok(Err(cannot("mode")));
+    };
+    let beats = routine.origin == RoutineOrigin::Heartbeat;
+    let config = &service.board.config;
+    let with_tools = *use_tools && config.lightweight_tools;
+    let task = LightweightTask {
+        instructions: text::instructions(&firing, &routine),
+        shown: if beats { None } else { shown(service, &firing, &routine, files).await },
+        with_tools,
+        iterations: match with_tools {
+            true => (*max_tool_rounds).min(config.lightweight_max_iterations).clamp(1, MOST_ITERATIONS),
+            false => 1,
+        },
+        max_tokens: config.max_tokens,
+        nothing: NothingToReport { word: ROUTINE_OK, is_said: |answer| answer == ROUTINE_OK },
+    };
+    Ok(Ok(if beats { heartbeat::task(service, &firing, &routine, task).await } else { task }))
+}
+
+/// What was to be done is not there any more.
+fn cannot(what: &str) -> RunEnd {
+    RunEnd::of(StopReason::Internal).with("cause", what)
+}
+
+/// The files, the state that earlier firings have left, and what set it off.
+async fn shown(
+    service: &RoutineService,
+    firing: &FiringRecord,
+    routine: &RoutineRecord,
+    files: &[String],
+) -> Option<String> {
+    let mut parts = Vec::new();
+    for path in files {
+        match service.context.file(path, FILE_MAX_BYTES).await {
+            Ok(Some(said)) => parts.push(text::file(path, &said)),
+            Ok(None) => parts.push(format!("There is no file {path}.")),
+            Err(why) => parts.push(format!("The file {path} is not shown: {why}.")),
+        }
+    }
+    let state = format!("routines/{}/state.md", routine.spec.name);
+    match service.context.file(&state, FILE_MAX_BYTES).await {
+        Ok(Some(said)) => parts.push(text::state(&state, &said)),
+        Ok(None) => {}
+        Err(why) => parts.push(format!("The file {state} is not shown: {why}.")),
+    }
+    parts.extend(firing.payload.as_deref().map(text::payload));
+    (!parts.is_empty()).then(|| parts.join("\n\n"))
+}

@@ -1,0 +1,244 @@
+//! `routine`: the tool by which the run of a conversation makes, changes, lists and fires routines of the person it works for.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Ask, Effect, Guardrails, Misfire, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec,
+    RunId, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger, Weight,
+};
+use serde_json::{Map, Value, json};
+
+use super::commands::{self, RoutineCommand};
+use super::requests::{By, find, request};
+use super::service::RoutineService;
+use crate::jobs::Client;
+use belay_run::own_tools::ROUTINE;
+
+/// Characters of a prompt that are shown to whoever is asked about it.
+const SHOWN_CHARS: usize = 200;
+
+/// Declares the tool. It works once it is bound to the run of a conversation.
+pub struct RoutineTool(ToolSpec);
+
+impl Default for RoutineTool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RoutineTool {
+    /// The tool as models see it.
+    pub fn new() -> Self {
+        Self(ToolSpec {
+            effect: Effect::Write,
+            timeout: Duration::from_secs(30),
+            max_output_bytes: 8 * 1024,
+            ..ToolSpec::new(
+                ROUTINE,
+                "Routines are work that begins by itself, at times or at certain messages of the user, and tells the user what \
+                 it has to say. create and update need name, prompt, and schedule or pattern; a routine knows nothing but its \
+                 prompt, so write it whole. list, show, next, on, off, fire and delete are about the user's own.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "action": {
+                            "type": "string",
+                            "enum": ["create", "update", "delete", "list", "show", "next", "on", "off", "fire"],
+                        },
+                        "name": { "type": "string", "description": "letters, digits, - and _" },
+                        "prompt": { "type": "string", "description": "what it is to do each time, whole and by itself" },
+                        "schedule": {
+                            "type": "string",
+                            "description": "a cron line (0 9 * * MON-FRI), @daily, `every 2h`, `at 2026-12-01T09:00` or `in 20m`",
+                        },
+                        "zone": { "type": "string", "description": "the IANA time zone of the schedule; UTC where it is left out" },
+                        "pattern": {
+                            "type": "string",
+                            "description": "instead of a schedule: a regular expression; messages of the user that it fits set it \
+                                            off and are not answered otherwise",
+                        },
+                        "mode": {
+                            "type": "string", "enum": ["lightweight", "full_job"],
+                            "description": "lightweight: a look at something in a few steps; full_job: work of many steps",
+                        },
+                        "use_tools": { "type": "boolean", "description": "whether a lightweight one may call tools" },
+                    },
+                    "required": ["action"],
+                    "additionalProperties": false,
+                }),
+            )
+        })
+    }
+
+    /// The tool in the hands of a run.
+    pub fn bind(declaration: &Arc<dyn Tool>, context: &RoutineToolContext) -> Arc<dyn Tool> {
+        Arc::new(Bound { declaration: declaration.clone(), context: context.clone() })
+    }
+}
+
+#[async_trait]
+impl Tool for RoutineTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+        Err(ToolFailure::failed("only the run of a conversation makes and changes routines; do the work yourself"))
+    }
+}
+
+/// For whom a run changes routines.
+#[derive(Clone)]
+pub struct RoutineToolContext {
+    /// The service that carries out its requests.
+    pub service: Arc<RoutineService>,
+    /// Who asks, and where.
+    pub client: Arc<Client>,
+}
+
+/// The tool in the hands of one run.
+struct Bound {
+    declaration: Arc<dyn Tool>,
+    context: RoutineToolContext,
+}
+
+impl Bound {
+    fn service(&self) -> &RoutineService {
+        &self.context.service
+    }
+
+    fn by(&self, run: Option<RunId>, call: &str) -> By {
+        let client = &self.context.client;
+        By {
+            asker: client.asker.clone(),
+            channel: client.channel.clone(),
+            session: client.session.clone(),
+            reply_to: client.reply_to.clone(),
+            key: run.map(|run| format!("{run}/{call}")),
+        }
+    }
+
+    async fn put(&self, arguments: &Map<String, Value>, by: &By) -> Result<String, Refusal> {
+        let spec = spec_of(arguments).map_err(Refusal::Invalid)?;
+        let fresh = action_of(arguments) == "create";
+        let spec = match fresh {
+            true => spec,
+            false => {
+                // What the tool does not speak of stays as it is.
+                let old = find(self.service(), &spec.name, by).await?.spec;
+                RoutineSpec { description: old.description, guard: old.guard, notify: old.notify, ..spec }
+            }
+        };
+        match request(self.service(), RoutineRequest::Put { spec, fresh }, by).await? {
+            RoutineAnswer::Routine(routine) => {
+                commands::command(self.service(), RoutineCommand::Show(routine.spec.name), by).await
+            }
+            RoutineAnswer::Deleted(_) | RoutineAnswer::Fired(_) | RoutineAnswer::Heartbeat(_) => Ok("done".to_owned()),
+        }
+    }
+}
+
+fn text_of<'a>(arguments: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
+}
+
+fn action_of(arguments: &Map<String, Value>) -> &str {
+    text_of(arguments, "action").unwrap_or_default()
+}
+
+/// The routine that the arguments describe.
+fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
+    let needed = |key: &str| text_of(arguments, key).map(str::to_owned).ok_or_else(|| format!("{key}: is missing"));
+    let trigger = match (text_of(arguments, "schedule"), text_of(arguments, "pattern")) {
+        (Some(when), None) => Trigger::Schedule {
+            when: when.to_owned(),
+            zone: text_of(arguments, "zone").unwrap_or("UTC").to_owned(),
+            misfire: Misfire::default(),
+        },
+        (None, Some(pattern)) => Trigger::Event { pattern: pattern.to_owned(), channel: None },
+        (None, None) => Trigger::Manual,
+        (Some(_), Some(_)) => return Err("schedule, pattern: only one of them".to_owned()),
+    };
+    let prompt = needed("prompt")?;
+    let action = match text_of(arguments, "mode") {
+        Some("full_job") => {
+            RoutineAction::FullJob { task: prompt, plan: false, room: Default::default(), budget: Default::default() }
+        }
+        _ => RoutineAction::Lightweight {
+            prompt,
+            files: Vec::new(),
+            use_tools: arguments.get("use_tools").and_then(Value::as_bool).unwrap_or_default(),
+            max_tool_rounds: 3,
+        },
+    };
+    let cooldown_s = match trigger {
+        Trigger::Schedule { .. } => 0, // the schedule says how often
+        _ => Guardrails::default().cooldown_s,
+    };
+    Ok(RoutineSpec {
+        name: needed("name")?,
+        description: String::new(),
+        trigger,
+        action,
+        guard: Guardrails { cooldown_s, ..Guardrails::default() },
+        notify: Notify::default(),
+    })
+}
+
+#[async_trait]
+impl Tool for Bound {
+    fn spec(&self) -> &ToolSpec {
+        self.declaration.spec()
+    }
+
+    /// What goes on working after the conversation is asked about each time.
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        let (action, name) = (action_of(arguments), text_of(arguments, "name").unwrap_or_default());
+        if !matches!(action, "create" | "update" | "delete") {
+            return Ok(Weight::default());
+        }
+        let mut summary = format!("{action} the routine {name}");
+        if action != "delete" {
+            let spec = spec_of(arguments).map_err(ToolFailure::failed)?;
+            let problems = super::problems(&spec);
+            if !problems.is_empty() {
+                return Err(ToolFailure::failed(problems.join("\n")));
+            }
+            let when = match &spec.trigger {
+                Trigger::Schedule { when, zone, .. } => format!(" at `{when}` ({zone})"),
+                Trigger::Event { pattern, .. } => format!(" at messages with `{pattern}`"),
+                _ => String::new(),
+            };
+            let prompt: String = text_of(arguments, "prompt").unwrap_or_default().chars().take(SHOWN_CHARS).collect();
+            let _ = write!(summary, "{when}: {prompt}"); // a String takes everything
+        }
+        Ok(Weight { summary, ask: Some(Ask::UnlessApproved), ..Weight::default() })
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let by = self.by(Some(context.run_id), context.call_id.as_str());
+        let name = || {
+            let name = text_of(arguments, "name").map(str::to_owned);
+            name.ok_or_else(|| ToolFailure::failed("name: is missing"))
+        };
+        let command = match action_of(arguments) {
+            "create" | "update" => None,
+            "list" => Some(RoutineCommand::List),
+            "show" => Some(RoutineCommand::Show(name()?)),
+            "next" => Some(RoutineCommand::Next(name()?)),
+            "on" => Some(RoutineCommand::Switch(name()?, true)),
+            "off" => Some(RoutineCommand::Switch(name()?, false)),
+            "delete" => Some(RoutineCommand::Delete(name()?)),
+            "fire" => Some(RoutineCommand::Fire(name()?, None)),
+            other => return Err(ToolFailure::failed(format!("action: there is no {other}"))),
+        };
+        let done = match command {
+            Some(command) => commands::command(self.service(), command, &by).await,
+            None => self.put(arguments, &by).await,
+        };
+        done.map(Into::into).map_err(|refusal| ToolFailure::failed(refusal.to_string()))
+    }
+}

@@ -1,0 +1,262 @@
+//! The worker's own side: the shared loop, with a delegate that has nothing but a link to its host.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_agent_loop::{
+    AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Reasoning,
+    TextAction, run_agentic_loop,
+};
+use belay_protocol::{
+    BatchCall, CallId, DoneOutput, FinishReason, Generation, LentTool, LinkError, Message, ModelAnswer, ModelAsk,
+    Order, Prompt, RunEnd, RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure,
+    ToolOutput, ToolSet, ToolSpec, WorkerEnd, WorkerLink, WorkerTask,
+};
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use belay_run::effect_gate::CRASHED;
+use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+
+/// Pause before the link is asked for orders again after it broke.
+const LINK_PAUSE: Duration = Duration::from_millis(200);
+/// How long tools that nobody waits for any more may take to end.
+const LAST_TOOLS: Duration = Duration::from_secs(5);
+
+const SAY_SOMETHING: &str = "You said nothing. Answer with your result as a text, or go on working with the tools.";
+
+/// Carries out the job behind this link with these tools of its own, and tells the host how it ended.
+///
+/// # Errors
+/// The host could not be told, or asked for the task: nobody waits for this worker any more.
+///
+/// # Cancel safety
+/// Dropped, running tools are dropped with it; the host finds the process gone.
+pub async fn work(link: Arc<dyn WorkerLink>, own: ToolSet) -> Result<WorkerEnd, LinkError> {
+    let task = link.task().await?;
+    let end = match timeout(Duration::from_millis(task.time_ms), carry_out(link.clone(), own, task)).await {
+        Ok(end) => end,
+        Err(_) => WorkerEnd::TimedOut,
+    };
+    link.finish(end.clone()).await?;
+    Ok(end)
+}
+
+async fn carry_out(link: Arc<dyn WorkerLink>, own: ToolSet, task: WorkerTask) -> WorkerEnd {
+    let WorkerTask { message, tools, max_turns, .. } = task;
+    let tools =
+        Arc::new(ToolSet::new(tools.into_iter().map(|tool| Arc::new(Lent::new(tool)) as Arc<dyn Tool>).collect()));
+    // Prompt and limits of an answer are the host's; only the list of tools is looked at here.
+    let reasoning = Reasoning::new(Prompt::default(), Prompt::default(), tools, 1, 1);
+    let mut context = LoopContext::new(vec![Arc::new(Message::user(message))]);
+    let config = AgenticLoopConfig { max_iterations: max_turns, ..AgenticLoopConfig::default() };
+    let mut delegate = ContainerDelegate { link, own, run: RunId::new(), over: None, received: 0 };
+    let outcome = run_agentic_loop(&mut delegate, &reasoning, &mut context, &config).await;
+    if let Some(why) = delegate.over {
+        return WorkerEnd::Failed { detail: why };
+    }
+    match outcome {
+        Ok(LoopOutcome::Response(reply)) => WorkerEnd::Completed { reply },
+        Ok(LoopOutcome::MaxIterations { .. }) => WorkerEnd::MaxTurns,
+        Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::MaxIterations => WorkerEnd::MaxTurns,
+        Ok(LoopOutcome::Stopped(end)) => WorkerEnd::failed(end.reason.user_line()),
+        Ok(LoopOutcome::NeedApproval(pending)) => {
+            WorkerEnd::failed(format!("{} needs an approval, and nobody can be asked", pending.call.name))
+        }
+        Err(error) => WorkerEnd::failed(error.to_string()),
+    }
+}
+
+/// A tool of the host's list, as the loop needs to know it. Calls of it go to the host.
+struct Lent(ToolSpec);
+
+impl Lent {
+    fn new(tool: LentTool) -> Self {
+        let LentTool { name, description, schema } = tool;
+        Self(ToolSpec::new(name, description, schema))
+    }
+}
+
+#[async_trait]
+impl Tool for Lent {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+        Err(ToolFailure::failed("a worker's calls are led through its host"))
+    }
+}
+
+/// Adapts the loop to a worker. Nothing is asked of it but by its end: the host ends the process.
+pub(crate) struct ContainerDelegate {
+    link: Arc<dyn WorkerLink>,
+    /// The tools that it carries out when the host says so.
+    own: ToolSet,
+    run: RunId,
+    /// Why the host has ended the job, or cannot be reached.
+    over: Option<String>,
+    /// The number of the last order received.
+    received: u64,
+}
+
+impl ContainerDelegate {
+    fn end(&mut self, why: String) -> RunEnd {
+        self.over = Some(why);
+        StopReason::ParentStopped.into()
+    }
+
+    /// Carries out what the host orders, until the batch has its results.
+    async fn follow(&mut self, batch: ToolBatch) -> Result<belay_protocol::BatchAnswer, LinkError> {
+        let link = self.link.clone();
+        let answered = link.batch(batch);
+        tokio::pin!(answered);
+        let mut running = FuturesUnordered::new();
+        let mut tokens: HashMap<CallId, CancellationToken> = HashMap::new();
+        let answer = loop {
+            tokio::select! {
+                biased; // with the results there is nothing left to carry out
+                answer = &mut answered => break answer,
+                Some(()) = running.next() => {}
+                order = self.next_order() => match order {
+                    Some(Order::Run { call, tool, arguments }) => {
+                        let cancel = CancellationToken::new();
+                        tokens.insert(call.clone(), cancel.clone());
+                        running.push(self.carry_out(call, &tool, arguments, cancel));
+                    }
+                    Some(Order::Cancel { call }) => {
+                        tokens.get(&call).into_iter().for_each(CancellationToken::cancel);
+                    }
+                    None => {}
+                },
+            }
+        };
+        // What is still running was given up by the host.
+        tokens.values().for_each(CancellationToken::cancel);
+        let rest = async { while running.next().await.is_some() {} };
+        if timeout(LAST_TOOLS, rest).await.is_err() {
+            tracing::warn!("a tool that was told to stop did not, and is dropped");
+        }
+        answer
+    }
+
+    /// The next order. `None`: none yet.
+    ///
+    /// # Cancel safety
+    /// An order that was not returned is told again.
+    async fn next_order(&mut self) -> Option<Order> {
+        match self.link.order(self.received).await {
+            Ok(Some(order)) => {
+                self.received = order.number;
+                Some(order.order)
+            }
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!(%error, "no orders");
+                tokio::time::sleep(LINK_PAUSE).await;
+                None
+            }
+        }
+    }
+
+    /// Carries out one call and tells the host its answer.
+    fn carry_out(
+        &self,
+        call: CallId,
+        tool: &str,
+        arguments: Map<String, Value>,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let tool = self.own.get(tool).cloned().ok_or_else(|| format!("this worker has no tool {tool:?}"));
+        let link = self.link.clone();
+        let context = ToolContext {
+            session: SessionKey::new("worker"),
+            run_id: self.run,
+            call_id: call.clone(),
+            cancel,
+            generation: Generation::default(),
+            credential: None,
+            progress: belay_protocol::Progress::default(),
+            variables: std::sync::Arc::default(),
+            approved: None,
+        };
+        async move {
+            let output = match tool {
+                // As on the host, a tool that panics costs its call and nothing else.
+                Ok(tool) => match AssertUnwindSafe(tool.call(&arguments, &context)).catch_unwind().await {
+                    Ok(output) => output.into(),
+                    Err(_panic) => DoneOutput::Failed { text: CRASHED.into() },
+                },
+                Err(text) => DoneOutput::Failed { text },
+            };
+            if let Err(error) = link.done(ToolDone { call, output }).await {
+                tracing::warn!(%error, "the host could not be told what a tool answered");
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl LoopDelegate for ContainerDelegate {
+    async fn check_signals(&mut self) -> LoopSignal {
+        LoopSignal::Continue
+    }
+
+    async fn before_llm_call(&mut self, _context: &mut LoopContext, _iteration: u32) -> Option<LoopOutcome> {
+        None
+    }
+
+    async fn call_llm(
+        &mut self,
+        _reasoning: &Reasoning,
+        context: &mut LoopContext,
+        iteration: u32,
+    ) -> Result<LlmTurn, LoopError> {
+        let messages = context.messages.iter().map(|message| (**message).clone()).collect();
+        let ask = ModelAsk { step: iteration, force_text: context.state.force_text, messages };
+        Ok(match self.link.model(ask).await {
+            Ok(ModelAnswer::Reply(reply)) => LlmTurn::Reply(reply),
+            Ok(ModelAnswer::Over { why }) => LlmTurn::Stopped(self.end(why)),
+            Err(error) => LlmTurn::Stopped(self.end(error.to_string())),
+        })
+    }
+
+    /// The final text is the answer, whatever tools have said before it.
+    async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
+        match reply::shape(&text) {
+            Reply::Text(text) => {
+                let note = match context.state.last_finish {
+                    FinishReason::Length => CUT_OFF,
+                    FinishReason::ContentFilter => WITHHELD,
+                    FinishReason::Stop | FinishReason::ToolCalls => "",
+                };
+                TextAction::Return(LoopOutcome::Response(text + note))
+            }
+            Reply::Empty | Reply::OnlyEchoes | Reply::Silent => {
+                context.push(Message::system(SAY_SOMETHING).for_run());
+                TextAction::Continue
+            }
+        }
+    }
+
+    async fn execute_tool_calls(
+        &mut self,
+        calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+    ) -> Result<Option<LoopOutcome>, LoopError> {
+        let calls = calls.into_iter().map(|AdmittedCall { call, refused }| BatchCall { call, refused }).collect();
+        match self.follow(ToolBatch { calls }).await {
+            Ok(answer) => {
+                context.messages.extend(answer.messages.into_iter().map(Arc::new));
+                Ok(answer.over.map(|why| LoopOutcome::Stopped(self.end(why))))
+            }
+            Err(error) => Ok(Some(LoopOutcome::Stopped(self.end(error.to_string())))),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The delegate of a job: what the shared loop does differently for work that nobody reads along with.
+//!
+//! It wraps the turn's own delegate, which stores, shortens, waits for a model that is away, and lets messages join.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use belay_agent_loop::{
+    AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
+    Reasoning, TextAction, run_agentic_loop,
+};
+use belay_protocol::{JobRoom, Message, RunEnd, StopLayer, StopReason, Tool, ToolSet};
+
+use super::job_worker;
+use crate::chat::ChatDelegate;
+use belay_automation::jobs::{JobContext, text};
+use belay_run::core::failure;
+use belay_run::judge;
+use belay_run::own_tools::TERMINATE;
+use belay_run::own_tools::creates_work;
+use belay_run::prompt::Briefing;
+use belay_run::services::RunServices;
+use belay_run::terminate::Terminate;
+use belay_run::unattended::{Manner, Texts, last_words};
+
+/// A job goes on until it ends itself, or its steps are used up.
+const MANNER: Manner = Manner { nudge: text::NUDGE, empty: text::EMPTY, second_is_end: false };
+
+/// Takes a job through the loop to the end of its attempt. Whatever ends it but a person, the best that it had to say is the
+/// turn's summary.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn pursue(
+    turn: &mut ChatDelegate,
+    context: &mut LoopContext,
+    job: &JobContext,
+) -> Result<LoopOutcome, LoopError> {
+    if job.job.room == JobRoom::Worker {
+        return job_worker::pursue(turn, context, job).await;
+    }
+    let reasoning = turn.reasoning.clone();
+    let (limit, rules) = (job.budget.max_steps, turn.core.rules.clone());
+    let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
+    let mut delegate = JobDelegate { turn, job, texts: Texts::default() };
+    let end = match run_agentic_loop(&mut delegate, &reasoning, context, &config).await {
+        Ok(LoopOutcome::MaxIterations { iterations }) => {
+            RunEnd::of(StopReason::MaxIterations).with("iterations", iterations).with("max_steps", limit)
+        }
+        Ok(LoopOutcome::Stopped(end)) => end,
+        Ok(answered) => return Ok(answered),
+        Err(error @ LoopError::Store(_)) => return Err(error),
+        Err(error) => {
+            tracing::warn!(run = %turn.core.live.id, %error, "a job's attempt failed");
+            failure(error)
+        }
+    };
+    if turn.summary.is_none() && end.reason.layer() != StopLayer::Operator {
+        turn.summary = last_words(context, turn.turn_start);
+    }
+    Ok(LoopOutcome::Stopped(end))
+}
+
+/// Adapts the loop to a job.
+struct JobDelegate<'a> {
+    turn: &'a mut ChatDelegate,
+    job: &'a JobContext,
+    texts: Texts,
+}
+
+#[async_trait]
+impl LoopDelegate for JobDelegate<'_> {
+    async fn check_signals(&mut self) -> LoopSignal {
+        self.turn.check_signals().await
+    }
+
+    async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
+        self.texts.forget(); // they were said before this
+        self.turn.on_injected(context).await
+    }
+
+    fn meter(&self) -> Meter {
+        self.turn.meter()
+    }
+
+    async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {
+        if let Some(end) = self.turn.core.at_step().await {
+            return Some(LoopOutcome::Stopped(end));
+        }
+        if iteration == self.job.budget.max_steps {
+            context.push(Message::system(text::LAST_CALL).for_run());
+        }
+        let start = self.turn.turn_start;
+        judge::consult(&mut self.turn.core, context, start).await
+    }
+
+    async fn call_llm(
+        &mut self,
+        reasoning: &Reasoning,
+        context: &mut LoopContext,
+        iteration: u32,
+    ) -> Result<LlmTurn, LoopError> {
+        self.turn.call_llm(reasoning, context, iteration).await
+    }
+
+    async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
+        self.texts.hear(&text, &MANNER, &self.job.job.task, &mut self.turn.core, context).await
+    }
+
+    async fn execute_tool_calls(
+        &mut self,
+        calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+    ) -> Result<Option<LoopOutcome>, LoopError> {
+        self.texts.forget();
+        self.turn.execute_tool_calls(calls, context).await
+    }
+
+    async fn on_tool_intent_nudge(&mut self, text: &str, context: &LoopContext) {
+        self.turn.on_tool_intent_nudge(text, context).await;
+    }
+
+    async fn after_iteration(&mut self, iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
+        self.turn.core.after_step(iteration).await;
+        self.turn.after_iteration(iteration, context).await
+    }
+}
+
+/// How the model is asked for a job: with the tools of a conversation but the ones that make more work by themselves.
+pub fn reasoning(services: &RunServices, briefing: &Briefing) -> Arc<Reasoning> {
+    let lends = |name: &str| !creates_work(name) && name != TERMINATE;
+    let all = services.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
+    let tools = all.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
+    Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
+}

@@ -1,0 +1,94 @@
+//! A job in a worker's room: the whole task is one call of `run_in_worker`, which goes through the gate like any call. The
+//! worker's process, link, limits and end are those of every worker; its result is the job's.
+
+use std::sync::Arc;
+
+use belay_agent_loop::{AdmittedCall, LoopContext, LoopDelegate, LoopError, LoopOutcome};
+use belay_protocol::{Arguments, Message, MessageBody, RunEnd, StopReason, ToolCall, ToolResult, ToolStatus};
+use serde_json::{Value, json};
+
+use crate::chat::ChatDelegate;
+use belay_automation::jobs::{JobContext, text};
+use belay_run::own_tools::RUN_IN_WORKER;
+
+/// Has a worker do the job.
+///
+/// # Errors
+/// The store does not answer.
+pub(super) async fn pursue(
+    turn: &mut ChatDelegate,
+    context: &mut LoopContext,
+    job: &JobContext,
+) -> Result<LoopOutcome, LoopError> {
+    let Some(workers) = turn.children.workers.clone() else {
+        turn.summary = Some("There are no workers here any more.".to_owned());
+        return Ok(LoopOutcome::Stopped(StopReason::Internal.into()));
+    };
+    let (budget, most) = (job.budget, &workers.config);
+    let worked_at = |message: &Arc<Message>| message.tool_calls().iter().any(|call| call.name == RUN_IN_WORKER);
+    let mut arguments = json!({
+        "task": job.job.task,
+        "max_turns": budget.max_steps.clamp(1, most.turns()),
+        "max_time_s": (budget.max_time_ms / 1000).clamp(1, most.max_time_s),
+    });
+    if context.messages.iter().any(worked_at) {
+        arguments["context"] = json!(text::WORKED_AT);
+    }
+    let call = ToolCall {
+        id: format!("worker-{}", context.messages.len()).as_str().into(), // another one after a restart
+        name: RUN_IN_WORKER.to_owned(),
+        arguments: Arguments::parse(&arguments.to_string()),
+    };
+    context.push(Message::assistant_calls("", vec![call.clone()]));
+    if let Some(outcome) = turn.execute_tool_calls(vec![AdmittedCall { call, refused: None }], context).await? {
+        return Ok(outcome);
+    }
+    let Some(MessageBody::Tool(result)) = context.messages.last().map(|message| &message.body) else {
+        return Ok(LoopOutcome::Stopped(StopReason::Internal.into()));
+    };
+    let (end, said) = read(result);
+    Ok(match end {
+        None => {
+            context.push(Message::assistant(&said));
+            LoopOutcome::Response(said)
+        }
+        Some(reason) => {
+            turn.summary = Some(said);
+            LoopOutcome::Stopped(RunEnd::of(reason))
+        }
+    })
+}
+
+/// What the result of the call says: the worker's own words, or why it has failed with a plain line.
+fn read(result: &ToolResult) -> (Option<StopReason>, String) {
+    let (facts, line) = result.text.split_once('\n').unwrap_or((&result.text, &result.text));
+    let facts: Value = serde_json::from_str(facts).unwrap_or_default();
+    let word = |key: &str| facts.get(key).and_then(Value::as_str);
+    if result.status == ToolStatus::Success {
+        return (None, word("result").unwrap_or(&result.text).to_owned());
+    }
+    let reason = word("reason").and_then(StopReason::from_word).filter(|reason| !reason.user_line().is_empty());
+    (Some(reason.unwrap_or(StopReason::GaveUp)), line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_is_the_workers_own_words_and_a_failure_has_its_reason() {
+        for (status, text, expected) in [
+            (ToolStatus::Success, "{\"result\":\"42\",\"turns\":2}\nThe worker has done its task.", (None, "42")),
+            (ToolStatus::Success, "{\"result\":\"4… (cut)", (None, "{\"result\":\"4… (cut)")),
+            (
+                ToolStatus::Error,
+                "{\"reason\":\"max_iterations\"}\nThe worker used up its steps.",
+                (Some(StopReason::MaxIterations), "The worker used up its steps."),
+            ),
+            (ToolStatus::Error, "the walls are missing", (Some(StopReason::GaveUp), "the walls are missing")),
+        ] {
+            let result = ToolResult { call_id: "c".into(), name: RUN_IN_WORKER.into(), status, text: text.into() };
+            assert_eq!(read(&result), (expected.0, expected.1.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The loop of a lightweight firing: its own, small, and not the one of conversations. A few model calls, the last without
+//! tools; the first text is the result. Every call goes through the run's core, and every tool call through the one gate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_agent_loop::{AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopError, LoopOutcome, Reasoning};
+use belay_protocol::{
+    FinishReason, Message, ModelReply, SessionKey, StopReason, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet,
+    ToolSpec, Weight,
+};
+use serde_json::{Map, Value};
+use tokio::time::sleep;
+
+use crate::chat::ChatDelegate;
+use belay_automation::routines::{LightweightTask, NothingToReport};
+use belay_run::OWN_TOOLS;
+use belay_run::effect_gate::{open_calls, unbound};
+use belay_run::own_tools::SEND_MESSAGE;
+use belay_run::prompt::{self, Briefing};
+use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+use belay_run::services::RunServices;
+
+/// Longest result of a tool that the model of a firing is shown, in bytes.
+const RESULT_MAX_BYTES: usize = 8 * 1024;
+/// Pauses before an empty answer is asked for again, where there are no tools.
+const TRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
+/// Tools that a firing is not given besides those that act on the run itself: what works by itself does not multiply, and
+/// says what it has to say at its end.
+const NOT_GIVEN: [&str; 1] = [SEND_MESSAGE];
+
+/// What the model is told with its last call.
+const LAST: &str = "This is your last answer, and no tools are offered: say what there is to report, in text.";
+
+/// Tools for what works by itself.
+fn tools_of(services: &RunServices) -> ToolSet {
+    let given = |tool: &&Arc<dyn Tool>| {
+        let name = tool.spec().name.as_str();
+        !OWN_TOOLS.contains(&name) && !NOT_GIVEN.contains(&name)
+    };
+    ToolSet::new(services.reasoning.tools().iter().filter(given).map(Brief::of).collect())
+}
+
+/// Runs the small loop: the first text is the result.
+///
+/// # Errors
+/// The model cannot be asked, or the store does not answer.
+pub async fn run(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    task: LightweightTask,
+) -> Result<LoopOutcome, LoopError> {
+    let tools = Arc::new(if task.with_tools { tools_of(&delegate.core.services) } else { ToolSet::default() });
+    delegate.core.joining = None;
+    delegate.reasoning = Arc::new(reasoning(
+        &delegate.core.services,
+        &delegate.core.briefing,
+        &tools,
+        &task.instructions,
+        task.max_tokens,
+    ));
+    let reasoning = delegate.reasoning.clone();
+    if let Some(shown) = task.shown.filter(|_| context.messages.len() == delegate.turn_start + 1) {
+        context.push(Message::data(shown).from_outside(true));
+        delegate.core.tally.see_outside();
+    }
+    take_up(delegate, context, &tools).await?;
+    let mut tries = TRIES.iter();
+    loop {
+        if let Some(reason) = delegate.core.stopped() {
+            return Ok(LoopOutcome::Stopped(reason.into()));
+        }
+        let iteration = context.state.iteration + 1;
+        let last = iteration >= task.iterations || tools.is_empty();
+        context.state.iteration = iteration;
+        if last && !tools.is_empty() && !context.state.force_text {
+            context.push(Message::system(LAST).for_run());
+        }
+        if last && !tools.is_empty() {
+            context.state.force_text_by(ForcedBy::MaxToolIterations);
+        }
+        context.state.force_text = last;
+        let allowance = delegate.core.allowance(delegate.core.services.max_attempts.max(1));
+        let asked = delegate.core.ask(&reasoning, context, iteration, allowance).await?;
+        let reply = match delegate.core.turn_of(asked, context)? {
+            LlmTurn::Reply(reply) => reply,
+            LlmTurn::Stopped(end) => return Ok(LoopOutcome::Stopped(end)),
+            LlmTurn::Cut { .. } => return Ok(LoopOutcome::Stopped(StopReason::Chanting.into())),
+        };
+        if !last && !reply.tool_calls.is_empty() {
+            let (_, admitted) = context.admit(reply.text, reply.tool_calls, &reasoning);
+            delegate.core.execute(admitted, context, &tools, &unbound).await?;
+            continue;
+        }
+        match result(delegate, context, reply, task.nothing) {
+            Some(outcome) => return Ok(outcome),
+            None => match tries.next().filter(|_| tools.is_empty()) {
+                Some(pause) => {
+                    tokio::select! {
+                        biased; // a stop that comes meanwhile is seen at the head of the loop
+                        () = delegate.core.cancel.cancelled() => {}
+                        () = sleep(*pause) => {}
+                    }
+                }
+                None => return Ok(LoopOutcome::Response(String::new())),
+            },
+        }
+    }
+}
+
+/// How the model of a small loop is asked.
+fn reasoning(
+    services: &RunServices,
+    briefing: &Briefing,
+    tools: &Arc<ToolSet>,
+    words: &str,
+    max_tokens: u32,
+) -> Reasoning {
+    let extra = match &briefing.extra {
+        Some(extra) => format!("{extra}\n\n{words}"),
+        None => words.to_owned(),
+    };
+    let briefing = Briefing { extra: Some(extra), may_be_silent: false, ..briefing.clone() };
+    let prompt = |tools| prompt::join(&prompt::parts(&services.config, &briefing, tools, None));
+    Reasoning::new(prompt(Some(&**tools)), prompt(None), tools.clone(), max_tokens, services.max_attempts)
+}
+
+/// Gives each call that a crash has left without a result one.
+async fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, tools: &ToolSet) -> Result<(), LoopError> {
+    let open = open_calls(context.messages.get(delegate.turn_start..).unwrap_or_default());
+    if open.is_empty() {
+        return Ok(());
+    }
+    let services = delegate.core.services.clone();
+    let calls: Vec<AdmittedCall> = open.into_iter().map(|call| services.gate.after_restart(tools, call)).collect();
+    delegate.core.execute(calls, context, tools, &unbound).await?;
+    Ok(())
+}
+
+/// What a text comes to; `None`: there is none. What is cut off before it says anything is none either.
+fn result(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    reply: ModelReply,
+    nothing: NothingToReport,
+) -> Option<LoopOutcome> {
+    delegate.cut_off = match reply.finish {
+        FinishReason::Length => Some(StopReason::LengthLimit),
+        FinishReason::ContentFilter => Some(StopReason::ContentFilter),
+        FinishReason::Stop | FinishReason::ToolCalls => None,
+    };
+    let shaped = match (nothing.is_said)(reply.text.trim()) {
+        true => Reply::Silent,
+        false => reply::shape(&reply.text),
+    };
+    match shaped {
+        Reply::Silent => {
+            delegate.silent = true;
+            delegate.cut_off = None;
+            context.push(Message::assistant(nothing.word));
+            Some(LoopOutcome::Response(String::new()))
+        }
+        Reply::Text(mut text) => {
+            text.push_str(match delegate.cut_off {
+                Some(StopReason::LengthLimit) => CUT_OFF,
+                Some(_) => WITHHELD,
+                None => "",
+            });
+            context.push(Message::assistant(&text));
+            Some(LoopOutcome::Response(text))
+        }
+        Reply::Empty | Reply::OnlyEchoes => None,
+    }
+}
+
+/// A tool whose results are short.
+struct Brief {
+    tool: Arc<dyn Tool>,
+    spec: ToolSpec,
+}
+
+impl Brief {
+    fn of(tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+        let spec = tool.spec().clone();
+        let max_output_bytes = spec.max_output_bytes.min(RESULT_MAX_BYTES);
+        Arc::new(Self { tool: tool.clone(), spec: ToolSpec { max_output_bytes, ..spec } })
+    }
+}
+
+#[async_trait]
+impl Tool for Brief {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<Weight, ToolFailure> {
+        self.tool.weigh(arguments, session).await
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        self.tool.call(arguments, context).await
+    }
+}

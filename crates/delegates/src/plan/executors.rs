@@ -1,0 +1,208 @@
+//! Who carries out the steps of plans: made once at the start, chosen by the tags of steps.
+
+use std::sync::Arc;
+
+use belay_agent_loop::Reasoning;
+use belay_protocol::{Prompt, Tool, ToolSet};
+
+use super::words;
+use crate::subagent::ChildServices;
+use belay_run::config::{AgentConfig, ExecutorConfig};
+use belay_run::error::AgentError;
+use belay_run::own_tools::TERMINATE;
+use belay_run::own_tools::creates_work;
+use belay_run::prompt;
+use belay_run::terminate::{TEACHING, Terminate};
+
+/// The executor that is always there.
+const GENERAL: &str = "general";
+const GENERAL_DESCRIPTION: &str = "has every tool and does whatever the others are not meant for";
+
+/// Somebody who carries out steps.
+pub(crate) struct Executor {
+    pub name: String,
+    description: String,
+    pub reasoning: Reasoning,
+    /// Model calls of one execution.
+    pub max_steps: u32,
+}
+
+/// What every plan uses, made once.
+pub struct PlanKit {
+    /// `general` first, then by name. Never empty.
+    executors: Vec<Executor>,
+    /// What the planner is told: how to plan, and whom to name.
+    planner: Prompt,
+    /// Asks for the summary, and for the closing turn of a plan that ends early.
+    pub summary: Reasoning,
+    /// What its steps start runs with.
+    pub children: Arc<ChildServices>,
+    max_tokens: u32,
+    max_attempts: u32,
+}
+
+impl PlanKit {
+    /// Checks the executors against the tools that there are.
+    ///
+    /// # Errors
+    /// An executor is to have a tool that there is not.
+    pub fn build(
+        config: &AgentConfig,
+        tools: &[Arc<dyn Tool>],
+        max_tokens: u32,
+        max_attempts: u32,
+        children: Arc<ChildServices>,
+    ) -> Result<Self, AgentError> {
+        // Who carries out a step works by itself.
+        let tools: Vec<_> = tools.iter().filter(|tool| !creates_work(&tool.spec().name)).cloned().collect();
+        let built_in = ExecutorConfig { description: GENERAL_DESCRIPTION.into(), ..ExecutorConfig::default() };
+        let general = config.executors.get(GENERAL).unwrap_or(&built_in);
+        let others = config.executors.iter().filter(|(name, _)| *name != GENERAL);
+        let named = std::iter::once((GENERAL, general)).chain(others.map(|(name, executor)| (name.as_str(), executor)));
+        let ask = |prompt: String, tools: Vec<Arc<dyn Tool>>| {
+            let prompt = || Prompt::new(prompt.clone());
+            Reasoning::new(prompt(), prompt(), Arc::new(ToolSet::new(tools)), max_tokens, max_attempts)
+        };
+        let executors = named
+            .map(|(name, executor)| {
+                let ExecutorConfig { description, prompt, max_steps, .. } = executor;
+                let persona = prompt.as_deref().unwrap_or(words::EXECUTOR);
+                let reasoning =
+                    ask(format!("{persona}\n\n{}\n\n{TEACHING}", words::WORK), tools_of(name, executor, &tools)?);
+                let max_steps = max_steps.unwrap_or(config.plan.max_steps_per_execution);
+                Ok(Executor { name: name.to_owned(), description: description.clone(), reasoning, max_steps })
+            })
+            .collect::<Result<Vec<_>, AgentError>>()?;
+        let summary = ask(format!("{}\n\n{}", prompt::persona(config), words::SUMMARY), Vec::new());
+        let planner = Prompt::new(planner_prompt(&executors));
+        Ok(Self { executors, planner, summary, children, max_tokens, max_attempts })
+    }
+
+    /// How the planner is asked, with the tool over the plans of one run.
+    pub(super) fn planner(&self, tool: Arc<dyn Tool>) -> Reasoning {
+        let tools = Arc::new(ToolSet::new(vec![tool]));
+        let prompt = || Prompt::new(self.planner.text.clone());
+        Reasoning::new(prompt(), prompt(), tools, self.max_tokens, self.max_attempts)
+    }
+
+    /// The executor of a step: the one that its first fitting `[TAG]` names, else the first there is.
+    pub(super) fn choose(&self, step: &str) -> &Executor {
+        let tagged = tags(step).find_map(|tag| self.executors.iter().find(|one| one.name.eq_ignore_ascii_case(tag)));
+        tagged.unwrap_or(&self.executors[0])
+    }
+}
+
+/// Whether each executor can have the tools that its settings name, where `offered` are the names of all tools that runs are
+/// given. An agent does not start otherwise.
+///
+/// # Errors
+/// The first executor that cannot.
+pub fn check_executors(config: &AgentConfig, offered: &[&str]) -> Result<(), AgentError> {
+    let offered: Vec<&str> = offered.iter().copied().filter(|name| !creates_work(name)).collect();
+    config.executors.iter().try_for_each(|(name, executor)| check_tools(name, executor, &offered))
+}
+
+/// Whether an executor can have the tools that it is to have.
+fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Result<(), AgentError> {
+    let wanted = executor.tools.iter().flatten();
+    let missing = |tool: &&String| tool.as_str() != TERMINATE && !offered.contains(&tool.as_str());
+    match wanted.into_iter().find(missing) {
+        None => Ok(()),
+        Some(tool) => {
+            let nearest =
+                offered.iter().min_by_key(|known| strsim::levenshtein(known, tool)).map(|known| (*known).to_owned());
+            Err(AgentError::ExecutorTool { executor: name.to_owned(), tool: tool.clone(), nearest })
+        }
+    }
+}
+
+/// The tools of an executor: those it is to have, or all, and `terminate`.
+fn tools_of(name: &str, executor: &ExecutorConfig, all: &[Arc<dyn Tool>]) -> Result<Vec<Arc<dyn Tool>>, AgentError> {
+    let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Terminate::new())];
+    let Some(wanted) = &executor.tools else {
+        tools.extend(all.iter().cloned());
+        return Ok(tools);
+    };
+    let names: Vec<&str> = all.iter().map(|tool| tool.spec().name.as_str()).collect();
+    check_tools(name, executor, &names)?;
+    for wanted in wanted {
+        let known = all.iter().chain(&tools[..1]).find(|tool| tool.spec().name == *wanted).cloned();
+        tools.extend(known);
+    }
+    Ok(tools)
+}
+
+/// The planner's prompt. Where there is a choice, it says whom to name and how.
+fn planner_prompt(executors: &[Executor]) -> String {
+    if executors.len() < 2 {
+        return words::PLANNER.to_owned();
+    }
+    let lines: Vec<String> =
+        executors.iter().map(|one| format!("- {}: {}", one.name.to_uppercase(), one.description.trim())).collect();
+    format!(
+        "{}\n\nThe steps are carried out by these executors:\n{}\n\nBegin each step with the name of the executor that is to \
+         carry it out, in brackets: `[NAME] what is to be achieved`.",
+        words::PLANNER,
+        lines.join("\n")
+    )
+}
+
+/// Everything in brackets that could be a name.
+fn tags(step: &str) -> impl Iterator<Item = &str> {
+    let is_name =
+        |tag: &&str| !tag.is_empty() && tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    step.split('[').skip(1).filter_map(|rest| Some(rest.split_once(']')?.0)).filter(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn kit(executors: &[(&str, Option<&[&str]>)]) -> Result<PlanKit, AgentError> {
+        let executor = |tools: &Option<&[&str]>| ExecutorConfig {
+            description: "d".into(),
+            tools: tools.map(|tools| tools.iter().map(|tool| (*tool).to_owned()).collect()),
+            ..ExecutorConfig::default()
+        };
+        let executors: BTreeMap<_, _> =
+            executors.iter().map(|(name, tools)| ((*name).to_owned(), executor(tools))).collect();
+        let config = AgentConfig { executors, ..AgentConfig::default() };
+        let planning: Arc<dyn Tool> = Arc::new(super::super::tool::Planning::over(Arc::default()));
+        PlanKit::build(&config, &[planning], 100, 1, Arc::new(ChildServices::without_workers(&config.subagents)))
+    }
+
+    #[test]
+    fn the_first_tag_that_names_an_executor_chooses_it() {
+        let kit = kit(&[("web-search", None), ("Write_2", None)]).expect("built");
+        for (step, expected) in [
+            ("look it up", "general"),
+            ("[WEB-SEARCH] look it up", "web-search"),
+            ("[web-Search] then [WRITE_2]", "web-search"),
+            ("[1] look it up [write_2]", "Write_2"),
+            ("[web search] look it up", "general"),
+            ("[] [web-search", "general"),
+            ("[[GENERAL]] [WRITE_2]", "general"),
+            ("[nobody]", "general"),
+        ] {
+            assert_eq!(kit.choose(step).name, expected, "{step}");
+        }
+    }
+
+    #[test]
+    fn executors_have_terminate_and_only_tools_that_there_are() {
+        let names = |kit: &PlanKit, at: usize| -> Vec<String> {
+            kit.executors[at].reasoning.tools().iter().map(|tool| tool.spec().name.clone()).collect()
+        };
+        let two = kit(&[("none", Some(&[])), ("one", Some(&["planning", "terminate"]))]).expect("built");
+        assert_eq!(names(&two, 0), ["planning", "terminate"], "general has all");
+        assert_eq!(names(&two, 1), ["terminate"]);
+        assert_eq!(names(&two, 2), ["planning", "terminate"]);
+        assert!(two.planner.text.contains("- GENERAL: has every tool") && two.planner.text.contains("- ONE: d"));
+        let alone = kit(&[]).expect("built");
+        assert_eq!(alone.planner.text, words::PLANNER);
+        let wrong = kit(&[("one", Some(&["plannings"]))]).err().expect("refused").to_string();
+        assert_eq!(wrong, "agent.executors.one.tools: there is no tool plannings; did you mean planning?");
+    }
+}

@@ -1,0 +1,235 @@
+//! Plans: steps, where each stands, and what changes them. Pure; errors are sentences for the model.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+/// Most plans of one run. 16: more than a model keeps apart.
+pub(crate) const MAX_PLANS: usize = 16;
+/// Most steps of a plan. 50: beyond that it is a list of everything and no plan.
+pub(crate) const MAX_STEPS: usize = 50;
+/// Longest step, note and title, in characters. 500: a paragraph; the plan is in every prompt.
+pub(crate) const MAX_CHARS: usize = 500;
+/// Longest id, in characters.
+const MAX_ID_CHARS: usize = 64;
+
+/// Where a step stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StepStatus {
+    #[default]
+    NotStarted,
+    InProgress,
+    Completed,
+    Blocked,
+}
+
+impl StepStatus {
+    /// All of them.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 4] = [Self::NotStarted, Self::InProgress, Self::Completed, Self::Blocked];
+
+    /// The word of the tool and of events.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::NotStarted => "not_started",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Blocked => "blocked",
+        }
+    }
+
+    fn mark(self) -> char {
+        match self {
+            Self::NotStarted => ' ',
+            Self::InProgress => '→',
+            Self::Completed => '✓',
+            Self::Blocked => '!',
+        }
+    }
+
+    /// Whether there is work to do.
+    fn is_active(self) -> bool {
+        matches!(self, Self::NotStarted | Self::InProgress)
+    }
+}
+
+/// A step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PlanStep {
+    pub text: String,
+    #[serde(default)]
+    pub status: StepStatus,
+    /// What is to know about it; empty where there is nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Plan {
+    pub id: String,
+    pub title: String,
+    pub steps: Vec<PlanStep>,
+}
+
+impl Plan {
+    /// How many steps have this status.
+    pub(super) fn count(&self, status: StepStatus) -> usize {
+        self.steps.iter().filter(|step| step.status == status).count()
+    }
+
+    /// The first step with work to do.
+    pub(crate) fn first_active(&self) -> Option<usize> {
+        self.steps.iter().position(|step| step.status.is_active())
+    }
+
+    /// The plan as a model or a person reads it: title, progress, counts, steps with their marks, notes below them.
+    pub(super) fn render(&self) -> String {
+        let head = format!("Plan: {} (ID: {})", self.title, self.id);
+        let (done, all) = (self.count(StepStatus::Completed), self.steps.len());
+        let percent = if all == 0 { 0.0 } else { 100.0 * done as f64 / all as f64 };
+        let counts = [StepStatus::Completed, StepStatus::InProgress, StepStatus::Blocked, StepStatus::NotStarted]
+            .map(|status| format!("{} {}", self.count(status), status.word().replace('_', " ")))
+            .join(", ");
+        let underline = "=".repeat(head.chars().count());
+        let mut text = format!(
+            "{head}\n{underline}\n\nProgress: {done}/{all} steps completed ({percent:.1}%)\nStatus: {counts}\n\nSteps:"
+        );
+        for (at, PlanStep { text: step, status, note }) in self.steps.iter().enumerate() {
+            let _ = write!(text, "\n{at}. [{}] {step}", status.mark()); // a String takes everything
+            if !note.is_empty() {
+                let _ = write!(text, "\n   Note: {note}");
+            }
+        }
+        text
+    }
+}
+
+/// Why a command did nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error("there is already a plan with the id {0}; give another one or none")]
+    Duplicate(String),
+    #[error("there is no plan with the id {0}")]
+    Unknown(String),
+    #[error("no plan is active; create one")]
+    NoneActive,
+    #[error("{0} must not be empty")]
+    Empty(&'static str),
+    #[error("{what} has {chars} characters, and at most {max} are allowed")]
+    TooLong { what: String, chars: usize, max: usize },
+    #[error("a plan has at most {MAX_STEPS} steps, and these are {0}: join some of them")]
+    TooManySteps(usize),
+    #[error("there are {MAX_PLANS} plans already")]
+    TooManyPlans,
+    #[error("there is no step {index}: the steps of this plan are numbered 0 to {last}")]
+    NoStep { index: u64, last: usize },
+    #[error("{command} needs {argument}")]
+    Missing { command: &'static str, argument: &'static str },
+}
+
+/// The plans of a run; at most one of them is active.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Plans {
+    plans: Vec<Plan>,
+    active: Option<String>,
+}
+
+impl Plans {
+    /// The plan that commands without an id are about.
+    pub(super) fn active(&self) -> Option<&Plan> {
+        self.active.as_ref().and_then(|id| self.plans.iter().find(|plan| plan.id == *id))
+    }
+
+    /// Makes a plan and makes it the active one. Without an id it is called `plan-1`, `plan-2`, …
+    pub(super) fn create(&mut self, id: Option<&str>, title: &str, steps: &[String]) -> Result<&Plan, PlanError> {
+        if self.plans.len() >= MAX_PLANS {
+            return Err(PlanError::TooManyPlans);
+        }
+        let id = match id {
+            Some(id) => bounded("the id", id, MAX_ID_CHARS)?,
+            None => self.unused_id(),
+        };
+        if self.plans.iter().any(|plan| plan.id == id) {
+            return Err(PlanError::Duplicate(id));
+        }
+        let steps = texts(steps)?.into_iter().map(|text| PlanStep { text, ..PlanStep::default() }).collect();
+        let plan = Plan { id: id.clone(), title: bounded("the title", title, MAX_CHARS)?, steps };
+        self.plans.push(plan);
+        self.active = Some(id);
+        self.get(None)
+    }
+
+    fn unused_id(&self) -> String {
+        let mut n = self.plans.len() + 1;
+        while self.plans.iter().any(|plan| plan.id == format!("plan-{n}")) {
+            n += 1;
+        }
+        format!("plan-{n}")
+    }
+
+    /// That plan, or the active one.
+    pub(super) fn get(&self, id: Option<&str>) -> Result<&Plan, PlanError> {
+        let wanted = id.map(str::trim).or(self.active.as_deref()).ok_or(PlanError::NoneActive)?;
+        let found = self.plans.iter().find(|plan| plan.id == wanted);
+        found.ok_or_else(|| PlanError::Unknown(wanted.to_owned()))
+    }
+
+    fn find(&mut self, id: Option<&str>) -> Result<&mut Plan, PlanError> {
+        let wanted = id.map(str::trim).or(self.active.as_deref()).ok_or(PlanError::NoneActive)?.to_owned();
+        self.plans.iter_mut().find(|plan| plan.id == wanted).ok_or(PlanError::Unknown(wanted))
+    }
+
+    /// Changes status, note or both of a step, counted from 0.
+    pub(crate) fn mark_step(
+        &mut self,
+        id: Option<&str>,
+        index: u64,
+        status: Option<StepStatus>,
+        note: Option<&str>,
+    ) -> Result<&Plan, PlanError> {
+        let note = note.map(|note| short("the note", note, MAX_CHARS)).transpose()?;
+        if status.is_none() && note.is_none() {
+            return Err(PlanError::Missing { command: "mark_step", argument: "step_status or step_notes" });
+        }
+        let plan = self.find(id)?;
+        let last = plan.steps.len().saturating_sub(1);
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let step = plan.steps.get_mut(at).ok_or(PlanError::NoStep { index, last })?;
+        step.status = status.unwrap_or(step.status);
+        step.note = note.unwrap_or_else(|| std::mem::take(&mut step.note));
+        Ok(plan)
+    }
+}
+
+/// A text on one line, within its bound.
+fn short(what: &str, text: &str, max: usize) -> Result<String, PlanError> {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let chars = line.chars().count();
+    if chars > max { Err(PlanError::TooLong { what: what.to_owned(), chars, max }) } else { Ok(line) }
+}
+
+/// The same, and not empty.
+fn bounded(what: &'static str, text: &str, max: usize) -> Result<String, PlanError> {
+    let line = short(what, text, max)?;
+    if line.is_empty() { Err(PlanError::Empty(what)) } else { Ok(line) }
+}
+
+fn texts(steps: &[String]) -> Result<Vec<String>, PlanError> {
+    if steps.is_empty() {
+        return Err(PlanError::Empty("the list of steps"));
+    }
+    if steps.len() > MAX_STEPS {
+        return Err(PlanError::TooManySteps(steps.len()));
+    }
+    let text = |(at, text): (usize, &String)| match short(&format!("step {at}"), text, MAX_CHARS)? {
+        text if text.is_empty() => Err(PlanError::Empty("a step")),
+        text => Ok(text),
+    };
+    steps.iter().enumerate().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! One execution of a step: a child run of an executor, from its task to what the plan makes of its end.
+
+use async_trait::async_trait;
+use belay_agent_loop::{
+    AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
+    Reasoning, TextAction, run_agentic_loop,
+};
+use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd, StopLayer, StopReason};
+
+use super::ears::Ears;
+use super::executors::Executor;
+use super::words;
+use crate::subagent::{ChildServices, binder};
+use belay_run::compaction::Shortener;
+use belay_run::core::{RunCore, failure};
+use belay_run::judge;
+use belay_run::model_call::ModelCall;
+use belay_run::terminate::Terminated;
+use belay_run::unattended::{Manner, Texts, last_words};
+use std::sync::Arc;
+
+/// An executor that says the same kind of thing twice has nothing to add: others carry out the rest of the plan.
+const MANNER: Manner = Manner { nudge: words::NUDGE, empty: words::EMPTY, second_is_end: true };
+
+/// How a child run of a plan ended, as far as the plan cares.
+#[derive(Debug)]
+pub(super) enum ChildEnd {
+    /// With a result.
+    Done(String),
+    /// It says that it cannot be done.
+    GaveUp(String),
+    /// It did not come to a result; another attempt may.
+    Failed(String),
+    /// The whole plan is at its end with it: somebody said stop, a limit of the run is reached, or the model cannot be
+    /// asked.
+    Over(RunEnd),
+}
+
+/// What an execution is of.
+pub(super) struct Execution<'a> {
+    /// The child's own core.
+    pub(super) core: RunCore,
+    /// What it starts runs with.
+    pub(super) children: &'a Arc<ChildServices>,
+    pub(super) executor: &'a Executor,
+    pub(super) task: String,
+    /// Most steps.
+    pub(super) limit: u32,
+    /// Where the run hears what is said to it.
+    pub(super) ears: Ears<'a>,
+}
+
+/// Runs an executor on its task. Returns its end, and how many steps it has begun.
+///
+/// # Errors
+/// The store does not answer.
+pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopError>, u32) {
+    let Execution { core, children, executor, task, limit, ears } = execution;
+    let rules = core.rules.clone();
+    let mut context = LoopContext::new(vec![Message::user(&task).into()]);
+    let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
+    let reasoning = executor.reasoning.with_words(&core.briefing.rules());
+    let mut delegate = StepDelegate {
+        core,
+        children,
+        executor,
+        task,
+        ears,
+        shortener: Shortener::default(),
+        start: 0,
+        limit,
+        texts: Texts::default(),
+        ended: None,
+    };
+    let outcome = run_agentic_loop(&mut delegate, &reasoning, &mut context, &config).await;
+    let StepDelegate { mut core, ended, .. } = delegate;
+    let end = match (ended, outcome) {
+        _ if core.stopped().is_some() => Ok(ChildEnd::Over(StopReason::ParentStopped.into())),
+        (Some(Terminated { success, summary }), Ok(_)) => {
+            let said = summary.or_else(|| last_words(&context, 0));
+            Ok(match success {
+                true => ChildEnd::Done(said.unwrap_or_else(|| "Done.".to_owned())),
+                false => ChildEnd::GaveUp(said.unwrap_or_else(|| "it says that it cannot do this".to_owned())),
+            })
+        }
+        (None, outcome) => end_of_child(outcome),
+        (_, Err(error)) => Err(error),
+    };
+    // Also where the store has not answered before: what has begun is to be seen to have ended.
+    let written = core.journal.write(&context, Durability::Relaxed).await;
+    (end.and_then(|end| Ok(written.map(|()| end)?)), context.state.iteration)
+}
+
+/// What the end of a child run means to its plan.
+///
+/// # Errors
+/// The store does not answer.
+pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<ChildEnd, LoopError> {
+    Ok(match outcome {
+        Ok(LoopOutcome::Response(text)) if text.trim().is_empty() => {
+            ChildEnd::Failed("it ended without a word".to_owned())
+        }
+        Ok(LoopOutcome::Response(text)) => ChildEnd::Done(text),
+        Ok(LoopOutcome::Stopped(end)) => match end.reason.layer() {
+            // The steps of a child are its own; everything else that is limited is the whole run's.
+            StopLayer::Operator => ChildEnd::Over(end),
+            StopLayer::Budget if end.reason != StopReason::MaxIterations => ChildEnd::Over(end),
+            _ => ChildEnd::Failed(end.reason.user_line().to_owned()),
+        },
+        Ok(LoopOutcome::MaxIterations { iterations }) => {
+            ChildEnd::Failed(format!("it came to no end within its {iterations} steps"))
+        }
+        Ok(LoopOutcome::NeedApproval(pending)) => {
+            ChildEnd::Failed(format!("{} needs an approval, and nobody can be asked", pending.call.name))
+        }
+        Err(error @ LoopError::Store(_)) => return Err(error),
+        Err(error) => {
+            // What no other attempt, and no other step, can mend ends the plan: the day's money, and a provider that does
+            // not answer after all retries. A request that is refused or too long is this execution's own trouble.
+            let hopeless = match &error {
+                LoopError::Model(error) => match error.kind {
+                    ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest => false,
+                    ModelErrorKind::Auth
+                    | ModelErrorKind::Network
+                    | ModelErrorKind::Overloaded { .. }
+                    | ModelErrorKind::RateLimited { .. } => true,
+                },
+                _ => true,
+            };
+            let end = failure(error);
+            if hopeless { ChildEnd::Over(end) } else { ChildEnd::Failed(end.reason.user_line().to_owned()) }
+        }
+    })
+}
+
+/// Adapts the loop to an executor: it works by itself, and a text is not yet an end.
+struct StepDelegate<'a> {
+    core: RunCore,
+    children: &'a Arc<ChildServices>,
+    executor: &'a Executor,
+    task: String,
+    ears: Ears<'a>,
+    shortener: Shortener,
+    /// Where the task stands in the context.
+    start: usize,
+    /// Model calls.
+    limit: u32,
+    texts: Texts,
+    /// How it ended itself by `terminate`.
+    ended: Option<Terminated>,
+}
+
+#[async_trait]
+impl LoopDelegate for StepDelegate<'_> {
+    async fn check_signals(&mut self) -> LoopSignal {
+        match self.core.stopped() {
+            Some(reason) => LoopSignal::Stop(reason),
+            None => self.ears.take().await.map_or(LoopSignal::Continue, LoopSignal::InjectMessage),
+        }
+    }
+
+    async fn on_injected(&mut self, _context: &LoopContext) -> Result<(), LoopError> {
+        self.texts.forget(); // they were said before this
+        self.ears.keep().await
+    }
+
+    fn meter(&self) -> Meter {
+        self.core.meter()
+    }
+
+    async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {
+        if let Some(end) = self.core.at_step().await {
+            return Some(LoopOutcome::Stopped(end));
+        }
+        if iteration == self.limit {
+            context.push(Message::system(words::LAST_CALL).for_run());
+        }
+        judge::consult(&mut self.core, context, self.start).await
+    }
+
+    async fn call_llm(
+        &mut self,
+        reasoning: &Reasoning,
+        context: &mut LoopContext,
+        iteration: u32,
+    ) -> Result<LlmTurn, LoopError> {
+        let Self { core, shortener, start, .. } = self;
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
+    }
+
+    async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
+        self.texts.hear(&text, &MANNER, &self.task, &mut self.core, context).await
+    }
+
+    async fn execute_tool_calls(
+        &mut self,
+        calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+    ) -> Result<Option<LoopOutcome>, LoopError> {
+        self.texts.forget();
+        let tools = self.executor.reasoning.tools();
+        let bind = binder(self.children, &self.core, context, tools);
+        let ended = self.core.execute(calls, context, tools, &bind).await?.ended;
+        if let Some(reason) = self.core.stopped() {
+            return Ok(Some(LoopOutcome::Stopped(reason.into())));
+        }
+        Ok(ended.map(|ended| {
+            let end = ended.end(context.state.iteration);
+            self.ended = Some(ended);
+            LoopOutcome::Stopped(end)
+        }))
+    }
+
+    async fn on_tool_intent_nudge(&mut self, _text: &str, context: &LoopContext) {
+        self.core.note_nudge(context);
+    }
+
+    async fn after_iteration(&mut self, iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
+        self.core.after_step(iteration).await;
+        self.core.note_brakes(context);
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! `planning`: the tool by which a planner makes the plan of its run. Its first plan is the plan, and the steps are then
+//! carried out as they are: a command that changes a plan could never act, so there is none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::plans::{MAX_CHARS, MAX_STEPS, PlanError, Plans};
+
+use belay_run::own_tools::PLANNING;
+
+/// The plans of a run, shared between its tool and its flow. Held for a command, never across an await.
+pub(crate) type SharedPlans = Arc<Mutex<Plans>>;
+
+/// The tool over the plans of one run.
+pub(crate) struct Planning {
+    spec: ToolSpec,
+    plans: SharedPlans,
+}
+
+impl Planning {
+    pub(super) fn over(plans: SharedPlans) -> Self {
+        let text = json!({ "type": "string" });
+        let spec = ToolSpec {
+            idempotent: false,
+            timeout: Duration::from_secs(1),
+            // A plan of the largest size.
+            max_output_bytes: 256 * 1024,
+            ..ToolSpec::new(
+                PLANNING,
+                "Makes the plan. Call it once, with command create, a title and the steps in order.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "command": { "type": "string", "enum": ["create"] },
+                        "plan_id": { "type": "string", "description": "a name for the plan; one is made up without it" },
+                        "title": { "type": "string", "description": "what the plan is for" },
+                        "steps": {
+                            "type": "array",
+                            "items": text,
+                            "description": format!(
+                                "the steps in order, at most {MAX_STEPS} of at most {MAX_CHARS} characters"
+                            ),
+                        },
+                    },
+                    "required": ["command", "title", "steps"],
+                    "additionalProperties": false,
+                }),
+            )
+        };
+        Self { spec, plans }
+    }
+}
+
+#[async_trait]
+impl Tool for Planning {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        run(&mut plans, arguments).map(Into::into).map_err(|error| ToolFailure::failed(error.to_string()))
+    }
+}
+
+/// Makes a plan and says what came of it. The gate lets no other command through.
+fn run(plans: &mut Plans, arguments: &Map<String, Value>) -> Result<String, PlanError> {
+    let text = |key: &str| arguments.get(key).and_then(Value::as_str);
+    let needed = |command, argument| text(argument).ok_or(PlanError::Missing { command, argument });
+    let id = text("plan_id");
+    let steps: Option<Vec<String>> = arguments
+        .get("steps")
+        .and_then(Value::as_array)
+        .map(|steps| steps.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let title = needed("create", "title")?;
+    let steps = steps.ok_or(PlanError::Missing { command: "create", argument: "steps" })?;
+    plans.create(id, title, &steps).map(|plan| format!("The plan is made.\n\n{}", plan.render()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(plans: &mut Plans, arguments: Value) -> Result<String, String> {
+        run(plans, arguments.as_object().expect("an object")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_plan_is_made_or_the_model_is_told_what_is_missing() {
+        let mut plans = Plans::default();
+        for (arguments, expected) in [
+            (json!({"command": "create", "steps": ["a"]}), Err("create needs title")),
+            (json!({"command": "create", "title": "t"}), Err("create needs steps")),
+            (json!({"command": "create", "title": "t", "steps": []}), Err("must not be empty")),
+            (json!({"command": "create", "title": "t", "steps": ["a", "b"], "plan_id": "p"}), Ok("0. [ ] a\n1. [ ] b")),
+            (json!({"command": "create", "title": "t", "steps": ["a"], "plan_id": "p"}), Err("already a plan")),
+        ] {
+            let said = call(&mut plans, arguments.clone());
+            match (&said, expected) {
+                (Ok(said), Ok(part)) | (Err(said), Err(part)) => assert!(said.contains(part), "{arguments}: {said}"),
+                _ => panic!("{arguments}: {said:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The delegate of a subagent: what the shared loop does differently for a run that another run has started.
+//!
+//! It has nobody to talk to. It ends when everything that was declared is there, or, where nothing was declared, with
+//! the first text. Its context is shortened like that of a conversation, so that long work does not outgrow the model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_agent_loop::{
+    AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
+    Reasoning, TextAction, run_agentic_loop,
+};
+use belay_protocol::{FinishReason, RunEnd, StopLayer, StopReason, Termination};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::goal::{Goal, Pursuit, last_chance};
+use super::lanes::ChildServices;
+use super::spawn::binder;
+use belay_run::compaction::Shortener;
+use belay_run::core::{RunCore, failure};
+use belay_run::judge;
+use belay_run::model_call::ModelCall;
+use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+
+/// Adapts the loop to a subagent.
+pub(crate) struct SubagentDelegate {
+    core: RunCore,
+    children: Arc<ChildServices>,
+    goal: Goal,
+    reasoning: Arc<Reasoning>,
+    shortener: Shortener,
+    /// Where its task stands in the context.
+    start: usize,
+    /// What it says in words: its text, or the summary of `terminate`.
+    result: Option<String>,
+}
+
+/// How a subagent ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub termination: Termination,
+    pub end: RunEnd,
+    /// In words; `None` where it said nothing, or had outputs to hand over.
+    pub result: Option<String>,
+    /// The outputs that are there.
+    pub outputs: Map<String, Value>,
+    /// Steps, without the closing turn.
+    pub turns: u32,
+    pub duration: Duration,
+}
+
+/// Takes a subagent to its end.
+///
+/// # Cancel safety
+/// Not to be dropped while it runs: cancel through its token, and it returns within the grace of its tools.
+pub(super) async fn run(
+    children: Arc<ChildServices>,
+    core: RunCore,
+    goal: Goal,
+    reasoning: Arc<Reasoning>,
+    context: &mut LoopContext,
+    max_turns: u32,
+) -> (Ending, RunCore) {
+    let began = Instant::now();
+    let config =
+        AgenticLoopConfig { max_iterations: max_turns, rules: core.rules.clone(), ..AgenticLoopConfig::default() };
+    let mut delegate = SubagentDelegate {
+        core,
+        children,
+        goal,
+        reasoning: reasoning.clone(),
+        shortener: Shortener::default(),
+        start: 0,
+        result: None,
+    };
+    let outcome = run_agentic_loop(&mut delegate, &reasoning, context, &config).await;
+    let mut end = delegate.end_of(outcome, max_turns);
+    let turns = context.state.iteration;
+    delegate.core.note_brakes(context);
+    if deserves_a_last_chance(end.reason) {
+        end = last_chance(&mut delegate, context, end).await;
+    }
+    let SubagentDelegate { core, goal, result, .. } = delegate;
+    let result = goal.declared.result().or(result);
+    let outputs = goal.declared.values();
+    (Ending { termination: termination(end.reason), end, result, outputs, turns, duration: began.elapsed() }, core)
+}
+
+fn deserves_a_last_chance(reason: StopReason) -> bool {
+    matches!(termination(reason), Termination::MaxTurns | Termination::Timeout)
+        || matches!(reason, StopReason::MissingOutputs | StopReason::EmptyReply)
+}
+
+/// The word for an ending. A limit that the whole tree shares is an error of this part of it: only its own steps and
+/// its time have words of their own.
+fn termination(reason: StopReason) -> Termination {
+    match reason {
+        StopReason::Goal | StopReason::FinalText | StopReason::Terminated => Termination::Goal,
+        StopReason::MaxIterations => Termination::MaxTurns,
+        StopReason::ActiveTime | StopReason::WallClock => Termination::Timeout,
+        reason if reason.layer() == StopLayer::Operator => Termination::Aborted,
+        _ => Termination::Error,
+    }
+}
+
+impl SubagentDelegate {
+    fn end_of(&self, outcome: Result<LoopOutcome, LoopError>, max_turns: u32) -> RunEnd {
+        match outcome {
+            Ok(LoopOutcome::Response(_)) => RunEnd::of(StopReason::FinalText),
+            // Success in words, with outputs missing, is no success.
+            Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Terminated => {
+                match self.goal.declared.is_empty() {
+                    true => end,
+                    false => self.goal.missed(),
+                }
+            }
+            Ok(LoopOutcome::Stopped(end)) => end,
+            Ok(LoopOutcome::MaxIterations { iterations }) => {
+                RunEnd::of(StopReason::MaxIterations).with("iterations", iterations).with("max_turns", max_turns)
+            }
+            Ok(LoopOutcome::NeedApproval(pending)) => {
+                RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name)
+            }
+            Err(error) => {
+                tracing::warn!(run = %self.core.live.id, %error, "a subagent failed");
+                failure(error)
+            }
+        }
+    }
+}
+
+impl Pursuit for SubagentDelegate {
+    fn core(&mut self) -> &mut RunCore {
+        &mut self.core
+    }
+
+    fn goal(&self) -> Option<&Goal> {
+        Some(&self.goal)
+    }
+}
+
+#[async_trait]
+impl LoopDelegate for SubagentDelegate {
+    async fn check_signals(&mut self) -> LoopSignal {
+        self.core.stopped().map_or(LoopSignal::Continue, LoopSignal::Stop)
+    }
+
+    fn meter(&self) -> Meter {
+        self.core.meter()
+    }
+
+    async fn before_llm_call(&mut self, context: &mut LoopContext, _iteration: u32) -> Option<LoopOutcome> {
+        // Its last chance is one call, which nobody judges any more.
+        if self.core.closing.is_some() {
+            return None;
+        }
+        judge::consult(&mut self.core, context, self.start).await
+    }
+
+    async fn call_llm(
+        &mut self,
+        reasoning: &Reasoning,
+        context: &mut LoopContext,
+        iteration: u32,
+    ) -> Result<LlmTurn, LoopError> {
+        let Self { core, shortener, start, .. } = self;
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
+    }
+
+    async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
+        let closing = self.core.closing.is_some();
+        match reply::shape(&text) {
+            Reply::Text(text) if self.goal.declared.is_empty() && !closing => {
+                let note = match context.state.last_finish {
+                    FinishReason::Length => CUT_OFF,
+                    FinishReason::ContentFilter => WITHHELD,
+                    FinishReason::Stop | FinishReason::ToolCalls => "",
+                };
+                let text = text + note;
+                self.result = Some(text.clone());
+                TextAction::Return(LoopOutcome::Response(text))
+            }
+            Reply::Text(text) => self.goal.on_text(&text, context, closing),
+            Reply::Empty | Reply::OnlyEchoes | Reply::Silent => self.goal.on_text("", context, closing),
+        }
+    }
+
+    async fn execute_tool_calls(
+        &mut self,
+        calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+    ) -> Result<Option<LoopOutcome>, LoopError> {
+        let tools = self.reasoning.tools().clone();
+        let bind = binder(&self.children, &self.core, context, &tools);
+        let ended = self.core.execute(calls, context, &tools, &bind).await?.ended;
+        if let Some(reason) = self.core.stopped() {
+            return Ok(Some(LoopOutcome::Stopped(reason.into())));
+        }
+        if let Some(end) = self.goal.on_batch(context) {
+            return Ok(Some(LoopOutcome::Stopped(end)));
+        }
+        Ok(ended.map(|ended| {
+            let end = ended.end(context.state.iteration);
+            self.result = ended.summary;
+            LoopOutcome::Stopped(end)
+        }))
+    }
+
+    async fn on_tool_intent_nudge(&mut self, _text: &str, context: &LoopContext) {
+        self.core.note_nudge(context);
+    }
+
+    async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
+        self.core.note_brakes(context);
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! What a run does that must come up with declared outputs, whoever it is: it is reminded of what is missing, ends when
+//! everything is there, and has one last chance when it is ended before.
+
+use std::sync::Arc;
+
+use belay_agent_loop::{
+    AgenticLoopConfig, LoopContext, LoopDelegate, LoopOutcome, LoopState, Reasoning, StopRules, TextAction,
+    run_agentic_loop,
+};
+use belay_protocol::{DeclaredOutput, Message, Prompt, RunEnd, StopLayer, StopReason, Tool, ToolSet};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::emit;
+use super::outputs::{Declared, listed};
+use belay_run::core::{CLOSING_MAX_TOKENS, RunCore};
+
+/// Texts in a row that are answered by a reminder; the next one ends the run. 2, like the loop's own nudges: a model that
+/// does not heed the second will not heed the third.
+const MAX_NUDGES: u32 = 2;
+
+/// What a run must come up with, and how patient it is still.
+pub struct Goal {
+    /// The outputs that the run has to give.
+    pub declared: Arc<Declared>,
+    nudges: u32,
+}
+
+/// What is kept of a goal over attempts. The values are not: the conversation has them.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Memo {
+    outputs: Vec<DeclaredOutput>,
+    nudges: u32,
+}
+
+impl Memo {
+    /// Puts it where the next checkpoint takes it along, beside what others keep there.
+    fn write(self, delegate: &mut Value) {
+        let Ok(Value::Object(own)) = serde_json::to_value(self) else { return }; // plain data: it always serialises
+        match delegate.as_object_mut() {
+            Some(others) => others.extend(own),
+            None => *delegate = Value::Object(own),
+        }
+    }
+}
+
+/// A run with a goal, for its last chance.
+pub trait Pursuit: LoopDelegate {
+    /// The shared part.
+    fn core(&mut self) -> &mut RunCore;
+    /// The goal.
+    fn goal(&self) -> Option<&Goal>;
+}
+
+impl Goal {
+    /// A fresh one.
+    pub fn new(declared: Declared) -> Self {
+        Self { declared: Arc::new(declared), nudges: 0 }
+    }
+
+    /// The state of the loop that a run with these outputs begins with.
+    pub fn beginning(outputs: Vec<DeclaredOutput>) -> LoopState {
+        let mut state = LoopState::default();
+        if !outputs.is_empty() {
+            Memo { outputs, nudges: 0 }.write(&mut state.delegate);
+        }
+        state
+    }
+
+    /// The goal of a run that begins or goes on: what was declared, with what its messages have emitted so far. `None`:
+    /// nothing was declared.
+    ///
+    /// # Errors
+    /// The declaration cannot be used: an earlier version took it, and this one does not.
+    pub fn of(state: &LoopState, own: &[Arc<Message>]) -> Result<Option<Self>, String> {
+        let Memo { outputs, nudges } = serde_json::from_value(state.delegate.clone()).unwrap_or_default();
+        if outputs.is_empty() {
+            return Ok(None);
+        }
+        let declared = Declared::compile(outputs)?;
+        declared.replay(own);
+        Ok(Some(Self { declared: Arc::new(declared), nudges }))
+    }
+
+    /// The tools that hand over what is declared.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        emit::tools(&self.declared)
+    }
+
+    /// What the system prompt says of it.
+    pub(crate) fn teaching(&self) -> String {
+        if self.declared.is_empty() {
+            return "When the task is done, call complete_task with the result, or answer with the result as a text: either \
+                    ends the task."
+                .into();
+        }
+        let outputs: Vec<String> =
+            self.declared.declarations().map(|output| format!("- {}", emit::said(output))).collect();
+        format!(
+            "What you come up with is not a text but these outputs:\n{}\nHand over each as soon as you have it with \
+             emit_value, or all at once with complete_task. The task is done when all of them are there. A text is not an \
+             answer: nobody reads it.",
+            outputs.join("\n")
+        )
+    }
+
+    /// The way of asking in the closing turn: nothing but the tools that hand over.
+    fn closing_reasoning(&self) -> Reasoning {
+        let prompt = || Prompt::new(self.teaching());
+        let tools = Arc::new(ToolSet::new(self.tools()));
+        Reasoning::new(prompt(), prompt(), tools, CLOSING_MAX_TOKENS, 1)
+    }
+
+    /// A text came that hands over nothing: a reminder, or the end.
+    pub(crate) fn on_text(&mut self, text: &str, context: &mut LoopContext, closing: bool) -> TextAction {
+        if !text.trim().is_empty() {
+            context.push(Message::assistant(text).for_run());
+        }
+        // Without tools a reminder would ask for what cannot be done.
+        if self.nudges >= MAX_NUDGES || context.state.force_text || closing {
+            return TextAction::Return(LoopOutcome::Stopped(self.missed()));
+        }
+        self.nudges += 1;
+        self.remember(context);
+        context.push(Message::system(self.reminder()).for_run());
+        TextAction::Continue
+    }
+
+    fn reminder(&self) -> String {
+        if self.declared.is_empty() {
+            return "You said nothing. Call complete_task with the result, answer with it as a text, or go on working."
+                .into();
+        }
+        format!(
+            "Still missing: {}. A text does not hand them over: call emit_value for each of them, or complete_task with all \
+             outputs at once. If you do not have them yet, go on working with the other tools first.",
+            listed(&self.declared.missing())
+        )
+    }
+
+    /// A batch has run: the end, when everything is there.
+    pub(crate) fn on_batch(&mut self, context: &mut LoopContext) -> Option<RunEnd> {
+        // The calls ran side by side; of two values for one name, the one of the later call counts, as after a restart.
+        let batch = context.messages.iter().rposition(|message| !message.tool_calls().is_empty());
+        self.declared.replay(&context.messages[batch.unwrap_or(context.messages.len())..]);
+        if self.nudges > 0 {
+            self.nudges = 0;
+            self.remember(context);
+        }
+        self.reached()
+    }
+
+    /// The end, when everything is there.
+    pub fn reached(&self) -> Option<RunEnd> {
+        self.declared.reached().then(|| RunEnd::of(StopReason::Goal).with("outputs", self.declared.names()))
+    }
+
+    /// The end of a run that has not come up with everything.
+    pub fn missed(&self) -> RunEnd {
+        if self.declared.is_empty() {
+            return RunEnd::of(StopReason::EmptyReply).with("nudges", self.nudges);
+        }
+        let missing: Vec<&str> = self.declared.missing().iter().map(|output| output.name.as_str()).collect();
+        RunEnd::of(StopReason::MissingOutputs).with("missing", missing).with("nudges", self.nudges)
+    }
+
+    /// What is said before the closing turn.
+    fn last_words(&self, end: &RunEnd) -> String {
+        let why = match end.reason {
+            StopReason::ActiveTime | StopReason::WallClock => "The time is up.",
+            StopReason::MaxIterations => "All steps are used up.",
+            StopReason::MissingOutputs | StopReason::EmptyReply => {
+                "You have stopped without handing over what is missing."
+            }
+            _ => "This run has to end now.",
+        };
+        let what = match self.declared.is_empty() {
+            true => "Call complete_task now, with the best result that you have".to_owned(),
+            false => {
+                let missing = listed(&self.declared.missing());
+                format!(
+                    "Call complete_task now, or emit_value for what is missing ({missing}), with the best that you have"
+                )
+            }
+        };
+        format!(
+            "{why} This is the last chance. {what}, and say in it what is unfinished because of the interruption. No other \
+             tool is offered, and nothing else is read."
+        )
+    }
+
+    /// Keeps what must outlast this attempt.
+    fn remember(&self, context: &mut LoopContext) {
+        if self.declared.is_empty() {
+            return;
+        }
+        let outputs = self.declared.declarations().cloned().collect();
+        Memo { outputs, nudges: self.nudges }.write(&mut context.state.delegate);
+    }
+}
+
+/// The closing turn of a run with a goal: one model call that is offered only the tools that hand over. With everything
+/// there after it, the run has reached its goal, with a note of what had interrupted it; else `end` stays.
+///
+/// # Cancel safety
+/// Dropped midway, the run has its ending all the same.
+pub async fn last_chance<D: Pursuit>(delegate: &mut D, context: &mut LoopContext, end: RunEnd) -> RunEnd {
+    let Some((reasoning, words)) = delegate.goal().map(|goal| (goal.closing_reasoning(), goal.last_words(&end))) else {
+        return end;
+    };
+    let core = delegate.core();
+    let Some(time) = core.rules.closing_turn() else {
+        return end.with("closing", "off");
+    };
+    if core.stopped().is_some() || core.parent_is_late() {
+        return end.with("closing", "stopped");
+    }
+    core.closing = Some(Instant::now() + time);
+    context.state.force_text = false;
+    context.push(Message::system(words).for_run());
+    // The rules have had their say; what the call may cost and take is bounded by itself.
+    let config = AgenticLoopConfig {
+        max_iterations: context.state.iteration.saturating_add(1),
+        enable_tool_intent_nudge: false,
+        max_tool_intent_nudges: 0,
+        rules: Arc::new(StopRules::none()),
+    };
+    let outcome = run_agentic_loop(delegate, &reasoning, context, &config).await;
+    delegate.core().closing = None;
+    let closing = match outcome {
+        Ok(LoopOutcome::Stopped(reached)) if reached.reason == StopReason::Goal => {
+            return reached.with("interrupted", end.reason.word()).with("closing", "answered");
+        }
+        // The time of the parent is up, and with it this turn's.
+        Ok(LoopOutcome::Stopped(_)) if delegate.core().parent_is_late() => "timeout",
+        // Whoever stops it in between is told so: a stop comes before everything.
+        Ok(LoopOutcome::Stopped(stopped)) if stopped.reason.layer() == StopLayer::Operator => return stopped,
+        Ok(LoopOutcome::Stopped(other)) => match other.reason {
+            StopReason::ActiveTime | StopReason::WallClock => "timeout",
+            StopReason::RunCost | StopReason::SessionCost => "no_reserve",
+            _ => "not_reached",
+        },
+        Ok(_) => "not_reached",
+        Err(_) => "failed",
+    };
+    end.with("closing", closing)
+}

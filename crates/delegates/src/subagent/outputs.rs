@@ -1,0 +1,438 @@
+//! Declared outputs of a run: their validators, compiled once, and the values that have been emitted so far.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belay_protocol::{Arguments, DeclaredOutput, Message, MessageBody, ToolStatus};
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+use super::bounds::{self, Bounds};
+
+use belay_run::own_tools::{COMPLETE_TASK, EMIT_VALUE};
+
+/// Most outputs of one run. 32: more than a person reads, fewer than fill a context.
+const MAX_OUTPUTS: usize = 32;
+/// Problems of one value that the model is told of.
+const MAX_PROBLEMS: usize = 5;
+
+/// What a run must come up with. Without any output declared, a text.
+#[derive(Debug)]
+pub struct Declared {
+    outputs: Vec<Output>,
+    // Held for a few instructions and never across an await; shared by the tools of one run.
+    emitted: Mutex<Emitted>,
+}
+
+#[derive(Debug)]
+struct Output {
+    declared: DeclaredOutput,
+    validator: Validator,
+}
+
+#[derive(Debug, Default)]
+struct Emitted {
+    /// In the order of the declaration.
+    values: Vec<Option<Value>>,
+    /// The text of a task without declared outputs.
+    result: Option<String>,
+    /// `complete_task` has succeeded: nothing changes any more.
+    complete: bool,
+}
+
+impl Declared {
+    /// Compiles the validators. References to anything outside of a schema are refused, never fetched. It takes
+    /// milliseconds, tens of them at worst, whatever is declared: see [`bounds`].
+    ///
+    /// # Errors
+    /// Every problem, each with the name of its output.
+    pub fn compile(declared: Vec<DeclaredOutput>) -> Result<Self, String> {
+        let mut problems = Vec::new();
+        let mut names = HashSet::new();
+        let mut outputs = Vec::with_capacity(declared.len());
+        let mut bounds = Bounds::default();
+        if declared.len() > MAX_OUTPUTS {
+            return Err(format!("{} outputs are declared; {MAX_OUTPUTS} are the most", declared.len()));
+        }
+        for declared in declared {
+            let name = &declared.name;
+            problems.extend(DeclaredOutput::name_problem(name));
+            if !names.insert(name.clone()) {
+                problems.push(format!("{name} is declared twice"));
+            }
+            if let Err(problem) = bounds.admit(&declared) {
+                problems.push(problem);
+                continue;
+            }
+            let options = jsonschema::options().offline().with_pattern_options(bounds::patterns());
+            match options.build(&declared.schema) {
+                Ok(validator) => outputs.push(Output { declared, validator }),
+                Err(error) => problems.push(format!("{name}: this is no usable JSON Schema: {error}")),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems.join("; "));
+        }
+        let emitted = Emitted { values: vec![None; outputs.len()], ..Emitted::default() };
+        Ok(Self { outputs, emitted: Mutex::new(emitted) })
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Emitted) -> R) -> R {
+        f(&mut self.emitted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether no output is declared.
+    pub fn is_empty(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
+    /// What was declared, in order.
+    pub(crate) fn declarations(&self) -> impl Iterator<Item = &DeclaredOutput> {
+        self.outputs.iter().map(|output| &output.declared)
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> Vec<&str> {
+        self.declarations().map(|declared| declared.name.as_str()).collect()
+    }
+
+    /// The names without a value, in order.
+    pub fn missing(&self) -> Vec<&DeclaredOutput> {
+        self.with(|emitted| {
+            let open = self.outputs.iter().zip(&emitted.values).filter(|(_, value)| value.is_none());
+            open.map(|(output, _)| &output.declared).collect()
+        })
+    }
+
+    /// Whether everything is there.
+    pub fn reached(&self) -> bool {
+        match self.is_empty() {
+            true => self.with(|emitted| emitted.result.is_some()),
+            false => self.missing().is_empty(),
+        }
+    }
+
+    /// The values that are there, by name.
+    pub fn values(&self) -> Map<String, Value> {
+        self.with(|emitted| {
+            let there = self.outputs.iter().zip(&emitted.values);
+            there.filter_map(|(output, value)| Some((output.declared.name.clone(), value.clone()?))).collect()
+        })
+    }
+
+    /// The values that are there as one JSON object, in the order of the declaration.
+    pub fn as_json(&self) -> String {
+        self.with(|emitted| {
+            let there = self.outputs.iter().zip(&emitted.values);
+            let fields = there.filter_map(|(output, value)| {
+                Some(format!("{}:{}", Value::String(output.declared.name.clone()), value.as_ref()?))
+            });
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        })
+    }
+
+    /// The result of a task without declared outputs.
+    pub fn result(&self) -> Option<String> {
+        self.with(|emitted| emitted.result.clone())
+    }
+
+    /// Takes one value. Returns what the model reads.
+    ///
+    /// # Errors
+    /// What the model reads when the value is not taken: the place and what was expected, or the names there are.
+    pub fn emit(&self, name: &str, value: &Value) -> Result<String, Refused> {
+        let Some(at) = self.outputs.iter().position(|output| output.declared.name == name) else {
+            return Err(Refused::Unknown(format!(
+                "no output named {name:?}; declared are: {}",
+                self.names().join(", ")
+            )));
+        };
+        let problems = self.outputs[at].problems(value);
+        if !problems.is_empty() {
+            return Err(Refused::Invalid(problems.join("; ")));
+        }
+        let replaced = self.with(|emitted| match emitted.complete {
+            true => Err(Refused::Late),
+            false => Ok(emitted.values[at].replace(value.clone())),
+        })?;
+        let what = match replaced {
+            Some(_) => format!("{name} was there already and is replaced"),
+            None => format!("{name} is taken"),
+        };
+        let missing = listed(&self.missing());
+        Ok(if missing.is_empty() {
+            format!("{what}; everything is there")
+        } else {
+            format!("{what}; missing: {missing}")
+        })
+    }
+
+    /// Takes everything at once, or nothing. Returns what the model reads.
+    ///
+    /// # Errors
+    /// What the model reads: every problem of every value.
+    pub fn complete(&self, arguments: &Map<String, Value>) -> Result<String, Refused> {
+        if self.is_empty() {
+            return self.complete_text(arguments);
+        }
+        let mut problems = Vec::new();
+        for output in &self.outputs {
+            match arguments.get(&output.declared.name) {
+                Some(value) => problems.extend(output.problems(value)),
+                None => problems.push(format!("{} is missing ({})", output.declared.name, output.kind())),
+            }
+        }
+        let names = self.names();
+        let unknown: Vec<&str> = arguments.keys().map(String::as_str).filter(|name| !names.contains(name)).collect();
+        if !unknown.is_empty() {
+            problems.push(format!("not declared: {}; declared are: {}", unknown.join(", "), names.join(", ")));
+        }
+        if !problems.is_empty() {
+            return Err(Refused::Invalid(problems.join("; ")));
+        }
+        self.with(|emitted| {
+            if std::mem::replace(&mut emitted.complete, true) {
+                return Err(Refused::Late);
+            }
+            for (slot, output) in emitted.values.iter_mut().zip(&self.outputs) {
+                *slot = arguments.get(&output.declared.name).cloned();
+            }
+            Ok("the task is complete".into())
+        })
+    }
+
+    fn complete_text(&self, arguments: &Map<String, Value>) -> Result<String, Refused> {
+        let result = arguments.get("result").and_then(Value::as_str).map(str::trim).unwrap_or_default();
+        if result.is_empty() {
+            return Err(Refused::Invalid("result: expected a text that is not blank".into()));
+        }
+        self.with(|emitted| {
+            if std::mem::replace(&mut emitted.complete, true) {
+                return Err(Refused::Late);
+            }
+            emitted.result = Some(result.to_owned());
+            Ok("the task is complete".into())
+        })
+    }
+
+    /// Takes in again what an earlier attempt has emitted: the calls among `messages` whose results say that they
+    /// succeeded, in their order. So the conversation is the only record of it.
+    pub(crate) fn replay(&self, messages: &[Arc<Message>]) {
+        let succeeded: HashSet<_> = messages
+            .iter()
+            .filter_map(|message| match &message.body {
+                MessageBody::Tool(result) if result.status == ToolStatus::Success => Some(&result.call_id),
+                _ => None,
+            })
+            .collect();
+        for call in messages.iter().flat_map(|message| message.tool_calls()) {
+            let Arguments::Object(arguments) = &call.arguments else { continue };
+            if !succeeded.contains(&call.id) {
+                continue;
+            }
+            // What was taken then is taken now; a changed declaration decides anew.
+            let _ = match (call.name.as_str(), arguments.get("name").and_then(Value::as_str)) {
+                (EMIT_VALUE, Some(name)) => self.emit(name, arguments.get("value").unwrap_or(&Value::Null)),
+                (COMPLETE_TASK, _) => self.complete(arguments),
+                _ => continue,
+            };
+        }
+    }
+}
+
+impl Output {
+    /// What is wrong with a value: the place, and what was expected.
+    fn problems(&self, value: &Value) -> Vec<String> {
+        let name = &self.declared.name;
+        let errors = self.validator.iter_errors(value).take(MAX_PROBLEMS);
+        let mut problems: Vec<String> =
+            errors.map(|error| format!("{name}{}: {error}", error.instance_path())).collect();
+        if !problems.is_empty() {
+            problems.push(format!("{name} is expected to be {}", self.kind()));
+        }
+        problems
+    }
+
+    fn kind(&self) -> String {
+        kind(&self.declared)
+    }
+}
+
+/// What an output is: its type's word, or its schema.
+pub(super) fn kind(declared: &DeclaredOutput) -> String {
+    word_of(&declared.schema).unwrap_or_else(|| format!("of the JSON Schema {}", declared.schema))
+}
+
+/// The word of a schema that says nothing but a type: `integer`, `string[]`.
+fn word_of(schema: &Value) -> Option<String> {
+    let fields = schema.as_object()?;
+    match (fields.get("type")?.as_str()?, fields.get("items")) {
+        ("array", Some(items)) if fields.len() == 2 => Some(format!("{}[]", word_of(items)?)),
+        (word, None) if fields.len() == 1 => Some(word.to_owned()),
+        _ => None,
+    }
+}
+
+/// Names with their types, for a sentence.
+pub(super) fn listed(outputs: &[&DeclaredOutput]) -> String {
+    let each: Vec<String> = outputs.iter().map(|output| format!("{} ({})", output.name, kind(output))).collect();
+    each.join(", ")
+}
+
+/// Why something emitted is not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The values are not what was declared.
+    Invalid(String),
+    /// There is no such output.
+    Unknown(String),
+    /// The task is complete: nothing changes any more.
+    Late,
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{ToolCall, ToolResult};
+    use serde_json::json;
+
+    use super::*;
+
+    fn declared(outputs: &[&str]) -> Declared {
+        let outputs = outputs.iter().map(|text| DeclaredOutput::parse(text).expect("an output"));
+        Declared::compile(outputs.collect()).expect("compiles")
+    }
+
+    #[test]
+    fn values_are_kept_in_the_order_of_their_declaration() {
+        let declared = declared(&["zebra:string", "apple:integer"]);
+        assert_eq!((declared.reached(), declared.as_json().as_str()), (false, "{}"));
+        assert_eq!(declared.emit("apple", &json!(1)), Ok("apple is taken; missing: zebra (string)".into()));
+        assert_eq!(
+            declared.emit("apple", &json!(2)).expect("taken").split(';').next(),
+            Some("apple was there already and is replaced")
+        );
+        assert_eq!(declared.emit("zebra", &json!("z")), Ok("zebra is taken; everything is there".into()));
+        assert_eq!((declared.reached(), declared.as_json().as_str()), (true, r#"{"zebra":"z","apple":2}"#));
+        assert_eq!(Value::Object(declared.values()), json!({"zebra": "z", "apple": 2}));
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_refused_with_its_place_and_what_was_expected() {
+        let declared = declared(&["n:integer", "list:string[]", r#"s:{"type":"string","maxLength":3}"#]);
+        for (name, value, needles) in [
+            ("n", json!("7"), vec!["n: \"7\" is not of type \"integer\"", "n is expected to be integer"]),
+            ("n", json!(7.5), vec!["7.5"]),
+            ("list", json!(["a", 1]), vec!["list/1: 1 is not of type \"string\"", "expected to be string[]"]),
+            ("s", json!("long"), vec!["longer than 3", "maxLength"]),
+        ] {
+            match declared.emit(name, &value) {
+                Err(Refused::Invalid(text)) => {
+                    for needle in needles {
+                        assert!(text.contains(needle), "{needle}: {text}");
+                    }
+                }
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        for (name, value) in [("n", json!(7)), ("list", json!([])), ("s", json!("abc"))] {
+            declared.emit(name, &value).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
+        }
+        let unknown = Refused::Unknown("no output named \"N\"; declared are: n, list, s".into());
+        assert_eq!(declared.emit("N", &json!(7)), Err(unknown));
+    }
+
+    #[test]
+    fn completing_takes_all_or_nothing_and_names_every_problem() {
+        let outputs = declared(&["a:string", "b:integer", "c:boolean"]);
+        let object = |value: Value| value.as_object().cloned().expect("an object");
+        let Err(Refused::Invalid(text)) = outputs.complete(&object(json!({"b": "x", "c": true, "d": 1}))) else {
+            panic!("three things are wrong");
+        };
+        for needle in ["a is missing (string)", "b: \"x\" is not of type \"integer\"", "not declared: d"] {
+            assert!(text.contains(needle), "{needle}: {text}");
+        }
+        assert_eq!(outputs.missing().len(), 3, "nothing of it was taken");
+        let whole = object(json!({"a": "x", "b": 1, "c": false}));
+        assert!(outputs.complete(&whole).is_ok() && outputs.reached());
+        let other = object(json!({"a": "y", "b": 2, "c": true}));
+        assert_eq!(outputs.complete(&other), Err(Refused::Late), "the first success counts");
+        assert_eq!(outputs.emit("a", &json!("y")), Err(Refused::Late));
+        assert_eq!(outputs.as_json(), r#"{"a":"x","b":1,"c":false}"#);
+    }
+
+    #[test]
+    fn without_declared_outputs_a_text_that_is_not_blank_is_the_result() {
+        let declared = declared(&[]);
+        let result = |text: Value| json!({ "result": text }).as_object().cloned().expect("an object");
+        for blank in [json!(" \n"), json!(7), Value::Null] {
+            assert!(declared.complete(&result(blank)).is_err());
+        }
+        assert!(!declared.reached());
+        assert!(declared.complete(&result(json!(" four "))).is_ok() && declared.reached());
+        assert_eq!(declared.result().as_deref(), Some("four"));
+    }
+
+    #[test]
+    fn what_cannot_be_declared_is_told_all_at_once() {
+        let output = |name: &str, schema: Value| DeclaredOutput { name: name.into(), schema, description: None };
+        let bad = vec![
+            output("1", json!({})),
+            output("a", json!({"type": "strin"})),
+            output("b", json!({"$ref": "https://example.com/schema.json"})),
+            output("c", json!(true)),
+            output("d", json!({"type": "string"})),
+            output("d", json!({"type": "string"})),
+            output("e", json!({"const": "x".repeat(16 * 1024)})),
+            output("f", json!({"pattern": "("})),
+        ];
+        let text = Declared::compile(bad).expect_err("eight mistakes");
+        for needle in [
+            "\"1\" is no name",
+            "a: this is no usable",
+            "b: this",
+            "c: a schema",
+            "d is declared twice",
+            "e: a",
+            "f: this",
+        ] {
+            assert!(text.contains(needle), "{needle}: {text}");
+        }
+        let local = json!({"$ref": "#/$defs/x", "$defs": {"x": {"type": "integer"}}});
+        let local = Declared::compile(vec![output("x", local)]).expect("a reference within the schema is fine");
+        assert!(local.emit("x", &json!("no")).is_err() && local.emit("x", &json!(1)).is_ok());
+        assert!(Declared::compile(vec![output("x", json!({})); MAX_OUTPUTS + 1]).is_err());
+    }
+
+    #[test]
+    fn a_conversation_gives_back_what_was_emitted_in_it_and_nothing_that_failed() {
+        let call = |id: &str, name: &str, arguments: &str| ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments: Arguments::parse(arguments),
+        };
+        let result = |id: &str, status| {
+            Arc::new(Message::tool(ToolResult { call_id: id.into(), name: "x".into(), status, text: String::new() }))
+        };
+        let messages = vec![
+            Arc::new(Message::assistant_calls(
+                "",
+                vec![
+                    call("1", EMIT_VALUE, r#"{"name":"a","value":"old"}"#),
+                    call("2", EMIT_VALUE, r#"{"name":"b","value":1}"#),
+                    call("3", "echo", r#"{"name":"b","value":1}"#),
+                ],
+            )),
+            result("1", ToolStatus::Success),
+            result("2", ToolStatus::Cancelled),
+            result("3", ToolStatus::Success),
+            Arc::new(Message::assistant_calls("", vec![call("4", EMIT_VALUE, r#"{"name":"a","value":"new"}"#)])),
+            result("4", ToolStatus::Success),
+        ];
+        let outputs = declared(&["a:string", "b:integer"]);
+        outputs.replay(&messages);
+        assert_eq!(outputs.as_json(), r#"{"a":"new"}"#);
+        let done = Arc::new(Message::assistant_calls("", vec![call("5", COMPLETE_TASK, r#"{"a":"x","b":2}"#)]));
+        outputs.replay(&[done, result("5", ToolStatus::Success)]);
+        assert_eq!(outputs.as_json(), r#"{"a":"x","b":2}"#);
+    }
+}

@@ -1,0 +1,239 @@
+//! Which calls need a person: pure.
+
+use belay_protocol::{Ask, Effect, ToolSpec, Weight};
+use globset::{Glob, GlobMatcher};
+use serde_json::{Map, Value};
+
+use super::config::{ApprovalRule, ApprovalsConfig, Outside, RuleAsk};
+
+/// The rules, compiled once.
+pub struct Policy {
+    rules: Vec<Rule>,
+    outside: Outside,
+}
+
+struct Rule {
+    at: usize,
+    tool: GlobMatcher,
+    arguments: Vec<(String, GlobMatcher)>,
+    ask: RuleAsk,
+    even_outside: bool,
+}
+
+/// A call that is looked at.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    /// The declaration of the tool.
+    pub spec: &'a ToolSpec,
+    /// The arguments of the call.
+    pub arguments: &'a Map<String, Value>,
+    pub(crate) weight: &'a Weight,
+    /// What untrusted content the run has before it.
+    pub untrusted: Untrusted,
+}
+
+/// What untrusted content a run has before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untrusted {
+    /// None.
+    Nothing,
+    /// None but names and descriptions of tools that MCP servers offer. They are bounded, cleaned and pinned, and the
+    /// operator has let them in: a call that the operator says not to ask about is not asked about because of them.
+    Descriptions,
+    /// Content that has entered the conversation, or that of any run of the tree: a page, the answer of another program.
+    Content,
+}
+
+/// What a call needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nobody.
+    Nobody,
+    /// A yes.
+    Yes {
+        /// Whether an earlier "always" is one.
+        unless_approved: bool,
+        /// Why, for the person.
+        why: String,
+    },
+    /// It is refused, for this reason.
+    Refused(String),
+}
+
+impl Policy {
+    /// Compiles the rules. A pattern that is none, which `validate` has told of, fits nothing.
+    pub fn compile(config: &ApprovalsConfig) -> Self {
+        let rules = config.rules.iter().enumerate().filter_map(|(at, rule)| Rule::compile(at, rule)).collect();
+        Self { rules, outside: config.outside }
+    }
+
+    /// What a call needs.
+    pub fn need(&self, case: Case<'_>) -> Need {
+        let rule = self.rules.iter().find(|rule| rule.fits(case));
+        let (mut ask, mut why) = match rule.map(|rule| (rule.ask, rule.at)) {
+            Some((RuleAsk::Refuse, at)) => {
+                return Need::Refused(format!("approvals.rules[{at}] of the configuration refuses this call"));
+            }
+            Some((RuleAsk::Never, _)) => (Ask::Never, String::new()),
+            Some((RuleAsk::UnlessApproved, at)) => {
+                (Ask::UnlessApproved, format!("approvals.rules[{at}] of the configuration says so"))
+            }
+            Some((RuleAsk::Always, at)) => (Ask::Always, format!("approvals.rules[{at}] of the configuration says so")),
+            // What the tool sees in this very call can only make it ask more.
+            None => (
+                case.spec.approval.max(case.weight.ask.unwrap_or(Ask::Never)),
+                format!("{} asks before it acts", case.spec.name),
+            ),
+        };
+        let exempt = self.outside == Outside::Ignore || rule.is_some_and(|rule| rule.even_outside);
+        // By a rule, or by the `approval` of an MCP server, which nobody leaves at "never" unless they set it.
+        let chosen = rule.is_some() || case.spec.server.is_some();
+        let because = match case.untrusted {
+            Untrusted::Content => Some("words of the outside are in this conversation, and this tool reaches outside"),
+            Untrusted::Descriptions if !chosen => {
+                Some("MCP servers describe tools of this conversation, and this tool reaches outside")
+            }
+            Untrusted::Descriptions | Untrusted::Nothing => None,
+        };
+        if let (Some(because), Effect::External, false, Ask::Never) = (because, case.spec.effect, exempt, ask) {
+            ask = Ask::UnlessApproved;
+            why = because.to_owned();
+        }
+        match ask {
+            Ask::Never => Need::Nobody,
+            Ask::UnlessApproved => Need::Yes { unless_approved: true, why },
+            Ask::Always => Need::Yes { unless_approved: false, why },
+        }
+    }
+}
+
+impl Rule {
+    fn compile(at: usize, rule: &ApprovalRule) -> Option<Self> {
+        let matcher = |pattern: &str| Glob::new(pattern).ok().map(|glob| glob.compile_matcher());
+        let arguments =
+            rule.arguments.iter().map(|(name, pattern)| Some((name.clone(), matcher(pattern)?))).collect::<Option<_>>();
+        let (ask, even_outside) = (rule.ask, rule.even_outside);
+        Some(Self { at, tool: matcher(&rule.tool)?, arguments: arguments?, ask, even_outside })
+    }
+
+    fn fits(&self, case: Case<'_>) -> bool {
+        self.tool.is_match(&case.spec.name)
+            && self.arguments.iter().all(|(name, pattern)| {
+                case.arguments.get(name).and_then(text_of).is_some_and(|text| pattern.is_match(text))
+            })
+    }
+}
+
+/// An argument as patterns see it.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Array(parts) => parts.iter().map(text_of).collect::<Option<Vec<_>>>().map(|parts| parts.join(" ")),
+        Value::Object(_) | Value::Null => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Tool, patterns of arguments, what the rule says, whether it holds with words of the outside.
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], RuleAsk, bool);
+
+    fn policy(rules: &[Row<'_>]) -> Policy {
+        let rules = rules.iter().map(|(tool, arguments, ask, even_outside)| ApprovalRule {
+            tool: (*tool).into(),
+            arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>(),
+            ask: *ask,
+            even_outside: *even_outside,
+        });
+        Policy::compile(&ApprovalsConfig { rules: rules.collect(), ..ApprovalsConfig::default() })
+    }
+
+    fn word(need: &Need) -> &'static str {
+        match need {
+            Need::Nobody => "nobody",
+            Need::Yes { unless_approved: true, .. } => "unless_approved",
+            Need::Yes { .. } => "always",
+            Need::Refused(_) => "refused",
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides_and_the_tool_where_none_does() {
+        let rules = policy(&[
+            ("run_command", &[("argv", "git status*")], RuleAsk::Never, true),
+            ("run_command", &[("argv", "git push*")], RuleAsk::Refuse, false),
+            ("run_*", &[], RuleAsk::Always, false),
+            ("fetch_url", &[("url", "https://example.org/*")], RuleAsk::Never, false),
+        ]);
+        let own = |name: &str, approval, ask| (name.to_owned(), approval, ask);
+        let spec = |name: String, approval| ToolSpec {
+            effect: Effect::External,
+            approval,
+            ..ToolSpec::new(name, "", json!({}))
+        };
+        for ((name, approval, weighs), arguments, outside, expected) in [
+            (own("run_command", Ask::Always, None), json!({"argv": ["git", "status", "-s"]}), false, "nobody"),
+            (own("run_command", Ask::Always, None), json!({"argv": ["git", "status"]}), true, "nobody"),
+            (own("run_command", Ask::Never, None), json!({"argv": ["git", "push"]}), false, "refused"),
+            (own("run_command", Ask::Never, None), json!({"argv": ["ls"]}), false, "always"),
+            (own("run_shell", Ask::Never, None), json!({"script": "ls"}), false, "always"),
+            (own("fetch_url", Ask::Never, None), json!({"url": "https://example.org/a"}), false, "nobody"),
+            (own("fetch_url", Ask::Never, None), json!({"url": "https://example.org/a"}), true, "unless_approved"),
+            (own("fetch_url", Ask::Never, None), json!({"url": "https://example.com/a"}), false, "nobody"),
+            (own("write_file", Ask::UnlessApproved, None), json!({}), false, "unless_approved"),
+            (own("write_file", Ask::UnlessApproved, Some(Ask::Always)), json!({}), false, "always"),
+            (own("write_file", Ask::Always, Some(Ask::Never)), json!({}), false, "always"),
+        ] {
+            let weight = Weight { ask: weighs, ..Weight::default() };
+            let spec = spec(name, approval);
+            let arguments = arguments.as_object().expect("an object");
+            let untrusted = if outside { Untrusted::Content } else { Untrusted::Nothing };
+            let need = rules.need(Case { spec: &spec, arguments, weight: &weight, untrusted });
+            assert_eq!(word(&need), expected, "{} {arguments:?} outside={outside}", spec.name);
+        }
+    }
+
+    #[test]
+    fn words_of_the_outside_concern_tools_that_reach_outside_alone() {
+        for (outside, effect, expected) in [
+            (Outside::Ask, Effect::External, "unless_approved"),
+            (Outside::Ask, Effect::Write, "nobody"),
+            (Outside::Ask, Effect::Read, "nobody"),
+            (Outside::Ignore, Effect::External, "nobody"),
+        ] {
+            let policy = Policy::compile(&ApprovalsConfig { outside, ..ApprovalsConfig::default() });
+            let spec = ToolSpec { effect, ..ToolSpec::new("t", "", json!({})) };
+            let (weight, arguments) = (Weight::default(), Map::new());
+            let untrusted = Untrusted::Content;
+            let need = policy.need(Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted });
+            assert_eq!(word(&need), expected, "{outside:?} {effect:?}");
+        }
+    }
+
+    #[test]
+    fn descriptions_of_mcp_tools_do_not_overrule_what_the_operator_says_and_content_does() {
+        let rules = policy(&[("run_command", &[], RuleAsk::Never, false)]);
+        for (tool, server, untrusted, expected) in [
+            ("fetch_url", None, Untrusted::Nothing, "nobody"),
+            // Nobody has said that it may act without a question.
+            ("fetch_url", None, Untrusted::Descriptions, "unless_approved"),
+            ("run_command", None, Untrusted::Descriptions, "nobody"),
+            ("run_command", None, Untrusted::Content, "unless_approved"),
+            ("mcp_files_send", Some("files"), Untrusted::Descriptions, "nobody"),
+            ("mcp_files_send", Some("files"), Untrusted::Content, "unless_approved"),
+        ] {
+            let server = server.map(str::to_owned);
+            let spec = ToolSpec { effect: Effect::External, server, ..ToolSpec::new(tool, "", json!({})) };
+            let (weight, arguments) = (Weight::default(), Map::new());
+            let need = rules.need(Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted });
+            assert_eq!(word(&need), expected, "{tool} {untrusted:?}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Questions: what they say, what an answer is bound to, and how answers are read. Pure.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use belay_protocol::{CallId, Decision, Gate, GateId, GateKind, GateState, UnixMillis, Weight, canonical_json};
+use serde_json::{Map, Value};
+
+/// Longest part of a question, in characters; of longer content of files both ends are shown. 16 000: a command of the
+/// usual bound is shown whole, and a platform splits it into a few messages.
+const MAX_SHOWN_CHARS: usize = 16_000;
+
+/// What an answer is bound to and a person need not read: vector and script are in the summary, the environment is a
+/// digest.
+const UNSHOWN: [&str; 3] = ["argv", "script", "environment"];
+
+/// What a question shows of what an answer is bound to.
+fn shown_of(bound: &[(String, String)]) -> impl Iterator<Item = &(String, String)> {
+    bound.iter().filter(|(name, _)| !UNSHOWN.contains(&name.as_str()))
+}
+
+/// The characters that a question would have, where that is more than it can show whole.
+pub fn too_long(summary: &str, bound: &[(String, String)]) -> Option<usize> {
+    let parts = shown_of(bound).map(|(name, value)| visible(name).chars().count() + visible(value).chars().count());
+    let whole = visible(summary).chars().count() + parts.sum::<usize>();
+    (whole > MAX_SHOWN_CHARS).then_some(whole)
+}
+
+/// A question that the gate wants asked: everything but who and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    pub kind: GateKind,
+    pub summary: String,
+    pub arguments: Value,
+    pub why: String,
+    pub bound: Vec<(String, String)>,
+    pub digest: String,
+    pub covers: Option<String>,
+}
+
+/// What became of the questions about one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// A yes that is not used yet: its gate, and what it is bound to.
+    pub approved: Option<(GateId, String)>,
+    /// Earlier ones of the same call, which had changed before it was made, so that it was asked about again.
+    pub(crate) outdated: Vec<GateId>,
+    /// A secret was given.
+    pub(crate) supplied: Option<GateId>,
+    /// A no, in words for the model.
+    pub denied: Option<String>,
+}
+
+/// Answers by call.
+pub type Answers = HashMap<CallId, Answer>;
+
+impl Answer {
+    /// Whether the call that it is about has not begun: nothing of it was used up.
+    pub fn is_open(&self) -> bool {
+        self.approved.is_some() || self.supplied.is_some() || self.denied.is_some()
+    }
+
+    /// Every yes that is not used yet. All are used up together: one call is made once.
+    pub(crate) fn yeses(&self) -> Vec<GateId> {
+        self.outdated.iter().copied().chain(self.approved.iter().map(|(gate, _)| *gate)).collect()
+    }
+
+    /// The answers that a run's questions have got; questions in the order in which they were asked.
+    pub fn of(gates: Vec<Gate>) -> Answers {
+        let mut answers = Answers::new();
+        for gate in gates {
+            let answer = answers.entry(gate.call_id.clone()).or_default();
+            match (&gate.kind, gate.state) {
+                (GateKind::Approval, GateState::Approved) => {
+                    let before = answer.approved.replace((gate.id, gate.digest));
+                    answer.outdated.extend(before.map(|(earlier, _)| earlier));
+                }
+                (GateKind::Credential { .. }, GateState::Approved) => answer.supplied = Some(gate.id),
+                (kind, state @ (GateState::Denied | GateState::Expired)) => {
+                    answer.denied = Some(denial(kind, state));
+                }
+                (_, GateState::Waiting | GateState::Used | GateState::Withdrawn) => {}
+            }
+        }
+        answers
+    }
+}
+
+/// What the model reads.
+fn denial(kind: &GateKind, state: GateState) -> String {
+    let text = match (kind, state) {
+        (GateKind::Approval, GateState::Expired) => {
+            "denied: the person did not answer in time. It was not done. Do not ask for the same again; go on without it, \
+             or say what you would need."
+        }
+        (GateKind::Approval, _) => {
+            "denied: the person said no. It was not done. Do not ask for the same again; take another way, or answer \
+             without it."
+        }
+        (GateKind::Credential { .. }, GateState::Expired) => {
+            "denied: the secret that this tool needs was not given in time. It was not done."
+        }
+        (GateKind::Credential { .. }, _) => {
+            "denied: the person did not give the secret that this tool needs. It was not done."
+        }
+    };
+    text.to_owned()
+}
+
+/// The digest that binds an answer: blake3, in hex, over tool, canonical arguments and all that the call weighs.
+pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &Weight) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut feed = |text: &str| {
+        // With its length before it, no text can pass for two.
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    feed(tool);
+    feed(&canonical_json(&Value::Object(arguments.clone())));
+    for (name, value) in &weight.bound {
+        feed(name);
+        feed(value);
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// The question as it is shown at that date, in Markdown.
+pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
+    let waits = span((gate.expires_at.0 - now.0) / 1000);
+    let mut text = match &gate.kind {
+        GateKind::Credential { name } => {
+            let mut text = format!("`{}` needs a secret: **{name}**.\n\n{}\n\n", gate.tool, gate.summary);
+            let _ = write!(
+                text,
+                "Your next message is taken as the secret: it is not shown to the model, and not kept in the \
+                 conversation. /deny goes on without it. It is waited for {waits}."
+            );
+            return text;
+        }
+        GateKind::Approval => format!("May I do this? **{}**\n\n", gate.tool),
+    };
+    text.push_str(&fence(&gate.summary));
+    for (name, value) in shown_of(&gate.bound) {
+        let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
+    }
+    let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&gate.why));
+    if let Some(covers) = &gate.covers {
+        let _ = write!(text, ", or **always** for {} in this conversation", plain(covers));
+    }
+    let _ = write!(text, ". Without an answer it is a no after {waits}. (/approve {id}, /deny {id})", id = gate.id);
+    text
+}
+
+/// Text that comes from the model, in a block that it cannot leave.
+fn fence(text: &str) -> String {
+    let text = bounded(text);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let ticks = "`".repeat(longest.max(2) + 1);
+    format!("{ticks}\n{text}\n{ticks}\n")
+}
+
+/// Text that comes from the model, in a line of prose.
+fn plain(text: &str) -> String {
+    bounded(text).replace(['`', '*', '\n'], " ")
+}
+
+/// With characters that reorder or hide what is read as escapes, so that nothing is left unseen.
+fn visible(text: &str) -> std::borrow::Cow<'_, str> {
+    belay_text::escaped(text)
+}
+
+/// The same, and not longer than a question can be.
+fn bounded(text: &str) -> String {
+    let visible = visible(text).into_owned();
+    let whole = visible.chars().count();
+    if whole <= MAX_SHOWN_CHARS {
+        return visible;
+    }
+    let head: String = visible.chars().take(MAX_SHOWN_CHARS / 2).collect();
+    let tail: String = visible.chars().skip(whole - MAX_SHOWN_CHARS / 2).collect();
+    format!("{head}\n[… {} characters are NOT SHOWN here …]\n{tail}", whole - MAX_SHOWN_CHARS)
+}
+
+/// The answer that a bare word is: what people type under a question.
+pub fn parse_answer(text: &str) -> Option<Decision> {
+    match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+        "yes" | "y" | "approve" | "approved" => Some(Decision::Approve),
+        "always" => Some(Decision::Always),
+        "no" | "n" | "deny" | "denied" => Some(Decision::Deny),
+        _ => None,
+    }
+}
+
+/// A span of time in words.
+fn span(seconds: i64) -> String {
+    match seconds {
+        1 => "1 second".to_owned(),
+        ..=90 => format!("{} seconds", seconds.max(0)),
+        91..=5400 => format!("{} minutes", (seconds + 30) / 60),
+        5401..=172_800 => format!("{} hours", (seconds + 1800) / 3600),
+        _ => format!("{} days", (seconds + 43_200) / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_bound_to_every_byte() {
+        let weigh = |bound: &[(&str, &str)]| Weight {
+            bound: bound.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..Weight::default()
+        };
+        let of = |tool: &str, arguments: Value, bound: &[(&str, &str)]| {
+            digest(tool, arguments.as_object().expect("an object"), &weigh(bound))
+        };
+        let base = of("t", json!({"a": 1, "b": [2]}), &[("argv", "x y")]);
+        assert_eq!(base, of("t", json!({"b": [2], "a": 1}), &[("argv", "x y")]), "the order of keys is nothing");
+        for (name, other) in [
+            ("tool", of("u", json!({"a": 1, "b": [2]}), &[("argv", "x y")])),
+            ("argument", of("t", json!({"a": 1, "b": [3]}), &[("argv", "x y")])),
+            ("bound value", of("t", json!({"a": 1, "b": [2]}), &[("argv", "x z")])),
+            ("bound name", of("t", json!({"a": 1, "b": [2]}), &[("arg", "vx y")])),
+            ("one more", of("t", json!({"a": 1, "b": [2]}), &[("argv", "x y"), ("", "")])),
+        ] {
+            assert_ne!(base, other, "{name}");
+        }
+    }
+
+    #[test]
+    fn bare_words_are_read_as_people_type_them() {
+        for (text, expected) in [
+            ("yes", Some(Decision::Approve)),
+            (" Yes! ", Some(Decision::Approve)),
+            ("y", Some(Decision::Approve)),
+            ("ALWAYS", Some(Decision::Always)),
+            ("no.", Some(Decision::Deny)),
+            ("yes please do", None),
+            ("nope", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_answer(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_writes_cannot_leave_its_block_or_hide() {
+        assert_eq!(fence("a ``` b"), "````\na ``` b\n````\n");
+        assert_eq!(
+            bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"),
+            r"rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"
+        );
+        assert!(bounded(&"x".repeat(20_000)).contains("[… 4000 characters are NOT SHOWN here …]"));
+        assert_eq!(bounded(&"x".repeat(MAX_SHOWN_CHARS)).len(), MAX_SHOWN_CHARS);
+    }
+
+    #[test]
+    fn a_question_is_too_long_when_any_of_it_would_be_left_out() {
+        let bound = |name: &str, chars: usize| vec![(name.to_owned(), "x".repeat(chars))];
+        assert_eq!(too_long("ls", &bound("stdin", 1000)), None);
+        assert_eq!(too_long("ls", &bound("argv", 20_000)), None, "it is in the summary");
+        assert_eq!(too_long(&"x".repeat(10_000), &bound("stdin", 6000)), Some(16_005));
+        assert_eq!(too_long(&"\u{202e}".repeat(2001), &[]), Some(16_008), "as it is shown");
+    }
+}

@@ -1,0 +1,156 @@
+//! Before a run asks the model for the first time: hooks may change who the model is told it is and which files of the
+//! workspace it is told of, or refuse the run.
+//!
+//! They are asked once. What they have said is part of the run's state, so that it holds over questions and restarts.
+
+use belay_agent_loop::{LoopContext, LoopError, LoopState};
+use belay_protocol::{BootstrapFile, Durability, HookPoint, RunEnd, RunId, StopReason};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::core::RunCore;
+use crate::hooks::Place;
+use crate::prompt::{self, Briefing};
+
+/// Where in the state it is kept, beside what others keep there.
+const KEY: &str = "hooks";
+
+/// What hooks have said at the beginning of a run. What is `None` is what every run is told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Told {
+    /// Who the model is told it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    persona: Option<String>,
+    /// The files of the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<Vec<ToldFile>>,
+}
+
+/// A file of the workspace, as hooks see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToldFile {
+    name: String,
+    text: String,
+}
+
+impl Told {
+    /// What the run is told of its surroundings, with what hooks have said.
+    pub fn over(self, briefing: Briefing) -> Briefing {
+        let file = |ToldFile { name, text }: ToldFile| {
+            let whole_chars = text.chars().count();
+            BootstrapFile { name, text, whole_chars, cut: false }
+        };
+        match self {
+            Self { persona: None, files: None } => briefing,
+            Self { persona, files } => briefing.with(persona, files.map(|files| files.into_iter().map(file).collect())),
+        }
+    }
+}
+
+/// The files as hooks have left them; as they were, where that cannot be read.
+fn files_of(answer: Value, ours: Vec<ToldFile>, run: RunId) -> Vec<ToldFile> {
+    match serde_json::from_value::<Vec<ToldFile>>(answer) {
+        Ok(files) if files.iter().all(|file| is_name(&file.name)) => files,
+        Ok(_) => {
+            tracing::warn!(%run, "hooks have named a file with control characters, `<`, `>` or quotes; all stay as they were");
+            ours
+        }
+        Err(error) => {
+            tracing::warn!(%run, %error, "what hooks have made of the files cannot be read; they stay as they were");
+            ours
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(|c| c.is_control() || matches!(c, '<' | '>' | '"'))
+}
+
+/// What comes of asking them.
+pub enum Beginning {
+    /// The run begins, or goes on, with what hooks have said.
+    Go(Told),
+    /// The run is over; the words are for the person.
+    Over(RunEnd, Option<String>),
+}
+
+/// Asks hooks about a run whose message this is, unless they have been asked before.
+///
+/// # Errors
+/// What they have said could not be stored.
+pub async fn begin(
+    core: &mut RunCore,
+    context: &mut LoopContext,
+    briefing: &Briefing,
+    message: &str,
+) -> Result<Beginning, LoopError> {
+    if let Some(told) = recall(&context.state) {
+        return Ok(Beginning::Go(told));
+    }
+    let hooks = core.services.hooks.clone();
+    if !hooks.is_bound(HookPoint::Bootstrap) && !hooks.is_bound(HookPoint::BeforeAgentStart) {
+        return Ok(Beginning::Go(Told::default()));
+    }
+    let ours = prompt::persona(&core.services.config).to_owned();
+    let file = |file: &BootstrapFile| ToldFile { name: file.name.clone(), text: file.text.clone() };
+    let files: Vec<ToldFile> = briefing.files.files.iter().map(file).collect();
+    let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data: it always serialises
+    let mut facts = Vec::new();
+    let place = Place { session: &core.live.session, run: core.live.id };
+    let decided = tokio::select! {
+        biased; // who is stopped asks nobody any more
+        () = core.cancel.cancelled() => None,
+        decided = hooks.before_agent_start(place, ours.clone(), shown.clone(), message, &mut facts) => Some(decided),
+    };
+    facts.into_iter().for_each(|fact| core.journal.note(fact));
+    match decided {
+        None => Ok(Beginning::Over(RunEnd::of(core.stopped().unwrap_or(StopReason::UserStop)), None)),
+        Some(Err(refusal)) => {
+            let end = RunEnd::of(StopReason::HookRefused).with("hook", refusal.by);
+            Ok(Beginning::Over(end, Some(refusal.why)))
+        }
+        Some(Ok((persona, answer))) => {
+            let changed = (answer != shown).then(|| files_of(answer, files, core.live.id));
+            let told = Told { persona: Some(persona).filter(|persona| *persona != ours), files: changed };
+            keep(&mut context.state, &told);
+            core.journal.write(context, Durability::Relaxed).await?;
+            Ok(Beginning::Go(told))
+        }
+    }
+}
+
+fn recall(state: &LoopState) -> Option<Told> {
+    serde_json::from_value(state.delegate.get(KEY)?.clone()).ok()
+}
+
+fn keep(state: &mut LoopState, told: &Told) {
+    let Ok(memo) = serde_json::to_value(told) else { return }; // plain data: it always serialises
+    match state.delegate.as_object_mut() {
+        Some(others) => {
+            others.insert(KEY.to_owned(), memo);
+        }
+        None => state.delegate = Value::Object(Map::from_iter([(KEY.to_owned(), memo)])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_hooks_have_said_is_kept_beside_what_others_keep() {
+        let mut state = LoopState { delegate: json!({"outputs": []}), ..LoopState::default() };
+        assert_eq!(recall(&state), None);
+        let memo = Told { persona: Some("a pirate".into()), files: None };
+        keep(&mut state, &memo);
+        assert_eq!(state.delegate, json!({"outputs": [], "hooks": {"persona": "a pirate"}}));
+        assert_eq!(recall(&state), Some(memo));
+        let mut fresh = LoopState::default();
+        keep(&mut fresh, &Told::default());
+        assert_eq!(recall(&fresh), Some(Told::default()), "asked, and nothing changed");
+    }
+}

@@ -1,0 +1,10 @@
+//! Cutting an answer into messages while it streams. Pure.
+//!
+//! Reading order: [`config`] → [`chunker`] (where a text may be cut) → [`blocks`] (which pieces of a step are ready).
+
+pub mod blocks;
+pub(crate) mod chunker;
+mod config;
+
+pub use blocks::{Blocks, Next};
+pub use config::{Break, SendAt, StreamingConfig};

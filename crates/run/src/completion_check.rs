@@ -1,0 +1,66 @@
+//! A second opinion: another, short model call that says whether what an agent calls done meets what was asked.
+
+use belay_agent_loop::{LoopContext, LoopError, Reasoning};
+use belay_protocol::{Message, Prompt, ToolSet};
+use serde_json::Value;
+
+use crate::core::{Allowance, Asked, CallPurpose, RunCore};
+
+/// Most tokens of an opinion: a yes or no and half a sentence.
+const MAX_TOKENS: u32 = 200;
+
+const PROMPT: &str = "You check the work of an agent. You are shown what was asked and what the agent answered. Say whether \
+the answer meets what was asked, as far as the answer itself shows. Answer with one JSON object and nothing else: \
+{\"met\": true} or {\"met\": false, \"missing\": \"what is missing, in one short sentence\"}.";
+
+/// How the opinion is asked for.
+pub fn reasoning() -> Reasoning {
+    Reasoning::new(Prompt::new(PROMPT), Prompt::new(PROMPT), ToolSet::default().into(), MAX_TOKENS, 1)
+}
+
+/// What is missing; `None` when the answer meets the request, and whenever no opinion could be had: a check that fails
+/// must not keep work from ending.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn missing(core: &mut RunCore, request: &str, answer: &str, step: u32) -> Result<Option<String>, LoopError> {
+    let question = format!("What was asked:\n{request}\n\nWhat the agent answered:\n{answer}");
+    let mut context = LoopContext::new(vec![Message::user(question).into()]);
+    let services = core.services.clone();
+    let allowance = Allowance { attempts: 1, purpose: CallPurpose::Aside };
+    match core.ask(&services.checker, &mut context, step, allowance).await {
+        Ok(Asked::Reply(reply)) => Ok(verdict(&reply.text)),
+        Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(LoopError::CostRefused(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn verdict(reply: &str) -> Option<String> {
+    let object = reply.get(reply.find('{')?..=reply.rfind('}')?)?;
+    let object: Value = serde_json::from_str(object).ok()?;
+    if object.get("met")?.as_bool()? {
+        return None;
+    }
+    let missing = object.get("missing").and_then(Value::as_str).unwrap_or_default().trim();
+    Some(if missing.is_empty() { "it was not said what".to_owned() } else { missing.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verdict;
+
+    #[test]
+    fn only_a_clear_no_is_a_no() {
+        for (reply, expected) in [
+            (r#"{"met": false, "missing": "the sum"}"#, Some("the sum")),
+            ("```json\n{\"met\": false}\n```", Some("it was not said what")),
+            (r#"{"met": true, "missing": "nothing"}"#, None),
+            (r#"{"met": "no"}"#, None),
+            ("no", None),
+            ("} {", None),
+            ("", None),
+        ] {
+            assert_eq!(verdict(reply).as_deref(), expected, "{reply}");
+        }
+    }
+}

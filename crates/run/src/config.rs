@@ -1,0 +1,317 @@
+//! Settings of the outer loop: `[agent]` and `[limits]`. `[queue]` is in `belay_agent::queue`.
+
+mod compaction;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use belay_agent_loop::policies::RunLimits;
+use belay_protocol::{Purpose, Thinking};
+use serde::{Deserialize, Serialize};
+
+use crate::cost_guard::{self, DayLimits};
+
+pub use self::compaction::{CompactionConfig, Identifiers};
+
+/// `[agent]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentConfig {
+    /// N: a notice at step N−1, no tools from step N on, hard limit N+1. At least 1.
+    pub max_tool_iterations: u32,
+    /// Width of the global lane: turns that run at the same time. At least 1.
+    pub max_concurrent_turns: usize,
+    /// Seconds that running turns get at shutdown before they are cancelled. 0: cancelled at once.
+    pub drain_s: u64,
+    /// Whether the model may end its own turn with the tool `terminate`. A chat's text ends its turn anyway.
+    pub terminate: bool,
+    /// Whether the model may send messages before its answer, and to other conversations, with the tool `send_message`.
+    pub send_message: bool,
+    /// Whether a model is asked, each time, if a text that ends an agent's work by itself meets what was asked.
+    pub completion_check: bool,
+    /// How hard the model thinks before each step. Absent: as it does by itself.
+    pub thinking: Option<Thinking>,
+    /// Replaces the built-in description of the agent at the head of the system prompt.
+    pub system_prompt: Option<String>,
+    /// Runs that a run may start.
+    pub subagents: SubagentsConfig,
+    /// Who may be named in the steps of a plan, besides `general`.
+    pub executors: BTreeMap<String, ExecutorConfig>,
+    /// `[agent.plan]`
+    pub plan: PlanConfig,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            max_tool_iterations: 10,
+            max_concurrent_turns: 64,
+            drain_s: 10,
+            terminate: false,
+            send_message: false,
+            completion_check: false,
+            thinking: None,
+            system_prompt: None,
+            executors: BTreeMap::new(),
+            plan: PlanConfig::default(),
+            subagents: SubagentsConfig::default(),
+        }
+    }
+}
+
+impl AgentConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !(1..=10_000).contains(&self.max_tool_iterations) {
+            problems.push("agent.max_tool_iterations: must be between 1 and 10000".into());
+        }
+        if !(1..=100_000).contains(&self.max_concurrent_turns) {
+            problems.push("agent.max_concurrent_turns: must be between 1 and 100000".into());
+        }
+        if self.drain_s > 3600 {
+            problems.push("agent.drain_s: must be at most 3600".into());
+        }
+        if self.system_prompt.as_ref().is_some_and(|text| text.len() > 100_000) {
+            problems.push("agent.system_prompt: must be at most 100000 bytes".into());
+        }
+        problems.extend(self.subagents.validate());
+        if self.executors.len() > MAX_EXECUTORS {
+            problems.push(format!("agent.executors: must be at most {MAX_EXECUTORS}"));
+        }
+        for (name, executor) in &self.executors {
+            executor.validate(name, &mut problems);
+        }
+        self.plan.validate(&mut problems);
+        problems
+    }
+
+    /// The grace of running turns at shutdown.
+    pub fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_s)
+    }
+}
+
+/// `[agent.subagents]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SubagentsConfig {
+    /// Whether the model is offered the tool `spawn_subagent`.
+    pub enabled: bool,
+    /// How deep a tree may be: 1 lets a conversation start subagents that start none.
+    pub max_depth: u32,
+    /// Subagents of one tree that work at the same time.
+    pub max_live: u32,
+    /// Subagents of all sessions that work at the same time, at each depth; one more waits. 1 to 10000.
+    pub max_concurrent: usize,
+    /// Subagents that one tree may start in all.
+    pub max_total: u32,
+    /// Most steps of one subagent; a call may ask for fewer.
+    pub max_turns: u32,
+    /// Most seconds of one subagent; a call may ask for fewer.
+    pub max_time_s: u64,
+}
+
+impl Default for SubagentsConfig {
+    /// 30 steps and 10 minutes are what Gemini CLI's subagents get; the caps of a tree are chosen so that one request
+    /// cannot keep more than a handful of model calls open.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_depth: 2,
+            max_live: 4,
+            max_concurrent: 8,
+            max_total: 16,
+            max_turns: 30,
+            max_time_s: 600,
+        }
+    }
+}
+
+impl SubagentsConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value, most) in [
+            ("max_depth", u64::from(self.max_depth), 8),
+            ("max_live", u64::from(self.max_live), 64),
+            ("max_concurrent", u64::try_from(self.max_concurrent).unwrap_or(u64::MAX), 10_000),
+            ("max_total", u64::from(self.max_total), 10_000),
+            ("max_turns", u64::from(self.max_turns), 10_000),
+            ("max_time_s", self.max_time_s, 86_400),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("agent.subagents.{key}: must be between 1 and {most}"));
+            }
+        }
+        problems
+    }
+
+    /// The longest time of one subagent.
+    pub fn max_time(&self) -> Duration {
+        Duration::from_secs(self.max_time_s)
+    }
+}
+
+/// Most configured executors. 32: their descriptions are in the prompt of every plan.
+const MAX_EXECUTORS: usize = 32;
+
+/// `[agent.plan]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanConfig {
+    /// Tries of one step, interrupted ones included, before it is blocked. 1 to 100.
+    pub max_attempts: u32,
+    /// Executions of steps over all, repeated ones included, before the run ends with `plan_limit`. 1 to 10000.
+    pub max_executions: u32,
+    /// Model calls of one execution. 1 to 10000.
+    pub max_steps_per_execution: u32,
+}
+
+impl Default for PlanConfig {
+    fn default() -> Self {
+        Self { max_attempts: 2, max_executions: 20, max_steps_per_execution: 20 }
+    }
+}
+
+impl PlanConfig {
+    fn validate(&self, problems: &mut Vec<String>) {
+        for (key, value, most) in [
+            ("max_attempts", self.max_attempts, 100),
+            ("max_executions", self.max_executions, 10_000),
+            ("max_steps_per_execution", self.max_steps_per_execution, 10_000),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("agent.plan.{key}: must be between 1 and {most}"));
+            }
+        }
+    }
+}
+
+/// `[agent.executors.NAME]`: who carries out steps of plans that are tagged `[NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecutorConfig {
+    /// What it is good for, for the model that makes plans.
+    pub description: String,
+    /// Replaces the built-in description of an executor at the head of its system prompt.
+    pub prompt: Option<String>,
+    /// The tools it has, by name; `terminate` always. Absent: all.
+    pub tools: Option<Vec<String>>,
+    /// Model calls of one execution. Absent: `agent.plan.max_steps_per_execution`. 1 to 10000.
+    pub max_steps: Option<u32>,
+}
+
+impl ExecutorConfig {
+    fn validate(&self, name: &str, problems: &mut Vec<String>) {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.len() > 32 || !name.chars().all(fits) {
+            problems.push(format!(
+                "agent.executors.{name}: a name has at most 32 letters, digits, `_` and `-`, to be used as a tag"
+            ));
+        }
+        if self.description.trim().is_empty() || self.description.len() > 1000 {
+            problems.push(format!("agent.executors.{name}.description: must be 1 to 1000 bytes"));
+        }
+        if self.prompt.as_ref().is_some_and(|text| text.len() > 100_000) {
+            problems.push(format!("agent.executors.{name}.prompt: must be at most 100000 bytes"));
+        }
+        if self.max_steps.is_some_and(|steps| !(1..=10_000).contains(&steps)) {
+            problems.push(format!("agent.executors.{name}.max_steps: must be between 1 and 10000"));
+        }
+    }
+}
+
+/// `[limits]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Most US dollars that model calls may cost in one UTC day. Absent: no limit. Needs a price for the model.
+    pub usd_per_day: Option<f64>,
+    /// The same for what calls are for; what is not named has no limit but that of all. A subagent, a plan, a worker and a
+    /// summary are for what the run is for that has started them.
+    pub usd_per_day_for: BTreeMap<Purpose, f64>,
+    /// The limits of one run, together with everything it starts.
+    #[serde(flatten)]
+    pub run: RunLimits,
+}
+
+impl LimitsConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = self.run.validate();
+        let each = self.usd_per_day_for.iter().map(|(purpose, usd)| (Some(*purpose), *usd));
+        for (budget, usd) in self.usd_per_day.map(|usd| (None, usd)).into_iter().chain(each) {
+            if !(0.0..=1e9).contains(&usd) {
+                let key = cost_guard::setting(budget);
+                problems.push(format!("{key}: must be a number of dollars from 0 to a thousand million"));
+            }
+        }
+        problems
+    }
+
+    /// What a day may cost.
+    pub fn per_day(&self) -> DayLimits {
+        // In range by `validate`; the cast saturates.
+        let micro = |usd: f64| (usd * 1e6).round() as u64;
+        DayLimits {
+            all: self.usd_per_day.map(micro),
+            of: self.usd_per_day_for.iter().map(|(purpose, usd)| (*purpose, micro(*usd))).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_named_with_its_key() {
+        assert!(AgentConfig::default().validate().is_empty());
+        let bad =
+            AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
+        assert_eq!(bad.validate().len(), 3);
+        let zero = SubagentsConfig {
+            enabled: true,
+            max_depth: 0,
+            max_live: 0,
+            max_concurrent: 0,
+            max_total: 0,
+            max_turns: 0,
+            max_time_s: 0,
+        };
+        let bad = AgentConfig { subagents: zero, ..AgentConfig::default() }.validate();
+        assert_eq!(bad.len(), 6);
+        assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
+        let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
+        assert!(most.validate().is_empty());
+        let plan = PlanConfig { max_attempts: 0, max_executions: 0, max_steps_per_execution: 20_000 };
+        assert_eq!(AgentConfig { plan, ..AgentConfig::default() }.validate().len(), 3);
+        let executor = |description: &str, max_steps| ExecutorConfig {
+            description: description.into(),
+            max_steps,
+            ..ExecutorConfig::default()
+        };
+        for (name, executor, problems) in [
+            ("web-search_2", executor("looks things up", Some(1)), 0),
+            ("web search", executor("looks things up", None), 1),
+            ("web", executor(" ", Some(0)), 2),
+        ] {
+            let executors = BTreeMap::from([(name.to_owned(), executor)]);
+            assert_eq!(AgentConfig { executors, ..AgentConfig::default() }.validate().len(), problems, "{name}");
+        }
+        for usd in [f64::NAN, -1.0, f64::INFINITY] {
+            let usd_per_day_for = BTreeMap::from([(Purpose::Job, usd)]);
+            let problems =
+                LimitsConfig { usd_per_day: Some(usd), usd_per_day_for, ..LimitsConfig::default() }.validate();
+            assert_eq!(problems.len(), 2);
+            assert!(problems[1].starts_with("limits.usd_per_day_for.job: must be"), "{problems:?}");
+        }
+        let limits: LimitsConfig =
+            toml::from_str("usd_per_day = 1.5\nusd_per_day_for = { heartbeat = 0.1 }").expect("read");
+        let expected = DayLimits { all: Some(1_500_000), of: BTreeMap::from([(Purpose::Heartbeat, 100_000)]) };
+        assert_eq!((limits.validate().len(), limits.per_day()), (0, expected));
+        let refused = toml::from_str::<LimitsConfig>("usd_per_day_for = { jobs = 1 }").map(|limits| limits.per_day());
+        assert!(refused.as_ref().is_err_and(|error| error.to_string().contains("`job`")), "{refused:?}");
+    }
+}

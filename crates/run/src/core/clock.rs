@@ -1,0 +1,89 @@
+//! The time of a run: its dates, and until when it may go on.
+
+use std::time::Duration;
+
+use belay_agent_loop::policies::{Action, Observation};
+use belay_agent_loop::{LoopContext, Meter};
+use belay_protocol::{Finding, RunEnd, StopReason, UnixMillis};
+use tokio::time::Instant;
+
+use super::{CallPurpose, RunCore};
+
+/// The time that a run was given by whoever started it.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnTime {
+    pub until: Instant,
+    pub time: Duration,
+}
+
+/// Dates that never run backwards: the date of the beginning, and the time since.
+#[derive(Clone, Copy, Debug)]
+pub struct RunClock {
+    began: UnixMillis,
+    since: Instant,
+}
+
+impl RunClock {
+    /// A clock that begins at this date, now.
+    pub fn starting(began: UnixMillis) -> Self {
+        Self { began, since: Instant::now() }
+    }
+
+    /// Milliseconds since 1970, as far as this run is concerned.
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.0).unwrap_or(0).saturating_add(millis(self.since.elapsed()))
+    }
+
+    fn instant_of(&self, at_ms: u64) -> Instant {
+        let since_began = at_ms.saturating_sub(u64::try_from(self.began.0).unwrap_or(0));
+        // A deadline beyond the reach of the clock is as good as a year from now.
+        self.since.checked_add(Duration::from_millis(since_began)).unwrap_or_else(|| self.since + YEAR)
+    }
+}
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl RunCore {
+    /// The time and what has been used, for the rules.
+    pub fn meter(&self) -> Meter {
+        Meter { clock_ms: Some(self.clock.now_ms()), totals: self.tally.totals() }
+    }
+
+    /// The earliest of the run's own deadlines and what its parent has left.
+    pub fn deadline(&self, context: &LoopContext, purpose: CallPurpose) -> Option<Instant> {
+        let own = match purpose.closing() {
+            Some(time) => [Some(Instant::now() + time), None],
+            None => {
+                let rules = self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at));
+                [rules, self.own.map(|own| own.until)]
+            }
+        };
+        own.into_iter().chain([self.deadline]).flatten().min()
+    }
+
+    /// Whether the run that started this one has no time left.
+    pub fn parent_is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// The end of a run whose time was up during a call.
+    pub(super) fn late(&self, context: &mut LoopContext) -> RunEnd {
+        let verdict = context.state.stops.observe(&self.rules, Observation::Clock(self.clock.now_ms()));
+        match verdict.filter(|verdict| verdict.action == Action::Stop) {
+            Some(verdict) => verdict.finding.into(),
+            None => match self.own.filter(|own| own.until <= Instant::now() && self.closing.is_none()) {
+                Some(OwnTime { time, .. }) => {
+                    Finding::new(StopReason::ActiveTime, "max_time", time.as_secs(), time.as_secs())
+                        .with("unit", "s")
+                        .into()
+                }
+                // Not our own time is up, but that of the run that started us, or of the closing turn.
+                None => Finding::new(StopReason::ActiveTime, "deadline", 0, 0).into(),
+            },
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A batch of tool calls: led through the effect gate, for no longer than the run has.
+
+use std::sync::Arc;
+
+use belay_agent_loop::{AdmittedCall, LoopContext, LoopError};
+use belay_protocol::{EventKind, Progress, ToolSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::RunCore;
+use crate::effect_gate::{Asking, Bind, Caller};
+use crate::terminate::{self, Terminated};
+
+/// Why a run in its last turn asks nobody.
+const ENDING: &str = "this run is ending; hand over what there is";
+
+/// What a batch has come to.
+#[derive(Default)]
+pub struct Executed {
+    /// How the model ended the run in it.
+    pub ended: Option<Terminated>,
+    /// The question that it stopped at.
+    pub asking: Option<Asking>,
+}
+
+impl RunCore {
+    /// Runs a batch through the effect gate, with the tools that act on this run bound to it. Returns how the model ended
+    /// the run in it, and the question that a person has to answer before the rest of it can run.
+    pub async fn execute(
+        &mut self,
+        mut calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+        tools: &ToolSet,
+        bind: Bind<'_>,
+    ) -> Result<Executed, LoopError> {
+        let unavailable = calls.iter().filter(|admitted| admitted.refused.is_some()).count() as u32;
+        terminate::hold_back(&mut calls);
+        if unavailable > 0 {
+            let force_text = context.state.force_text;
+            self.journal.note(EventKind::Brake { brake: "unavailable_tool".into(), count: unavailable, force_text });
+        }
+        let before = context.messages.len();
+        let deadline = self.deadline(context, self.allowance(1).purpose);
+        let cancel = self.cancel.child_token();
+        let generation = self.live.generation.renewed();
+        let caller = Caller {
+            session: &self.live.session,
+            run: self.live.id,
+            tools,
+            bind,
+            cancel: &cancel,
+            generation: &generation,
+            answers: &self.answers,
+            by_itself: self.child || self.purpose.is_autonomous(),
+            may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
+            tally: &self.tally,
+            limits: self.rules.limits(),
+            journal: &mut self.journal,
+            progress: Progress::to(self.live.clone()),
+            // Who is not told of skills has no use for their variables.
+            variables: if self.child { Arc::default() } else { self.briefing.variables() },
+            live: &self.live,
+            newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
+        };
+        let asking = {
+            // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
+            let running = self.services.gate.execute(caller, context, calls);
+            tokio::pin!(running);
+            tokio::select! {
+                asking = &mut running => asking?,
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    cancel.cancel();
+                    running.await?
+                }
+            }
+        };
+        self.live.touch();
+        self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
+        Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
+    }
+}

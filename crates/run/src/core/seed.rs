@@ -1,0 +1,112 @@
+//! What a run hands to the runs that it starts, and what becomes of it: a child that shares the account and the stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_agent_loop::LoopContext;
+use belay_agent_loop::policies::StopRules;
+use belay_protocol::{Purpose, RunOptions};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{OwnTime, RunClock, RunCore, RunTree, WorkItem};
+use crate::approvals::Answers;
+use crate::journal::JournalSeed;
+use crate::live::LiveRun;
+use crate::prompt::Briefing;
+use crate::services::RunServices;
+use crate::tally::Tally;
+
+/// Why a run that another one started asks nobody.
+const NOBODY: &str = "a run that another one has started has nobody to ask; hand back what is missing";
+
+/// What a run hands to the runs that it starts. Clones share the account and the stop.
+#[derive(Clone)]
+pub struct Seed {
+    services: Arc<RunServices>,
+    live: Arc<LiveRun>,
+    cancel: CancellationToken,
+    journal: JournalSeed,
+    tally: Tally,
+    /// The rules of the run that hands it out.
+    rules: Arc<StopRules>,
+    clock: RunClock,
+    /// When the run that hands it out must have ended.
+    deadline: Option<Instant>,
+    tree: RunTree,
+    purpose: Purpose,
+    work: Option<Arc<dyn WorkItem>>,
+    options: Arc<RunOptions>,
+    briefing: Arc<Briefing>,
+}
+
+impl Seed {
+    /// The daemon's shared part.
+    pub fn services(&self) -> &Arc<RunServices> {
+        &self.services
+    }
+
+    /// The run that a person can stop.
+    pub fn live(&self) -> &LiveRun {
+        &self.live
+    }
+
+    /// Where the run that hands it out stands in the tree.
+    pub fn tree(&self) -> &RunTree {
+        &self.tree
+    }
+
+    /// What the run that hands it out was told of its surroundings.
+    pub fn briefing(&self) -> &Briefing {
+        &self.briefing
+    }
+
+    /// A child that is judged by the rules of its parent, and has at most `time`, never more than its parent has left. It is
+    /// charged to the account of the tree and stops with its parent.
+    pub fn grow(&self, time: Duration) -> RunCore {
+        RunCore {
+            services: self.services.clone(),
+            live: self.live.clone(),
+            cancel: self.cancel.child_token(),
+            child: true,
+            journal: self.journal.grow(),
+            tally: self.tally.clone(),
+            rules: self.rules.clone(),
+            clock: self.clock,
+            deadline: self.deadline,
+            own: Instant::now().checked_add(time).map(|until| OwnTime { until, time }),
+            closing: None,
+            tree: self.tree.clone(),
+            answers: Answers::new(),
+            purpose: self.purpose,
+            work: self.work.clone(),
+            may_ask: Err(NOBODY),
+            options: self.options.clone(),
+            briefing: self.briefing.clone(),
+            joining: None,
+            cut_short: None,
+            stand_in: None,
+        }
+    }
+}
+
+impl RunCore {
+    /// What this run hands to the runs that it starts now.
+    pub fn seed(&self, context: &LoopContext) -> Seed {
+        Seed {
+            services: self.services.clone(),
+            live: self.live.clone(),
+            cancel: self.cancel.clone(),
+            journal: self.journal.seed(),
+            tally: self.tally.clone(),
+            rules: self.rules.clone(),
+            clock: self.clock,
+            deadline: self.deadline(context, self.allowance(1).purpose),
+            tree: self.tree.clone(),
+            purpose: self.purpose,
+            work: self.work.clone(),
+            options: self.options.clone(),
+            briefing: self.briefing.clone(),
+        }
+    }
+}

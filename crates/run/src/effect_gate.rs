@@ -1,0 +1,425 @@
+//! The one road to every effect: each tool call of every run passes here, also one that a person has just approved.
+//!
+//! Order: autonomous work does not [create work](crate::own_tools) → a [disabled](crate::tool_health) tool is not called → hook →
+//! validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and a cancellation token →
+//! clean the result → journal it → event. A call that writes has its intent on disk before it
+//! begins, and in the same commit uses up the approval that allowed it. A reading call's journal does not wait for the
+//! disk: after a crash it is simply run again.
+
+mod batch;
+mod clean;
+mod consult;
+mod preflight;
+mod rates;
+mod says;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use belay_agent_loop::policies::RunLimits;
+use belay_agent_loop::{AdmittedCall, LoopContext};
+use belay_protocol::{
+    CallId, Durability, EventKind, GateStore, Generation, Message, MessageBody, OutputKeeper, Picture, Progress, RunId,
+    SecretVault, SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    Variable,
+};
+use jsonschema::Validator;
+use tokio_util::sync::CancellationToken;
+
+use crate::approvals::{Answer, Answers, Policy, Wanted};
+pub use crate::effect_gate::batch::CRASHED;
+use crate::effect_gate::batch::{End, Ran, Runnable, SKIPPED};
+pub use crate::effect_gate::consult::put_changed;
+use crate::effect_gate::preflight::Verdict;
+use crate::effect_gate::rates::Rates;
+use crate::error::AgentError;
+use crate::hooks::HookChain;
+use crate::joining::Joining;
+use crate::journal::RunJournal;
+use crate::live::LiveRun;
+use crate::metrics;
+use crate::own_tools::{creates_work, denied};
+use crate::tally::Tally;
+use crate::tool_health::{Health, Pass};
+
+/// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
+pub struct EffectGate {
+    validators: HashMap<String, Validator>,
+    /// Swapped as a whole when the settings are reloaded; each call is judged by one of them.
+    policy: ArcSwap<Policy>,
+    rates: Rates,
+    gates: Arc<dyn GateStore>,
+    vault: Arc<dyn SecretVault>,
+    outputs: Option<Arc<dyn OutputKeeper>>,
+    hooks: Arc<HookChain>,
+    health: Arc<Health>,
+}
+
+/// What the gate looks things up in.
+pub struct GatePorts {
+    /// What sessions were granted.
+    pub gates: Arc<dyn GateStore>,
+    /// Secrets of sessions.
+    pub vault: Arc<dyn SecretVault>,
+    /// Keeps long outputs.
+    pub outputs: Option<Arc<dyn OutputKeeper>>,
+    /// The operator's hooks.
+    pub hooks: Arc<HookChain>,
+    /// How tools get on.
+    pub health: Arc<Health>,
+}
+
+/// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.
+pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync);
+
+/// For runs without tools that act on them.
+pub fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
+    None
+}
+
+/// Who calls.
+pub struct Caller<'a> {
+    /// The session.
+    pub session: &'a SessionKey,
+    /// The run.
+    pub run: RunId,
+    /// The run's tools.
+    pub tools: &'a ToolSet,
+    /// Gives a tool that acts on the run itself its hold on that run.
+    pub bind: Bind<'a>,
+    /// Where calls are counted, and whether words of the outside were seen.
+    pub tally: &'a Tally,
+    /// The limits that they are counted by.
+    pub limits: &'a RunLimits,
+    /// Says stop.
+    pub cancel: &'a CancellationToken,
+    /// Which life of the run this is.
+    pub generation: &'a Generation,
+    /// What people have answered about these calls.
+    pub answers: &'a Answers,
+    /// Whether it works by itself: nobody has asked this very run for what it does.
+    pub(crate) by_itself: bool,
+    /// Whether a person can be asked; else why nobody can, as the end of a sentence.
+    pub may_ask: Result<(), &'static str>,
+    /// Where intent and result are written.
+    pub journal: &'a mut RunJournal,
+    /// Where calls say how they get on.
+    pub progress: Progress,
+    /// Variables of the run's skills, for tools that start programs.
+    pub variables: Arc<[Variable]>,
+    /// The run that a person can stop.
+    pub live: &'a LiveRun,
+    /// What the person may have said meanwhile; calls that have not begun then do not.
+    pub newer: Option<&'a Joining>,
+}
+
+impl Caller<'_> {
+    /// Whether a call that has not begun is skipped: the person has said something newer. One that a person was asked about
+    /// is not: its answer would be lost.
+    fn skips(&self, call: &ToolCall) -> bool {
+        let answered = self.answers.get(&call.id).is_some_and(Answer::is_open);
+        !answered && self.newer.is_some_and(Joining::is_offered)
+    }
+}
+
+/// A batch that waits for a person.
+pub struct Asking {
+    /// The call in question.
+    pub call: ToolCall,
+    /// The calls behind it: not looked at.
+    pub deferred: Vec<ToolCall>,
+    /// The question.
+    pub wanted: Wanted,
+}
+
+/// A call's result as it enters the context.
+struct Outcome {
+    result: ToolResult,
+    took_ms: u64,
+    outside: bool,
+    pictures: Vec<Picture>,
+    /// Whether its text is ours rather than a tool's.
+    own_words: bool,
+    /// What it says of its tool; `None`: it did not come to a call.
+    about: Option<Box<About>>,
+}
+
+/// A call of a batch, in call order.
+enum Slot {
+    /// It has its result.
+    Ended(Box<Outcome>),
+    /// It may run.
+    Ready(Box<Runnable>),
+    /// It runs.
+    Running,
+}
+
+/// What the end of a call says of its tool.
+struct About {
+    tool: Arc<dyn Tool>,
+    pass: Pass,
+    end: says::Told,
+}
+
+impl From<ToolResult> for Outcome {
+    fn from(result: ToolResult) -> Self {
+        Self { result, took_ms: 0, outside: false, pictures: Vec::new(), own_words: true, about: None }
+    }
+}
+
+impl EffectGate {
+    /// Compiles validators and rules.
+    ///
+    /// # Errors
+    /// A tool's schema is no JSON Schema.
+    pub fn new(tools: &ToolSet, policy: Policy, ports: GatePorts) -> Result<Self, AgentError> {
+        let compile = |tool: &Arc<dyn Tool>| {
+            let spec = tool.spec();
+            jsonschema::validator_for(&spec.schema)
+                .map(|validator| (spec.name.clone(), validator))
+                .map_err(|error| AgentError::Tool { tool: spec.name.clone(), detail: error.to_string() })
+        };
+        let validators = tools.iter().map(compile).collect::<Result<_, _>>()?;
+        let GatePorts { gates, vault, outputs, hooks, health } = ports;
+        let policy = ArcSwap::from_pointee(policy);
+        Ok(Self { validators, policy, rates: Rates::of(tools), gates, vault, outputs, hooks, health })
+    }
+
+    /// Judges by these rules from the next call on. A question that waits for its answer stays as it was asked.
+    pub fn adopt(&self, policy: Policy) {
+        self.policy.store(Arc::new(policy));
+    }
+
+    /// Takes one batch through the gate and appends one result for each call, in call order, to the context. Where a
+    /// person has to be asked, the calls before that one have run, and it and those behind it have no results yet.
+    ///
+    /// # Errors
+    /// The journal could not be written. Before the effect: nothing was run. After it: the results are in the context,
+    /// and the caller ends the run with them.
+    ///
+    /// # Cancel safety
+    /// Not to be dropped while it runs: cancel through the caller's token instead, and it returns within
+    /// 60 ms with a result for each call. Dropped all the same, running tools are aborted, and a restart finds calls
+    /// without results.
+    pub async fn execute(
+        &self,
+        mut caller: Caller<'_>,
+        context: &mut LoopContext,
+        calls: Vec<AdmittedCall>,
+    ) -> Result<Option<Asking>, StoreError> {
+        let (slots, asking) = self.admit_batch(&mut caller, context, calls).await?;
+        // Kept for as long as the very call waits for an answer, or for its turn after one.
+        let about = asking.as_ref().map(|asking| &asking.call.id);
+        context.state.changed.take_if(|changed| Some(&changed.id) != about);
+        let durability = durability_of(&slots);
+        self.run_batch(&mut caller, context, slots, durability).await?;
+        // With a question to come, the pause writes what is new.
+        if asking.is_none() {
+            caller.journal.write(context, durability).await?;
+        }
+        Ok(asking)
+    }
+
+    /// First phase: what becomes of each call, in call order, up to the first one that a person has to be asked about.
+    async fn admit_batch(
+        &self,
+        caller: &mut Caller<'_>,
+        context: &mut LoopContext,
+        calls: Vec<AdmittedCall>,
+    ) -> Result<(Vec<Slot>, Option<Asking>), StoreError> {
+        let mut slots = Vec::with_capacity(calls.len());
+        let mut calls = calls.into_iter();
+        while let Some(AdmittedCall { call, refused }) = calls.next() {
+            let consulted = match refused {
+                _ if caller.by_itself && creates_work(&call.name) => Err(denied(&call)),
+                Some(refused) => Err(refused),
+                None if let Some(off) = self.switched_off(caller, &call) => Err(off),
+                None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),
+                None => self.consult(caller, context, call).await,
+            };
+            let call = match consulted {
+                Ok(call) => call,
+                Err(refused) => {
+                    slots.push(Slot::Ended(Box::new(refused.into())));
+                    continue;
+                }
+            };
+            slots.push(match self.preflight(caller, call.clone()).await? {
+                Verdict::Run(ready) => Slot::Ready(ready),
+                Verdict::Answered(result) => Slot::Ended(Box::new(result.into())),
+                Verdict::Ask(wanted) => {
+                    let deferred = calls.map(|admitted| admitted.call).collect();
+                    return Ok((slots, Some(Asking { call, deferred, wanted: *wanted })));
+                }
+            });
+        }
+        Ok((slots, None))
+    }
+
+    /// Second and third phase: runs the calls that may run, side by side, and appends one result for each slot to the context,
+    /// in call order. What stands before the first call that runs is written with the intent: after a crash, only what may
+    /// have begun is without a result.
+    async fn run_batch(
+        &self,
+        caller: &mut Caller<'_>,
+        context: &mut LoopContext,
+        mut slots: Vec<Slot>,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
+        let first = slots.iter().position(|slot| matches!(slot, Slot::Ready(_))).unwrap_or(slots.len());
+        for slot in slots.drain(..first) {
+            self.record(caller, context, slot).await;
+        }
+        if slots.is_empty() {
+            return Ok(());
+        }
+        intend(caller, &slots, durability, context).await?;
+        let mut ready = Vec::with_capacity(slots.len());
+        for (at, slot) in slots.iter_mut().enumerate() {
+            match std::mem::replace(slot, Slot::Running) {
+                Slot::Ready(runnable) => ready.push((at, *runnable)),
+                ended => *slot = ended,
+            }
+        }
+        let admitted = ready.len();
+        let (ran, begun) = batch::run(caller, ready).await;
+        caller.tally.give_back_tools(admitted.saturating_sub(begun));
+        for ran in ran {
+            let at = ran.at;
+            slots[at] = Slot::Ended(Box::new(self.conclude(caller, ran).await));
+        }
+        for slot in slots {
+            self.record(caller, context, slot).await;
+        }
+        Ok(())
+    }
+
+    /// The result of a call that has ended.
+    async fn conclude(&self, caller: &Caller<'_>, ran: Ran) -> Outcome {
+        let Ran { call, tool, end, took, pass, credential, .. } = ran;
+        let spec = tool.spec();
+        let told = says::of(&end, spec, &call, credential.as_ref(), caller.cancel.is_cancelled());
+        let about = Some(Box::new(About { tool: tool.clone(), pass, end: told }));
+        let (status, reply) = match end {
+            End::Reply(reply) => (ToolStatus::Success, reply),
+            End::Failure(ToolFailure::Failed(text)) => (ToolStatus::Error, text.into()),
+            End::Failure(ToolFailure::Denied(text)) => (ToolStatus::Denied, text.into()),
+            End::Failure(ToolFailure::Cancelled) => {
+                return ours(&call, took, ToolStatus::Cancelled, "cancelled: the run was stopped".into(), about);
+            }
+            End::Failure(ToolFailure::CredentialRefused(text)) => {
+                self.forget_secret(caller, &*tool).await;
+                (ToolStatus::Error, text.into())
+            }
+            End::Broken(_, status, text) | End::Ours(status, text) => return ours(&call, took, status, text, about),
+        };
+        let keeper = self.outputs.as_deref();
+        let ToolReply { text, pictures, outside, .. } = clean::clean(reply, spec, caller.run, &call.id, keeper).await;
+        let result = result_of(&call, status, text);
+        // A failure may quote what was read on the way, by a subagent for example.
+        let outside = outside || (status != ToolStatus::Success && caller.tally.outside());
+        Outcome { result, took_ms: took.as_millis() as u64, outside, pictures, own_words: false, about }
+    }
+
+    /// Notes a result and appends it to the context, as hooks have left it.
+    async fn record(&self, caller: &mut Caller<'_>, context: &mut LoopContext, slot: Slot) {
+        let Slot::Ended(mut outcome) = slot else { return }; // each call that runs has an end: `batch::run` gives one to each
+        self.show(caller, context, &mut outcome).await;
+        let Outcome { result, took_ms, outside, pictures, about, .. } = *outcome;
+        if let Some(about) = about {
+            let About { tool, pass, end } = *about;
+            self.health.ended(pass, tool.spec(), caller.run, &end.seen_in(&result.text)).await;
+        }
+        metrics::tool_called(result.status);
+        caller.journal.note(EventKind::ToolFinished {
+            call_id: result.call_id.clone(),
+            name: result.name.clone(),
+            status: result.status,
+            took_ms,
+        });
+        if outside {
+            caller.tally.see_outside();
+        }
+        context.messages.push(Arc::new(Message::tool(result).from_outside(outside).with_pictures(pictures)));
+    }
+
+    /// What a call reads whose tool is switched off.
+    fn switched_off(&self, caller: &Caller<'_>, call: &ToolCall) -> Option<ToolResult> {
+        let refusal = self.health.refusal(caller.tools.get(&call.name)?.spec())?;
+        Some(result_of(call, ToolStatus::Denied, refusal))
+    }
+
+    /// A secret that the other side does not take is asked for anew with the next call.
+    async fn forget_secret(&self, caller: &Caller<'_>, tool: &dyn Tool) {
+        let Some(need) = &tool.spec().credential else { return };
+        if let Err(error) = self.vault.forget(caller.session, &need.name).await {
+            tracing::error!(%error, name = need.name, "a refused secret could not be forgotten");
+        }
+    }
+
+    /// What a restart does with a call that has no result: run again where that is safe, else say that nobody knows.
+    pub fn after_restart(&self, tools: &ToolSet, call: ToolCall) -> AdmittedCall {
+        let again = tools.get(&call.name).is_some_and(|tool| tool.spec().idempotent);
+        let unknown = "outcome unknown: the daemon restarted while this ran; check before doing it again";
+        let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, unknown.into()));
+        AdmittedCall { call, refused }
+    }
+}
+
+/// Writes that the calls that may run are about to begin, and uses up the approvals that allow them.
+async fn intend(
+    caller: &mut Caller<'_>,
+    slots: &[Slot],
+    durability: Durability,
+    context: &LoopContext,
+) -> Result<(), StoreError> {
+    for Runnable { call, uses, .. } in ready(slots) {
+        caller.journal.note(EventKind::ToolStarted { call_id: call.id.clone(), name: call.name.clone() });
+        caller.journal.use_up(uses);
+    }
+    let intended = caller.journal.write(context, durability).await;
+    if intended.is_err() {
+        // None of them begins, and the end of the run must not say that it did.
+        let is_here = |id: &CallId| ready(slots).any(|ready| ready.call.id == *id);
+        caller.journal.retract(|fact| matches!(fact, EventKind::ToolStarted { call_id, .. } if is_here(call_id)));
+    }
+    intended
+}
+
+/// The calls that may run.
+fn ready(slots: &[Slot]) -> impl Iterator<Item = &Runnable> {
+    slots.iter().filter_map(|slot| match slot {
+        Slot::Ready(ready) => Some(&**ready),
+        Slot::Ended(_) | Slot::Running => None,
+    })
+}
+
+/// Calls of the last assistant message that have no result behind them.
+pub fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
+    let Some(at) = own.iter().rposition(|message| !message.tool_calls().is_empty()) else { return Vec::new() };
+    let answered = |call: &ToolCall| {
+        own[at + 1..].iter().any(|m| matches!(&m.body, MessageBody::Tool(result) if result.call_id == call.id))
+    };
+    own[at].tool_calls().iter().filter(|call| !answered(call)).cloned().collect()
+}
+
+/// How a batch is written: on disk before it begins where one of its calls writes, or uses up an approval.
+fn durability_of(slots: &[Slot]) -> Durability {
+    let waits = |ready: &Runnable| ready.tool.spec().effect.waits_for_disk() || !ready.uses.is_empty();
+    if ready(slots).any(waits) { Durability::Committed } else { Durability::Relaxed }
+}
+
+fn ours(
+    call: &ToolCall,
+    took: std::time::Duration,
+    status: ToolStatus,
+    text: String,
+    about: Option<Box<About>>,
+) -> Outcome {
+    Outcome { took_ms: took.as_millis() as u64, about, ..result_of(call, status, text).into() }
+}
+
+fn result_of(call: &ToolCall, status: ToolStatus, text: String) -> ToolResult {
+    ToolResult { call_id: call.id.clone(), name: call.name.clone(), status, text }
+}

@@ -1,0 +1,226 @@
+//! Running the calls of one batch side by side: each under its deadline and its token, each with one end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{
+    Approved, FaultKind, GateId, RunId, Secret, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolStatus,
+};
+use serde_json::{Map, Value};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Caller;
+use crate::joining::Joining;
+use crate::own_tools::starts_run;
+use crate::tool_health::Pass;
+
+/// Calls of one batch that run at the same time; the others follow as these end.
+const MAX_PARALLEL: usize = 16;
+/// How long a tool that was told to stop may take to return. Less than the 100 ms after which a stop is answered.
+pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
+
+/// What a call reads that had not begun when the person said something more.
+pub(super) const SKIPPED: &str = "skipped: a newer message of the person came first";
+/// What the model reads of a call whose tool panicked.
+pub const CRASHED: &str = "the tool crashed; this is a fault of the tool";
+
+/// A call that may run: its tool, its checked arguments.
+pub(super) struct Runnable {
+    pub(super) call: ToolCall,
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) arguments: Map<String, Value>,
+    pub(super) credential: Option<Secret>,
+    /// Leave to call the tool.
+    pub(super) pass: Pass,
+    /// Approvals that it uses up.
+    pub(super) uses: Vec<GateId>,
+    /// What a person has approved of it, if one was asked.
+    pub(super) approved: Option<Approved>,
+}
+
+/// A call that has ended, or never began.
+pub(super) struct Ran {
+    pub(super) at: usize,
+    pub(super) call: ToolCall,
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) end: End,
+    pub(super) took: Duration,
+    pub(super) pass: Pass,
+    /// What it was called with and nobody is shown.
+    pub(super) credential: Option<Secret>,
+}
+
+/// How a call ended.
+pub(super) enum End {
+    /// With an answer.
+    Reply(ToolReply),
+    /// With a failure of its own.
+    Failure(ToolFailure),
+    /// By us, since its tool did not do its part, with this status and text.
+    Broken(FaultKind, ToolStatus, String),
+    /// By us, with this status and text.
+    Ours(ToolStatus, String),
+}
+
+/// A call that runs.
+struct Place {
+    at: usize,
+    call: ToolCall,
+    tool: Arc<dyn Tool>,
+    begun: Instant,
+    pass: Pass,
+    credential: Option<Secret>,
+}
+
+impl Place {
+    /// Whether what it does cannot be taken back, so that a call without an end has an unknown outcome.
+    fn lasting(&self) -> bool {
+        self.tool.spec().effect.waits_for_disk()
+    }
+
+    fn ended(self, end: End) -> Ran {
+        let took = self.begun.elapsed();
+        let Self { at, call, tool, pass, credential, .. } = self;
+        Ran { at, call, tool, end, took, pass, credential }
+    }
+
+    fn with(self, output: Option<ToolOutput>) -> Ran {
+        let end = match output {
+            Some(Ok(reply)) => End::Reply(reply),
+            Some(Err(failure)) => End::Failure(failure),
+            None => {
+                let text =
+                    format!("no result after {:.0} s: the call was given up", self.begun.elapsed().as_secs_f64());
+                let unknown = "; what it did is unknown, check before doing it again";
+                match self.lasting() {
+                    true => End::Broken(FaultKind::TimedOut, ToolStatus::OutcomeUnknown, text + unknown),
+                    false => End::Broken(FaultKind::TimedOut, ToolStatus::Error, text),
+                }
+            }
+        };
+        self.ended(end)
+    }
+
+    fn crashed(self, error: &JoinError) -> Ran {
+        if !error.is_panic() {
+            return self.abandoned();
+        }
+        let status = if self.lasting() { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
+        self.ended(End::Broken(FaultKind::Crashed, status, CRASHED.into()))
+    }
+
+    fn abandoned(self) -> Ran {
+        let (status, text) = match self.lasting() {
+            true => {
+                (ToolStatus::OutcomeUnknown, "outcome unknown: the run was stopped and the tool did not stop when told")
+            }
+            false => (ToolStatus::Cancelled, "cancelled: the tool did not stop when told and was abandoned"),
+        };
+        self.ended(End::Ours(status, text.into()))
+    }
+}
+
+/// Runs calls side by side, each with its position in the batch. Returns how each ended, in no order, and how many were begun.
+///
+/// # Cancel safety
+/// Told by the token, it returns within [`STOP_GRACE`]. Dropped, running tools are aborted.
+pub(super) async fn run(caller: &Caller<'_>, runnable: Vec<(usize, Runnable)>) -> (Vec<Ran>, usize) {
+    let mut waiting = runnable.into_iter().peekable();
+    let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
+    let mut places: HashMap<Id, Place> = HashMap::new();
+    let mut ran = Vec::with_capacity(waiting.len());
+    let mut begun = 0;
+    let mut give_up: Option<Instant> = None;
+    loop {
+        let stopped = || caller.cancel.is_cancelled() || !caller.generation.is_current();
+        while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
+            // What a person has approved is in this batch alone, and is done: the approval is used up by now.
+            let skips =
+                |(_, next): &(usize, Runnable)| next.uses.is_empty() && caller.newer.is_some_and(Joining::is_offered);
+            if let Some(skipped) = waiting.next_if(skips) {
+                ran.push(never_began(skipped, SKIPPED));
+                continue;
+            }
+            let Some((at, next)) = waiting.next() else {
+                break;
+            };
+            let Runnable { call, tool, arguments, credential, pass, approved, .. } = next;
+            match starts_run(&call.name) {
+                true => caller.live.touch(),
+                false => caller.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
+            }
+            let context = ToolContext {
+                session: caller.session.clone(),
+                run_id: caller.run,
+                call_id: call.id.clone(),
+                cancel: caller.cancel.child_token(),
+                generation: caller.generation.clone(),
+                credential: credential.clone(),
+                progress: caller.progress.clone(),
+                variables: match tool.spec().takes_variables {
+                    true => caller.variables.clone(),
+                    false => Arc::default(),
+                },
+                approved,
+            };
+            let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
+            places.insert(id, Place { at, call, tool, begun: Instant::now(), pass, credential });
+            begun += 1;
+        }
+        tokio::select! {
+            biased; // a tool that has ended is taken before it would be given up
+            ended = running.join_next_with_id() => match ended {
+                Some(Ok((id, output))) => ran.extend(places.remove(&id).map(|place| place.with(output))),
+                Some(Err(error)) => ran.extend(places.remove(&error.id()).map(|place| place.crashed(&error))),
+                None => break,
+            },
+            () = caller.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
+            () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
+                tell_abandoned(caller.run, &places);
+                break;
+            }
+        }
+    }
+    ran.extend(places.into_values().map(Place::abandoned));
+    ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));
+    (ran, begun)
+}
+
+fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {
+    let Runnable { call, tool, pass, credential, .. } = runnable;
+    let end = End::Ours(ToolStatus::NotExecuted, text.into());
+    Ran { at, call, tool, end, took: Duration::ZERO, pass, credential }
+}
+
+/// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,
+/// or has nothing to leave behind.
+fn tell_abandoned(run: RunId, places: &HashMap<Id, Place>) {
+    let named = |lasting: bool| -> Vec<&str> {
+        places.values().filter(|place| place.lasting() == lasting).map(|place| place.call.name.as_str()).collect()
+    };
+    let (unknown, harmless) = (named(true), named(false));
+    if !unknown.is_empty() {
+        tracing::warn!(%run, tools = ?unknown, "tools did not stop when told; what they have done is unknown");
+    }
+    if !harmless.is_empty() {
+        tracing::debug!(%run, tools = ?harmless, "tools did not stop when told and are abandoned");
+    }
+}
+
+/// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return; `None` then.
+async fn call_tool(tool: Arc<dyn Tool>, arguments: Map<String, Value>, context: ToolContext) -> Option<ToolOutput> {
+    let call = tool.call(&arguments, &context);
+    tokio::pin!(call);
+    match timeout(tool.spec().timeout, &mut call).await {
+        Ok(output) => Some(output),
+        Err(_elapsed) => {
+            context.cancel.cancel();
+            let _ = timeout(STOP_GRACE, &mut call).await; // whatever it says now, it took too long
+            None
+        }
+    }
+}

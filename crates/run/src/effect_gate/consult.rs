@@ -1,0 +1,112 @@
+//! Hooks at the gate: they look at a call before everything else does, and at its result before the conversation has it.
+
+use std::sync::Arc;
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{Arguments, HookPoint, MessageBody, ToolCall, ToolResult, ToolStatus};
+
+use super::{Caller, EffectGate, Outcome, result_of};
+use crate::hooks::{CallAbout, Place};
+
+/// What a result reads that hooks had no time to look at.
+const WITHHELD: &str = "withheld: the run was ended before the operator's hooks had looked at this result";
+
+impl EffectGate {
+    /// Has hooks look at a call. Arguments that they change take the place of the model's in the context, so that a
+    /// question, the journal and every later attempt see the call as it is made.
+    ///
+    /// # Errors
+    /// It is not made, and this is its result.
+    pub(super) async fn consult(
+        &self,
+        caller: &mut Caller<'_>,
+        context: &mut LoopContext,
+        call: ToolCall,
+    ) -> Result<ToolCall, ToolResult> {
+        // A person has answered about it since: hooks had looked at it before that.
+        if caller.answers.contains_key(&call.id) || !self.hooks.is_bound(HookPoint::BeforeToolCall) {
+            return Ok(call);
+        }
+        // What is refused anyway needs no hook.
+        let (Some(tool), Arguments::Object(arguments)) = (caller.tools.get(&call.name), &call.arguments) else {
+            return Ok(call);
+        };
+        let mut facts = Vec::new();
+        let decided = tokio::select! {
+            biased; // who is stopped asks nobody any more
+            () = caller.cancel.cancelled() => None,
+            decided = self.hooks.before_tool_call(about(caller, &call), tool.spec(), arguments, &mut facts) => Some(decided),
+        };
+        let result = match decided {
+            None => Err(result_of(&call, ToolStatus::NotExecuted, "not executed: the run was stopped".into())),
+            Some(Err(refusal)) => Err(result_of(&call, ToolStatus::Denied, format!("denied: {refusal}"))),
+            Some(Ok(changed)) if changed == *arguments => Ok(call),
+            Some(Ok(changed)) => {
+                let call = ToolCall { arguments: Arguments::Object(changed), ..call };
+                put(&call, context);
+                context.state.changed = Some(call.clone());
+                Ok(call)
+            }
+        };
+        facts.into_iter().for_each(|fact| caller.journal.note(fact));
+        result
+    }
+
+    /// Has hooks look at a result: they may change its text, and are told of the call's end.
+    pub(super) async fn show(&self, caller: &mut Caller<'_>, context: &LoopContext, outcome: &mut Outcome) {
+        let Outcome { result, own_words, took_ms, .. } = outcome;
+        if self.hooks.is_bound(HookPoint::ToolResultPersist) {
+            let mut facts = Vec::new();
+            let call = CallAbout { place: place(caller), id: &result.call_id, tool: &result.name };
+            let text = tokio::select! {
+                biased; // a stop waits for no hook
+                () = caller.cancel.cancelled() => None,
+                text = self.hooks.tool_result_persist(call, result, &mut facts) => Some(text),
+            };
+            match text {
+                Some(text) => result.text = text,
+                None if *own_words => {} // nothing of a tool's is in it
+                None => result.text = WITHHELD.into(),
+            }
+            facts.into_iter().for_each(|fact| caller.journal.note(fact));
+        }
+        if self.hooks.is_bound(HookPoint::AfterToolCall) {
+            let call = CallAbout { place: place(caller), id: &result.call_id, tool: &result.name };
+            let made = context.messages.iter().rev().flat_map(|message| message.tool_calls());
+            let arguments = made.into_iter().find(|made| made.id == result.call_id).map(|made| &made.arguments);
+            let arguments = match arguments {
+                Some(Arguments::Object(arguments)) => Some(arguments),
+                Some(Arguments::Malformed(_)) | None => None,
+            };
+            let spec = caller.tools.get(&result.name).map(|tool| tool.spec());
+            self.hooks.after_tool_call(call, spec, arguments, result, *took_ms);
+        }
+    }
+}
+
+fn place<'a>(caller: &Caller<'a>) -> Place<'a> {
+    Place { session: caller.session, run: caller.run }
+}
+
+fn about<'a>(caller: &Caller<'a>, call: &'a ToolCall) -> CallAbout<'a> {
+    CallAbout { place: place(caller), id: &call.id, tool: &call.name }
+}
+
+/// Puts the call that was asked about in the place of the one that the model had made, as it was before the restart.
+pub fn put_changed(context: &mut LoopContext) {
+    if let Some(call) = context.state.changed.clone() {
+        put(&call, context);
+    }
+}
+
+/// Puts a call in the place of the one of its id, in the message that asks for it.
+fn put(call: &ToolCall, context: &mut LoopContext) {
+    let asks = |message: &belay_protocol::Message| message.tool_calls().iter().any(|made| made.id == call.id);
+    let Some(message) = context.messages.iter_mut().rev().find(|message| asks(message)) else { return };
+    let mut changed = (**message).clone();
+    if let MessageBody::Assistant { tool_calls, .. } = &mut changed.body {
+        tool_calls.iter_mut().filter(|made| made.id == call.id).for_each(|made| *made = call.clone());
+    }
+    changed.wire = Default::default(); // what it was on the wire it no longer is
+    *message = Arc::new(changed);
+}

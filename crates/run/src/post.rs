@@ -1,0 +1,262 @@
+//! `send_message`: the tool by which a run says something before its answer, here or in another conversation.
+//!
+//! A message is committed together with the result of its call: after a crash either both are there or neither, and the
+//! call is made again. What was sent here is not said again at the end of the run.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Ask, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, RunReader, SessionKey,
+    StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
+};
+use serde_json::{Map, Value, json};
+
+use crate::hooks::{HookChain, Place};
+use crate::own_tools::SEND_MESSAGE;
+use crate::pending_outbound::{OutboundBatch, PendingOutbound};
+use crate::rights::Channels;
+
+/// The conversation that the run answers.
+const HERE: &str = "here";
+/// Longest message, in characters. A channel cuts what is longer than it takes.
+const TEXT_MAX_CHARS: usize = 20_000;
+/// Characters of a message that are shown to whoever is asked about it.
+const SHOWN_CHARS: usize = 200;
+/// Shortest text that is compared with what was sent: a shorter one is in too many others.
+const COMPARED_CHARS: usize = 10;
+
+/// Declares the tool. It works once it is bound to the run that calls it.
+pub struct SendMessage(ToolSpec);
+
+impl Default for SendMessage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SendMessage {
+    /// The tool as models see it.
+    pub fn new() -> Self {
+        Self(ToolSpec {
+            effect: Effect::External,
+            max_output_bytes: 1000,
+            ..ToolSpec::new(
+                SEND_MESSAGE,
+                "Sends a message at once, before your answer: to say what you are doing in a long task, or to write to \
+                 another conversation. Your answer is sent by itself: do not send it with this tool too. If all has been \
+                 said by then, answer NO_REPLY.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "place": {
+                            "type": "string",
+                            "description": "`here`, or another conversation as `channel:conversation`, for example telegram:42",
+                        },
+                        "text": {
+                            "type": "string", "minLength": 1, "maxLength": TEXT_MAX_CHARS, "description": "Markdown",
+                        },
+                    },
+                    "required": ["text"],
+                    "additionalProperties": false,
+                }),
+            )
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for SendMessage {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+        Err(ToolFailure::failed("only the run of a conversation can send messages; hand over what is to be said"))
+    }
+}
+
+/// From where a run sends.
+#[derive(Clone)]
+pub struct Post {
+    /// The configured channels, by name.
+    pub channels: Channels,
+    /// Where ended runs are read.
+    pub runs: Arc<dyn RunReader>,
+    /// The operator's hooks.
+    pub hooks: Arc<HookChain>,
+    /// The session.
+    pub session: SessionKey,
+    /// The run.
+    pub run: RunId,
+    /// The conversation that the run answers, if there is one.
+    pub here: Option<ReplyRoute>,
+    /// Whether whom it works for may write to other conversations.
+    pub elsewhere: bool,
+    /// The messages that are sent when the step is stored.
+    pub saying: PendingOutbound,
+}
+
+/// The tool in the hands of one run.
+struct Bound {
+    declaration: Arc<dyn Tool>,
+    post: Post,
+}
+
+impl Post {
+    /// The tool in the hands of the run.
+    pub fn bind(&self, declaration: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+        Arc::new(Bound { declaration: declaration.clone(), post: self.clone() })
+    }
+
+    /// Where a place is.
+    async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
+        if is_here(place, &self.session) {
+            let nowhere = "this run was not asked for in a conversation, so there is no `here`: answer with text";
+            return self.here.clone().ok_or_else(|| ToolFailure::failed(nowhere));
+        }
+        if !self.elsewhere {
+            let no = "only an operator's request may write to other conversations; use the place `here`, or answer with text";
+            return Err(ToolFailure::Denied(no.into()));
+        }
+        let known = place.split_once(':').filter(|(channel, _)| self.channels.contains_key(&ChannelId::new(*channel)));
+        let unknown = || {
+            let words = "there is no such conversation; a place is `here`, or channel:conversation of one that has written before";
+            ToolFailure::failed(format!("{place}: {words}"))
+        };
+        let (channel, conversation) = known.ok_or_else(unknown)?;
+        match self.runs.session(&SessionKey::from(place.to_owned())).await {
+            Ok(Some(_)) => {
+                let (channel, conversation) = (ChannelId::new(channel), conversation.into());
+                Ok(ReplyRoute { channel, conversation, reply_to: None })
+            }
+            Ok(None) => Err(unknown()),
+            Err(error) => Err(unread(&error)),
+        }
+    }
+
+    /// The text as hooks leave it.
+    async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut OutboundBatch) -> Result<String, ToolFailure> {
+        let hooks = &self.hooks;
+        if !hooks.is_bound(HookPoint::MessageSending) {
+            return Ok(text.to_owned());
+        }
+        let place = Place { session: &self.session, run: self.run };
+        let decided = hooks.message_sending(place, Some(&route.channel), text.to_owned(), &mut said.facts).await;
+        decided.map_err(|refusal| ToolFailure::Denied(format!("denied: {refusal}. It was not sent.")))
+    }
+}
+
+fn unread(error: &StoreError) -> ToolFailure {
+    tracing::error!(%error, "conversations could not be read");
+    ToolFailure::failed("conversations cannot be looked up at the moment; try again later")
+}
+
+fn is_here(place: &str, session: &SessionKey) -> bool {
+    place == HERE || place == session.as_str()
+}
+
+fn place_of(arguments: &Map<String, Value>) -> &str {
+    arguments.get("place").and_then(Value::as_str).map_or(HERE, str::trim)
+}
+
+fn text_of(arguments: &Map<String, Value>) -> &str {
+    arguments.get("text").and_then(Value::as_str).unwrap_or_default()
+}
+
+#[async_trait]
+impl Tool for Bound {
+    fn spec(&self) -> &ToolSpec {
+        self.declaration.spec()
+    }
+
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        let place = place_of(arguments);
+        self.post.route(place).await?;
+        if text_of(arguments).trim().is_empty() {
+            return Err(ToolFailure::failed("text: expected words to send"));
+        }
+        if is_here(place, &self.post.session) {
+            return Ok(Weight::default());
+        }
+        let shown: String = text_of(arguments).chars().take(SHOWN_CHARS).collect();
+        Ok(Weight {
+            summary: format!("send to {place}: {shown}"),
+            ask: Some(Ask::UnlessApproved),
+            covers: Some(format!("messages to {place}")),
+            ..Weight::default()
+        })
+    }
+
+    /// Hands the message to the write that will record this call's result.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, nothing is sent.
+    async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+        let route = self.post.route(place_of(arguments)).await?;
+        let mut said = OutboundBatch::default();
+        let text = self.post.agreed(&route, text_of(arguments), &mut said).await?;
+        // Not the run's answer: nobody may take it for that.
+        said.messages.push(Outbound::new(None, route, text));
+        self.post.saying.add(said);
+        Ok("sent".into())
+    }
+}
+
+/// What these messages of a run have sent to the conversation that it answers.
+pub fn sent_here<'m>(own: &'m [Arc<Message>], session: &SessionKey) -> Vec<&'m str> {
+    let sent = |id| {
+        own.iter().any(|message| {
+            matches!(&message.body, MessageBody::Tool(result)
+                if result.call_id == id && result.name == SEND_MESSAGE && result.status == ToolStatus::Success)
+        })
+    };
+    let calls = own.iter().flat_map(|message| message.tool_calls()).filter(|call| call.name == SEND_MESSAGE);
+    calls
+        .filter(|call| sent(call.id.clone()))
+        .filter_map(|call| match &call.arguments {
+            belay_protocol::Arguments::Object(arguments) if is_here(place_of(arguments), session) => {
+                Some(text_of(arguments))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Whether what was sent has told a person all of the reply: it contains it, whatever their case, space and emoji. A reply
+/// that says more than what was sent is news.
+pub fn says_all_of(sent: &str, reply: &str) -> bool {
+    let (sent, reply) = (normal(sent), normal(reply));
+    reply.chars().count() >= COMPARED_CHARS && sent.contains(&reply)
+}
+
+fn normal(text: &str) -> String {
+    let kept: String = text.to_lowercase().chars().filter(|c| !is_emoji(*c)).collect();
+    kept.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Unicode: the blocks of pictographs and dingbats, and what joins and varies them.
+fn is_emoji(c: char) -> bool {
+    matches!(c, '\u{1F000}'..='\u{1FAFF}' | '\u{2600}'..='\u{27BF}' | '\u{2B00}'..='\u{2BFF}' | '\u{FE0F}' | '\u{200D}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_compared_as_a_person_reads_them() {
+        for (sent, reply, all) in [
+            ("The meeting is at ten.", "  the MEETING is\nat ten. 🎉", true),
+            ("I have told them: the meeting is at ten.", "The meeting is at ten.", true),
+            ("The meeting is at ten.", "I have told them: the meeting is at ten.", false),
+            ("I am checking.", "I am checking. The disk is full: delete the old logs.", false),
+            ("The meeting is at ten.", "The meeting is at two.", false),
+            ("Yes.", "Yes.", false),
+            ("Yes.", "Yes. The meeting is at ten.", false),
+            ("❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️", "❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️", false),
+        ] {
+            assert_eq!(says_all_of(sent, reply), all, "{sent:?} {reply:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The system prompt: parts in one order, the stable ones first, so that a provider's cache holds as long as it can.
+//!
+//! ```text
+//! identity · tools · ending · safety · skills · workspace · files · output · channel · date · extra
+//! ```
+//!
+//! There are three sizes of it. A conversation has all parts that have something to say; without tools it has none that
+//! speak of them. Subagents, steps of plans and workers have prompts of their own, and the rules of the workspace behind
+//! them ([`Briefing::rules`]). Planners, judges and summaries have prompts of their own and nothing else.
+//!
+//! Reading order: `words` → here → `briefing` (what a run is told of its surroundings) → `skills` → `files` → `book` (made
+//! once for each content) → `snapshots`.
+
+mod book;
+mod briefing;
+mod files;
+mod skills;
+mod snapshots;
+mod words;
+
+use belay_protocol::{Prompt, ToolSet};
+
+pub use self::book::PromptBook;
+pub use self::briefing::{About, Briefing, BriefingSource};
+pub use self::snapshots::Snapshots;
+use crate::config::AgentConfig;
+use crate::own_tools::TERMINATE;
+use crate::terminate::TEACHING;
+
+/// A part of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// Its text.
+    pub text: String,
+}
+
+/// Who the agent is, at the head of every prompt that speaks to a person.
+pub fn persona(config: &AgentConfig) -> &str {
+    config.system_prompt.as_deref().unwrap_or(words::PERSONA)
+}
+
+/// The parts of a conversation's prompt, in order. `tools`: those that are offered with it. `outputs`: what is said of the
+/// outputs that the run must come up with instead of a text.
+pub fn parts(config: &AgentConfig, briefing: &Briefing, tools: Option<&ToolSet>, outputs: Option<&str>) -> Vec<Part> {
+    let tools = tools.filter(|tools| !tools.is_empty());
+    let has = |name: &str| tools.is_some_and(|tools| tools.get(name).is_some());
+    let ending = match (outputs, has(TERMINATE)) {
+        (Some(outputs), _) => Some(outputs.to_owned()),
+        (None, true) => Some(TEACHING.to_owned()),
+        (None, false) => None,
+    };
+    let use_of_tools = tools.map(|_| match outputs {
+        Some(_) => words::TOOLS.to_owned(),
+        None => format!("{} {}", words::TOOLS, words::ANSWER),
+    });
+    let silence = (briefing.may_be_silent && outputs.is_none()).then(|| words::SILENCE.to_owned());
+    [
+        ("identity", Some(briefing.persona.as_deref().unwrap_or_else(|| persona(config)).to_owned())),
+        ("tools", use_of_tools),
+        ("ending", ending),
+        ("safety", Some(words::SAFETY.to_owned())),
+        ("skills", tools.and_then(|tools| skills::part(&briefing.skills, tools))),
+        ("workspace", has("read_file").then(|| words::WORKSPACE.to_owned())),
+        ("files", files::part(&briefing.files.files)),
+        ("output", silence),
+        ("channel", briefing.hints.clone()),
+        ("date", briefing.today.as_ref().map(|today| format!("Today is {today}."))),
+        ("extra", briefing.extra.clone()),
+    ]
+    .into_iter()
+    .filter_map(|(name, text)| text.filter(|text| !text.trim().is_empty()).map(|text| Part { name, text }))
+    .collect()
+}
+
+/// The prompt that these parts make.
+pub fn join(parts: &[Part]) -> Prompt {
+    let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
+    Prompt::new(texts.join("\n\n"))
+}
+
+#[cfg(test)]
+mod tests;

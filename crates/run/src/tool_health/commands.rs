@@ -1,0 +1,122 @@
+//! `/tools`: the same requests, asked in a conversation and answered in words.
+
+use belay_protocol::tool_health::SERVER_PREFIX;
+use belay_protocol::{Inbound, Refusal, ToolHealth, ToolRequest, ToolSet, ToolState};
+
+use super::health::Health;
+use super::requests::request;
+
+/// How the command is used.
+pub const USAGE: &str = "/tools lists what the model can use. Operators switch a tool, or mcp:NAME for a server, off and \
+on: /tools disable NAME and why, /tools enable NAME.";
+
+/// What a person says about tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolsCommand {
+    /// `/tools`: what there is.
+    List,
+    /// `/tools disable NAME WHY`
+    Disable {
+        /// Which.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// `/tools enable NAME`
+    Enable(String),
+}
+
+impl ToolsCommand {
+    /// Reads what stands behind the word; `None`: it cannot be read.
+    pub fn parse(argument: Option<&str>) -> Option<Self> {
+        let Some(argument) = argument else { return Some(Self::List) };
+        let (verb, rest) = argument.split_once(char::is_whitespace)?;
+        let (name, why) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+        let (name, why) = (name.to_owned(), why.trim().to_owned());
+        match verb.to_lowercase().as_str() {
+            "disable" if !why.is_empty() => Some(Self::Disable { name, why }),
+            "enable" if why.is_empty() && !name.is_empty() => Some(Self::Enable(name)),
+            _ => None,
+        }
+    }
+}
+
+/// Carries a command out. `offered`: the tools that a conversation has.
+///
+/// # Errors
+/// Why it is not done.
+pub async fn command(
+    health: &Health,
+    offered: &ToolSet,
+    command: ToolsCommand,
+    by: &Inbound,
+) -> Result<String, Refusal> {
+    let asked = match command {
+        ToolsCommand::List => return Ok(list(health, offered)),
+        ToolsCommand::Disable { name, why } => ToolRequest::Disable { name, why },
+        ToolsCommand::Enable(name) => ToolRequest::Enable(name),
+    };
+    let tools = request(health, asked, by).await?;
+    let line = |tool: &ToolHealth| trouble_line(tool).unwrap_or_else(|| format!("{} is on.", subject(&tool.name)));
+    Ok(tools.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// What a conversation's model can use, then what fails or is off.
+fn list(health: &Health, offered: &ToolSet) -> String {
+    let tools = offered.iter().map(|tool| format!("- `{}`: {}", tool.spec().name, tool.spec().description));
+    let troubled = health.troubled();
+    let lines: Vec<String> = tools.chain(troubled.iter().filter_map(trouble_line)).collect();
+    if lines.is_empty() { "There are no tools.".into() } else { lines.join("\n") }
+}
+
+/// What is wrong with a subject, for a person; `None`: nothing is.
+pub fn trouble_line(tool: &ToolHealth) -> Option<String> {
+    let ToolHealth { name, failures, runs, since, until, why, .. } = tool;
+    let (subject, since) = (subject(name), since.map(|since| since.to_rfc3339()).unwrap_or_default());
+    let until = until.map(|until| until.to_rfc3339());
+    Some(match (tool.state, until) {
+        (ToolState::Ok, _) => return None,
+        (ToolState::Failing, _) => {
+            format!("{subject} fails: {failures} times in a row, in {runs} runs, since {since}.")
+        }
+        (ToolState::Off, Some(until)) => {
+            format!("{subject} is switched off since {since}: {why}. It is tried again after {until}.")
+        }
+        (ToolState::Off, None) => {
+            format!("{subject} is switched off since {since}: {why}. /tools enable {name} switches it on.")
+        }
+        (ToolState::Trial, _) => {
+            format!("{subject} was switched off ({why}); the next call shows whether it works again.")
+        }
+    })
+}
+
+fn subject(name: &str) -> String {
+    match name.strip_prefix(SERVER_PREFIX) {
+        Some(server) => format!("The MCP server {server}"),
+        None => format!("The tool {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_as_the_usage_says() {
+        let disable = |name: &str, why: &str| ToolsCommand::Disable { name: name.into(), why: why.into() };
+        for (argument, expected) in [
+            (None, Some(ToolsCommand::List)),
+            (Some("disable web_search it  lies"), Some(disable("web_search", "it  lies"))),
+            (Some("DISABLE mcp:files down today"), Some(disable("mcp:files", "down today"))),
+            (Some("disable web_search"), None),
+            (Some("disable"), None),
+            (Some("enable web_search"), Some(ToolsCommand::Enable("web_search".into()))),
+            (Some("enable web_search now"), None),
+            (Some("enable  "), None),
+            (Some("web_search"), None),
+        ] {
+            assert_eq!(ToolsCommand::parse(argument), expected, "{argument:?}");
+        }
+    }
+}

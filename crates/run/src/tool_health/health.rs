@@ -1,0 +1,247 @@
+//! The book, shared by all runs: asked and told by the gate, with what changes stored and told.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belay_protocol::tool_health::SERVER_PREFIX;
+use belay_protocol::{
+    Clock, EventKind, EventLog, NewEvent, RunEnd, RunId, StoreError, ToolHealth, ToolHealthConfig, ToolOff, ToolSet,
+    ToolSpec, ToolState, ToolSwitch, ToolSwitches,
+};
+use tokio::time::Instant;
+
+use super::book::{Book, News, Now, Trial};
+use super::evidence::Says;
+use super::pass::Pass;
+use super::rules::Rules;
+use crate::metrics;
+
+/// In the evidence of a run's end: the tool that has failed it again and again, and has not worked since.
+pub const FAILING_TOOL: &str = "failing_tool";
+/// In the evidence of a run's end: how often.
+pub const FAILING_TOOL_TIMES: &str = "failing_tool_times";
+
+/// How tools get on.
+pub struct Health {
+    /// Held for an operation that never waits.
+    book: Mutex<Book>,
+    /// What each subject is for.
+    known: BTreeMap<String, String>,
+    store: Arc<dyn ToolSwitches>,
+    events: Arc<dyn EventLog>,
+    clock: Arc<dyn Clock>,
+}
+
+/// The ports that it writes through.
+pub struct HealthPorts {
+    /// Where disabled tools are kept.
+    pub store: Arc<dyn ToolSwitches>,
+    /// Where events are recorded.
+    pub events: Arc<dyn EventLog>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Health {
+    /// With what an earlier start has switched off. A switch of what is not there is left alone: it counts again when that
+    /// comes back. `tools`: every tool that any run can have.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn load(config: &ToolHealthConfig, tools: &ToolSet, ports: HealthPorts) -> Result<Self, StoreError> {
+        let HealthPorts { store, events, clock } = ports;
+        let mut known = BTreeMap::new();
+        for spec in tools.iter().map(|tool| tool.spec()) {
+            known.insert(spec.name.clone(), spec.description.clone());
+            if let Some(server) = &spec.server {
+                known.insert(format!("{SERVER_PREFIX}{server}"), format!("Every tool of the MCP server {server}."));
+            }
+        }
+        let mut switches = store.switches().await?;
+        switches.retain(|switch| known.contains_key(&switch.name));
+        let now = Now { date: clock.now(), instant: Instant::now() };
+        let book = Book::new(Rules::compile(config), switches, now);
+        for off in known.keys().map(|name| book.health(name, now)).filter(|health| health.state != ToolState::Ok) {
+            tracing::warn!(tool = off.name, by = off.by, "a tool is switched off, as it was before this start");
+        }
+        count(&book);
+        Ok(Self { book: Mutex::new(book), known, store, events, clock })
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { date: self.clock.now(), instant: Instant::now() }
+    }
+
+    /// The book. A panic under the lock would leave a tally that is one call short at worst.
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a call of this tool would be refused, for a model.
+    pub fn refusal(&self, tool: &ToolSpec) -> Option<String> {
+        let now = self.now();
+        let book = self.book();
+        if book.all_on() { None } else { book.refusal(&subjects(tool), now) }
+    }
+
+    /// Leave to call this tool, as the last thing before the call.
+    ///
+    /// # Errors
+    /// Why it may not be called, for a model.
+    pub fn admit(self: &Arc<Self>, tool: &ToolSpec) -> Result<Pass, String> {
+        let now = self.now();
+        let trials = self.book().admit(&subjects(tool), now)?;
+        Ok(Pass::new(self.clone(), trials))
+    }
+
+    pub(super) fn give_back(&self, trials: &[Trial]) {
+        self.book().give_back(trials);
+    }
+
+    /// Notes the end of a call.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, it is noted; what follows from it may not be stored, and is undone by a restart then.
+    pub async fn ended(&self, mut pass: Pass, tool: &ToolSpec, run: RunId, says: &Says) {
+        let trials = pass.take_trials();
+        let now = self.now();
+        let news = {
+            let mut book = self.book();
+            let news = book.ended(&trials, &subjects(tool), run, says, now);
+            count(&book); // also what works again, of which there is no news
+            news
+        };
+        for news in news {
+            self.tell(news, run).await;
+        }
+    }
+
+    /// The tools of this set that are offered; `None`: all of them.
+    pub fn offered(&self, tools: &ToolSet) -> Option<ToolSet> {
+        let now = self.now();
+        let book = self.book();
+        let closed = |spec: &ToolSpec| book.refusal(&subjects(spec), now).is_some();
+        if book.all_on() || !tools.iter().any(|tool| closed(tool.spec())) {
+            return None;
+        }
+        Some(ToolSet::new(tools.iter().filter(|tool| !closed(tool.spec())).cloned().collect()))
+    }
+
+    /// The end of a run that was not completed, with the tool that has failed it again and again, if one has.
+    pub fn blame(&self, run: RunId, end: RunEnd) -> RunEnd {
+        match self.book().blamed(run) {
+            Some((tool, times)) => end.with(FAILING_TOOL, tool).with(FAILING_TOOL_TIMES, times),
+            None => end,
+        }
+    }
+
+    /// Everything there is, by name.
+    pub fn all(&self) -> Vec<ToolHealth> {
+        let now = self.now();
+        let book = self.book();
+        let health = |(name, description): (&String, &String)| ToolHealth {
+            description: description.clone(),
+            ..book.health(name, now)
+        };
+        self.known.iter().map(health).collect()
+    }
+
+    /// One of them.
+    pub fn one(&self, name: &str) -> Option<ToolHealth> {
+        let description = self.known.get(name)?.clone();
+        Some(ToolHealth { description, ..self.book().health(name, self.now()) })
+    }
+
+    /// Those that fail or are off, without evidence.
+    pub fn troubled(&self) -> Vec<ToolHealth> {
+        let now = self.now();
+        let book = self.book();
+        let all = self.known.keys().map(|name| book.health(name, now));
+        all.filter(|health| health.state != ToolState::Ok)
+            .map(|health| ToolHealth { last: Vec::new(), ..health })
+            .collect()
+    }
+
+    /// Switches by hand: on disk before it is so, and after whatever a rule or a trial has made of it meanwhile.
+    ///
+    /// # Errors
+    /// The store did not take it, and nothing has changed.
+    pub(super) async fn switch(&self, name: &str, off: Option<ToolOff>, by: &str) -> Result<(), StoreError> {
+        loop {
+            let now = self.now();
+            let switch = self.book().switch(name, off.clone(), now);
+            let told = vec![NewEvent { at: now.date, session: None, run_id: None, kind: switched(&switch, by) }];
+            self.store.switch(switch.clone(), told).await?;
+            if self.apply(&switch, now) {
+                log(&switch, by);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether it holds: a newer change, made meanwhile, is left as it is.
+    fn apply(&self, switch: &ToolSwitch, now: Now) -> bool {
+        let mut book = self.book();
+        let holds = book.apply(switch.clone(), now);
+        count(&book);
+        holds
+    }
+
+    /// Stores and tells what has come of a call.
+    async fn tell(&self, news: News, run: RunId) {
+        let at = self.clock.now();
+        let event = |kind| vec![NewEvent { at, session: None, run_id: Some(run), kind }];
+        let stored = match news {
+            News::Failing { name, failures, runs, since, fault } => {
+                let (kind, fingerprint) = (fault.kind.word(), fault.fingerprint);
+                tracing::warn!(tool = name, failures, runs, kind, fingerprint, "a tool fails again and again");
+                metrics::tool_reported();
+                let (since_ms, kind) = (since.0, kind.to_owned());
+                self.events
+                    .append(event(EventKind::ToolFailing { name, failures, runs, since_ms, kind, fingerprint }))
+                    .await
+            }
+            News::Switched { switch, by } => {
+                log(&switch, &by);
+                let told = event(switched(&switch, &by));
+                self.store.switch(switch, told).await
+            }
+        };
+        if let Err(error) = stored {
+            // The tool is as it was decided; a restart alone would undo it.
+            tracing::error!(%error, "what was decided about a tool could not be stored; it holds until the next start");
+        }
+    }
+}
+
+/// What a call of this tool tells of.
+fn subjects(tool: &ToolSpec) -> Vec<String> {
+    let server = tool.server.as_ref().map(|server| format!("{SERVER_PREFIX}{server}"));
+    std::iter::once(tool.name.clone()).chain(server).collect()
+}
+
+fn switched(switch: &ToolSwitch, by: &str) -> EventKind {
+    let off = switch.off.as_ref();
+    EventKind::ToolSwitched {
+        name: switch.name.clone(),
+        on: off.is_none(),
+        by: by.to_owned(),
+        why: off.map(|off| off.why.clone()).unwrap_or_default(),
+        until_ms: off.and_then(|off| off.until).map(|until| until.0),
+    }
+}
+
+fn log(ToolSwitch { name, off, .. }: &ToolSwitch, by: &str) {
+    match off {
+        Some(off) => {
+            let (failures, runs, for_s) = (off.failures, off.runs, off.for_s);
+            tracing::warn!(tool = name, by, failures, runs, for_s, "a tool is switched off");
+        }
+        None => tracing::info!(tool = name, by, "a tool is switched on"),
+    }
+}
+
+fn count(book: &Book) {
+    let (failing, off) = book.counts();
+    metrics::tools_stand(failing, off);
+}

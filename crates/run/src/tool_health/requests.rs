@@ -1,0 +1,72 @@
+//! What is asked about tools, by people and by programs.
+
+use belay_protocol::{Inbound, Refusal, StoreError, ToolHealth, ToolOff, ToolRequest, ToolState};
+
+use super::health::Health;
+use super::rules::may_be_off;
+
+/// Longest reason for switching a tool off, in characters. Models read it with every refusal.
+const MOST_WHY: usize = 200;
+
+/// Lists tools, or switches one. Evidence is for operators alone: it may be of anybody's conversation.
+///
+/// # Errors
+/// Why it is not done.
+pub async fn request(health: &Health, request: ToolRequest, by: &Inbound) -> Result<Vec<ToolHealth>, Refusal> {
+    let operator = by.principal.is_operator();
+    let name = match request {
+        ToolRequest::List => {
+            let all = health.all();
+            return Ok(if operator { all } else { all.into_iter().map(ToolHealth::for_everybody).collect() });
+        }
+        _ if !operator => return Err(Refusal::Forbidden("Only an operator may switch tools on and off.".into())),
+        ToolRequest::Disable { name, why } => {
+            let known = find(health, &name)?;
+            if !may_be_off(&name) {
+                return Err(Refusal::Invalid(format!(
+                    "{name} is never switched off: runs need it to come to their end."
+                )));
+            }
+            let off = ToolOff {
+                since: health.now().date,
+                until: None,
+                for_s: 0,
+                by: by.principal.id.to_string(),
+                why: reason(&why)?,
+                failures: known.failures,
+                runs: known.runs,
+            };
+            health.switch(&name, Some(off), &by.principal.id).await.map_err(|error| unstored(&error))?;
+            name
+        }
+        ToolRequest::Enable(name) => {
+            // Also what only fails is switched on: its failures begin to be counted anew.
+            if find(health, &name)?.state != ToolState::Ok {
+                health.switch(&name, None, &by.principal.id).await.map_err(|error| unstored(&error))?;
+            }
+            name
+        }
+    };
+    find(health, &name).map(|tool| vec![tool])
+}
+
+fn find(health: &Health, name: &str) -> Result<ToolHealth, Refusal> {
+    health.one(name).ok_or_else(|| {
+        Refusal::Unknown(format!("There is no tool {name:?}; /tools lists them. A server is named mcp:NAME."))
+    })
+}
+
+/// A reason in one line.
+fn reason(why: &str) -> Result<String, Refusal> {
+    let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = why.trim_end_matches('.').to_owned();
+    match why.chars().count() {
+        0 => Err(Refusal::Invalid("Say why it is switched off: models read it.".into())),
+        n if n > MOST_WHY => Err(Refusal::Invalid(format!("The reason has {n} characters; it may have {MOST_WHY}."))),
+        _ => Ok(why),
+    }
+}
+
+fn unstored(error: &StoreError) -> Refusal {
+    Refusal::Store(error.to_string())
+}

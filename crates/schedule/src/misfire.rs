@@ -1,0 +1,73 @@
+//! Scheduled times that went by unfired: the daemon was down, the machine slept, or its clock was set.
+//!
+//! One number is remembered for each routine: its newest **claimed** time. A time is claimed, durably, before anything
+//! is started for it, or when it is passed over; before the first one, the instant at which the routine was made stands
+//! there. [`due`] looks at the times after it and nowhere else, which is what makes a clock that jumps harmless:
+//!
+//! - **Forward**, by an hour or a day: the times in between are missed, and the policy decides.
+//! - **Back**: nothing is due until the clock has passed the newest claimed time again. So nothing fires twice, and an
+//!   hourly routine on a clock that is set back by five hours is silent for five hours.
+
+use std::time::Duration;
+
+use belay_protocol::{Misfire, UnixMillis};
+
+use crate::schedule::Schedule;
+
+/// How late a time may be fired and still count as on time, unless the caller has another idea.
+///
+/// 60 s: ticks come every 15 s, and a loaded machine may be late by some of them.
+pub const GRACE: Duration = Duration::from_secs(60);
+
+/// Most on-time firings that one reckoning hands out; the rest are due at once in the next one.
+///
+/// 64: one for each second of the usual grace.
+pub const MAX_ON_TIME: usize = 64;
+
+/// What is to be done now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Scheduled times to fire now, oldest first, each after the claimed time that was handed in.
+    pub fire: Vec<UnixMillis>,
+    /// The newest time that is settled by this, fired or passed over: to be claimed before anything of it is started.
+    /// The one that was handed in, if nothing was due.
+    pub claimed: UnixMillis,
+    /// Whether times were passed over.
+    pub passed_over: bool,
+    /// The first time after `claimed`; `None` when there is none any more. It lies in the past only when more were due
+    /// at once than [`MAX_ON_TIME`].
+    pub next: Option<UnixMillis>,
+}
+
+/// Reckons what a schedule wants done at `now`, where everything up to `claimed` has been settled before.
+///
+/// A time no more than `grace` ago is on time and fires under every policy.
+pub fn due(schedule: &Schedule, policy: Misfire, grace: Duration, claimed: UnixMillis, now: UnixMillis) -> Due {
+    let next = schedule.next_after(claimed);
+    let Some(first) = next.filter(|first| *first <= now) else {
+        return Due { fire: Vec::new(), claimed, passed_over: false, next };
+    };
+    let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
+    // A time at the very end of the grace is on time: it lies after this instant.
+    let missed_until = UnixMillis(now.0.saturating_sub(grace_ms).saturating_sub(1).max(claimed.0));
+    let on_time = schedule.between(missed_until, now, MAX_ON_TIME);
+    let mut fire = match policy {
+        Misfire::Skip => Vec::new(),
+        Misfire::Once if !on_time.is_empty() => Vec::new(),
+        Misfire::Once => newest(schedule, claimed, missed_until, 1),
+        Misfire::All(most) => newest(schedule, claimed, missed_until, most),
+    };
+    fire.extend(on_time);
+    let settled = fire.last().copied().or_else(|| schedule.last_between(claimed, missed_until));
+    let claimed = settled.unwrap_or(claimed);
+    Due { passed_over: fire.first() != Some(&first), fire, claimed, next: schedule.next_after(claimed) }
+}
+
+/// The newest times after `from` up to and including `until`, oldest first.
+pub fn newest(schedule: &Schedule, from: UnixMillis, until: UnixMillis, most: u32) -> Vec<UnixMillis> {
+    let before = |later: &UnixMillis| schedule.last_between(from, UnixMillis(later.0 - 1));
+    let backwards = std::iter::successors(schedule.last_between(from, until), before);
+    let mut times: Vec<UnixMillis> = backwards.take(most as usize).collect();
+    times.reverse();
+    times
+}

@@ -1,0 +1,62 @@
+//! Time zones by their IANA names, from the database that is built in: the same on every machine.
+
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+use crate::error::ScheduleError;
+
+/// Longest name that is looked up and compared, in bytes. The longest in the database has 32.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Names that are offered instead of one that does not exist.
+const MOST_NEAR: usize = 3;
+
+/// A zone, and its name as the database writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Its name in the database of time zones.
+    pub name: String,
+    /// Its rules.
+    pub time: TimeZone,
+}
+
+impl Zone {
+    /// The zone of this name; case does not count.
+    ///
+    /// # Errors
+    ///
+    /// [`ScheduleError::Zone`] with the nearest names.
+    pub fn named(name: &str) -> Result<Self, ScheduleError> {
+        let database = TimeZoneDatabase::bundled();
+        let name = name.trim();
+        if name.len() <= MAX_NAME_BYTES
+            && let Ok(time) = database.get(name)
+            && let Some(name) = time.iana_name()
+        {
+            return Ok(Self { name: name.to_owned(), time });
+        }
+        let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_BYTES).collect();
+        let names: Vec<String> = database.available().map(|name| name.to_string()).collect();
+        let near = match nearest(&shown, &names).as_slice() {
+            [] => String::new(),
+            [one] => format!(" Did you mean {one}?"),
+            [first @ .., last] => format!(" Did you mean {} or {last}?", first.join(", ")),
+        };
+        Err(ScheduleError::Zone { name: shown, near })
+    }
+}
+
+/// The names that differ least, a name also being compared by its last part (`Asia/Tokyo` by `Tokyo`). Beyond a third
+/// of the word it would be a guess.
+fn nearest<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
+    let wanted = wanted.to_lowercase().replace(' ', "_");
+    let distance = |name: &str| {
+        let name = name.to_lowercase();
+        let last = name.rsplit('/').next().unwrap_or(&name);
+        strsim::levenshtein(&wanted, &name).min(strsim::levenshtein(&wanted, last))
+    };
+    let mut scored: Vec<(usize, &str)> = names.iter().map(|name| (distance(name), name.as_str())).collect();
+    scored.sort();
+    let least = scored.first().map_or(0, |(distance, _)| *distance).min(wanted.chars().count() / 3);
+    scored.retain(|(distance, _)| *distance <= least);
+    scored.into_iter().take(MOST_NEAR).map(|(_, name)| name).collect()
+}
