@@ -322,3 +322,42 @@ fn every_decision_is_listed() {
         names.into_iter().filter(|name| name != "README.md" && !list.contains(&format!("({name})"))).collect();
     assert_none(&unlisted, "decisions that docs/adr/README.md does not list");
 }
+
+/// Most lines of the README: a stranger reads it in two minutes.
+const README_MAX_LINES: usize = 180;
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= README_MAX_LINES, "README.md has {lines} lines; move details to docs/ and link them");
+}
+
+#[test]
+fn every_file_that_a_document_names_exists() {
+    let sources: Vec<PathBuf> = sources().into_iter().map(|(path, _)| path).collect();
+    let (mut missing, mut named) = (Vec::new(), 0);
+    for (name, text) in documents() {
+        // Decisions keep the names of their time.
+        if name.starts_with("docs/adr/") {
+            continue;
+        }
+        for code in code_of(&text) {
+            let is_path = code.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+            let is_rooted = ["crates/", "tests/", "config/", "deploy/"].iter().any(|folder| code.starts_with(folder));
+            let exists = match code {
+                "tests/golden/NAME.txt" => continue,
+                _ if !is_path => continue,
+                path if is_rooted => root().join(path).exists(),
+                // The architecture names files without their crates.
+                file if file.ends_with(".rs") => sources.iter().any(|path| path.ends_with(file)),
+                _ => continue,
+            };
+            named += 1;
+            if !exists {
+                missing.push(format!("{name}: {code}"));
+            }
+        }
+    }
+    assert!(named > 150, "{named} files: they are not read as they are written");
+    assert_none(&missing, "files that documents name and nobody wrote");
+}
