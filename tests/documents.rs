@@ -1,4 +1,4 @@
-//! The documents say what is there: settings, routes, commands, verbs and links are compared with the code.
+//! The documents agree with the code: settings, routes, commands, make targets and links are compared.
 //!
 //! `docs/reference/settings.md` is written from `config/default.toml`; `BELAY_UPDATE_GOLDEN=1` (`make golden`) refreshes it.
 
@@ -20,16 +20,15 @@ Settings are TOML. Later ones in this list win:
 5. environment variables `BELAY__SECTION__KEY`, for example `BELAY__LLM__MODEL`;
 6. `--set section.key=value`.
 
-An unknown key is an error that names the nearest known one. All mistakes are shown at once, each with the file and line it
-comes from; the exit code is 78. `belay config show` prints what is in force and where each value came from; `belay check`
-tries it without starting. Some changes take effect by a [reload](../guide/operator.md#change-settings-while-it-runs), the others
-by a restart.
+An unknown key is an error that names the nearest known one. Belay reports all mistakes at once, each with its file and line; the
+exit code is 78. `belay config show` prints the settings in force and the source of each value; `belay check` checks them without
+starting. Some changes take effect by a [reload](../guide/operator.md#change-settings-while-it-runs), the others by a restart.
 
 Secrets are never settings. A setting that ends in `_env` names an environment variable, one that ends in `_file` a file that
 holds nothing but the secret. The file wins over the variable, the variable over the systemd credential of the name given
 below (`LoadCredential=`).
 
-A default of – means that there is none; what that means is said beside it. Paths may begin with `~/`.
+A default of – means that there is none; the third column says what its absence means. Paths may begin with `~/`.
 ";
 
 fn root() -> PathBuf {
@@ -322,4 +321,43 @@ fn every_decision_is_listed() {
     let unlisted: Vec<String> =
         names.into_iter().filter(|name| name != "README.md" && !list.contains(&format!("({name})"))).collect();
     assert_none(&unlisted, "decisions that docs/adr/README.md does not list");
+}
+
+/// Most lines of the README: a stranger reads it in two minutes.
+const README_MAX_LINES: usize = 180;
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= README_MAX_LINES, "README.md has {lines} lines; move details to docs/ and link them");
+}
+
+#[test]
+fn every_file_that_a_document_names_exists() {
+    let sources: Vec<PathBuf> = sources().into_iter().map(|(path, _)| path).collect();
+    let (mut missing, mut named) = (Vec::new(), 0);
+    for (name, text) in documents() {
+        // Decisions keep the names of their time.
+        if name.starts_with("docs/adr/") {
+            continue;
+        }
+        for code in code_of(&text) {
+            let is_path = code.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+            let is_rooted = ["crates/", "tests/", "config/", "deploy/"].iter().any(|folder| code.starts_with(folder));
+            let exists = match code {
+                "tests/golden/NAME.txt" => continue,
+                _ if !is_path => continue,
+                path if is_rooted => root().join(path).exists(),
+                // The architecture names files without their crates.
+                file if file.ends_with(".rs") => sources.iter().any(|path| path.ends_with(file)),
+                _ => continue,
+            };
+            named += 1;
+            if !exists {
+                missing.push(format!("{name}: {code}"));
+            }
+        }
+    }
+    assert!(named > 150, "{named} files: they are not read as they are written");
+    assert_none(&missing, "files that documents name and nobody wrote");
 }

@@ -204,8 +204,8 @@ def a_wrong_token_is_refused(case):
 
 
 @test
-def the_lines_of_the_readme_print_an_answer(case):
-    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("\n```python\n")
+def the_lines_of_the_guide_print_an_answer(case):
+    blocks = (ROOT / "docs/guide/programs.md").read_text(encoding="utf-8").split("\n```python\n")
     equal(len(blocks), 2)
     lines = blocks[1].split("\n```")[0]
     for written, here in (("http://127.0.0.1:8787", case.url), ("unused-without-a-token", TOKEN)):
@@ -213,7 +213,7 @@ def the_lines_of_the_readme_print_an_answer(case):
         lines = lines.replace(written, here)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(lines, "README.md", "exec"), {})
+        exec(compile(lines, "docs/guide/programs.md", "exec"), {})
     assert re.search(r"\d\d:\d\d", printed.getvalue()), printed.getvalue()
 
 

@@ -1,4 +1,4 @@
-//! A question, its answers, and a stop in the middle of a command: through the real binary, as the README shows them.
+//! A question, its answers, and a stop in the middle of a command: through the real binary, as the guide shows them.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use belay_tests::daemon::{Daemon, Home};
 use serde_json::{Value, json};
 
-/// The conversation that the README shows under a mark, without its fence.
+/// The conversation that the guide shows under a mark, without its fence.
 fn shown(mark: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
-    let text = std::fs::read_to_string(root.join("README.md")).expect("the README is there");
+    let text = std::fs::read_to_string(root.join("docs/guide/approvals.md")).expect("the guide is there");
     let (_, rest) = text.split_once(&format!("<!-- {mark} -->\n")).expect("the mark is there");
     let (inside, _) = rest.split_once(&format!("<!-- /{mark} -->")).expect("the mark is closed");
     let lines: Vec<&str> = inside.trim().lines().collect();
@@ -48,7 +48,7 @@ fn call(argv: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn the_readme_shows_the_conversation_that_asks() -> Result<()> {
+async fn the_guide_shows_the_conversation_that_asks() -> Result<()> {
     let input = format!("{}\nyes\n/quit\n", call(&["uname", "-s"]));
     let printed = Home::new().run(&["run", "--set", "llm.provider=rehearsal"], &input).await?;
     let shown = shown("approval");
@@ -59,7 +59,7 @@ async fn the_readme_shows_the_conversation_that_asks() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_readme_shows_the_conversation_that_is_stopped_in_the_middle_of_a_command() -> Result<()> {
+async fn the_guide_shows_the_conversation_that_is_stopped_in_the_middle_of_a_command() -> Result<()> {
     let home = with_settings("[[approvals.rules]]\ntool = \"run_command\"\nask = \"never\"\n");
     let mut daemon = home.start_with(Stdio::piped()).await?;
     // Unlike any other process of this machine.

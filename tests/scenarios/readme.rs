@@ -1,4 +1,4 @@
-//! The README's section for programs, taken from the README and run line by line against a real daemon.
+//! The guide for programs: its lines are taken from the page and run one by one against a real daemon.
 
 use std::process::Stdio;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/guide/programs.md");
 
 /// The lines of the section's shell blocks, comments left out.
 fn lines() -> Result<Vec<&'static str>> {
-    let section = README.split("\n## Use it from your program\n").nth(1).context("the section")?;
+    let section = PAGE.split("\n## Use it from your program\n").nth(1).context("the section")?;
     let section = section.split("\n## ").next().unwrap_or_default();
     let blocks = section.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     Ok(blocks.flat_map(str::lines).filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect())
@@ -51,7 +51,7 @@ fn events(stdout: &str) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn each_line_for_programs_does_what_the_readme_says() -> Result<()> {
+async fn each_line_for_programs_does_what_the_guide_says() -> Result<()> {
     let home = Home::new();
     let daemon = home.start().await?;
     let (mut run, mut checked) = (String::new(), 0);
@@ -97,7 +97,7 @@ async fn each_line_for_programs_does_what_the_readme_says() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_commands_for_a_shell_do_what_the_readme_says() -> Result<()> {
+async fn the_commands_for_a_shell_do_what_the_guide_says() -> Result<()> {
     let home = Home::new();
     let daemon = home.start().await?;
     let stalled = daemon.send("bob", "rehearse stall").await?;
@@ -114,8 +114,8 @@ async fn the_commands_for_a_shell_do_what_the_readme_says() -> Result<()> {
         ("`belay stop RUN`", format!("belay stop {stalled}"), ""),
     ] {
         ensure!(
-            README.split_whitespace().collect::<Vec<_>>().join(" ").contains(named),
-            "the README does not name {named}"
+            PAGE.split_whitespace().collect::<Vec<_>>().join(" ").contains(named),
+            "docs/guide/programs.md does not name {named}"
         );
         let output = shell(&home, &daemon, "", &line).await?;
         assert!(output.status.success() && output.stdout.contains(expected), "{line}: {output:?}");

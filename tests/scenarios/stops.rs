@@ -42,12 +42,15 @@ fn marked(document: &str, mark: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_readme_shows_the_verdict_that_its_command_prints() -> Result<()> {
+async fn the_reference_shows_the_verdict_that_its_command_prints() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
     let file = root.join("docs/examples/looping.jsonl");
     let printed = Home::new().run(&["stops", "check", &file.to_string_lossy()], "").await?;
     let command = "$ belay stops check docs/examples/looping.jsonl";
-    assert_eq!(marked("README.md", "verdict"), format!("```text\n{command}\n{}```\n", printed.stdout));
+    assert_eq!(
+        marked("docs/reference/trajectories.md", "verdict"),
+        format!("```text\n{command}\n{}```\n", printed.stdout)
+    );
     Ok(())
 }
 

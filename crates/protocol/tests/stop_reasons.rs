@@ -11,40 +11,41 @@ const HEAD: &str = "\
 <!-- Written by crates/protocol/tests/stop_reasons.rs from the code. `make golden` refreshes it. -->
 
 Every run ends for exactly one of these reasons. The list is closed: the word is the value of `reason` in the API, in the
-events and in the store. `status` is the honest one: a limit is never `completed`.
+events and in the store. `status` is never better than the end was: a limit is not `completed`.
 
-The line is what the person is told where the run itself left no answer. In the API it is the `reply` of such a run.
+The person reads the line if the run itself left no answer. In the API the line is the `reply` of such a run.
 
 | reason | layer | status | resume | line |
 |---|---|---|---|---|
 ";
 
 const TAIL: &str = "
-`resume` says whether another message in the same conversation takes the work up where it ended: `yes`; `later`, once the
-limit is raised or the trouble is over; `no`, since there is nothing left, or since it would end the same way.
+`resume` says whether another message in the same conversation resumes the work: `yes`; `later`, once the limit is raised or the
+trouble is over; `no`, because nothing is left, or because it would end the same way.
 
 ## Layers and precedence
 
-Of two endings that are true at the same moment, the one of the earlier layer is told; within a layer the more conservative
-status (`failed` before `stopped` before `completed`), then the order of the table above.
+If two endings are true at the same moment, the one of the earlier layer wins; within a layer the more conservative status wins
+(`failed` before `stopped` before `completed`), then the order of the table above.
 
-| place | layer | what it is |
+| rank | layer | meaning |
 |---|---|---|
 ";
 
 const EVIDENCE: &str = "
 ## Evidence
 
-`evidence` is an object with what was seen when the run ended. It holds no message text beyond one `quote` of at most 120
-characters. The evidence of a stop rule always has `rule`, `count` and `threshold`; `fingerprints` are digests of what was
-repeated, oldest first. `closing` says what became of the closing turn, the one model call without tools that a stopped run
-gets for its best partial answer: `answered`, `cut` (its text repeated itself or was too long, and is kept up to there), `empty`, `failed`, `timeout`, `stopped`, `no_reserve` or `off`. A run with declared
-outputs is offered nothing but the tools that hand them over; `not_reached` says that some are missing after it.
+`evidence` is an object with the figures that the reason is based on. It holds no message text beyond one `quote` of at most 120
+characters. The evidence of a stop rule always has `rule`, `count` and `threshold`; `fingerprints` are digests of the repeated
+items, oldest first. `closing` is the result of the closing turn, the one model call without tools that a stopped run gets for its
+best partial answer: `answered`, `cut` (its text repeated itself or was too long, and is kept up to there), `empty`, `failed`,
+`timeout`, `stopped`, `no_reserve` or `off`. In a run with declared outputs, the closing turn has only the tools that deliver outputs;
+`not_reached` says that some are missing after it.
 
-Where the provider of the model refused or failed a call, the evidence has its own words too: `provider_fault` (`key`, `quota`,
+If the provider of the model refused or failed a call, the evidence has the provider's own words too: `provider_fault` (`key`, `quota`,
 `unknown_model`, `rate_limit`, `overloaded`, `server`, `context_too_long` or `request`), `provider_status`, `provider_code`,
-`provider_message` (at most 500 characters, without secrets), and `key_from`: the variable or setting of the key. An operator is
-told these words in the place of the line; other people are told the line, since the words may name accounts and addresses.
+`provider_message` (at most 500 characters, without secrets), and `key_from`: the variable or setting of the key. An operator reads
+these words instead of the line; other people read the line, because the words may name accounts and addresses.
 
 | reason | evidence |
 |---|---|
@@ -55,8 +56,8 @@ fn evidence(reason: StopReason) -> &'static str {
     match reason {
         StopReason::FinalText => {
             "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `said_by_tool`: \
-             true, when what `send_message` has sent took the place of the answer; `cut_off`: the reason why the text is not whole; \
-             `forced_text_by`: what had taken the tools away (`max_tool_iterations`, `duplicate_failures` or `truncated_calls`), and \
+             true, when a message of `send_message` replaced the answer; `cut_off`: the reason why the text is incomplete; \
+             `forced_text_by`: the rule that had removed the tools (`max_tool_iterations`, `duplicate_failures` or `truncated_calls`), and \
              `step`: in which step"
         }
         StopReason::MaxIterations => "`iterations`: steps begun; `max_tool_iterations`: the setting",
@@ -77,14 +78,14 @@ fn evidence(reason: StopReason) -> &'static str {
             "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part"
         }
         StopReason::Internal => "`cause`: `store` or `panic`, among others",
-        StopReason::RestartLimit => "`attempts`: how often it was taken up",
+        StopReason::RestartLimit => "`attempts`: how often it was begun or resumed",
         StopReason::Terminated | StopReason::GaveUp => "`step`: in which the model called `terminate`",
         StopReason::Goal => {
             "`outputs`: the names of the declared outputs; `interrupted`: the reason that had ended the run before its \
-             closing turn handed them over; `closing`"
+             closing turn delivered them; `closing`"
         }
         StopReason::MissingOutputs => {
-            "`missing`: the names of the outputs that are not there; `nudges`: how often it was told; `closing`"
+            "`missing`: the names of the missing outputs; `nudges`: how many reminders the model got; `closing`"
         }
         StopReason::PlanCompleted | StopReason::PlanBlocked => {
             "`completed` and `blocked`: numbers of steps; `executions`: attempts over all steps"
@@ -96,10 +97,10 @@ fn evidence(reason: StopReason) -> &'static str {
             "`rule`, `count` and `threshold` in millionths of a US dollar; `reserve_micro_usd`: held back for the closing turn; `closing`"
         }
         StopReason::WallClock | StopReason::ActiveTime => {
-            "`rule`, `count` and `threshold` in seconds (`unit`: `s`), or in milliseconds (`ms`) where the limit is no whole number of seconds; `closing`"
+            "`rule`, `count` and `threshold` in seconds (`unit`: `s`), or in milliseconds (`ms`) if the limit is no whole number of seconds; `closing`"
         }
         StopReason::ModelCalls | StopReason::ToolCalls | StopReason::Tokens | StopReason::OutputBytes => {
-            "`rule`, `count`, `threshold`; `tool`, where the limit is of one tool; `closing`"
+            "`rule`, `count`, `threshold`; `tool`, if the limit is of one tool; `closing`"
         }
         StopReason::ToolLoop => {
             "`rule`: the kind of loop; `count` and `threshold`: repetitions; `period`: calls in one; `fingerprints`, `quote`, `strikes`, `closing`"
@@ -108,7 +109,7 @@ fn evidence(reason: StopReason) -> &'static str {
             "`rule`, `count`, `threshold`: occurrences; `spacing`: characters between them; `quote`, `strikes`, `closing`"
         }
         StopReason::JudgedLoop => {
-            "`rule`; `count` and `threshold`: confidence in percent; `turn`, `confirmed_by`, `analysis`: what the judge saw, in at most 500 characters; `strikes`, `closing`"
+            "`rule`; `count` and `threshold`: confidence in percent; `turn`, `confirmed_by`, `analysis`: the finding of the judge, in at most 500 characters; `strikes`, `closing`"
         }
         StopReason::RepeatedReplies => "`rule`, `count`, `threshold`: equal replies; `quote`, `strikes`, `closing`",
         StopReason::ConsecutiveErrors
@@ -120,13 +121,13 @@ fn evidence(reason: StopReason) -> &'static str {
         StopReason::OperatorRule => {
             "`rule`: its name; `count` and `threshold` of its first condition that held; `closing`"
         }
-        StopReason::ApprovalUnavailable => "`tool`: what needs the approval",
+        StopReason::ApprovalUnavailable => "`tool`: the tool that needs the approval",
         StopReason::HookRefused => "`hook`: the name of the hook that refused",
         StopReason::Joined => {
-            "`run`: the one that its message became part of; `how`: `steer`, `collect`, or `summarize` (as a line of a digest)"
+            "`run`: the run that its message became part of; `how`: `steer`, `collect`, or `summarize` (as a line of a digest)"
         }
         StopReason::Superseded => "`by`: the run of the newer message",
-        StopReason::Stuck => "`silent_s`: seconds since anything was heard of it",
+        StopReason::Stuck => "`silent_s`: seconds since its last sign of progress",
         StopReason::EmptyReply
         | StopReason::LengthLimit
         | StopReason::ContentFilter
@@ -141,10 +142,10 @@ fn evidence(reason: StopReason) -> &'static str {
 fn layer(layer: StopLayer) -> &'static str {
     match layer {
         StopLayer::Operator => "a person, a client or the operator",
-        StopLayer::Natural => "the work came to its own end, well or not",
+        StopLayer::Natural => "the work ended by itself, with or without success",
         StopLayer::Budget => "a limit: steps, time, calls, tokens, money, output",
-        StopLayer::Progress => "it went on without getting on: loops, chanting, repetition, errors",
-        StopLayer::Gate => "a question that nobody answered with yes",
+        StopLayer::Progress => "it continued without progress: loops, chanting, repetition, errors",
+        StopLayer::Gate => "an approval that nobody gave, or a refusal of a hook",
         StopLayer::Host => "the provider of the model, or our own machine",
     }
 }
