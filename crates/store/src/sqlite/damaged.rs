@@ -2,7 +2,9 @@
 //! another.
 
 use belay_protocol::{Durability, FiringStatus};
+use rusqlite::types::Value;
 use rusqlite::{Connection, Params, Row, params};
+use uuid::Uuid;
 
 use super::SqliteStore;
 use super::routines::note_change;
@@ -18,7 +20,7 @@ pub(super) struct Sifted<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Damaged {
     /// What names it in its table: a routine's name, a firing's id.
-    pub(super) name: String,
+    pub(super) name: Value,
     /// What is wrong with it.
     why: String,
 }
@@ -26,7 +28,7 @@ pub(super) struct Damaged {
 /// What becomes of a damaged row; whether anything had to be changed for that.
 pub(super) type SetAside = fn(&mut Tx<'_>, &Damaged) -> Done<bool>;
 
-/// All rows of a query, those apart that cannot be read. `name`: the column, of text, that names a row.
+/// All rows of a query, those apart that cannot be read. `name`: the column that names a row.
 pub(super) fn sift<T>(
     conn: &Connection,
     sql: &str,
@@ -95,8 +97,13 @@ impl SqliteStore {
 
 /// Names it in the log.
 pub(super) fn tell(row: &Damaged) {
+    let name = match &row.name {
+        Value::Text(name) => name.clone(),
+        Value::Blob(id) => Uuid::from_slice(id).map_or_else(|_| format!("{id:02x?}"), |id| id.to_string()),
+        other => format!("{other:?}"),
+    };
     tracing::error!(
-        row = row.name,
+        row = name,
         why = row.why,
         "what is stored of a routine or a firing cannot be read; it is set aside"
     );

@@ -45,12 +45,12 @@ pub(super) fn edit_thread(
         ThreadEdit::Clear => clear(tx, &lane, session)?,
         ThreadEdit::New => {
             complete(tx, &lane)?;
-            let fresh = fresh.to_string();
+            let fresh = fresh.as_uuid();
             let lifetime = lifetime(tx, &lane)?;
-            insert_thread(tx, session, &fresh, lifetime, at)?;
+            insert_thread(tx, session, fresh, lifetime, at)?;
             tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), fresh])?;
             append_events(tx, &[edited(session, edit, at)])?;
-            return Ok(EditOutcome::Done(snapshot(tx, session, &fresh)?));
+            return Ok(EditOutcome::Done(snapshot(tx, session, fresh)?));
         }
     };
     if !done {
@@ -58,7 +58,7 @@ pub(super) fn edit_thread(
     }
     rest(tx, &lane, session, at)?;
     append_events(tx, &[edited(session, edit, at)])?;
-    Ok(EditOutcome::Done(snapshot(tx, session, &lane.thread)?))
+    Ok(EditOutcome::Done(snapshot(tx, session, lane.thread)?))
 }
 
 /// How long the session of a thread is kept: every thread of a session has its mark.
@@ -159,7 +159,7 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
 /// The same, and takes messages of a running turn out of every later load.
 pub(super) fn compact_turn(tx: &mut Tx<'_>, lease: &Lease, cut: &TurnCut) -> Done<()> {
     let thread = lane(tx, lease)?.thread;
-    let run = cut.run.to_string();
+    let run = cut.run.as_uuid();
     let positions = tx.rows(
         "SELECT position FROM messages WHERE thread = ?1 AND run_id = ?2 AND summarised = 0 ORDER BY position",
         params![thread, run],

@@ -83,7 +83,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim
 
 /// The firing that this one is, if it was claimed before.
 fn known(tx: &mut Tx<'_>, new: &NewFiring) -> Done<Option<FiringRecord>> {
-    let routine = new.routine_id.to_string();
+    let routine = new.routine_id.as_uuid();
     if let Some(known) = tx.row(&known_sql(), params![routine, new.key], record)? {
         return Ok(Some(known));
     }
@@ -103,7 +103,7 @@ fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewFiring) -> Done<()> 
 /// The guardrail that holds a firing of this routine back, if one does.
 fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<Option<Held>> {
     let guard = &routine.record.spec.guard;
-    if count(tx, RUNNING_OF, params![new.routine_id.to_string()])? >= u64::from(guard.max_concurrent) {
+    if count(tx, RUNNING_OF, params![new.routine_id.as_uuid()])? >= u64::from(guard.max_concurrent) {
         return Ok(Some(Held::Concurrent));
     }
     if count(tx, RUNNING, [])? >= u64::from(global) {
@@ -117,7 +117,7 @@ fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<O
     }
     let Some(content) = new.content.as_ref().filter(|_| guard.dedup_window_s > 0) else { return Ok(None) };
     let last = tx
-        .row(SAME_CONTENT, params![new.routine_id.to_string(), content, new.at.0], |row| {
+        .row(SAME_CONTENT, params![new.routine_id.as_uuid(), content, new.at.0], |row| {
             rows::optional_date(row, "claimed_at")
         })?
         .flatten();
@@ -148,7 +148,7 @@ fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMill
         let firing = missed(routine, *time, at);
         let sql = "SELECT 1 FROM firings WHERE routine_id = ?1 AND key = ?2";
         if is_settled(routine, *time)
-            || tx.row(sql, params![firing.routine_id.to_string(), firing.key], |_| Ok(()))?.is_some()
+            || tx.row(sql, params![firing.routine_id.as_uuid(), firing.key], |_| Ok(()))?.is_some()
         {
             continue;
         }
@@ -166,9 +166,9 @@ fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> 
          VALUES (:id, :session, :routine_id, :routine, :key, :revision, :set_off_by, :scheduled_at, :detail, :payload, :content, :status,
                  :summary, :boot, :claimed_at, :ended_at)",
         named_params! {
-            ":id": firing.firing_id.to_string(),
+            ":id": firing.firing_id.as_uuid(),
             ":session": firing_session(firing.firing_id).as_str(),
-            ":routine_id": firing.routine_id.to_string(),
+            ":routine_id": firing.routine_id.as_uuid(),
             ":routine": firing.routine,
             ":key": firing.key,
             ":revision": firing.revision,
@@ -179,7 +179,7 @@ fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> 
             ":content": claim.and_then(|new| new.content.as_deref()),
             ":status": firing.status.word(),
             ":summary": firing.summary,
-            ":boot": claim.map(|new| new.boot.to_string()),
+            ":boot": claim.map(|new| new.boot.as_uuid()),
             ":claimed_at": firing.claimed_at.0,
             ":ended_at": firing.ended_at.map(|at| at.0),
         },
@@ -213,7 +213,7 @@ fn record(row: &Row<'_>) -> Done<FiringRecord> {
 pub(super) fn note_work(tx: &mut Tx<'_>, id: FiringId, run: Option<RunId>, job: Option<JobId>) -> Done<()> {
     let noted = tx.exec(
         "UPDATE firings SET run_id = COALESCE(?2, run_id), job_id = COALESCE(?3, job_id) WHERE id = ?1",
-        params![id.to_string(), run.map(|run| run.to_string()), job.map(|job| job.to_string())],
+        params![id.as_uuid(), run.map(|run| run.as_uuid()), job.map(|job| job.as_uuid())],
     )?;
     if noted == 0 { Err(no_firing(id).into()) } else { Ok(()) }
 }
@@ -221,14 +221,14 @@ pub(super) fn note_work(tx: &mut Tx<'_>, id: FiringId, run: Option<RunId>, job: 
 pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     check_end(end.status)?;
     let sql = format!("SELECT {COLUMNS} FROM firings WHERE id = ?1 AND status = 'running'");
-    let Some(firing) = tx.row(&sql, params![end.firing.to_string()], record)? else { return Ok(Settled::Before) };
+    let Some(firing) = tx.row(&sql, params![end.firing.as_uuid()], record)? else { return Ok(Settled::Before) };
     let firing = ended(firing, end);
     tx.exec(
         "UPDATE firings SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6, tool_calls = ?7,
                             cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
          WHERE id = ?1",
         params![
-            firing.firing_id.to_string(),
+            firing.firing_id.as_uuid(),
             firing.status.word(),
             firing.summary,
             to_sql_int(firing.usage.input),
@@ -258,7 +258,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
 }
 
 pub(super) fn firing(conn: &Connection, id: FiringId) -> Done<Option<FiringRecord>> {
-    tx::row(conn, &format!("SELECT {COLUMNS} FROM firings WHERE id = ?1"), params![id.to_string()], record)
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM firings WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
 pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<FiringRecord>> {
@@ -270,7 +270,7 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<F
     }
     if let Some(id) = filter.routine_id {
         wanted.push("routine_id = ?");
-        values.push(id.to_string().into());
+        values.push(id.as_uuid().into());
     }
     if let Some(status) = filter.status {
         wanted.push("status = ?");

@@ -36,7 +36,7 @@ pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> D
     check_question(lease, paused)?;
     let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
     insert(tx, &paused.gate)?;
-    threads::set_thread(tx, &thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
+    threads::set_thread(tx, thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
     if let Some(outbound) = &paused.outbound {
         outbox::insert(tx, outbound)?;
     }
@@ -54,8 +54,8 @@ fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
          VALUES (:id, :run_id, :session, :call_id, :tool, :kind, :secret_name, :summary, :arguments, :why, :bound,
                  :digest, :covers, :principal, :asker_place, :relayed, :asked_at, :expires_at)",
         named_params! {
-            ":id": gate.id.to_string(),
-            ":run_id": gate.run_id.to_string(),
+            ":id": gate.id.as_uuid(),
+            ":run_id": gate.run_id.as_uuid(),
             ":session": gate.session.as_str(),
             ":call_id": gate.call_id.as_str(),
             ":tool": gate.tool,
@@ -82,7 +82,7 @@ pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<
     approvals.iter().try_for_each(|id| {
         let used = tx.exec(
             "UPDATE gates SET state = 'used' WHERE id = ?1 AND run_id = ?2 AND state = 'approved'",
-            params![id.to_string(), run.to_string()],
+            params![id.as_uuid(), run.as_uuid()],
         )?;
         if used == 0 { Err(not_approved(*id).into()) } else { Ok(()) }
     })
@@ -92,10 +92,10 @@ pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<
 pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: UnixMillis) -> Done<Vec<NewEvent>> {
     let open: Vec<GateId> = tx.rows(
         concat!("SELECT id FROM gates WHERE run_id = ?1 AND ", open!(), " ORDER BY seq"),
-        params![run.to_string()],
+        params![run.as_uuid()],
         |row| rows::id(row, "id"),
     )?;
-    tx.exec(concat!("UPDATE gates SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!()), params![run.to_string()])?;
+    tx.exec(concat!("UPDATE gates SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!()), params![run.as_uuid()])?;
     Ok(open.into_iter().map(|gate| withdrawn(gate, session, run, at)).collect())
 }
 
@@ -114,11 +114,11 @@ pub(super) fn decide(
              RETURNING ",
             columns!()
         ),
-        params![id.to_string(), state.word(), by, at.0],
+        params![id.as_uuid(), state.word(), by, at.0],
         gate_row,
     )?;
     let Some(gate) = answered else {
-        let before = tx.row(BY_ID, params![id.to_string()], gate_row)?;
+        let before = tx.row(BY_ID, params![id.as_uuid()], gate_row)?;
         return Ok(before.map_or(Decided::Unknown, |gate| Decided::Before(Box::new(gate))));
     };
     if let (true, GateState::Approved, Some(covers)) = (always, state, &gate.covers) {
@@ -142,20 +142,20 @@ const NEWEST_OF_RUN: &str = concat!("SELECT ", columns!(), " FROM gates WHERE ru
 
 /// The question that a run rests on, or rested on last.
 pub(super) fn newest_of(tx: &mut Tx<'_>, run: RunId) -> Done<Option<Gate>> {
-    tx.row(NEWEST_OF_RUN, params![run.to_string()], gate_row)
+    tx.row(NEWEST_OF_RUN, params![run.as_uuid()], gate_row)
 }
 
 /// The record of a run with what it waits for, while it is paused and nobody has answered.
 pub(super) fn with_question(conn: &Connection, mut record: RunRecord) -> Done<RunRecord> {
     if record.status == RunStatus::Paused {
-        let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.to_string()], gate_row)?;
+        let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.as_uuid()], gate_row)?;
         record.waiting_for = newest.filter(|gate| gate.state == GateState::Waiting).map(|gate| WaitingFor::from(&gate));
     }
     Ok(record)
 }
 
 pub(super) fn gate(conn: &Connection, id: GateId) -> Done<Option<Gate>> {
-    tx::row(conn, BY_ID, params![id.to_string()], gate_row)
+    tx::row(conn, BY_ID, params![id.as_uuid()], gate_row)
 }
 
 pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
@@ -187,7 +187,7 @@ pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
 
 pub(super) fn gates_of(conn: &Connection, run: RunId) -> Done<Vec<Gate>> {
     let sql = concat!("SELECT ", columns!(), " FROM gates WHERE run_id = ?1 ORDER BY seq");
-    tx::rows(conn, sql, params![run.to_string()], gate_row)
+    tx::rows(conn, sql, params![run.as_uuid()], gate_row)
 }
 
 pub(super) fn granted(conn: &Connection, session: &SessionKey, tool: &str, covers: &str) -> Done<bool> {

@@ -69,7 +69,7 @@ fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
                  json_array(:channel, :principal), :asker_place, :relayed, :asked_in, :reply_to, :parent, :firing, :attempt,
                  :crashes, :created_at, :changed_at)",
         named_params! {
-            ":id": job.job_id.to_string(),
+            ":id": job.job_id.as_uuid(),
             ":session": job.session.as_str(),
             ":state": job.state.word(),
             ":why": job.why,
@@ -84,8 +84,8 @@ fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
             ":relayed": job.creator.relayed,
             ":asked_in": job.asked_in.as_str(),
             ":reply_to": job.reply_to.as_ref().map(rows::to_json).transpose()?,
-            ":parent": job.parent.map(|run| run.to_string()),
-            ":firing": job.firing.map(|firing| firing.to_string()),
+            ":parent": job.parent.map(|run| run.as_uuid()),
+            ":firing": job.firing.map(|firing| firing.as_uuid()),
             ":attempt": job.attempt,
             ":crashes": job.crashes,
             ":created_at": job.created_at.0,
@@ -126,7 +126,7 @@ fn record(row: &Row<'_>) -> Done<JobRecord> {
 }
 
 fn find(tx: &mut Tx<'_>, id: JobId) -> Done<Option<JobRecord>> {
-    tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.to_string()], record)
+    tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
 pub(super) fn begin_next(tx: &mut Tx<'_>, caps: JobCaps, at: UnixMillis) -> Done<Option<JobRecord>> {
@@ -169,11 +169,11 @@ fn keep(tx: &mut Tx<'_>, from: JobState, job: JobRecord) -> Done<JobRecord> {
                          ended_at = ?9, parked = 0
          WHERE id = ?1",
         params![
-            job.job_id.to_string(),
+            job.job_id.as_uuid(),
             job.state.word(),
             job.why,
             job.attempt,
-            job.run_id.map(|run| run.to_string()),
+            job.run_id.map(|run| run.as_uuid()),
             job.result,
             job.started_at.map(|at| at.0),
             job.changed_at.0,
@@ -187,13 +187,13 @@ fn keep(tx: &mut Tx<'_>, from: JobState, job: JobRecord) -> Done<JobRecord> {
 pub(super) fn note_run(tx: &mut Tx<'_>, id: JobId, attempt: u32, run: RunId) -> Done<()> {
     let noted = tx.exec(
         "UPDATE jobs SET run_id = CASE attempt WHEN ?2 THEN ?3 ELSE run_id END WHERE id = ?1",
-        params![id.to_string(), attempt, run.to_string()],
+        params![id.as_uuid(), attempt, run.as_uuid()],
     )?;
     if noted == 0 { Err(no_job(id).into()) } else { Ok(()) }
 }
 
 pub(super) fn note_progress(tx: &mut Tx<'_>, id: JobId) -> Done<()> {
-    let noted = tx.exec("UPDATE jobs SET crashes = 0 WHERE id = ?1", params![id.to_string()])?;
+    let noted = tx.exec("UPDATE jobs SET crashes = 0 WHERE id = ?1", params![id.as_uuid()])?;
     if noted == 0 { Err(no_job(id).into()) } else { Ok(()) }
 }
 
@@ -206,7 +206,7 @@ pub(super) fn take_up(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
     let first = tx.exec(
         "INSERT INTO jobs_taken_up (id, boot) VALUES (1, ?1)
          ON CONFLICT (id) DO UPDATE SET boot = excluded.boot WHERE boot <> excluded.boot",
-        params![boot.to_string()],
+        params![boot.as_uuid()],
     )?;
     if first > 0 {
         tx.exec(
@@ -219,7 +219,7 @@ pub(super) fn take_up(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
 }
 
 pub(super) fn job(conn: &Connection, id: JobId) -> Done<Option<JobRecord>> {
-    tx::row(conn, &format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.to_string()], record)
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
 pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>> {

@@ -18,7 +18,7 @@ pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
         for event in some {
             values.push(event.at.0.into());
             values.push(event.session.as_ref().map(|session| session.to_string()).into());
-            values.push(event.run_id.map(|run| run.to_string()).into());
+            values.push(event.run_id.map(|run| run.as_uuid()).into());
             values.push(rows::to_json(&event.kind)?.into());
         }
         let places = vec!["(?, ?, ?, ?)"; some.len()].join(", ");
@@ -53,7 +53,7 @@ pub(super) fn reserve(tx: &mut Tx<'_>, run: RunId, purpose: Purpose, utc_day: i6
     )?;
     tx.exec(
         "INSERT INTO reservations (utc_day, run_id, purpose, micro_usd) VALUES (?1, ?2, ?3, ?4)",
-        params![utc_day, run.to_string(), purpose.word(), amount],
+        params![utc_day, run.as_uuid(), purpose.word(), amount],
     )?;
     Ok(tx.last_insert())
 }

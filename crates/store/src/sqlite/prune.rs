@@ -7,6 +7,7 @@
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{Lease, Removed, Retention, RunId, SessionKey, StoreError, UnixMillis};
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use super::ephemeral::{self, ended_without_thread, old_ephemeral};
 use super::lanes::lane;
@@ -78,7 +79,7 @@ pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> 
         params![session],
     )?);
     let threads =
-        tx.rows("SELECT id FROM threads WHERE session = ?1", params![session], |row| Ok(row.get::<_, String>("id")?))?;
+        tx.rows("SELECT id FROM threads WHERE session = ?1", params![session], |row| Ok(row.get::<_, Uuid>("id")?))?;
     for thread in threads {
         let (old, mut whole) = (Old { thread, session: lease.session.clone() }, i64::MAX);
         delete_part(tx, &old, keys_before(at), &mut whole, &mut removed)?;
@@ -101,7 +102,7 @@ fn keys_before(at: UnixMillis) -> UnixMillis {
 
 /// A thread that goes.
 pub(super) struct Old {
-    pub(super) thread: String,
+    pub(super) thread: Uuid,
     pub(super) session: SessionKey,
 }
 
@@ -297,7 +298,7 @@ fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i
         |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?)),
     )?;
     if let Some((Some(upto), rows)) = upto {
-        words::forget(tx, thread, upto)?;
+        words::forget(tx, *thread, upto)?;
         removed.messages +=
             count(tx.exec("DELETE FROM messages WHERE thread = ?1 AND position <= ?2", params![thread, upto])?);
         *left -= rows;
@@ -331,7 +332,7 @@ fn delete_loose_runs(tx: &mut Tx<'_>, old: &Retention, left: &mut i64, removed: 
 
 /// Deletes a run with all that names it, and returns how many rows that were. Its key stays until it may go.
 pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mut Removed) -> Done<i64> {
-    let id = run.to_string();
+    let id = run.as_uuid();
     let events =
         tx.exec("DELETE FROM events WHERE run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)", params![id])?;
     let gates = tx.exec("DELETE FROM gates WHERE run_id = ?1", params![id])?;

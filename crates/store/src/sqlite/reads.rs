@@ -9,6 +9,7 @@ use belay_protocol::{
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
+use uuid::Uuid;
 
 use super::gates;
 use super::rows::{self, RUN_COLUMNS};
@@ -20,7 +21,7 @@ use crate::notices::behind_results;
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1");
-    let found = row(conn, &sql, params![id.to_string()], rows::run_record)?;
+    let found = row(conn, &sql, params![id.as_uuid()], rows::run_record)?;
     found.map(|record| gates::with_question(conn, record)).transpose()
 }
 
@@ -195,7 +196,7 @@ pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Opti
                 options: options.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default(),
                 channel: row.get::<_, Option<String>>("channel")?.map(ChannelId::new),
             };
-            Ok((row.get::<_, String>("id")?, row.get::<_, i64>("summary_upto")?, conversation))
+            Ok((row.get::<_, Uuid>("id")?, row.get::<_, i64>("summary_upto")?, conversation))
         },
     )?;
     let Some((thread, upto, conversation)) = head else { return Ok(None) };
@@ -211,7 +212,7 @@ pub(super) fn run_messages(conn: &Connection, run: RunId) -> Done<Vec<Arc<Messag
         "SELECT body FROM messages
          WHERE thread = (SELECT thread FROM runs WHERE id = ?1) AND run_id = ?1 AND shown != 'cleared'
          ORDER BY position",
-        params![run.to_string()],
+        params![run.as_uuid()],
         |row| Ok(Arc::new(rows::from_json(&row.get::<_, String>("body")?)?)),
     )
 }
@@ -236,7 +237,7 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
             conn,
             "SELECT seq, at, session, run_id, kind FROM events
              WHERE run_id = ?3 AND seq > ?1 AND (?4 IS NULL OR session = ?4) ORDER BY seq LIMIT ?2",
-            params![after, limit, run.to_string(), session.as_ref().map(|session| session.as_str())],
+            params![after, limit, run.as_uuid(), session.as_ref().map(|session| session.as_str())],
             rows::event,
         ),
     }

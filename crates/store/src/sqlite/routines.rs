@@ -107,7 +107,7 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
                  :created_at, :changed_at)",
         named_params! {
             ":name": record.spec.name,
-            ":id": record.routine_id.to_string(),
+            ":id": record.routine_id.as_uuid(),
             ":spec": rows::to_json(&record.spec)?,
             ":path": path_of(&record.spec.trigger),
             ":channel": record.channel.as_str(),
@@ -205,7 +205,7 @@ fn find(tx: &mut Tx<'_>, name: &str) -> Done<Found> {
 /// The routine of that id; `None` also for one that cannot be read, which is switched off by that, and named in the log.
 pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
     let sql = format!("SELECT {COLUMNS} FROM routines WHERE id = ?1");
-    let mut found = tx.sift(&sql, params![id.to_string()], "name", kept)?;
+    let mut found = tx.sift(&sql, params![id.as_uuid()], "name", kept)?;
     for row in &found.damaged {
         if damaged::routine(tx, row)? {
             damaged::tell(row);
@@ -223,7 +223,7 @@ pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, aside: Aside) -> Done<()> {
         "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at = ?3 AND ({}) >= ?4",
         super::firings::RUNNING_OF
     );
-    tx.exec(&sql, params![id.to_string(), aside.until.0, aside.waits_for.0, aside.at_work])?;
+    tx.exec(&sql, params![id.as_uuid(), aside.until.0, aside.waits_for.0, aside.at_work])?;
     Ok(())
 }
 
@@ -244,7 +244,7 @@ pub(super) fn enable(
 
 pub(super) fn delete(tx: &mut Tx<'_>, name: &str, id: Option<RoutineId>) -> Done<bool> {
     let sql = "DELETE FROM routines WHERE name = ?1 AND (?2 IS NULL OR id = ?2)";
-    let there = tx.exec(sql, params![name, id.map(|id| id.to_string())])? > 0;
+    let there = tx.exec(sql, params![name, id.map(|id| id.as_uuid())])? > 0;
     if there {
         note_change(tx)?;
     }

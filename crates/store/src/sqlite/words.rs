@@ -5,6 +5,7 @@
 
 use belay_protocol::{Found, Message, MessageBody, SearchQuery};
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int};
@@ -22,7 +23,7 @@ pub(super) fn keep(tx: &mut Tx<'_>, message: &Message) -> Done<Option<u64>> {
 }
 
 /// Deletes the words of a thread's messages up to a position. Before the messages themselves, which know their rows.
-pub(super) fn forget(tx: &mut Tx<'_>, thread: &str, upto: i64) -> Done<()> {
+pub(super) fn forget(tx: &mut Tx<'_>, thread: Uuid, upto: i64) -> Done<()> {
     tx.exec(
         "DELETE FROM message_words WHERE rowid IN
              (SELECT doc FROM messages WHERE thread = ?1 AND position <= ?2 AND doc IS NOT NULL)",

@@ -56,7 +56,7 @@ async fn a_run_whose_state_or_history_cannot_be_read_does_not_keep_its_lane_shut
     // One level more than is read back, and a text that was cut off.
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let sql = "UPDATE runs SET state = ?2, history = '[{' WHERE id = ?1";
-    assert_eq!(conn.execute(sql, rusqlite::params![damaged.to_string(), deep]).unwrap(), 1);
+    assert_eq!(conn.execute(sql, rusqlite::params![damaged.as_uuid(), deep]).unwrap(), 1);
     drop(conn);
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
@@ -82,7 +82,7 @@ async fn who_has_spoken_is_looked_for_among_so_many_runs_and_no_more() {
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
                INSERT INTO runs (id, session, status, accepted_at, ended_at, reason, channel, principal, asker_place, relayed,
                                  text, spoken)
-               SELECT 'timer-' || ?1 || '-' || i, 't', 'completed', 2000, 2000, 'response', 'c', 'p', 'operator', 0, '', 0
+               SELECT randomblob(16), 't', 'completed', 2000, 2000, 'response', 'c', 'p', 'operator', 0, '', 0
                FROM n";
     for (more, spoken) in [(99_999_u32, true), (1, false)] {
         let conn = rusqlite::Connection::open(&path).unwrap();

@@ -1,20 +1,20 @@
 -- The schema. Until the first release this file is edited in place: a store of another edition is refused at the start (see
--- sqlite/open.rs). Dates are integer milliseconds since 1970 (UTC), identifiers UUIDv7 text, amounts of money integer millionths of
--- a US dollar, structures JSON text.
+-- sqlite/open.rs). Dates are integer milliseconds since 1970 (UTC). Identifiers are the 16 bytes of a UUIDv7. Amounts of money are
+-- integer millionths of a US dollar. Structures are JSON text.
 
 -- Who owns a lane. Every write on a lane's behalf compares owner and epoch.
 CREATE TABLE sessions (
     session        TEXT PRIMARY KEY NOT NULL,
-    owner          TEXT NOT NULL,
+    owner          BLOB, -- none: no daemon has opened the lane yet
     epoch          INTEGER NOT NULL CHECK (epoch >= 1),
-    thread         TEXT NOT NULL, -- the active one
+    thread         BLOB NOT NULL, -- the active one
     opened_at      INTEGER NOT NULL, -- when its lane was last opened: what is being used is not too old
     loop_detection INTEGER NOT NULL DEFAULT 1 CHECK (loop_detection = 0 OR loop_detection = 1), -- a person may switch it off
     options        TEXT -- what it asks of all its runs: JSON; none where nothing is asked
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE threads (
-    id             TEXT PRIMARY KEY NOT NULL,
+    id             BLOB PRIMARY KEY NOT NULL,
     session        TEXT NOT NULL,
     state          TEXT NOT NULL
                    CHECK (state IN ('idle', 'processing', 'awaiting_approval', 'interrupted', 'completed')),
@@ -34,12 +34,12 @@ CREATE INDEX threads_ephemeral ON threads (last_active_at) WHERE ephemeral = 1;
 -- The inbox and the runs in one: a message makes exactly one run, and one row is written instead of two.
 CREATE TABLE runs (
     seq            INTEGER PRIMARY KEY, -- order of acceptance
-    id             TEXT NOT NULL UNIQUE,
+    id             BLOB NOT NULL UNIQUE,
     session        TEXT NOT NULL,
     status         TEXT NOT NULL
                    CHECK (status IN ('accepted', 'queued', 'running', 'paused', 'completed', 'stopped', 'failed')),
     attempt        INTEGER NOT NULL DEFAULT 0,
-    thread         TEXT,    -- from the first start on
+    thread         BLOB,    -- from the first start on
     turn           INTEGER, -- its number in the thread
     accepted_at    INTEGER NOT NULL,
     started_at     INTEGER,
@@ -84,10 +84,10 @@ CREATE INDEX runs_without_thread ON runs (ended_at) WHERE thread IS NULL AND end
 
 -- Whole conversations are deleted, never a part of one that goes on, so the highest position of a thread only grows.
 CREATE TABLE messages (
-    thread   TEXT NOT NULL,
+    thread   BLOB NOT NULL,
     position INTEGER NOT NULL CHECK (position >= 1),
     turn     INTEGER NOT NULL,
-    run_id   TEXT, -- none for a history that was brought along
+    run_id   BLOB, -- none for a history that was brought along
     role     TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
     scope    TEXT NOT NULL CHECK (scope IN ('thread', 'run')),
     shown    TEXT NOT NULL DEFAULT 'visible' CHECK (shown IN ('visible', 'undone', 'cleared')),
@@ -109,7 +109,7 @@ CREATE TABLE events (
     seq     INTEGER PRIMARY KEY,
     at      INTEGER NOT NULL,
     session TEXT,
-    run_id  TEXT,
+    run_id  BLOB,
     kind    TEXT NOT NULL
 ) STRICT;
 CREATE INDEX events_of_run ON events (run_id) WHERE run_id IS NOT NULL;
@@ -117,8 +117,8 @@ CREATE INDEX events_of_session ON events (session) WHERE run_id IS NULL AND sess
 
 CREATE TABLE outbox (
     seq          INTEGER PRIMARY KEY, -- order of commit, which is the order of delivery within a conversation
-    id           TEXT NOT NULL UNIQUE,
-    run_id       TEXT,
+    id           BLOB NOT NULL UNIQUE,
+    run_id       BLOB,
     channel      TEXT NOT NULL,
     conversation TEXT NOT NULL,
     reply_to     TEXT,
@@ -138,8 +138,8 @@ CREATE INDEX outbox_of_nobody ON outbox (id) WHERE run_id IS NULL;
 -- One row for each question. Rows are never deleted.
 CREATE TABLE gates (
     seq         INTEGER PRIMARY KEY, -- order of asking
-    id          TEXT NOT NULL UNIQUE,
-    run_id      TEXT NOT NULL,
+    id          BLOB NOT NULL UNIQUE,
+    run_id      BLOB NOT NULL,
     session     TEXT NOT NULL,
     call_id     TEXT NOT NULL,
     tool        TEXT NOT NULL,
@@ -210,7 +210,7 @@ CREATE TABLE spend (
 CREATE TABLE reservations (
     id        INTEGER PRIMARY KEY,
     utc_day   INTEGER NOT NULL,
-    run_id    TEXT NOT NULL,
+    run_id    BLOB NOT NULL,
     purpose   TEXT NOT NULL,
     micro_usd INTEGER NOT NULL CHECK (micro_usd >= 0), -- reserved; once settled, what it cost
     settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled IN (0, 1))
@@ -227,7 +227,7 @@ CREATE TABLE notes (
 -- Work that outlives the chat.
 CREATE TABLE jobs (
     seq         INTEGER PRIMARY KEY, -- order of commit
-    id          TEXT NOT NULL UNIQUE,
+    id          BLOB NOT NULL UNIQUE,
     session     TEXT NOT NULL, -- its own
     state       TEXT NOT NULL
                 CHECK (state = 'pending' OR state = 'in_progress' OR state = 'completed' OR state = 'submitted'
@@ -242,12 +242,12 @@ CREATE TABLE jobs (
     creator     TEXT NOT NULL CHECK (creator = json_array(channel, principal)), -- whose cap it counts for
     asked_in    TEXT NOT NULL,
     reply_to    TEXT, -- JSON
-    parent      TEXT,
-    firing      TEXT,
+    parent      BLOB,
+    firing      BLOB,
     attempt     INTEGER NOT NULL,
     crashes     INTEGER NOT NULL,
     parked      INTEGER NOT NULL DEFAULT 0 CHECK (parked = 0 OR parked = 1),
-    run_id      TEXT,
+    run_id      BLOB,
     created_at  INTEGER NOT NULL,
     started_at  INTEGER,
     changed_at  INTEGER NOT NULL,
@@ -269,13 +269,13 @@ CREATE INDEX jobs_over ON jobs (ended_at) WHERE ended_at IS NOT NULL;
 -- The daemon that took up jobs last: it counts no crash twice.
 CREATE TABLE jobs_taken_up (
     id   INTEGER PRIMARY KEY CHECK (id = 1),
-    boot TEXT NOT NULL
+    boot BLOB NOT NULL
 ) STRICT;
 
 -- A routine has an id of its own: one that is made under the name of a deleted one is another one.
 CREATE TABLE routines (
     name         TEXT NOT NULL UNIQUE, -- its index is small: counting the routines goes through it
-    id           TEXT NOT NULL UNIQUE,
+    id           BLOB NOT NULL UNIQUE,
     spec         TEXT NOT NULL, -- JSON
     path         TEXT, -- of its webhook
     channel      TEXT NOT NULL,
@@ -316,9 +316,9 @@ INSERT INTO routine_changes (id, changes) VALUES (1, 1);
 -- a firing one, whoever claims it.
 CREATE TABLE firings (
     seq            INTEGER PRIMARY KEY, -- order of commit
-    id             TEXT NOT NULL UNIQUE,
+    id             BLOB NOT NULL UNIQUE,
     session        TEXT NOT NULL, -- its own
-    routine_id     TEXT NOT NULL,
+    routine_id     BLOB NOT NULL,
     routine        TEXT NOT NULL, -- its name
     key            TEXT NOT NULL,
     revision       INTEGER NOT NULL,
@@ -328,15 +328,15 @@ CREATE TABLE firings (
     status         TEXT NOT NULL
                    CHECK (status = 'running' OR status = 'ok' OR status = 'attention' OR status = 'failed'
                           OR status = 'missed' OR status = 'skipped'),
-    run_id         TEXT,
-    job_id         TEXT,
+    run_id         BLOB,
+    job_id         BLOB,
     input_tokens   INTEGER NOT NULL DEFAULT 0,
     output_tokens  INTEGER NOT NULL DEFAULT 0,
     model_calls    INTEGER NOT NULL DEFAULT 0,
     tool_calls     INTEGER NOT NULL DEFAULT 0,
     estimated_calls INTEGER NOT NULL DEFAULT 0,
     cost_micro_usd INTEGER NOT NULL DEFAULT 0,
-    boot           TEXT, -- the daemon that claimed it; none for a missed time
+    boot           BLOB, -- the daemon that claimed it; none for a missed time
     claimed_at     INTEGER NOT NULL,
     ended_at       INTEGER,
     detail         TEXT NOT NULL,
