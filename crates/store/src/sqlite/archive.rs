@@ -32,7 +32,7 @@ pub(super) fn transcript(conn: &Connection, thread: ThreadId, after: u64, limit:
     all(
         conn,
         "SELECT position, run_id, at, body FROM messages
-         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
+         WHERE thread = ?1 AND position > ?2 AND visibility = 'visible' AND scope = 'thread'
          ORDER BY position LIMIT ?3",
         params![thread.as_uuid(), to_sql_int(after), limit.min(PAGE_MAX)],
         |row| {

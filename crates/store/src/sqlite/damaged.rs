@@ -54,7 +54,7 @@ pub(super) fn sift<T>(
 /// Switches a routine off. It is due no more, and whoever puts it again writes it anew.
 pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     let switched = tx.exec(
-        "UPDATE routines SET enabled = 0, next_at = NULL, not_before = NULL, disabled_why = ?2 WHERE name = ?1 AND enabled = 1",
+        "UPDATE routines SET enabled = 0, next_at = NULL, not_before = NULL, disabled_detail = ?2 WHERE name = ?1 AND enabled = 1",
         params![row.name, format!("what is stored of it cannot be read: {}", row.why)],
     )? > 0;
     if switched {
@@ -66,7 +66,7 @@ pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
 /// Ends a firing, so that it takes no place. Its routine, which may be another's by now, does not answer for it.
 pub(super) fn firing(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     let ended = tx.exec(
-        "UPDATE firings SET status = ?2, summary = ?3, ended_at = claimed_at WHERE id = ?1 AND status = 'running'",
+        "UPDATE routine_runs SET status = ?2, summary = ?3, ended_at = claimed_at WHERE id = ?1 AND status = 'running'",
         params![row.name, FiringStatus::Failed.word(), format!("what is stored of it cannot be read: {}", row.why)],
     )?;
     Ok(ended > 0)

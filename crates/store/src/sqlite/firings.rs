@@ -19,24 +19,24 @@ use crate::routines::{
 };
 
 /// Columns that [`record`] reads.
-const COLUMNS: &str = "id, routine_id, routine, key, revision, set_off_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
+const COLUMNS: &str = "id, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
      input_tokens, output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, claimed_at, ended_at";
 
-pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running'";
-pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine_id = ?1";
+pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running'";
+pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running' AND routine_id = ?1";
 
 /// When the same content fired the routine last, clocks that were set back aside.
-pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM firings
+pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM routine_runs
      WHERE routine_id = ?1 AND content = ?2 AND claimed_at <= ?3";
 
 /// The firing of a routine, `?1`, by its key, `?2`.
 pub(super) fn known_sql() -> String {
-    format!("SELECT {COLUMNS} FROM firings WHERE routine_id = ?1 AND key = ?2")
+    format!("SELECT {COLUMNS} FROM routine_runs WHERE routine_id = ?1 AND key = ?2")
 }
 
 /// By their own index: what ended over months is not looked through at every start.
 pub(super) fn open_sql() -> String {
-    format!("SELECT {COLUMNS} FROM firings INDEXED BY firings_running WHERE status = 'running' ORDER BY seq")
+    format!("SELECT {COLUMNS} FROM routine_runs INDEXED BY routine_runs_running WHERE status = 'running' ORDER BY seq")
 }
 
 pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim> {
@@ -146,7 +146,7 @@ pub(super) fn miss(
 fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMillis], at: UnixMillis) -> Done<()> {
     for time in times {
         let firing = missed(routine, *time, at);
-        let sql = "SELECT 1 FROM firings WHERE routine_id = ?1 AND key = ?2";
+        let sql = "SELECT 1 FROM routine_runs WHERE routine_id = ?1 AND key = ?2";
         if is_settled(routine, *time)
             || tx.row(sql, params![firing.routine_id.as_uuid(), firing.key], |_| Ok(()))?.is_some()
         {
@@ -161,9 +161,9 @@ fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMill
 /// Writes the row, with what only a claim has, and the facts.
 fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> Done<()> {
     tx.exec(
-        "INSERT INTO firings (id, session, routine_id, routine, key, revision, set_off_by, scheduled_at, detail, payload, content, status,
+        "INSERT INTO routine_runs (id, session, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload, content, status,
                               summary, boot, claimed_at, ended_at)
-         VALUES (:id, :session, :routine_id, :routine, :key, :revision, :set_off_by, :scheduled_at, :detail, :payload, :content, :status,
+         VALUES (:id, :session, :routine_id, :routine, :key, :revision, :triggered_by, :scheduled_at, :detail, :payload, :content, :status,
                  :summary, :boot, :claimed_at, :ended_at)",
         named_params! {
             ":id": firing.firing_id.as_uuid(),
@@ -172,7 +172,7 @@ fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> 
             ":routine": firing.routine,
             ":key": firing.key,
             ":revision": firing.revision,
-            ":set_off_by": firing.by,
+            ":triggered_by": firing.by,
             ":scheduled_at": firing.scheduled_at.map(|time| time.0),
             ":detail": firing.detail,
             ":payload": firing.payload,
@@ -194,7 +194,7 @@ fn record(row: &Row<'_>) -> Done<FiringRecord> {
         routine_id: rows::id(row, "routine_id")?,
         routine: row.get("routine")?,
         revision: row.get("revision")?,
-        by: row.get("set_off_by")?,
+        by: row.get("triggered_by")?,
         key: row.get("key")?,
         scheduled_at: rows::optional_date(row, "scheduled_at")?,
         detail: row.get("detail")?,
@@ -212,7 +212,7 @@ fn record(row: &Row<'_>) -> Done<FiringRecord> {
 
 pub(super) fn note_work(tx: &mut Tx<'_>, id: FiringId, run: Option<RunId>, job: Option<JobId>) -> Done<()> {
     let noted = tx.exec(
-        "UPDATE firings SET run_id = COALESCE(?2, run_id), job_id = COALESCE(?3, job_id) WHERE id = ?1",
+        "UPDATE routine_runs SET run_id = COALESCE(?2, run_id), job_id = COALESCE(?3, job_id) WHERE id = ?1",
         params![id.as_uuid(), run.map(|run| run.as_uuid()), job.map(|job| job.as_uuid())],
     )?;
     if noted == 0 { Err(no_firing(id).into()) } else { Ok(()) }
@@ -220,11 +220,11 @@ pub(super) fn note_work(tx: &mut Tx<'_>, id: FiringId, run: Option<RunId>, job: 
 
 pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     check_end(end.status)?;
-    let sql = format!("SELECT {COLUMNS} FROM firings WHERE id = ?1 AND status = 'running'");
+    let sql = format!("SELECT {COLUMNS} FROM routine_runs WHERE id = ?1 AND status = 'running'");
     let Some(firing) = tx.row(&sql, params![end.firing.as_uuid()], record)? else { return Ok(Settled::Before) };
     let firing = ended(firing, end);
     tx.exec(
-        "UPDATE firings SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6, tool_calls = ?7,
+        "UPDATE routine_runs SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6, tool_calls = ?7,
                             cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
          WHERE id = ?1",
         params![
@@ -258,7 +258,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
 }
 
 pub(super) fn firing(conn: &Connection, id: FiringId) -> Done<Option<FiringRecord>> {
-    tx::row(conn, &format!("SELECT {COLUMNS} FROM firings WHERE id = ?1"), params![id.as_uuid()], record)
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM routine_runs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
 pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<FiringRecord>> {
@@ -278,7 +278,7 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<F
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(firings_limit(filter)).into());
-    let sql = format!("SELECT {COLUMNS} FROM firings {filtered} ORDER BY seq DESC LIMIT ?");
+    let sql = format!("SELECT {COLUMNS} FROM routine_runs {filtered} ORDER BY seq DESC LIMIT ?");
     sift(conn, &sql, params_from_iter(values), "id", record)
 }
 

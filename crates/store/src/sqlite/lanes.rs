@@ -69,7 +69,7 @@ pub(super) fn open_lane(
     let begun =
         tx.row("SELECT turns > 0 FROM threads WHERE id = ?1", params![thread], |row| Ok(row.get::<_, bool>(0)?))?;
     let spoken_at = tx.row(
-        "SELECT accepted_at FROM runs WHERE session = ?1 AND spoken = 1 ORDER BY seq DESC LIMIT 1",
+        "SELECT accepted_at FROM runs WHERE session = ?1 AND from_person = 1 ORDER BY seq DESC LIMIT 1",
         params![session.as_str()],
         |row| rows::date(row, "accepted_at"),
     )?;
@@ -98,7 +98,7 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
 
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
-        "SELECT id, text, principal, asker_place, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
+        "SELECT id, text, principal, authority, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
                 output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, state, history, thread, options,
                 provenance
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
@@ -160,11 +160,11 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let key = input.key.as_ref();
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest,
-                           text, history, state, options, spoken, provenance, message_ref)
+                           authority, relayed, reply_to, key_channel, key_account, key_message, digest,
+                           text, history, state, options, from_person, provenance, message_ref)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
-                 :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :spoken,
+                 :started_at, :channel, :principal, :authority, :relayed, :reply_to,
+                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :from_person,
                  :provenance, :message_ref)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
@@ -178,7 +178,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":started_at": start.then_some(input.at.0),
             ":channel": input.channel.as_str(),
             ":principal": input.asker.principal,
-            ":asker_place": rows::place_word(input.asker.place),
+            ":authority": rows::place_word(input.asker.place),
             ":relayed": input.asker.relayed,
             ":reply_to": reply_to,
             ":key_channel": key.map(|key| key.channel.as_str()),
@@ -189,7 +189,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":history": history,
             ":state": state,
             ":options": options_json(&input.options)?,
-            ":spoken": input.spoken,
+            ":from_person": input.spoken,
             ":provenance": provenance_json(input.provenance.as_deref())?,
             ":message_ref": input.provenance.as_ref().and_then(|provenance| provenance.message_id.as_deref()),
         },
@@ -410,7 +410,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
                          model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13, state = NULL,
                          history = NULL
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING thread, turn, EXISTS (SELECT 1 FROM gates WHERE run_id = runs.id AND ", gates::open!(), ") AS asking"),
+         RETURNING thread, turn, EXISTS (SELECT 1 FROM approvals WHERE run_id = runs.id AND ", gates::open!(), ") AS asking"),
         params![
             finished.run.as_uuid(),
             lease.session.as_str(),

@@ -31,7 +31,7 @@ macro_rules! too_old {
 /// The same for the conversations of firings that ended before `?2`.
 macro_rules! of_old_firings {
     () => {
-        "FROM firings f JOIN threads t ON t.session = f.session LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
+        "FROM routine_runs f JOIN threads t ON t.session = f.session LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
          WHERE f.ended_at < ?2 AND t.last_active_at < ?2 AND (s.session IS NULL OR s.opened_at < ?2)
            AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)"
     };
@@ -182,7 +182,7 @@ macro_rules! old_work {
         "FROM jobs WHERE ended_at < ?1 AND created_at < ?2"
     };
     (firings) => {
-        "FROM firings WHERE ended_at < ?1 AND (scheduled_at IS NOT NULL OR claimed_at < ?2)"
+        "FROM routine_runs WHERE ended_at < ?1 AND (scheduled_at IS NOT NULL OR claimed_at < ?2)"
     };
 }
 
@@ -196,11 +196,11 @@ const OLD_JOBS: (&str, &str) = (
     ),
 );
 const OLD_FIRINGS: (&str, &str) = (
-    "DELETE FROM firings WHERE seq = ?1",
+    "DELETE FROM routine_runs WHERE seq = ?1",
     concat!(
         "SELECT seq, session ",
         old_work!(firings),
-        " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = firings.session) ORDER BY ended_at LIMIT ?3"
+        " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = routine_runs.session) ORDER BY ended_at LIMIT ?3"
     ),
 );
 
@@ -335,7 +335,7 @@ pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, r
     let id = run.as_uuid();
     let events =
         tx.exec("DELETE FROM events WHERE run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)", params![id])?;
-    let gates = tx.exec("DELETE FROM gates WHERE run_id = ?1", params![id])?;
+    let gates = tx.exec("DELETE FROM approvals WHERE run_id = ?1", params![id])?;
     let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
     let stripped = tx.exec(
         "UPDATE runs SET thread = NULL, turn = NULL, text = '', reply = NULL, evidence = NULL, reply_to = NULL,

@@ -125,7 +125,7 @@ pub(super) fn place_word(place: Place) -> &'static str {
 
 /// For whom a run works, in the columns that runs and questions share.
 pub(super) fn asker(row: &Row<'_>) -> Done<Asker> {
-    let word: String = row.get("asker_place")?;
+    let word: String = row.get("authority")?;
     let place =
         [Place::Conversation, Place::Token, Place::Operator].into_iter().find(|place| place_word(*place) == word);
     Ok(Asker {

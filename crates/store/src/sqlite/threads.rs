@@ -33,7 +33,7 @@ pub(super) fn insert_thread(
 /// The messages of a thread (`?1`) as the model may see them: visible ones of ended turns of the session (`?3`), behind the
 /// summary (`?2`).
 pub(super) const SEEN: &str = "SELECT position, body FROM messages
-     WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread' AND summarised = 0
+     WHERE thread = ?1 AND position > ?2 AND visibility = 'visible' AND scope = 'thread' AND summarised = 0
        AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
      ORDER BY position";
 
@@ -63,7 +63,10 @@ pub(super) fn begin_turn(
     at: UnixMillis,
 ) -> Done<()> {
     if lane.undone > 0 {
-        tx.exec("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND shown = 'undone'", params![lane.thread])?;
+        tx.exec(
+            "UPDATE messages SET visibility = 'cleared' WHERE thread = ?1 AND visibility = 'undone'",
+            params![lane.thread],
+        )?;
     }
     let turn = lane.turns + 1;
     for earlier in history {
@@ -90,7 +93,7 @@ pub(super) struct Place {
 fn append_message(tx: &mut Tx<'_>, place: &Place, message: &Message) -> Done<()> {
     let doc = words::keep(tx, message)?;
     tx.exec(
-        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, doc)
+        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, index_row)
          VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             place.thread,
