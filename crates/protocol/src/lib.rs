@@ -133,9 +133,9 @@ pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun,
-    HistoryEntry, JoinedRun, KnownInput, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
-    PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger, ThreadEdit,
-    ThreadSnapshot, ThreadStore, Together, TurnCut,
+    HistoryEntry, JoinedRun, KnownInput, NewInput, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow,
+    OutboxState, PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger,
+    ThreadEdit, ThreadSnapshot, ThreadStore, Together, TurnCut,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

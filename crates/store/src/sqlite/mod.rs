@@ -24,6 +24,7 @@ mod readers;
 mod reads;
 mod routines;
 mod rows;
+mod spending;
 mod switches;
 mod threads;
 mod tx;

@@ -13,5 +13,6 @@ mod paused_crash;
 mod properties;
 mod schema;
 mod secret_files;
+mod spending;
 mod two_daemons;
 mod work_properties;

@@ -199,20 +199,27 @@ CREATE TABLE handled_inputs (
     UNIQUE (key_channel, key_account, key_message)
 ) STRICT;
 
--- Money by what it goes for. The sum of a day is kept beside its reservations, so that asking for it costs the same after a
--- million calls.
+-- Money by day, purpose, principal and model: the sums of the reservations, so that the budget check of a day reads one range of
+-- this key and no reservation. channel and principal are the sender of the run's message, or the creator of its job or routine;
+-- both are '' for a model call outside every run.
 CREATE TABLE spend (
-    utc_day   INTEGER NOT NULL,
-    purpose   TEXT NOT NULL, -- the word of a purpose
+    utc_day   INTEGER NOT NULL, -- days since 1970-01-01
+    purpose   TEXT NOT NULL,
+    channel   TEXT NOT NULL,
+    principal TEXT NOT NULL, -- unique within the channel
+    model     TEXT NOT NULL, -- the one that answered, as far as it is known
     micro_usd INTEGER NOT NULL,
-    PRIMARY KEY (utc_day, purpose)
+    PRIMARY KEY (utc_day, purpose, channel, principal, model)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE reservations (
     id        INTEGER PRIMARY KEY,
     utc_day   INTEGER NOT NULL,
     run_id    BLOB NOT NULL,
     purpose   TEXT NOT NULL,
-    micro_usd INTEGER NOT NULL CHECK (micro_usd >= 0), -- reserved; once settled, what it cost
+    channel   TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    model     TEXT NOT NULL,
+    micro_usd INTEGER NOT NULL CHECK (micro_usd >= 0), -- the reserved amount; the cost once settled
     settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled IN (0, 1))
 ) STRICT;
 
