@@ -112,7 +112,7 @@ pub use model::{
 };
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
 pub use outbound::{DeliverError, Outbound};
-pub use principal::{Principal, Role as PrincipalRole};
+pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECISION_MS};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{NO_SESSION, Purpose, Spent, firing_of, firing_session, job_of, job_session};

@@ -17,6 +17,7 @@ use crate::lease::Lease;
 use crate::message::Message;
 use crate::options::RunOptions;
 use crate::outbound::Outbound;
+use crate::principal::KnownPrincipal;
 use crate::provenance::Provenance;
 use crate::purpose::{Purpose, Spent};
 use crate::route::ReplyRoute;
@@ -551,6 +552,11 @@ pub trait RunReader: Send + Sync {
     /// `since` is not looked for. As it stands this knows of nobody; a store that keeps what was said answers.
     async fn presence(&self, _place: Option<&ReplyRoute>, _since: UnixMillis) -> Result<Presence, StoreError> {
         Ok(Presence::default())
+    }
+    /// The principals that have sent a message, the most recently seen first. Background work is no principal. The default knows
+    /// of none.
+    async fn principals(&self, _limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
+        Ok(Vec::new())
     }
     /// Whether the store can take a write now; for readiness.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::gates;
 use super::ledger::append_events;
 use super::outbox;
+use super::principals;
 use super::rows;
 use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thread, snapshot};
 use super::tx::{Done, Failure, Tx, to_sql_int};
@@ -158,7 +159,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let history = (!start && !input.history.is_empty()).then(|| rows::to_json(&input.history)).transpose()?;
     let state = input.state.as_ref().map(rows::to_json).transpose()?;
     let key = input.key.as_ref();
-    let inserted = tx.exec(
+    let inserted = tx.row(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
                            authority, relayed, reply_to, key_channel, key_account, key_message, digest,
                            text, history, state, options, from_person, provenance, message_ref)
@@ -166,7 +167,8 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
                  :started_at, :channel, :principal, :authority, :relayed, :reply_to,
                  :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :from_person,
                  :provenance, :message_ref)
-         ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
+         ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING
+         RETURNING (SELECT last_seen_at FROM principals p WHERE p.channel = :channel AND p.id = :principal) AS last_seen_at",
         named_params! {
             ":id": input.run_id.as_uuid(),
             ":session": lease.session.as_str(),
@@ -193,10 +195,10 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":provenance": provenance_json(input.provenance.as_deref())?,
             ":message_ref": input.provenance.as_ref().and_then(|provenance| provenance.message_id.as_deref()),
         },
+        |row| rows::optional_date(row, "last_seen_at"),
     )?;
-    if inserted == 0 {
-        return known(tx, input, digest);
-    }
+    let Some(last_seen_at) = inserted else { return known(tx, input, digest) };
+    principals::note(tx, input, last_seen_at)?;
     let run = Some(input.run_id);
     let event = |kind| NewEvent { at: input.at, session: Some(lease.session.clone()), run_id: run, kind };
     let mut events = vec![event(EventKind::RunAccepted)];

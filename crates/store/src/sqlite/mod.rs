@@ -19,6 +19,7 @@ mod outbox;
 #[cfg(test)]
 mod plans;
 mod ports;
+mod principals;
 mod prune;
 mod readers;
 mod reads;

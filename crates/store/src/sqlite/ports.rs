@@ -7,15 +7,17 @@ use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun, input_digest
 use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, EditedMessage,
     Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
-    IdempotencyKey, Lease, Message, NewEvent, NewInput, NewReservation, Note, NoteStore, OpenedLane, Outbound, Outbox,
-    OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Removed, ReplyRoute, Retention, RunFilter, RunId,
-    RunOptions, RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime,
+    IdempotencyKey, KnownPrincipal, Lease, Message, NewEvent, NewInput, NewReservation, Note, NoteStore, OpenedLane,
+    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Removed, ReplyRoute, Retention, RunFilter,
+    RunId, RunOptions, RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime,
     SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
     TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
-use super::{SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, prune, reads, spending, words};
+use super::{
+    SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, principals, prune, reads, spending, words,
+};
 use crate::notes;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -198,6 +200,10 @@ impl RunReader for SqliteStore {
     async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
         let place = place.cloned();
         self.read(move |conn| reads::presence(conn, place.as_ref(), since)).await
+    }
+
+    async fn principals(&self, limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
+        self.read(move |conn| principals::known(conn, limit)).await
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {

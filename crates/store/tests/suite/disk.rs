@@ -193,7 +193,7 @@ async fn waiting_writes_share_a_commit() {
 async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {
     let (store, _directory) = sqlite();
     let lease = open(&store, "s").await.lease;
-    store.ping().await.unwrap();
+    turn(&store, &lease, "the first message of its sender, who is noted with it").await;
     let before = store.stats().statements;
     let run = accept(&store, &lease, input("hi")).await;
     store.checkpoint(&lease, checkpoint(run, vec![Message::assistant("step")])).await.unwrap();

@@ -31,6 +31,16 @@ CREATE INDEX threads_of_session ON threads (session);
 CREATE INDEX threads_by_age ON threads (last_active_at);
 CREATE INDEX threads_ephemeral ON threads (last_active_at) WHERE ephemeral = 1;
 
+-- The people and programs that have sent a message. Written with the message, at most once an hour for each.
+CREATE TABLE principals (
+    channel       TEXT NOT NULL,
+    id            TEXT NOT NULL, -- unique within the channel
+    name          TEXT, -- as the platform shows it; none: the platform gives none
+    first_seen_at INTEGER NOT NULL,
+    last_seen_at  INTEGER NOT NULL, -- at most one hour before the newest message
+    PRIMARY KEY (channel, id)
+) STRICT, WITHOUT ROWID;
+
 -- The inbox and the runs in one table: a message makes exactly one run.
 CREATE TABLE runs (
     seq             INTEGER PRIMARY KEY, -- order of acceptance
