@@ -281,8 +281,9 @@ fn end_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
     Ok(())
 }
 
-/// Facts of a session that are no run's.
+/// Deletes the events of a session that belong to no run, and its sequence.
 fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
+    tx.exec("DELETE FROM session_sequences WHERE session = ?1", params![session.as_str()])?;
     Ok(count(tx.exec(
         "DELETE FROM events WHERE session = ?1 AND run_id IS NULL AND seq < (SELECT MAX(seq) FROM events)",
         params![session.as_str()],

@@ -229,7 +229,7 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
         // By its key, which is the order: a reader goes on from where it is, where there is little left to look through.
         (None, Some(session)) => all(
             conn,
-            "SELECT seq, at, session, run_id, kind FROM events WHERE session = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
+            "SELECT seq, at, session, run_id, kind FROM events NOT INDEXED WHERE session = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
             params![after, limit, session.as_str()],
             rows::event,
         ),

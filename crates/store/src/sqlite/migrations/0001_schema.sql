@@ -114,16 +114,28 @@ CREATE VIRTUAL TABLE message_index USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
 );
 
--- The newest event is never deleted, so the number only grows.
+-- The last events.session_seq of each session. The row is deleted with its session. A session without a row begins above every
+-- events.seq, and so above each number that a session of its key has ever used.
+CREATE TABLE session_sequences (
+    session    TEXT PRIMARY KEY NOT NULL,
+    last_event INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Two orders. seq is the order of commit of all sessions: the cursor of the global feed, and today of the feeds of one session and
+-- one run too (since=, Last-Event-ID, the WebSocket's cursor). It is gap-free here, since one thread writes; a store with several
+-- writers need not keep it so. session_seq is the order within a session, assigned in the transaction of the event; it only grows.
+-- The newest event is never deleted, so seq only grows.
 CREATE TABLE events (
-    seq     INTEGER PRIMARY KEY,
-    at      INTEGER NOT NULL,
-    session TEXT,
-    run_id  BLOB,
-    kind    TEXT NOT NULL
+    seq         INTEGER PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    session     TEXT,
+    session_seq INTEGER, -- none: the event belongs to no session
+    run_id      BLOB,
+    kind        TEXT NOT NULL,
+    CHECK ((session IS NULL) = (session_seq IS NULL))
 ) STRICT;
 CREATE INDEX events_of_run ON events (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX events_of_session ON events (session) WHERE run_id IS NULL AND session IS NOT NULL;
+CREATE UNIQUE INDEX events_of_session ON events (session, session_seq) WHERE session IS NOT NULL;
 
 CREATE TABLE outbox (
     seq          INTEGER PRIMARY KEY, -- order of commit, and of delivery within a conversation
