@@ -22,6 +22,12 @@ pub(super) fn note(tx: &mut Tx<'_>, input: &NewInput, last_seen_at: Option<UnixM
     Ok(())
 }
 
+/// Deletes who has sent nothing since the date.
+pub(super) fn prune(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
+    tx.exec("DELETE FROM principals WHERE last_seen_at < ?1", params![before.0])?;
+    Ok(())
+}
+
 pub(super) fn known(conn: &Connection, limit: u32) -> Done<Vec<KnownPrincipal>> {
     let sql = "SELECT channel, id, name, first_seen_at, last_seen_at FROM principals
                ORDER BY last_seen_at DESC, channel, id LIMIT ?1";

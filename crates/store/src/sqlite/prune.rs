@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::ephemeral::{self, ended_without_thread, old_ephemeral};
 use super::lanes::lane;
 use super::ledger::append_events;
+use super::principals;
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
 use super::words;
@@ -121,6 +122,7 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
         prune_ephemeral(tx, before, old.keys_before, &mut left, &mut removed)?;
     }
     if let Some(before) = old.threads_before {
+        principals::prune(tx, before)?;
         while left > 0
             && let Some(thread) = oldest(tx, before, &mut removed)?
         {

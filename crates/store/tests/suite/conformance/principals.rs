@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Acceptance, Asker, KnownPrincipal, NewInput, Person, Provenance, SEEN_PRECISION_MS};
+use belay_protocol::{Acceptance, Asker, KnownPrincipal, NewInput, Person, Provenance, Retention, SEEN_PRECISION_MS};
 
 use crate::kit::*;
 
 super::for_every_store! {
     a_sender_is_noted_with_its_message_and_at_most_once_an_hour
     a_second_delivery_and_background_work_note_nobody
+    who_has_sent_nothing_for_long_is_forgotten_with_the_conversations
 }
 
 /// A message of that sender through that channel.
@@ -69,4 +70,14 @@ async fn a_second_delivery_and_background_work_note_nobody(store: Shared) {
     let again = store.accept(&lease, sent("eve")).await.unwrap();
     assert!(matches!(again, Acceptance::Known(_)), "{again:?}");
     assert_eq!(store.principals(9).await.unwrap(), [known("http", "ann", None, 1_000, 1_000)]);
+}
+
+async fn who_has_sent_nothing_for_long_is_forgotten_with_the_conversations(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    accept(&*store, &lease, message("http", "ann", None, 1_000)).await;
+    accept(&*store, &lease, message("http", "bob", None, 2_000)).await;
+    store.prune(Retention::default(), 10).await.unwrap();
+    assert_eq!(store.principals(9).await.unwrap().len(), 2);
+    store.prune(Retention { threads_before: Some(at(2_000)), ..Retention::default() }, 10).await.unwrap();
+    assert_eq!(store.principals(9).await.unwrap(), [known("http", "bob", None, 2_000, 2_000)]);
 }
