@@ -19,8 +19,9 @@ use crate::routines::{
 };
 
 /// Columns that [`record`] reads.
-const COLUMNS: &str = "id, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
-     input_tokens, output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, claimed_at, ended_at";
+const COLUMNS: &str = "id, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload, \
+     status, summary, run_id, job_id, input_tokens, output_tokens, model_calls, tool_calls, estimated_calls, \
+     cost_micro_usd, claimed_at, ended_at";
 
 pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running'";
 pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running' AND routine_id = ?1";
@@ -161,10 +162,10 @@ fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMill
 /// Writes the row, with what only a claim has, and the facts.
 fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> Done<()> {
     tx.exec(
-        "INSERT INTO routine_runs (id, session, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload, content, status,
-                              summary, boot, claimed_at, ended_at)
-         VALUES (:id, :session, :routine_id, :routine, :key, :revision, :triggered_by, :scheduled_at, :detail, :payload, :content, :status,
-                 :summary, :boot, :claimed_at, :ended_at)",
+        "INSERT INTO routine_runs (id, session, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload,
+                                   content, status, summary, boot, claimed_at, ended_at)
+         VALUES (:id, :session, :routine_id, :routine, :key, :revision, :triggered_by, :scheduled_at, :detail, :payload, :content,
+                 :status, :summary, :boot, :claimed_at, :ended_at)",
         named_params! {
             ":id": firing.firing_id.as_uuid(),
             ":session": firing_session(firing.firing_id).as_str(),
@@ -224,8 +225,8 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     let Some(firing) = tx.row(&sql, params![end.firing.as_uuid()], record)? else { return Ok(Settled::Before) };
     let firing = ended(firing, end);
     tx.exec(
-        "UPDATE routine_runs SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6, tool_calls = ?7,
-                            cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
+        "UPDATE routine_runs SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6,
+                            tool_calls = ?7, cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
          WHERE id = ?1",
         params![
             firing.firing_id.as_uuid(),

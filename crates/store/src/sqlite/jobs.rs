@@ -14,7 +14,8 @@ use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, step, too_m
 
 /// Columns that [`record`] reads.
 const COLUMNS: &str = "id, session, state, detail, title, task, plan, runs_in, budget, channel, principal, authority, relayed, \
-     requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, run_id, result, created_at, started_at, changed_at, ended_at";
+     requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, run_id, result, created_at, \
+     started_at, changed_at, ended_at";
 
 /// Jobs that are not over, of all creators and of `?1`.
 pub(super) const OPEN: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL";
@@ -66,8 +67,8 @@ fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
         "INSERT INTO jobs (id, session, state, detail, title, task, plan, runs_in, budget, channel, principal, creator, authority,
                            relayed, requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, created_at, changed_at)
          VALUES (:id, :session, :state, :detail, :title, :task, :plan, :runs_in, :budget, :channel, :principal,
-                 json_array(:channel, :principal), :authority, :relayed, :requested_in, :reply_to, :parent_run_id, :routine_run_id, :attempt,
-                 :crashes, :created_at, :changed_at)",
+                 json_array(:channel, :principal), :authority, :relayed, :requested_in, :reply_to, :parent_run_id, :routine_run_id,
+                 :attempt, :crashes, :created_at, :changed_at)",
         named_params! {
             ":id": job.job_id.as_uuid(),
             ":session": job.session.as_str(),

@@ -32,7 +32,8 @@ macro_rules! too_old {
 /// The same for the conversations of firings that ended before `?2`.
 macro_rules! of_old_firings {
     () => {
-        "FROM routine_runs f JOIN threads t ON t.session = f.session LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
+        "FROM routine_runs f JOIN threads t ON t.session = f.session
+         LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
          WHERE f.ended_at < ?2 AND t.last_active_at < ?2 AND (s.session IS NULL OR s.opened_at < ?2)
            AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)"
     };

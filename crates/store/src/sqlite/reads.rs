@@ -141,7 +141,8 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
     let mut statement = conn.prepare_cached(
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1) AND position > ?2
-           AND visibility = 'visible' AND scope = 'thread' AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
+           AND visibility = 'visible' AND scope = 'thread'
+           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position",
     )?;
     told(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
@@ -151,7 +152,8 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
     let mut statement = conn.prepare_cached(
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1)
-           AND visibility = 'visible' AND scope = 'thread' AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
+           AND visibility = 'visible' AND scope = 'thread'
+           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position DESC",
     )?;
     let mut entries = told(statement.query(params![session.as_str()])?, limit)?;

@@ -103,8 +103,8 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
                                           origin, enabled, disabled_detail, revision, next_at, not_before, claimed_to, last_run_at,
                                           triggered_at, run_count, failures, created_at, changed_at)
          VALUES (:name, :id, :spec, :path, :channel, :principal, :authority, :relayed, :created_in, :reply_to, :origin, :enabled,
-                 :disabled_detail, :revision, :next_at, :not_before, :claimed_to, :last_run_at, :triggered_at, :run_count, :failures,
-                 :created_at, :changed_at)",
+                 :disabled_detail, :revision, :next_at, :not_before, :claimed_to, :last_run_at, :triggered_at, :run_count,
+                 :failures, :created_at, :changed_at)",
         named_params! {
             ":name": record.spec.name,
             ":id": record.routine_id.as_uuid(),
