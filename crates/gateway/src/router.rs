@@ -22,7 +22,7 @@ use crate::error::ApiError;
 use crate::guard::guard;
 use crate::routes::{
     agent, approvals, archive, context, error_for, events, firings, health, heartbeat, hooks, jobs, messages, openai,
-    routines, runs, sessions, status, stop, tools, webhook,
+    principals, routines, runs, sessions, status, stop, tools, webhook,
 };
 use crate::{mcp, ws};
 
@@ -86,6 +86,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/tools", get(tools::list))
         .route("/api/v1/tools/{name}/disable", post(tools::disable))
         .route("/api/v1/tools/{name}/enable", post(tools::enable))
+        .route("/api/v1/principals", get(principals::list))
         .route("/api/v1/sessions", get(sessions::list))
         .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
         .route("/api/v1/sessions/{key}/threads", get(archive::threads))

@@ -131,7 +131,8 @@ pub struct TranscriptLine {
 /// From when on things are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Conversations that were used last before this go, with their runs; `None`: none do.
+    /// Conversations that were used last before this go, with their runs, and principals that were seen last before this; `None`:
+    /// none do.
     pub threads_before: Option<UnixMillis>,
     /// Facts that happened before this go; `None`: none do but those of deleted runs.
     pub events_before: Option<UnixMillis>,

@@ -1,6 +1,7 @@
 //! Identifiers: newtypes made at the edge, so that no two kinds can be confused.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -62,7 +63,11 @@ macro_rules! uuid_id {
 ///
 /// At least [`IdPrefix::MIN_CHARS`] characters of the usual form (`0199e3a0-7b1c-…`), without case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdPrefix(String);
+pub struct IdPrefix {
+    text: String,
+    first: Uuid,
+    last: Uuid,
+}
 
 impl IdPrefix {
     /// Fewest characters. 6: the first six change every 17 minutes, so that fewer would name everything of a day.
@@ -74,32 +79,34 @@ impl IdPrefix {
     /// In plain words: it is too short, or no beginning of an identifier.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.to_ascii_lowercase();
-        let fits = |(at, c): (usize, char)| match at {
-            8 | 13 | 18 | 23 => c == '-',
-            _ => c.is_ascii_hexdigit(),
-        };
         if text.len() < Self::MIN_CHARS {
             return Err(format!("an id needs at least {} characters of its beginning", Self::MIN_CHARS));
         }
-        if text.len() > 36 || !text.chars().enumerate().all(fits) {
-            return Err("it is no beginning of an id such as 0199e3a0-7b1c-7000-8000-0123456789ab".into());
+        let filled = |fill: &str| format!("{text}{}", fill.get(text.len()..)?).parse().ok();
+        match [filled("00000000-0000-0000-0000-000000000000"), filled("ffffffff-ffff-ffff-ffff-ffffffffffff")] {
+            [Some(first), Some(last)] => Ok(Self { text, first, last }),
+            _ => Err("it is no beginning of an id such as 0199e3a0-7b1c-7000-8000-0123456789ab".into()),
         }
-        Ok(Self(text))
     }
 
     /// The characters, in lower case.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Whether it is a whole identifier.
     pub fn is_whole(&self) -> bool {
-        self.0.len() == 36
+        self.first == self.last
+    }
+
+    /// The first and the last identifier that begin so.
+    pub fn range(&self) -> RangeInclusive<Uuid> {
+        self.first..=self.last
     }
 
     /// Whether an identifier begins so.
     pub fn begins(&self, id: Uuid) -> bool {
-        id.to_string().starts_with(&self.0)
+        self.range().contains(&id)
     }
 }
 
@@ -262,6 +269,7 @@ mod tests {
         for (text, meant) in [
             ("0199e3", Ok(true)),
             ("0199E3A0-7B", Ok(true)),
+            ("0199e3a0-", Ok(true)),
             ("0199e3a0-7b1c-7000-8000-0123456789ab", Ok(true)),
             ("0199e4", Ok(false)),
             ("0199e", Err(())),
@@ -271,6 +279,19 @@ mod tests {
             ("0199é3a0", Err(())),
         ] {
             assert_eq!(IdPrefix::parse(text).map(|prefix| prefix.begins(id)).map_err(drop), meant, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_range_of_a_prefix_goes_from_the_first_to_the_last_id_that_begins_so() {
+        let whole = "0199e3a0-7b1c-7000-8000-0123456789ab";
+        for (text, first, last) in [
+            ("0199e3", "0199e300-0000-0000-0000-000000000000", "0199e3ff-ffff-ffff-ffff-ffffffffffff"),
+            ("0199e3a0-7", "0199e3a0-7000-0000-0000-000000000000", "0199e3a0-7fff-ffff-ffff-ffffffffffff"),
+            (whole, whole, whole),
+        ] {
+            let id = |text: &str| text.parse::<Uuid>().expect("an id");
+            assert_eq!(IdPrefix::parse(text).expect(text).range(), id(first)..=id(last), "{text}");
         }
     }
 

@@ -112,7 +112,7 @@ pub use model::{
 };
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
 pub use outbound::{DeliverError, Outbound};
-pub use principal::{Principal, Role as PrincipalRole};
+pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECISION_MS};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{NO_SESSION, Purpose, Spent, firing_of, firing_session, job_of, job_session};
@@ -133,9 +133,9 @@ pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun,
-    HistoryEntry, JoinedRun, KnownInput, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
-    PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger, ThreadEdit,
-    ThreadSnapshot, ThreadStore, Together, TurnCut,
+    HistoryEntry, JoinedRun, KnownInput, NewInput, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow,
+    OutboxState, PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger,
+    ThreadEdit, ThreadSnapshot, ThreadStore, Together, TurnCut,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
+use crate::ids::ChannelId;
+use crate::time::UnixMillis;
+
 /// Who is acting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
@@ -10,6 +15,24 @@ pub struct Principal {
     /// What they may do.
     pub role: Role,
 }
+
+/// A principal that has sent a message, as the store remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KnownPrincipal {
+    /// The channel of its messages.
+    pub channel: ChannelId,
+    /// Its id, unique within the channel.
+    pub id: String,
+    /// The name that the platform shows; `None`: the platform gives none.
+    pub name: Option<String>,
+    /// When its first message was accepted.
+    pub first_seen_at: UnixMillis,
+    /// When its newest message was accepted: at most [`SEEN_PRECISION_MS`] too early.
+    pub last_seen_at: UnixMillis,
+}
+
+/// How far [`KnownPrincipal::last_seen_at`] may lag, in milliseconds. One hour: a message of an active principal costs no write for it.
+pub const SEEN_PRECISION_MS: i64 = 3_600_000;
 
 /// What a principal may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

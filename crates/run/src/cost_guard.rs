@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use belay_agent_loop::Shortage;
-use belay_protocol::{Clock, ModelRequest, Price, Purpose, RunId, SpendLedger, Spent, StoreError, Thinking, Usage};
+use belay_protocol::{
+    Clock, ModelRequest, NewReservation, Price, Purpose, RunId, SpendLedger, Spent, StoreError, Thinking, Usage,
+};
 
 use crate::estimate::tokens_of;
 
@@ -133,7 +135,7 @@ impl CostGuard {
     }
 
     /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take, or
-    /// for as many as still fit into the day.
+    /// for as many as still fit into the day. `model`: the requested one.
     ///
     /// # Errors
     /// A limit of the day would be passed, or the reservation could not be stored: in both cases no call may be made.
@@ -144,6 +146,7 @@ impl CostGuard {
         &self,
         run: RunId,
         purpose: Purpose,
+        model: &str,
         request: &ModelRequest<'_>,
     ) -> Result<Reservation, Refused> {
         let each = self.estimate(request);
@@ -156,7 +159,8 @@ impl CostGuard {
         let micro_usd = each.saturating_mul(u64::from(attempts));
         let mut reservation = Reservation { utc_day, purpose, micro_usd, attempts, row: None };
         if micro_usd > 0 {
-            match self.ledger.reserve(run, purpose, utc_day, micro_usd).await {
+            let new = NewReservation { run, purpose, model: model.to_owned(), utc_day, micro_usd };
+            match self.ledger.reserve(new).await {
                 Ok(row) => reservation.row = Some(row),
                 Err(error) => {
                     self.replace(&reservation, 0);
@@ -191,28 +195,30 @@ impl CostGuard {
 
     /// Settles a call. `answer` is what the answer used, and the price of the model that gave it where that is not the
     /// guard's; `None` for a call without an answer. `broken` is what the requests used that broke off, or were stopped: at
-    /// the guard's price, since nobody knows which model they went to. Returns the amount charged.
+    /// the guard's price, since nobody knows which model they went to. `model`: the one that answered, where it is not the
+    /// requested one. Returns the amount charged.
     pub async fn settle(
         &self,
         reservation: Reservation,
         answer: Option<(&Usage, Option<&Price>)>,
         broken: &Usage,
+        model: Option<&str>,
     ) -> u64 {
         let cost = |price: Option<Price>, usage: &Usage| price.map_or(0, |price| price.cost_micro_usd(usage));
         let answered = answer.map_or(0, |(usage, price)| cost(price.copied().or(self.price()), usage));
         let charged = answered.saturating_add(cost(self.price(), broken));
-        self.close(reservation, charged).await
+        self.close(reservation, model, charged).await
     }
 
     /// Gives a reservation back: no request was sent.
     pub async fn release(&self, reservation: Reservation) {
-        self.close(reservation, 0).await;
+        self.close(reservation, None, 0).await;
     }
 
-    async fn close(&self, reservation: Reservation, charged: u64) -> u64 {
+    async fn close(&self, reservation: Reservation, model: Option<&str>, charged: u64) -> u64 {
         self.replace(&reservation, charged);
         if let Some(row) = reservation.row
-            && let Err(error) = self.ledger.settle(row, charged).await
+            && let Err(error) = self.ledger.settle(row, model, charged).await
         {
             // The reservation stands in the ledger instead: after a restart the day looks more spent, never less.
             tracing::warn!(%error, "a settlement was not stored");

@@ -1,6 +1,7 @@
 //! Limits and small facts of the store.
 
 use belay_protocol::{EventKind, EventQuery, NewEvent, RunFilter, SearchQuery, SessionKey, ThreadEdit, UnixMillis};
+use uuid::Uuid;
 
 /// Turns that can be undone in a row.
 pub(crate) const UNDO_DEPTH: u32 = 20;
@@ -40,11 +41,11 @@ pub(crate) fn search_limit(query: &SearchQuery) -> u32 {
     if query.limit == 0 { HITS_DEFAULT } else { query.limit.min(PAGE_MAX) }
 }
 
-/// What every id that was made before the date is smaller than, as text: ids are UUIDs of version 7, which begin with the date
+/// What every id that was made before the date is smaller than: ids are UUIDs of version 7, which begin with the date
 /// (RFC 9562, 5.7).
-pub(crate) fn id_before(date: UnixMillis) -> String {
-    let ms = u64::try_from(date.0).unwrap_or(0) & 0xffff_ffff_ffff;
-    format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
+pub(crate) fn id_before(date: UnixMillis) -> Uuid {
+    let ms = u128::try_from(date.0).unwrap_or(0) & 0xffff_ffff_ffff;
+    Uuid::from_u128(ms << 80)
 }
 
 /// The fact that a session was deleted.

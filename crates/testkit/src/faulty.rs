@@ -10,12 +10,13 @@ use belay_protocol::{
     Acceptance, ActedOn, Archive, Aside, BootId, Checkpoint, Claim, Decided, EditOutcome, EditedMessage, Event,
     EventLog, EventQuery, FinishedRun, FiringEnd, FiringFilter, FiringId, FiringRecord, Found, Gate, GateFilter,
     GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, JobCaps, JobChange, JobChanged, JobCreated, JobFilter,
-    JobId, JobNumbers, JobRecord, JobStore, Lease, Message, NewEvent, NewFiring, NewInput, NewJob, NewRoutine, Note,
-    NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Purpose, PutRule,
-    Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunFilter,
-    RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, SentMessage, Seq, SessionFilter,
-    SessionKey, SessionLifetime, SessionSummary, Settled, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId,
-    ThreadStore, ThreadSummary, Together, ToolSwitch, ToolSwitches, TranscriptLine, TurnCut, UnixMillis,
+    JobId, JobNumbers, JobRecord, JobStore, KnownPrincipal, Lease, Message, NewEvent, NewFiring, NewInput, NewJob,
+    NewReservation, NewRoutine, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
+    PausedRun, Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineRecord,
+    RoutineStore, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, SentMessage,
+    Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, Settled, SpendLedger, Spent, StoreError,
+    ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, ToolSwitch, ToolSwitches, TranscriptLine, TurnCut,
+    UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -111,6 +112,7 @@ faulty! {
         Runs => runs(filter: RunFilter) -> Vec<RunRecord>;
         Sessions => sessions(filter: SessionFilter) -> Vec<SessionSummary>;
         Session => session(key: &SessionKey) -> Option<SessionSummary>;
+        Principals => principals(limit: u32) -> Vec<KnownPrincipal>;
         Presence => presence(place: Option<&ReplyRoute>, since: UnixMillis) -> Presence;
         History => history(session: &SessionKey, after: u64, limit: u32) -> Vec<HistoryEntry>;
         RunMessages => run_messages(id: RunId) -> Vec<Arc<Message>>;
@@ -145,8 +147,8 @@ faulty! {
     SpendLedger {
         Spent => spent(utc_day: i64) -> Spent;
         SessionSpent => session_spent(session: &SessionKey) -> u64;
-        Reserve => reserve(run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> u64;
-        Settle => settle(reservation: u64, micro_usd: u64) -> ();
+        Reserve => reserve(reservation: NewReservation) -> u64;
+        Settle => settle(reservation: u64, model: Option<&str>, micro_usd: u64) -> ();
     }
     JobStore {
         CreateJob => create(job: NewJob, caps: JobCaps) -> JobCreated;

@@ -1,6 +1,12 @@
 //! Models that stand in for others, and how hard they think: what the agent makes of it.
 
-use belay_protocol::{EventKind, EventQuery, ModelErrorKind, Price, StopReason, Thinking};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use belay_protocol::{
+    EventKind, EventQuery, ModelErrorKind, NewReservation, Price, SessionKey, SpendLedger, Spent, StopReason,
+    StoreError, Thinking,
+};
 use belay_run::AgentConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -14,6 +20,46 @@ fn price(times: u64) -> Price {
 
 fn echo() -> Scripted {
     Scripted::call("echo", json!({"text": "x"})).with_usage(100, 0)
+}
+
+/// A ledger that remembers the requested model of each reservation, and the model and the cost of each settlement.
+struct Books {
+    ledger: Arc<dyn SpendLedger>,
+    entries: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl SpendLedger for Books {
+    async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError> {
+        self.ledger.spent(utc_day).await
+    }
+
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        self.ledger.session_spent(session).await
+    }
+
+    async fn reserve(&self, reservation: NewReservation) -> Result<u64, StoreError> {
+        self.entries.lock().expect("no panic").push(format!("reserve {}", reservation.model));
+        self.ledger.reserve(reservation).await
+    }
+
+    async fn settle(&self, reservation: u64, model: Option<&str>, micro_usd: u64) -> Result<(), StoreError> {
+        self.entries.lock().expect("no panic").push(format!("settle {} {micro_usd}", model.unwrap_or("-")));
+        self.ledger.settle(reservation, model, micro_usd).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_that_answered_is_charged() {
+    let model = ScriptedModel::new([echo(), Scripted::text("done").with_usage(100, 0).standing_in("other", price(3))]);
+    let mut setup = Setup::new(model.with_info(|info| info.price = Some(price(1))));
+    let books = Arc::new(Books { ledger: setup.store.spend.clone(), entries: Mutex::default() });
+    setup.store.spend = books.clone();
+    let mut agent = setup.start().await;
+    assert_eq!(agent.one.ask("alice", "go").await, "done");
+    agent.shut_down().await;
+    let expected = ["reserve scripted", "settle - 100", "reserve scripted", "settle other 300"];
+    assert_eq!(*books.entries.lock().expect("no panic"), expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ pub(crate) mod hooks;
 pub(crate) mod jobs;
 pub(crate) mod messages;
 pub(crate) mod openai;
+pub(crate) mod principals;
 pub(crate) mod progress;
 pub(crate) mod resume;
 pub(crate) mod routines;

@@ -237,6 +237,7 @@ async fn who_may_not_do_a_thing_hears_so_whatever_else_is_wrong_with_the_request
     let operators = [
         (Method::POST, "/api/v1/events"),
         (Method::GET, "/api/v1/heartbeat"),
+        (Method::GET, "/api/v1/principals"),
         (Method::POST, "/api/v1/stop?wait_ms=x&nonsense"),
         (Method::POST, "/api/v1/prune?nonsense"),
         (Method::POST, "/api/v1/shutdown"),

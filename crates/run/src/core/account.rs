@@ -34,7 +34,8 @@ impl RunCore {
             Err(finding) => return Ok(Err((*finding).into())),
         };
         let request = ModelRequest { max_attempts: hold.attempts, ..*request };
-        match self.services.cost.reserve(self.live.id, self.purpose, &request).await {
+        let model = request.model.unwrap_or(&self.services.model.info().model);
+        match self.services.cost.reserve(self.live.id, self.purpose, model, &request).await {
             Ok(reservation) => match self.stopped() {
                 None => Ok(Ok((hold, reservation))),
                 Some(reason) => {
@@ -75,7 +76,8 @@ impl RunCore {
                 let used = reply.usage.unwrap_or_else(|| meter.answered(bytes_of(&reply), most));
                 let broken = meter.broken(reply.abandoned, most);
                 let answer = Some((&used, reply.price.as_ref()));
-                let charged = self.services.cost.settle(reservation, answer, &broken.usage).await;
+                let charged =
+                    self.services.cost.settle(reservation, answer, &broken.usage, reply.answered_by.as_deref()).await;
                 let estimated = broken.requests.saturating_add(u32::from(reply.usage.is_none()));
                 let usage = used.plus(&broken.usage);
                 self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
@@ -89,7 +91,7 @@ impl RunCore {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
                 meter.fail();
                 let Estimate { usage, requests: estimated } = meter.broken(error.abandoned, most);
-                let charged = self.services.cost.settle(reservation, None, &usage).await;
+                let charged = self.services.cost.settle(reservation, None, &usage, None).await;
                 self.charge(hold, Charge { requests: error.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(error.attempts, Some(&error.kind), None);
                 self.services.model_failed(&error);
@@ -134,7 +136,7 @@ impl RunCore {
         // Those that had failed before an answer began were sent as well, and cost nothing.
         let requests = meter.requests().max(estimated);
         self.journal.note(EventKind::ModelCalled { step, attempts: requests, input: None, output: None });
-        let charged = self.services.cost.settle(reservation, None, &usage).await;
+        let charged = self.services.cost.settle(reservation, None, &usage, None).await;
         self.charge(hold, Charge { requests, usage, estimated, micro_usd: charged });
         metrics::model_dropped(dropped.word());
     }

@@ -10,18 +10,21 @@ use super::tx::{Done, Tx};
 /// Notes a key, and forgets those that are too many.
 pub(super) fn note(tx: &mut Tx<'_>, ActedOn { key, digest, refused }: &ActedOn, at: UnixMillis) -> Done<()> {
     tx.exec(
-        "INSERT INTO acted_on (key_channel, key_account, key_message, digest, refused, at)
+        "INSERT INTO handled_inputs (key_channel, key_account, key_message, digest, refused, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT DO NOTHING",
         params![key.channel.as_str(), &*key.account, &*key.message_id, digest, refused, at.0],
     )?;
-    tx.exec("DELETE FROM acted_on WHERE seq <= (SELECT MAX(seq) FROM acted_on) - ?1", params![ACTED_ON_KEPT as i64])?;
+    tx.exec(
+        "DELETE FROM handled_inputs WHERE seq <= (SELECT MAX(seq) FROM handled_inputs) - ?1",
+        params![ACTED_ON_KEPT as i64],
+    )?;
     Ok(())
 }
 
 /// Everything that was acted on, oldest first.
 pub(super) fn all(conn: &Connection) -> Done<Vec<ActedOn>> {
-    let all = "SELECT key_channel, key_account, key_message, digest, refused FROM acted_on ORDER BY seq";
+    let all = "SELECT key_channel, key_account, key_message, digest, refused FROM handled_inputs ORDER BY seq";
     super::tx::rows(conn, all, [], |row| {
         Ok(ActedOn { key: rows::key(row)?, digest: row.get("digest")?, refused: row.get("refused")? })
     })

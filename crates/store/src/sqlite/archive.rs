@@ -32,9 +32,9 @@ pub(super) fn transcript(conn: &Connection, thread: ThreadId, after: u64, limit:
     all(
         conn,
         "SELECT position, run_id, at, body FROM messages
-         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
+         WHERE thread = ?1 AND position > ?2 AND visibility = 'visible' AND scope = 'thread'
          ORDER BY position LIMIT ?3",
-        params![thread.to_string(), to_sql_int(after), limit.min(PAGE_MAX)],
+        params![thread.as_uuid(), to_sql_int(after), limit.min(PAGE_MAX)],
         |row| {
             let (id, message) = rows::message(row)?;
             let (run_id, at) = (rows::optional_id(row, "run_id")?, rows::date(row, "at")?);

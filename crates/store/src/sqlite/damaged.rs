@@ -2,7 +2,9 @@
 //! another.
 
 use belay_protocol::{Durability, FiringStatus};
+use rusqlite::types::Value;
 use rusqlite::{Connection, Params, Row, params};
+use uuid::Uuid;
 
 use super::SqliteStore;
 use super::routines::note_change;
@@ -18,7 +20,7 @@ pub(super) struct Sifted<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Damaged {
     /// What names it in its table: a routine's name, a firing's id.
-    pub(super) name: String,
+    pub(super) name: Value,
     /// What is wrong with it.
     why: String,
 }
@@ -26,7 +28,7 @@ pub(super) struct Damaged {
 /// What becomes of a damaged row; whether anything had to be changed for that.
 pub(super) type SetAside = fn(&mut Tx<'_>, &Damaged) -> Done<bool>;
 
-/// All rows of a query, those apart that cannot be read. `name`: the column, of text, that names a row.
+/// All rows of a query, those apart that cannot be read. `name`: the column that names a row.
 pub(super) fn sift<T>(
     conn: &Connection,
     sql: &str,
@@ -52,7 +54,7 @@ pub(super) fn sift<T>(
 /// Switches a routine off. It is due no more, and whoever puts it again writes it anew.
 pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     let switched = tx.exec(
-        "UPDATE routines SET enabled = 0, next_at = NULL, not_before = NULL, disabled_why = ?2 WHERE name = ?1 AND enabled = 1",
+        "UPDATE routines SET enabled = 0, next_at = NULL, not_before = NULL, disabled_detail = ?2 WHERE name = ?1 AND enabled = 1",
         params![row.name, format!("what is stored of it cannot be read: {}", row.why)],
     )? > 0;
     if switched {
@@ -64,7 +66,7 @@ pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
 /// Ends a firing, so that it takes no place. Its routine, which may be another's by now, does not answer for it.
 pub(super) fn firing(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     let ended = tx.exec(
-        "UPDATE firings SET status = ?2, summary = ?3, ended_at = claimed_at WHERE id = ?1 AND status = 'running'",
+        "UPDATE routine_runs SET status = ?2, summary = ?3, ended_at = claimed_at WHERE id = ?1 AND status = 'running'",
         params![row.name, FiringStatus::Failed.word(), format!("what is stored of it cannot be read: {}", row.why)],
     )?;
     Ok(ended > 0)
@@ -95,8 +97,13 @@ impl SqliteStore {
 
 /// Names it in the log.
 pub(super) fn tell(row: &Damaged) {
+    let name = match &row.name {
+        Value::Text(name) => name.clone(),
+        Value::Blob(id) => Uuid::from_slice(id).map_or_else(|_| format!("{id:02x?}"), |id| id.to_string()),
+        other => format!("{other:?}"),
+    };
     tracing::error!(
-        row = row.name,
+        row = name,
         why = row.why,
         "what is stored of a routine or a firing cannot be read; it is set aside"
     );

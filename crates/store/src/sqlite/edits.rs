@@ -45,12 +45,12 @@ pub(super) fn edit_thread(
         ThreadEdit::Clear => clear(tx, &lane, session)?,
         ThreadEdit::New => {
             complete(tx, &lane)?;
-            let fresh = fresh.to_string();
+            let fresh = fresh.as_uuid();
             let lifetime = lifetime(tx, &lane)?;
-            insert_thread(tx, session, &fresh, lifetime, at)?;
+            insert_thread(tx, session, fresh, lifetime, at)?;
             tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), fresh])?;
             append_events(tx, &[edited(session, edit, at)])?;
-            return Ok(EditOutcome::Done(snapshot(tx, session, &fresh)?));
+            return Ok(EditOutcome::Done(snapshot(tx, session, fresh)?));
         }
     };
     if !done {
@@ -58,7 +58,7 @@ pub(super) fn edit_thread(
     }
     rest(tx, &lane, session, at)?;
     append_events(tx, &[edited(session, edit, at)])?;
-    Ok(EditOutcome::Done(snapshot(tx, session, &lane.thread)?))
+    Ok(EditOutcome::Done(snapshot(tx, session, lane.thread)?))
 }
 
 /// How long the session of a thread is kept: every thread of a session has its mark.
@@ -73,7 +73,7 @@ fn undo(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
     }
     let last = tx.row(
         concat!(
-            "SELECT MAX(turn) FROM messages WHERE thread = ?1 AND shown = 'visible'
+            "SELECT MAX(turn) FROM messages WHERE thread = ?1 AND visibility = 'visible'
                AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND NOT ",
             notice!(),
             " AND turn NOT IN ",
@@ -89,10 +89,11 @@ fn undo(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
 }
 
 fn redo(tx: &mut Tx<'_>, lane: &Lane) -> Done<bool> {
-    let hidden_last =
-        tx.row("SELECT MIN(turn) FROM messages WHERE thread = ?1 AND shown = 'undone'", params![lane.thread], |row| {
-            Ok(row.get::<_, Option<u32>>(0)?)
-        })?;
+    let hidden_last = tx.row(
+        "SELECT MIN(turn) FROM messages WHERE thread = ?1 AND visibility = 'undone'",
+        params![lane.thread],
+        |row| Ok(row.get::<_, Option<u32>>(0)?),
+    )?;
     let Some(turn) = hidden_last.flatten() else { return Ok(false) };
     show(tx, lane, turn, "undone", "visible")?;
     tx.exec("UPDATE threads SET undone = undone - 1 WHERE id = ?1", params![lane.thread])?;
@@ -101,14 +102,17 @@ fn redo(tx: &mut Tx<'_>, lane: &Lane) -> Done<bool> {
 
 fn show(tx: &mut Tx<'_>, lane: &Lane, turn: u32, from: &str, to: &str) -> Done<usize> {
     tx.exec(
-        concat!("UPDATE messages SET shown = ?4 WHERE thread = ?1 AND turn = ?2 AND shown = ?3 AND NOT ", notice!()),
+        concat!(
+            "UPDATE messages SET visibility = ?4 WHERE thread = ?1 AND turn = ?2 AND visibility = ?3 AND NOT ",
+            notice!()
+        ),
         params![lane.thread, turn, from, to],
     )
 }
 
 fn clear(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
     tx.exec(
-        concat!("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND turn NOT IN ", turns_at_work!()),
+        concat!("UPDATE messages SET visibility = 'cleared' WHERE thread = ?1 AND turn NOT IN ", turns_at_work!()),
         params![lane.thread, session.as_str()],
     )?;
     tx.exec("UPDATE threads SET summary = NULL, undone = 0 WHERE id = ?1", params![lane.thread])?;
@@ -142,7 +146,7 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
             "SELECT position FROM messages
          WHERE thread = ?1 AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND NOT ",
             notice!(),
-            " AND shown = 'visible' AND scope = 'thread' AND summarised = 0
+            " AND visibility = 'visible' AND scope = 'thread' AND summarised = 0
            AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?2 AND ended_at IS NULL))
          ORDER BY position DESC LIMIT 1 OFFSET ?3"
         ),
@@ -159,7 +163,7 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
 /// The same, and takes messages of a running turn out of every later load.
 pub(super) fn compact_turn(tx: &mut Tx<'_>, lease: &Lease, cut: &TurnCut) -> Done<()> {
     let thread = lane(tx, lease)?.thread;
-    let run = cut.run.to_string();
+    let run = cut.run.as_uuid();
     let positions = tx.rows(
         "SELECT position FROM messages WHERE thread = ?1 AND run_id = ?2 AND summarised = 0 ORDER BY position",
         params![thread, run],

@@ -26,7 +26,7 @@ macro_rules! old_ephemeral {
               AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)
               AND NOT EXISTS (SELECT 1 FROM runs r JOIN outbox o ON o.run_id = r.id
                               WHERE r.session = t.session AND o.state IN ('waiting', 'sending'))
-              AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.asked_in = t.session AND j.ended_at IS NULL)"
+              AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.requested_in = t.session AND j.ended_at IS NULL)"
         )
     };
 }

@@ -19,24 +19,25 @@ use crate::routines::{
 };
 
 /// Columns that [`record`] reads.
-const COLUMNS: &str = "id, routine_id, routine, key, revision, set_off_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
-     input_tokens, output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, claimed_at, ended_at";
+const COLUMNS: &str = "id, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload, \
+     status, summary, run_id, job_id, input_tokens, output_tokens, model_calls, tool_calls, estimated_calls, \
+     cost_micro_usd, claimed_at, ended_at";
 
-pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running'";
-pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine_id = ?1";
+pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running'";
+pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running' AND routine_id = ?1";
 
 /// When the same content fired the routine last, clocks that were set back aside.
-pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM firings
+pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM routine_runs
      WHERE routine_id = ?1 AND content = ?2 AND claimed_at <= ?3";
 
 /// The firing of a routine, `?1`, by its key, `?2`.
 pub(super) fn known_sql() -> String {
-    format!("SELECT {COLUMNS} FROM firings WHERE routine_id = ?1 AND key = ?2")
+    format!("SELECT {COLUMNS} FROM routine_runs WHERE routine_id = ?1 AND key = ?2")
 }
 
 /// By their own index: what ended over months is not looked through at every start.
 pub(super) fn open_sql() -> String {
-    format!("SELECT {COLUMNS} FROM firings INDEXED BY firings_running WHERE status = 'running' ORDER BY seq")
+    format!("SELECT {COLUMNS} FROM routine_runs INDEXED BY routine_runs_running WHERE status = 'running' ORDER BY seq")
 }
 
 pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim> {
@@ -83,7 +84,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim
 
 /// The firing that this one is, if it was claimed before.
 fn known(tx: &mut Tx<'_>, new: &NewFiring) -> Done<Option<FiringRecord>> {
-    let routine = new.routine_id.to_string();
+    let routine = new.routine_id.as_uuid();
     if let Some(known) = tx.row(&known_sql(), params![routine, new.key], record)? {
         return Ok(Some(known));
     }
@@ -103,7 +104,7 @@ fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewFiring) -> Done<()> 
 /// The guardrail that holds a firing of this routine back, if one does.
 fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<Option<Held>> {
     let guard = &routine.record.spec.guard;
-    if count(tx, RUNNING_OF, params![new.routine_id.to_string()])? >= u64::from(guard.max_concurrent) {
+    if count(tx, RUNNING_OF, params![new.routine_id.as_uuid()])? >= u64::from(guard.max_concurrent) {
         return Ok(Some(Held::Concurrent));
     }
     if count(tx, RUNNING, [])? >= u64::from(global) {
@@ -117,7 +118,7 @@ fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<O
     }
     let Some(content) = new.content.as_ref().filter(|_| guard.dedup_window_s > 0) else { return Ok(None) };
     let last = tx
-        .row(SAME_CONTENT, params![new.routine_id.to_string(), content, new.at.0], |row| {
+        .row(SAME_CONTENT, params![new.routine_id.as_uuid(), content, new.at.0], |row| {
             rows::optional_date(row, "claimed_at")
         })?
         .flatten();
@@ -146,9 +147,9 @@ pub(super) fn miss(
 fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMillis], at: UnixMillis) -> Done<()> {
     for time in times {
         let firing = missed(routine, *time, at);
-        let sql = "SELECT 1 FROM firings WHERE routine_id = ?1 AND key = ?2";
+        let sql = "SELECT 1 FROM routine_runs WHERE routine_id = ?1 AND key = ?2";
         if is_settled(routine, *time)
-            || tx.row(sql, params![firing.routine_id.to_string(), firing.key], |_| Ok(()))?.is_some()
+            || tx.row(sql, params![firing.routine_id.as_uuid(), firing.key], |_| Ok(()))?.is_some()
         {
             continue;
         }
@@ -161,25 +162,25 @@ fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMill
 /// Writes the row, with what only a claim has, and the facts.
 fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> Done<()> {
     tx.exec(
-        "INSERT INTO firings (id, session, routine_id, routine, key, revision, set_off_by, scheduled_at, detail, payload, content, status,
-                              summary, boot, claimed_at, ended_at)
-         VALUES (:id, :session, :routine_id, :routine, :key, :revision, :set_off_by, :scheduled_at, :detail, :payload, :content, :status,
-                 :summary, :boot, :claimed_at, :ended_at)",
+        "INSERT INTO routine_runs (id, session, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload,
+                                   content, status, summary, boot, claimed_at, ended_at)
+         VALUES (:id, :session, :routine_id, :routine, :key, :revision, :triggered_by, :scheduled_at, :detail, :payload, :content,
+                 :status, :summary, :boot, :claimed_at, :ended_at)",
         named_params! {
-            ":id": firing.firing_id.to_string(),
+            ":id": firing.firing_id.as_uuid(),
             ":session": firing_session(firing.firing_id).as_str(),
-            ":routine_id": firing.routine_id.to_string(),
+            ":routine_id": firing.routine_id.as_uuid(),
             ":routine": firing.routine,
             ":key": firing.key,
             ":revision": firing.revision,
-            ":set_off_by": firing.by,
+            ":triggered_by": firing.by,
             ":scheduled_at": firing.scheduled_at.map(|time| time.0),
             ":detail": firing.detail,
             ":payload": firing.payload,
             ":content": claim.and_then(|new| new.content.as_deref()),
             ":status": firing.status.word(),
             ":summary": firing.summary,
-            ":boot": claim.map(|new| new.boot.to_string()),
+            ":boot": claim.map(|new| new.boot.as_uuid()),
             ":claimed_at": firing.claimed_at.0,
             ":ended_at": firing.ended_at.map(|at| at.0),
         },
@@ -194,7 +195,7 @@ fn record(row: &Row<'_>) -> Done<FiringRecord> {
         routine_id: rows::id(row, "routine_id")?,
         routine: row.get("routine")?,
         revision: row.get("revision")?,
-        by: row.get("set_off_by")?,
+        by: row.get("triggered_by")?,
         key: row.get("key")?,
         scheduled_at: rows::optional_date(row, "scheduled_at")?,
         detail: row.get("detail")?,
@@ -212,23 +213,23 @@ fn record(row: &Row<'_>) -> Done<FiringRecord> {
 
 pub(super) fn note_work(tx: &mut Tx<'_>, id: FiringId, run: Option<RunId>, job: Option<JobId>) -> Done<()> {
     let noted = tx.exec(
-        "UPDATE firings SET run_id = COALESCE(?2, run_id), job_id = COALESCE(?3, job_id) WHERE id = ?1",
-        params![id.to_string(), run.map(|run| run.to_string()), job.map(|job| job.to_string())],
+        "UPDATE routine_runs SET run_id = COALESCE(?2, run_id), job_id = COALESCE(?3, job_id) WHERE id = ?1",
+        params![id.as_uuid(), run.map(|run| run.as_uuid()), job.map(|job| job.as_uuid())],
     )?;
     if noted == 0 { Err(no_firing(id).into()) } else { Ok(()) }
 }
 
 pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     check_end(end.status)?;
-    let sql = format!("SELECT {COLUMNS} FROM firings WHERE id = ?1 AND status = 'running'");
-    let Some(firing) = tx.row(&sql, params![end.firing.to_string()], record)? else { return Ok(Settled::Before) };
+    let sql = format!("SELECT {COLUMNS} FROM routine_runs WHERE id = ?1 AND status = 'running'");
+    let Some(firing) = tx.row(&sql, params![end.firing.as_uuid()], record)? else { return Ok(Settled::Before) };
     let firing = ended(firing, end);
     tx.exec(
-        "UPDATE firings SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6, tool_calls = ?7,
-                            cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
+        "UPDATE routine_runs SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6,
+                            tool_calls = ?7, cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
          WHERE id = ?1",
         params![
-            firing.firing_id.to_string(),
+            firing.firing_id.as_uuid(),
             firing.status.word(),
             firing.summary,
             to_sql_int(firing.usage.input),
@@ -258,7 +259,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
 }
 
 pub(super) fn firing(conn: &Connection, id: FiringId) -> Done<Option<FiringRecord>> {
-    tx::row(conn, &format!("SELECT {COLUMNS} FROM firings WHERE id = ?1"), params![id.to_string()], record)
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM routine_runs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
 pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<FiringRecord>> {
@@ -270,7 +271,7 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<F
     }
     if let Some(id) = filter.routine_id {
         wanted.push("routine_id = ?");
-        values.push(id.to_string().into());
+        values.push(id.as_uuid().into());
     }
     if let Some(status) = filter.status {
         wanted.push("status = ?");
@@ -278,7 +279,7 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<F
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(firings_limit(filter)).into());
-    let sql = format!("SELECT {COLUMNS} FROM firings {filtered} ORDER BY seq DESC LIMIT ?");
+    let sql = format!("SELECT {COLUMNS} FROM routine_runs {filtered} ORDER BY seq DESC LIMIT ?");
     sift(conn, &sql, params_from_iter(values), "id", record)
 }
 

@@ -18,8 +18,8 @@ use crate::gates::{asked, check_answer, check_question, decided, gates_limit, ki
 /// Columns that [`gate_row`] reads.
 macro_rules! columns {
     () => {
-        "id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, why, bound, digest, covers, \
-         principal, asker_place, relayed, asked_at, expires_at, state, decided_by, decided_at"
+        "id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound, digest, covers, \
+         principal, authority, relayed, asked_at, expires_at, state, decided_by, decided_at"
     };
 }
 
@@ -36,7 +36,7 @@ pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> D
     check_question(lease, paused)?;
     let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
     insert(tx, &paused.gate)?;
-    threads::set_thread(tx, &thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
+    threads::set_thread(tx, thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
     if let Some(outbound) = &paused.outbound {
         outbox::insert(tx, outbound)?;
     }
@@ -49,13 +49,13 @@ fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
         GateKind::Credential { name } => Some(name),
     };
     tx.exec(
-        "INSERT INTO gates (id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, why, bound,
-                            digest, covers, principal, asker_place, relayed, asked_at, expires_at)
-         VALUES (:id, :run_id, :session, :call_id, :tool, :kind, :secret_name, :summary, :arguments, :why, :bound,
-                 :digest, :covers, :principal, :asker_place, :relayed, :asked_at, :expires_at)",
+        "INSERT INTO approvals (id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound,
+                            digest, covers, principal, authority, relayed, asked_at, expires_at)
+         VALUES (:id, :run_id, :session, :call_id, :tool, :kind, :secret_name, :summary, :arguments, :detail, :bound,
+                 :digest, :covers, :principal, :authority, :relayed, :asked_at, :expires_at)",
         named_params! {
-            ":id": gate.id.to_string(),
-            ":run_id": gate.run_id.to_string(),
+            ":id": gate.id.as_uuid(),
+            ":run_id": gate.run_id.as_uuid(),
             ":session": gate.session.as_str(),
             ":call_id": gate.call_id.as_str(),
             ":tool": gate.tool,
@@ -63,12 +63,12 @@ fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
             ":secret_name": secret_name,
             ":summary": gate.summary,
             ":arguments": rows::to_json(&gate.arguments)?,
-            ":why": gate.why,
+            ":detail": gate.why,
             ":bound": rows::to_json(&gate.bound)?,
             ":digest": gate.digest,
             ":covers": gate.covers,
             ":principal": gate.asker.principal,
-            ":asker_place": rows::place_word(gate.asker.place),
+            ":authority": rows::place_word(gate.asker.place),
             ":relayed": gate.asker.relayed,
             ":asked_at": gate.asked_at.0,
             ":expires_at": gate.expires_at.0,
@@ -81,8 +81,8 @@ fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
 pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<()> {
     approvals.iter().try_for_each(|id| {
         let used = tx.exec(
-            "UPDATE gates SET state = 'used' WHERE id = ?1 AND run_id = ?2 AND state = 'approved'",
-            params![id.to_string(), run.to_string()],
+            "UPDATE approvals SET state = 'used' WHERE id = ?1 AND run_id = ?2 AND state = 'approved'",
+            params![id.as_uuid(), run.as_uuid()],
         )?;
         if used == 0 { Err(not_approved(*id).into()) } else { Ok(()) }
     })
@@ -91,11 +91,14 @@ pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<
 /// Takes back what a run that ends has asked and not used, and returns the facts of it.
 pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: UnixMillis) -> Done<Vec<NewEvent>> {
     let open: Vec<GateId> = tx.rows(
-        concat!("SELECT id FROM gates WHERE run_id = ?1 AND ", open!(), " ORDER BY seq"),
-        params![run.to_string()],
+        concat!("SELECT id FROM approvals WHERE run_id = ?1 AND ", open!(), " ORDER BY seq"),
+        params![run.as_uuid()],
         |row| rows::id(row, "id"),
     )?;
-    tx.exec(concat!("UPDATE gates SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!()), params![run.to_string()])?;
+    tx.exec(
+        concat!("UPDATE approvals SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!()),
+        params![run.as_uuid()],
+    )?;
     Ok(open.into_iter().map(|gate| withdrawn(gate, session, run, at)).collect())
 }
 
@@ -110,15 +113,15 @@ pub(super) fn decide(
     check_answer(state)?;
     let answered = tx.row(
         concat!(
-            "UPDATE gates SET state = ?2, decided_by = ?3, decided_at = ?4 WHERE id = ?1 AND state = 'waiting'
+            "UPDATE approvals SET state = ?2, decided_by = ?3, decided_at = ?4 WHERE id = ?1 AND state = 'waiting'
              RETURNING ",
             columns!()
         ),
-        params![id.to_string(), state.word(), by, at.0],
+        params![id.as_uuid(), state.word(), by, at.0],
         gate_row,
     )?;
     let Some(gate) = answered else {
-        let before = tx.row(BY_ID, params![id.to_string()], gate_row)?;
+        let before = tx.row(BY_ID, params![id.as_uuid()], gate_row)?;
         return Ok(before.map_or(Decided::Unknown, |gate| Decided::Before(Box::new(gate))));
     };
     if let (true, GateState::Approved, Some(covers)) = (always, state, &gate.covers) {
@@ -136,35 +139,36 @@ pub(super) fn forget_grants(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u32> 
     Ok(u32::try_from(forgotten).unwrap_or(u32::MAX))
 }
 
-const BY_ID: &str = concat!("SELECT ", columns!(), " FROM gates WHERE id = ?1");
+const BY_ID: &str = concat!("SELECT ", columns!(), " FROM approvals WHERE id = ?1");
 
-const NEWEST_OF_RUN: &str = concat!("SELECT ", columns!(), " FROM gates WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1");
+const NEWEST_OF_RUN: &str =
+    concat!("SELECT ", columns!(), " FROM approvals WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1");
 
 /// The question that a run rests on, or rested on last.
 pub(super) fn newest_of(tx: &mut Tx<'_>, run: RunId) -> Done<Option<Gate>> {
-    tx.row(NEWEST_OF_RUN, params![run.to_string()], gate_row)
+    tx.row(NEWEST_OF_RUN, params![run.as_uuid()], gate_row)
 }
 
 /// The record of a run with what it waits for, while it is paused and nobody has answered.
 pub(super) fn with_question(conn: &Connection, mut record: RunRecord) -> Done<RunRecord> {
     if record.status == RunStatus::Paused {
-        let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.to_string()], gate_row)?;
+        let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.as_uuid()], gate_row)?;
         record.waiting_for = newest.filter(|gate| gate.state == GateState::Waiting).map(|gate| WaitingFor::from(&gate));
     }
     Ok(record)
 }
 
 pub(super) fn gate(conn: &Connection, id: GateId) -> Done<Option<Gate>> {
-    tx::row(conn, BY_ID, params![id.to_string()], gate_row)
+    tx::row(conn, BY_ID, params![id.as_uuid()], gate_row)
 }
 
 pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
-    let mut table = "gates";
+    let mut table = "approvals";
     let mut wanted: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     if filter.waiting {
         // There are few of them, and they have an index of their own.
-        table = "gates INDEXED BY gates_waiting";
+        table = "approvals INDEXED BY approvals_waiting";
         wanted.push("state = 'waiting'");
     }
     if let Some(prefix) = &filter.id {
@@ -176,7 +180,7 @@ pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
         values.push(session.to_string().into());
     }
     if let Some(channel) = &filter.channel {
-        wanted.push("(SELECT channel FROM runs WHERE runs.id = gates.run_id) = ?");
+        wanted.push("(SELECT channel FROM runs WHERE runs.id = approvals.run_id) = ?");
         values.push(channel.to_string().into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
@@ -186,8 +190,8 @@ pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
 }
 
 pub(super) fn gates_of(conn: &Connection, run: RunId) -> Done<Vec<Gate>> {
-    let sql = concat!("SELECT ", columns!(), " FROM gates WHERE run_id = ?1 ORDER BY seq");
-    tx::rows(conn, sql, params![run.to_string()], gate_row)
+    let sql = concat!("SELECT ", columns!(), " FROM approvals WHERE run_id = ?1 ORDER BY seq");
+    tx::rows(conn, sql, params![run.as_uuid()], gate_row)
 }
 
 pub(super) fn granted(conn: &Connection, session: &SessionKey, tool: &str, covers: &str) -> Done<bool> {
@@ -211,7 +215,7 @@ fn gate_row(row: &Row<'_>) -> Done<Gate> {
         summary: row.get("summary")?,
         // Only shown: what an answer is bound to is in the digest.
         arguments: rows::readable(row, run_id, "arguments")?.unwrap_or_default(),
-        why: row.get("why")?,
+        why: row.get("detail")?,
         bound: rows::readable(row, run_id, "bound")?.unwrap_or_default(),
         digest: row.get("digest")?,
         covers: row.get("covers")?,

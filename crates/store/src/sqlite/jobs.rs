@@ -13,8 +13,9 @@ use super::{outbox, rows, threads};
 use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, step, too_many, too_many_each};
 
 /// Columns that [`record`] reads.
-const COLUMNS: &str = "id, session, state, why, title, task, plan, room, budget, channel, principal, asker_place, relayed, \
-     asked_in, reply_to, parent, firing, attempt, crashes, run_id, result, created_at, started_at, changed_at, ended_at";
+const COLUMNS: &str = "id, session, state, detail, title, task, plan, runs_in, budget, channel, principal, authority, relayed, \
+     requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, run_id, result, created_at, \
+     started_at, changed_at, ended_at";
 
 /// Jobs that are not over, of all creators and of `?1`.
 pub(super) const OPEN: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL";
@@ -63,29 +64,29 @@ fn count(tx: &mut Tx<'_>, sql: &str, params: impl rusqlite::Params) -> Done<u64>
 
 fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
     tx.exec(
-        "INSERT INTO jobs (id, session, state, why, title, task, plan, room, budget, channel, principal, creator, asker_place,
-                           relayed, asked_in, reply_to, parent, firing, attempt, crashes, created_at, changed_at)
-         VALUES (:id, :session, :state, :why, :title, :task, :plan, :room, :budget, :channel, :principal,
-                 json_array(:channel, :principal), :asker_place, :relayed, :asked_in, :reply_to, :parent, :firing, :attempt,
-                 :crashes, :created_at, :changed_at)",
+        "INSERT INTO jobs (id, session, state, detail, title, task, plan, runs_in, budget, channel, principal, creator, authority,
+                           relayed, requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, created_at, changed_at)
+         VALUES (:id, :session, :state, :detail, :title, :task, :plan, :runs_in, :budget, :channel, :principal,
+                 json_array(:channel, :principal), :authority, :relayed, :requested_in, :reply_to, :parent_run_id, :routine_run_id,
+                 :attempt, :crashes, :created_at, :changed_at)",
         named_params! {
-            ":id": job.job_id.to_string(),
+            ":id": job.job_id.as_uuid(),
             ":session": job.session.as_str(),
             ":state": job.state.word(),
-            ":why": job.why,
+            ":detail": job.why,
             ":title": job.title,
             ":task": job.task,
             ":plan": job.plan,
-            ":room": rows::to_json(&job.room)?,
+            ":runs_in": rows::to_json(&job.room)?,
             ":budget": rows::to_json(&job.budget)?,
             ":channel": job.channel.as_str(),
             ":principal": job.creator.principal,
-            ":asker_place": rows::place_word(job.creator.place),
+            ":authority": rows::place_word(job.creator.place),
             ":relayed": job.creator.relayed,
-            ":asked_in": job.asked_in.as_str(),
+            ":requested_in": job.asked_in.as_str(),
             ":reply_to": job.reply_to.as_ref().map(rows::to_json).transpose()?,
-            ":parent": job.parent.map(|run| run.to_string()),
-            ":firing": job.firing.map(|firing| firing.to_string()),
+            ":parent_run_id": job.parent.map(|run| run.as_uuid()),
+            ":routine_run_id": job.firing.map(|firing| firing.as_uuid()),
             ":attempt": job.attempt,
             ":crashes": job.crashes,
             ":created_at": job.created_at.0,
@@ -103,17 +104,17 @@ fn record(row: &Row<'_>) -> Done<JobRecord> {
         title: row.get("title")?,
         task: row.get("task")?,
         state: JobState::from_word(&json("state")?).ok_or_else(|| Failure::damaged("state of a job"))?,
-        why: row.get("why")?,
+        why: row.get("detail")?,
         plan: row.get("plan")?,
-        room: rows::from_json(&json("room")?)?,
+        room: rows::from_json(&json("runs_in")?)?,
         budget: rows::from_json(&json("budget")?)?,
         session: row.get::<_, String>("session")?.into(),
         creator: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
-        asked_in: row.get::<_, String>("asked_in")?.into(),
+        asked_in: row.get::<_, String>("requested_in")?.into(),
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
-        parent: rows::optional_id(row, "parent")?,
-        firing: rows::optional_id(row, "firing")?,
+        parent: rows::optional_id(row, "parent_run_id")?,
+        firing: rows::optional_id(row, "routine_run_id")?,
         attempt: row.get("attempt")?,
         crashes: row.get("crashes")?,
         run_id: rows::optional_id(row, "run_id")?,
@@ -126,7 +127,7 @@ fn record(row: &Row<'_>) -> Done<JobRecord> {
 }
 
 fn find(tx: &mut Tx<'_>, id: JobId) -> Done<Option<JobRecord>> {
-    tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.to_string()], record)
+    tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
 pub(super) fn begin_next(tx: &mut Tx<'_>, caps: JobCaps, at: UnixMillis) -> Done<Option<JobRecord>> {
@@ -165,15 +166,15 @@ pub(super) fn change(tx: &mut Tx<'_>, change: &JobChange) -> Done<JobChanged> {
 /// Writes what a transition changes, and the fact.
 fn keep(tx: &mut Tx<'_>, from: JobState, job: JobRecord) -> Done<JobRecord> {
     tx.exec(
-        "UPDATE jobs SET state = ?2, why = ?3, attempt = ?4, run_id = ?5, result = ?6, started_at = ?7, changed_at = ?8,
+        "UPDATE jobs SET state = ?2, detail = ?3, attempt = ?4, run_id = ?5, result = ?6, started_at = ?7, changed_at = ?8,
                          ended_at = ?9, parked = 0
          WHERE id = ?1",
         params![
-            job.job_id.to_string(),
+            job.job_id.as_uuid(),
             job.state.word(),
             job.why,
             job.attempt,
-            job.run_id.map(|run| run.to_string()),
+            job.run_id.map(|run| run.as_uuid()),
             job.result,
             job.started_at.map(|at| at.0),
             job.changed_at.0,
@@ -187,13 +188,13 @@ fn keep(tx: &mut Tx<'_>, from: JobState, job: JobRecord) -> Done<JobRecord> {
 pub(super) fn note_run(tx: &mut Tx<'_>, id: JobId, attempt: u32, run: RunId) -> Done<()> {
     let noted = tx.exec(
         "UPDATE jobs SET run_id = CASE attempt WHEN ?2 THEN ?3 ELSE run_id END WHERE id = ?1",
-        params![id.to_string(), attempt, run.to_string()],
+        params![id.as_uuid(), attempt, run.as_uuid()],
     )?;
     if noted == 0 { Err(no_job(id).into()) } else { Ok(()) }
 }
 
 pub(super) fn note_progress(tx: &mut Tx<'_>, id: JobId) -> Done<()> {
-    let noted = tx.exec("UPDATE jobs SET crashes = 0 WHERE id = ?1", params![id.to_string()])?;
+    let noted = tx.exec("UPDATE jobs SET crashes = 0 WHERE id = ?1", params![id.as_uuid()])?;
     if noted == 0 { Err(no_job(id).into()) } else { Ok(()) }
 }
 
@@ -204,9 +205,9 @@ pub(super) fn park(tx: &mut Tx<'_>) -> Done<()> {
 
 pub(super) fn take_up(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
     let first = tx.exec(
-        "INSERT INTO jobs_taken_up (id, boot) VALUES (1, ?1)
+        "INSERT INTO jobs_recovered (id, boot) VALUES (1, ?1)
          ON CONFLICT (id) DO UPDATE SET boot = excluded.boot WHERE boot <> excluded.boot",
-        params![boot.to_string()],
+        params![boot.as_uuid()],
     )?;
     if first > 0 {
         tx.exec(
@@ -219,7 +220,7 @@ pub(super) fn take_up(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
 }
 
 pub(super) fn job(conn: &Connection, id: JobId) -> Done<Option<JobRecord>> {
-    tx::row(conn, &format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.to_string()], record)
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
 pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>> {
@@ -230,7 +231,7 @@ pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>
         values.extend(rows::span_of(prefix));
     }
     if let Some(session) = &filter.asked_in {
-        wanted.push("asked_in = ?".to_owned());
+        wanted.push("requested_in = ?".to_owned());
         values.push(session.to_string().into());
     }
     if let Some((principal, channel)) = &filter.creator {

@@ -11,10 +11,12 @@ use belay_protocol::{
     SessionLifetime, StoreError, ThreadId, ThreadState, Together, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
+use uuid::Uuid;
 
 use super::gates;
 use super::ledger::append_events;
 use super::outbox;
+use super::principals;
 use super::rows;
 use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thread, snapshot};
 use super::tx::{Done, Failure, Tx, to_sql_int};
@@ -22,7 +24,7 @@ use super::tx::{Done, Failure, Tx, to_sql_int};
 /// A lane whose lease has been checked.
 pub(super) struct Lane {
     /// The active thread.
-    pub(super) thread: String,
+    pub(super) thread: Uuid,
     /// The number of its last turn.
     pub(super) turns: u32,
     /// Its turns that redo could show again.
@@ -34,7 +36,7 @@ pub(super) fn lane(tx: &mut Tx<'_>, lease: &Lease) -> Done<Lane> {
     let lane = tx.row(
         "SELECT s.thread, t.turns, t.undone FROM sessions s JOIN threads t ON t.id = s.thread
          WHERE s.session = ?1 AND s.owner = ?2 AND s.epoch = ?3",
-        params![lease.session.as_str(), lease.owner.to_string(), to_sql_int(lease.epoch)],
+        params![lease.session.as_str(), lease.owner.as_uuid(), to_sql_int(lease.epoch)],
         |row| Ok(Lane { thread: row.get(0)?, turns: row.get(1)?, undone: row.get(2)? }),
     )?;
     lane.ok_or_else(|| StoreError::LeaseLost(lease.session.clone()).into())
@@ -49,30 +51,30 @@ pub(super) fn open_lane(
     fresh: ThreadId,
     at: UnixMillis,
 ) -> Done<OpenedLane> {
-    let fresh = fresh.to_string();
+    let fresh = fresh.as_uuid();
     let opened = tx.row(
         "INSERT INTO sessions (session, owner, epoch, thread, opened_at) VALUES (?1, ?2, 1, ?3, ?4)
          ON CONFLICT (session) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1, opened_at = excluded.opened_at
          RETURNING epoch, thread, loop_detection, options",
-        params![session.as_str(), owner.to_string(), fresh, at.0],
+        params![session.as_str(), owner.as_uuid(), fresh, at.0],
         |row| {
             let options = rows::readable(row, session, "options")?.unwrap_or_default();
-            Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?, row.get("loop_detection")?, options))
+            Ok((rows::count(row, "epoch")?, row.get::<_, Uuid>("thread")?, row.get("loop_detection")?, options))
         },
     )?;
     let (epoch, thread, loop_detection, options) = opened.ok_or_else(|| Failure::damaged("a session without a row"))?;
     if thread == fresh {
-        insert_thread(tx, session, &fresh, lifetime, at)?;
+        insert_thread(tx, session, fresh, lifetime, at)?;
     }
     let lease = Lease { session: session.clone(), owner, epoch };
     let begun =
         tx.row("SELECT turns > 0 FROM threads WHERE id = ?1", params![thread], |row| Ok(row.get::<_, bool>(0)?))?;
     let spoken_at = tx.row(
-        "SELECT accepted_at FROM runs WHERE session = ?1 AND spoken = 1 ORDER BY seq DESC LIMIT 1",
+        "SELECT accepted_at FROM runs WHERE session = ?1 AND from_person = 1 ORDER BY seq DESC LIMIT 1",
         params![session.as_str()],
         |row| rows::date(row, "accepted_at"),
     )?;
-    let (thread, unfinished) = (snapshot(tx, session, &thread)?, unfinished(tx, session)?);
+    let (thread, unfinished) = (snapshot(tx, session, thread)?, unfinished(tx, session)?);
     let fresh = begun == Some(false) && unfinished.is_empty();
     Ok(OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, spoken_at })
 }
@@ -97,12 +99,12 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
 
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
-        "SELECT id, text, principal, asker_place, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
+        "SELECT id, text, principal, authority, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
                 output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, state, history, thread, options,
                 provenance
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
-        |row| Ok((pending_run(row)?, row.get::<_, Option<String>>("thread")?)),
+        |row| Ok((pending_run(row)?, row.get::<_, Option<Uuid>>("thread")?)),
     )?;
     let mut runs = Vec::with_capacity(pending.len());
     for (mut run, thread) in pending {
@@ -110,7 +112,7 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
             run.messages = tx.rows(
                 "SELECT position, body FROM messages
                  WHERE thread = ?1 AND run_id = ?2 AND summarised = 0 ORDER BY position",
-                params![thread, run.run_id.to_string()],
+                params![thread, run.run_id.as_uuid()],
                 rows::message,
             )?;
             run.gate = gates::newest_of(tx, run.run_id)?;
@@ -157,27 +159,28 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let history = (!start && !input.history.is_empty()).then(|| rows::to_json(&input.history)).transpose()?;
     let state = input.state.as_ref().map(rows::to_json).transpose()?;
     let key = input.key.as_ref();
-    let inserted = tx.exec(
+    let inserted = tx.row(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest,
-                           text, history, state, options, spoken, provenance, message_ref)
+                           authority, relayed, reply_to, key_channel, key_account, key_message, digest,
+                           text, history, state, options, from_person, provenance, message_ref)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
-                 :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :spoken,
+                 :started_at, :channel, :principal, :authority, :relayed, :reply_to,
+                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :from_person,
                  :provenance, :message_ref)
-         ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
+         ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING
+         RETURNING (SELECT last_seen_at FROM principals p WHERE p.channel = :channel AND p.id = :principal) AS last_seen_at",
         named_params! {
-            ":id": input.run_id.to_string(),
+            ":id": input.run_id.as_uuid(),
             ":session": lease.session.as_str(),
             ":status": if start { RunStatus::Running } else { RunStatus::Queued }.word(),
             ":attempt": u32::from(start),
-            ":thread": start.then_some(&lane.thread),
+            ":thread": start.then_some(lane.thread),
             ":turn": start.then_some(turn),
             ":at": input.at.0,
             ":started_at": start.then_some(input.at.0),
             ":channel": input.channel.as_str(),
             ":principal": input.asker.principal,
-            ":asker_place": rows::place_word(input.asker.place),
+            ":authority": rows::place_word(input.asker.place),
             ":relayed": input.asker.relayed,
             ":reply_to": reply_to,
             ":key_channel": key.map(|key| key.channel.as_str()),
@@ -188,14 +191,14 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":history": history,
             ":state": state,
             ":options": options_json(&input.options)?,
-            ":spoken": input.spoken,
+            ":from_person": input.spoken,
             ":provenance": provenance_json(input.provenance.as_deref())?,
             ":message_ref": input.provenance.as_ref().and_then(|provenance| provenance.message_id.as_deref()),
         },
+        |row| rows::optional_date(row, "last_seen_at"),
     )?;
-    if inserted == 0 {
-        return known(tx, input, digest);
-    }
+    let Some(last_seen_at) = inserted else { return known(tx, input, digest) };
+    principals::note(tx, input, last_seen_at)?;
     let run = Some(input.run_id);
     let event = |kind| NewEvent { at: input.at, session: Some(lease.session.clone()), run_id: run, kind };
     let mut events = vec![event(EventKind::RunAccepted)];
@@ -205,7 +208,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
         begin_turn(tx, &lane, input.run_id, &input.history, &message, input.at)?;
         events.push(event(EventKind::RunStarted { attempt: 1 }));
     } else {
-        set_thread(tx, &lane.thread, None, input.at)?;
+        set_thread(tx, lane.thread, None, input.at)?;
     }
     append_events(tx, &events)?;
     Ok(Acceptance::New)
@@ -239,7 +242,7 @@ pub(super) fn queued_inputs(conn: &Connection, runs: &[RunId]) -> Done<Vec<Queue
     let mut inputs = Vec::with_capacity(runs.len());
     for run in runs {
         let sql = "SELECT text, provenance, history FROM runs WHERE id = ?1";
-        let input = super::tx::row(conn, sql, [run.to_string()], |row| {
+        let input = super::tx::row(conn, sql, [run.as_uuid()], |row| {
             let history = rows::readable(row, *run, "history")?.unwrap_or_default();
             let provenance = rows::readable(row, *run, "provenance")?;
             Ok(QueuedInput { run_id: *run, text: row.get("text")?, provenance, history })
@@ -270,10 +273,10 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
                          thread = COALESCE(thread, ?4), turn = COALESCE(turn, ?5)
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
          RETURNING attempt, thread, turn, text, history, provenance",
-        params![run.to_string(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
+        params![run.as_uuid(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
         |row| {
             let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
-            let thread: String = row.get("thread")?;
+            let thread: Uuid = row.get("thread")?;
             // A turn of an earlier attempt has an earlier number, or stands in an earlier thread.
             let first = thread == lane.thread && row.get::<_, u32>("turn")? > lane.turns;
             let provenance = rows::readable(row, run, "provenance")?;
@@ -285,7 +288,7 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
     if first {
         begin_turn(tx, &lane, run, &history, &message, at)?;
     } else {
-        set_thread(tx, &thread, Some(ThreadState::Processing), at)?;
+        set_thread(tx, thread, Some(ThreadState::Processing), at)?;
     }
     let kind = EventKind::RunStarted { attempt };
     append_events(tx, &[NewEvent { at, session: Some(lease.session.clone()), run_id: Some(run), kind }])
@@ -297,7 +300,7 @@ pub(super) fn start_together(tx: &mut Tx<'_>, lease: &Lease, together: &Together
                WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL";
     let Together { run, text, provenance, joined, at } = together;
     let provenance = provenance_json(provenance.as_deref())?;
-    if tx.exec(sql, params![run.to_string(), lease.session.as_str(), text, provenance])? == 0 {
+    if tx.exec(sql, params![run.as_uuid(), lease.session.as_str(), text, provenance])? == 0 {
         return Err(not_found("queued run", *run));
     }
     start_run(tx, lease, *run, *at)?;
@@ -311,7 +314,7 @@ pub(super) fn replace_message(tx: &mut Tx<'_>, lease: &Lease, edited: &EditedMes
     let replaced = tx.exec(
         "UPDATE runs SET text = ?3, provenance = ?4, edited = ?5
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL",
-        params![run.to_string(), lease.session.as_str(), text, provenance, digest],
+        params![run.as_uuid(), lease.session.as_str(), text, provenance, digest],
     )?;
     if replaced == 0 { Err(not_found("queued run", *run)) } else { Ok(()) }
 }
@@ -340,7 +343,7 @@ fn join(tx: &mut Tx<'_>, lease: &Lease, into: RunId, joined: &[JoinedRun]) -> Do
             "UPDATE runs SET status = ?3, reason = ?4, evidence = ?5, ended_at = ?6, state = NULL, history = NULL
              WHERE id = ?1 AND session = ?2 AND ended_at IS NULL",
             params![
-                run.to_string(),
+                run.as_uuid(),
                 lease.session.as_str(),
                 end.reason.status().word(),
                 end.reason.word(),
@@ -363,7 +366,7 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint
 }
 
 /// Writes how far a running run has come, and where it stands from now on. Returns its thread.
-pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, status: RunStatus) -> Done<String> {
+pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, status: RunStatus) -> Done<Uuid> {
     lane(tx, lease)?;
     let usage = checkpoint.usage;
     let running = tx.row(
@@ -372,7 +375,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
          WHERE id = ?1 AND session = ?2 AND status = 'running'
          RETURNING thread, turn, started_at",
         params![
-            checkpoint.run.to_string(),
+            checkpoint.run.as_uuid(),
             lease.session.as_str(),
             to_sql_int(usage.input),
             to_sql_int(usage.output),
@@ -383,12 +386,12 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
             status.word(),
             usage.estimated_calls
         ],
-        |row| Ok((row.get::<_, String>("thread")?, row.get("turn")?, rows::date(row, "started_at")?)),
+        |row| Ok((row.get::<_, Uuid>("thread")?, row.get("turn")?, rows::date(row, "started_at")?)),
     )?;
     let (thread, turn, started_at) = running.ok_or_else(|| not_found("running run", checkpoint.run))?;
     gates::use_up(tx, checkpoint.run, &checkpoint.used)?;
     let at = checkpoint.events.iter().map(|event| event.at).max().unwrap_or(started_at);
-    let place = Place { thread: &thread, turn, run: Some(checkpoint.run), at };
+    let place = Place { thread, turn, run: Some(checkpoint.run), at };
     append_messages(tx, &place, &checkpoint.messages)?;
     append_events(tx, &checkpoint.events)?;
     join(tx, lease, checkpoint.run, &checkpoint.joined)?;
@@ -409,9 +412,9 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
                          model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13, state = NULL,
                          history = NULL
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING thread, turn, EXISTS (SELECT 1 FROM gates WHERE run_id = runs.id AND ", gates::open!(), ") AS asking"),
+         RETURNING thread, turn, EXISTS (SELECT 1 FROM approvals WHERE run_id = runs.id AND ", gates::open!(), ") AS asking"),
         params![
-            finished.run.to_string(),
+            finished.run.as_uuid(),
             lease.session.as_str(),
             status.word(),
             finished.end.reason.word(),
@@ -426,16 +429,16 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
             usage.estimated_calls
         ],
         |row| {
-            let place: (Option<String>, Option<u32>) = (row.get("thread")?, row.get("turn")?);
+            let place: (Option<Uuid>, Option<u32>) = (row.get("thread")?, row.get("turn")?);
             Ok((place, row.get("asking")?))
         },
     )?;
     let Some((place, asking)) = ended else { return must_exist(tx, lease, finished.run) };
-    if let (Some(thread), Some(turn)) = &place {
-        let place = Place { thread, turn: *turn, run: Some(finished.run), at: finished.at };
+    if let (Some(thread), Some(turn)) = place {
+        let place = Place { thread, turn, run: Some(finished.run), at: finished.at };
         append_messages(tx, &place, &finished.messages)?;
     }
-    set_thread(tx, place.0.as_ref().unwrap_or(&lane.thread), finished.thread_state, finished.at)?;
+    set_thread(tx, place.0.unwrap_or(lane.thread), finished.thread_state, finished.at)?;
     finished.said.iter().chain(&finished.outbound).try_for_each(|message| outbox::insert(tx, message))?;
     let kind = EventKind::RunEnded { status, reason: finished.end.reason, evidence: finished.end.evidence.clone() };
     let ended = NewEvent { at: finished.at, session: Some(lease.session.clone()), run_id: Some(finished.run), kind };
@@ -451,7 +454,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
 fn must_exist(tx: &mut Tx<'_>, lease: &Lease, run: RunId) -> Done<()> {
     let found = tx.row(
         "SELECT 1 FROM runs WHERE id = ?1 AND session = ?2",
-        params![run.to_string(), lease.session.as_str()],
+        params![run.as_uuid(), lease.session.as_str()],
         |_| Ok(()),
     )?;
     found.ok_or_else(|| not_found("run", run))

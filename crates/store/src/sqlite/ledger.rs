@@ -1,80 +1,60 @@
-//! What belongs to no lane: events, money, notes, sealed secrets, and the readiness check.
+//! Writes that belong to no lane: events, notes, sealed secrets, and the readiness check.
 
-use belay_protocol::{NewEvent, Purpose, RunId, SessionKey, Spent, StoreError, UnixMillis};
+use std::collections::BTreeMap;
+
+use belay_protocol::{NewEvent, SessionKey, UnixMillis};
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
 use super::rows;
-use super::tx::{Done, Failure, Tx, from_sql_int, to_sql_int};
-use crate::limits::AMOUNT_MAX_MICRO_USD;
+use super::tx::{Done, Failure, Tx, from_sql_int};
 use crate::{notes, vault};
 
 /// Events of one statement. A message's events come in twos and threes; each number has a prepared statement.
 const EVENTS_PER_INSERT: usize = 8;
 
 pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
+    let mut next = first_numbers(tx, events)?;
     for some in events.chunks(EVENTS_PER_INSERT) {
-        let mut values: Vec<Value> = Vec::with_capacity(some.len() * 4);
+        let mut values: Vec<Value> = Vec::with_capacity(some.len() * 5);
         for event in some {
+            let number = event.session.as_ref().and_then(|session| {
+                let next = next.get_mut(session)?;
+                *next += 1;
+                Some(*next - 1)
+            });
             values.push(event.at.0.into());
             values.push(event.session.as_ref().map(|session| session.to_string()).into());
-            values.push(event.run_id.map(|run| run.to_string()).into());
+            values.push(number.into());
+            values.push(event.run_id.map(|run| run.as_uuid()).into());
             values.push(rows::to_json(&event.kind)?.into());
         }
-        let places = vec!["(?, ?, ?, ?)"; some.len()].join(", ");
-        tx.exec(&format!("INSERT INTO events (at, session, run_id, kind) VALUES {places}"), params_from_iter(values))?;
+        let places = vec!["(?, ?, ?, ?, ?)"; some.len()].join(", ");
+        let sql = format!("INSERT INTO events (at, session, session_seq, run_id, kind) VALUES {places}");
+        tx.exec(&sql, params_from_iter(values))?;
         tx.effects.last_event = Some(tx.last_insert());
     }
     Ok(())
 }
 
-pub(super) fn spent(tx: &mut Tx<'_>, utc_day: i64) -> Done<Spent> {
-    let each = tx.rows("SELECT purpose, micro_usd FROM spend WHERE utc_day = ?1", params![utc_day], |row| {
-        Ok((rows::purpose(row)?, rows::count(row, "micro_usd")?))
-    })?;
-    let mut spent = Spent::default();
-    each.into_iter().for_each(|(purpose, micro_usd)| spent.add(purpose, micro_usd));
-    Ok(spent)
-}
-
-pub(super) fn session_spent(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
-    // TOTAL adds as floating point and cannot overflow; a sum beyond 2^53 is beyond every limit all the same.
-    let sql = "SELECT CAST(TOTAL(cost_micro_usd) AS INTEGER) AS micro_usd FROM runs WHERE session = ?1";
-    let sum = tx.row(sql, params![session.as_str()], |row| rows::count(row, "micro_usd"))?;
-    Ok(sum.unwrap_or(0))
-}
-
-pub(super) fn reserve(tx: &mut Tx<'_>, run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Done<u64> {
-    let amount = to_sql_int(micro_usd.min(AMOUNT_MAX_MICRO_USD));
-    tx.exec(
-        "INSERT INTO spend (utc_day, purpose, micro_usd) VALUES (?1, ?2, ?3)
-         ON CONFLICT (utc_day, purpose) DO UPDATE SET micro_usd = micro_usd + excluded.micro_usd",
-        params![utc_day, purpose.word(), amount],
-    )?;
-    tx.exec(
-        "INSERT INTO reservations (utc_day, run_id, purpose, micro_usd) VALUES (?1, ?2, ?3, ?4)",
-        params![utc_day, run.to_string(), purpose.word(), amount],
-    )?;
-    Ok(tx.last_insert())
-}
-
-pub(super) fn settle(tx: &mut Tx<'_>, reservation: u64, micro_usd: u64) -> Done<()> {
-    let amount = to_sql_int(micro_usd.min(AMOUNT_MAX_MICRO_USD));
-    let sql = "SELECT utc_day, micro_usd, purpose FROM reservations WHERE id = ?1";
-    let counted = tx.row(sql, params![to_sql_int(reservation)], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, rows::purpose(row)?))
-    })?;
-    let (utc_day, before, purpose) =
-        counted.ok_or_else(|| Failure::Refused(StoreError::NotFound(format!("reservation {reservation}"))))?;
-    tx.exec(
-        "UPDATE reservations SET micro_usd = ?2, settled = 1 WHERE id = ?1",
-        params![to_sql_int(reservation), amount],
-    )?;
-    tx.exec(
-        "UPDATE spend SET micro_usd = micro_usd + ?3 WHERE utc_day = ?1 AND purpose = ?2",
-        params![utc_day, purpose.word(), amount - before],
-    )?;
-    Ok(())
+/// Reserves numbers within their sessions for these events, and returns the first one for each session.
+fn first_numbers<'a>(tx: &mut Tx<'_>, events: &'a [NewEvent]) -> Done<BTreeMap<&'a SessionKey, i64>> {
+    let mut numbers = BTreeMap::new();
+    events
+        .iter()
+        .filter_map(|event| event.session.as_ref())
+        .for_each(|session| *numbers.entry(session).or_default() += 1);
+    for (session, number) in &mut numbers {
+        let last = tx.row(
+            "INSERT INTO session_sequences (session, last_event)
+             VALUES (?1, (SELECT COALESCE(MAX(seq), 0) FROM events) + ?2)
+             ON CONFLICT (session) DO UPDATE SET last_event = last_event + ?2 RETURNING last_event",
+            params![session.as_str(), *number],
+            |row| Ok(row.get::<_, i64>(0)?),
+        )?;
+        *number = last.ok_or_else(|| Failure::damaged("a session without a sequence"))? - *number + 1;
+    }
+    Ok(numbers)
 }
 
 pub(super) fn remember(tx: &mut Tx<'_>, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Done<()> {

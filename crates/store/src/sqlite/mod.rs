@@ -19,11 +19,13 @@ mod outbox;
 #[cfg(test)]
 mod plans;
 mod ports;
+mod principals;
 mod prune;
 mod readers;
 mod reads;
 mod routines;
 mod rows;
+mod spending;
 mod switches;
 mod threads;
 mod tx;

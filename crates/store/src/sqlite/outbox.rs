@@ -2,6 +2,7 @@
 
 use belay_protocol::{Outbound, OutboxId, OutboxRow, OutboxState, ReplyRoute, StoreError, UnixMillis};
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use super::rows;
 use super::tx::{self, Done, Failure, Tx};
@@ -11,8 +12,8 @@ pub(super) fn insert(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
         "INSERT INTO outbox (id, run_id, channel, conversation, reply_to, text, pieces_sent, question, preview)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![
-            message.id.to_string(),
-            message.run_id.map(|run| run.to_string()),
+            message.id.as_uuid(),
+            message.run_id.map(|run| run.as_uuid()),
             message.route.channel.as_str(),
             message.route.conversation,
             message.route.reply_to,
@@ -27,21 +28,21 @@ pub(super) fn insert(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
 }
 
 pub(super) fn mark(tx: &mut Tx<'_>, id: OutboxId, state: &OutboxState) -> Done<()> {
-    let id_text = id.to_string();
+    let key = id.as_uuid();
     let marked = match state {
         OutboxState::Sending => tx.exec(
             "UPDATE outbox SET state = 'sending', attempts = attempts + 1
              WHERE id = ?1 AND state IN ('waiting', 'sending')",
-            params![id_text],
+            params![key],
         )?,
         OutboxState::Waiting { until, pieces_sent } => tx.exec(
             "UPDATE outbox SET state = 'waiting', due_at = ?2, pieces_sent = ?3
              WHERE id = ?1 AND state IN ('waiting', 'sending')",
-            params![id_text, until.0, pieces_sent],
+            params![key, until.0, pieces_sent],
         )?,
-        OutboxState::Sent => end(tx, &id_text, "sent")?,
-        OutboxState::Ambiguous => end(tx, &id_text, "ambiguous")?,
-        OutboxState::Failed => end(tx, &id_text, "failed")?,
+        OutboxState::Sent => end(tx, key, "sent")?,
+        OutboxState::Ambiguous => end(tx, key, "ambiguous")?,
+        OutboxState::Failed => end(tx, key, "failed")?,
     };
     if marked == 0 {
         return Err(Failure::Refused(StoreError::NotFound(format!("undelivered message {id}"))));
@@ -49,7 +50,7 @@ pub(super) fn mark(tx: &mut Tx<'_>, id: OutboxId, state: &OutboxState) -> Done<(
     Ok(())
 }
 
-fn end(tx: &mut Tx<'_>, id: &str, state: &str) -> Done<usize> {
+fn end(tx: &mut Tx<'_>, id: Uuid, state: &str) -> Done<usize> {
     tx.exec("UPDATE outbox SET state = ?2 WHERE id = ?1 AND state IN ('waiting', 'sending')", params![id, state])
 }
 

@@ -7,15 +7,17 @@ use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun, input_digest
 use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, EditedMessage,
     Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
-    IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId,
-    OutboxRow, OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions,
-    RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary,
-    SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine,
-    TurnCut, UnixMillis,
+    IdempotencyKey, KnownPrincipal, Lease, Message, NewEvent, NewInput, NewReservation, Note, NoteStore, OpenedLane,
+    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Removed, ReplyRoute, Retention, RunFilter,
+    RunId, RunOptions, RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime,
+    SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
+    TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
-use super::{SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, prune, reads, words};
+use super::{
+    SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, principals, prune, reads, spending, words,
+};
 use crate::notes;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -200,6 +202,10 @@ impl RunReader for SqliteStore {
         self.read(move |conn| reads::presence(conn, place.as_ref(), since)).await
     }
 
+    async fn principals(&self, limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
+        self.read(move |conn| principals::known(conn, limit)).await
+    }
+
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::history(conn, &session, after, limit)).await
@@ -323,20 +329,21 @@ impl NoteStore for SqliteStore {
 impl SpendLedger for SqliteStore {
     /// Asked of the writer: a settlement is counted from the moment it is answered.
     async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError> {
-        self.write(Relaxed, move |tx| ledger::spent(tx, utc_day)).await
+        self.write(Relaxed, move |tx| spending::spent(tx, utc_day)).await
     }
 
     async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
         let session = session.clone();
-        self.write(Relaxed, move |tx| ledger::session_spent(tx, &session)).await
+        self.write(Relaxed, move |tx| spending::session_spent(tx, &session)).await
     }
 
-    async fn reserve(&self, run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
-        self.write(Committed, move |tx| ledger::reserve(tx, run, purpose, utc_day, micro_usd)).await
+    async fn reserve(&self, reservation: NewReservation) -> Result<u64, StoreError> {
+        self.write(Committed, move |tx| spending::reserve(tx, &reservation)).await
     }
 
-    async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError> {
-        self.write(Relaxed, move |tx| ledger::settle(tx, reservation, micro_usd)).await
+    async fn settle(&self, reservation: u64, model: Option<&str>, micro_usd: u64) -> Result<(), StoreError> {
+        let model = model.map(str::to_owned);
+        self.write(Relaxed, move |tx| spending::settle(tx, reservation, model.as_deref(), micro_usd)).await
     }
 }
 

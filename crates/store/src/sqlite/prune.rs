@@ -7,10 +7,12 @@
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{Lease, Removed, Retention, RunId, SessionKey, StoreError, UnixMillis};
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use super::ephemeral::{self, ended_without_thread, old_ephemeral};
 use super::lanes::lane;
 use super::ledger::append_events;
+use super::principals;
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
 use super::words;
@@ -30,7 +32,8 @@ macro_rules! too_old {
 /// The same for the conversations of firings that ended before `?2`.
 macro_rules! of_old_firings {
     () => {
-        "FROM firings f JOIN threads t ON t.session = f.session LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
+        "FROM routine_runs f JOIN threads t ON t.session = f.session
+         LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
          WHERE f.ended_at < ?2 AND t.last_active_at < ?2 AND (s.session IS NULL OR s.opened_at < ?2)
            AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)"
     };
@@ -78,7 +81,7 @@ pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> 
         params![session],
     )?);
     let threads =
-        tx.rows("SELECT id FROM threads WHERE session = ?1", params![session], |row| Ok(row.get::<_, String>("id")?))?;
+        tx.rows("SELECT id FROM threads WHERE session = ?1", params![session], |row| Ok(row.get::<_, Uuid>("id")?))?;
     for thread in threads {
         let (old, mut whole) = (Old { thread, session: lease.session.clone() }, i64::MAX);
         delete_part(tx, &old, keys_before(at), &mut whole, &mut removed)?;
@@ -101,7 +104,7 @@ fn keys_before(at: UnixMillis) -> UnixMillis {
 
 /// A thread that goes.
 pub(super) struct Old {
-    pub(super) thread: String,
+    pub(super) thread: Uuid,
     pub(super) session: SessionKey,
 }
 
@@ -120,6 +123,7 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
         prune_ephemeral(tx, before, old.keys_before, &mut left, &mut removed)?;
     }
     if let Some(before) = old.threads_before {
+        principals::prune(tx, before)?;
         while left > 0
             && let Some(thread) = oldest(tx, before, &mut removed)?
         {
@@ -181,7 +185,7 @@ macro_rules! old_work {
         "FROM jobs WHERE ended_at < ?1 AND created_at < ?2"
     };
     (firings) => {
-        "FROM firings WHERE ended_at < ?1 AND (scheduled_at IS NOT NULL OR claimed_at < ?2)"
+        "FROM routine_runs WHERE ended_at < ?1 AND (scheduled_at IS NOT NULL OR claimed_at < ?2)"
     };
 }
 
@@ -195,11 +199,11 @@ const OLD_JOBS: (&str, &str) = (
     ),
 );
 const OLD_FIRINGS: (&str, &str) = (
-    "DELETE FROM firings WHERE seq = ?1",
+    "DELETE FROM routine_runs WHERE seq = ?1",
     concat!(
         "SELECT seq, session ",
         old_work!(firings),
-        " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = firings.session) ORDER BY ended_at LIMIT ?3"
+        " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = routine_runs.session) ORDER BY ended_at LIMIT ?3"
     ),
 );
 
@@ -280,8 +284,9 @@ fn end_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
     Ok(())
 }
 
-/// Facts of a session that are no run's.
+/// Deletes the events of a session that belong to no run, and its sequence.
 fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
+    tx.exec("DELETE FROM session_sequences WHERE session = ?1", params![session.as_str()])?;
     Ok(count(tx.exec(
         "DELETE FROM events WHERE session = ?1 AND run_id IS NULL AND seq < (SELECT MAX(seq) FROM events)",
         params![session.as_str()],
@@ -297,7 +302,7 @@ fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i
         |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?)),
     )?;
     if let Some((Some(upto), rows)) = upto {
-        words::forget(tx, thread, upto)?;
+        words::forget(tx, *thread, upto)?;
         removed.messages +=
             count(tx.exec("DELETE FROM messages WHERE thread = ?1 AND position <= ?2", params![thread, upto])?);
         *left -= rows;
@@ -331,10 +336,10 @@ fn delete_loose_runs(tx: &mut Tx<'_>, old: &Retention, left: &mut i64, removed: 
 
 /// Deletes a run with all that names it, and returns how many rows that were. Its key stays until it may go.
 pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mut Removed) -> Done<i64> {
-    let id = run.to_string();
+    let id = run.as_uuid();
     let events =
         tx.exec("DELETE FROM events WHERE run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)", params![id])?;
-    let gates = tx.exec("DELETE FROM gates WHERE run_id = ?1", params![id])?;
+    let gates = tx.exec("DELETE FROM approvals WHERE run_id = ?1", params![id])?;
     let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
     let stripped = tx.exec(
         "UPDATE runs SET thread = NULL, turn = NULL, text = '', reply = NULL, evidence = NULL, reply_to = NULL,

@@ -9,6 +9,7 @@ use belay_protocol::{
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
+use uuid::Uuid;
 
 use super::gates;
 use super::rows::{self, RUN_COLUMNS};
@@ -20,7 +21,7 @@ use crate::notices::behind_results;
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1");
-    let found = row(conn, &sql, params![id.to_string()], rows::run_record)?;
+    let found = row(conn, &sql, params![id.as_uuid()], rows::run_record)?;
     found.map(|record| gates::with_question(conn, record)).transpose()
 }
 
@@ -61,7 +62,7 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
     };
     let mut presence = Presence::default();
     let mut open = conn.prepare_cached(
-        "SELECT reply_to FROM runs INDEXED BY runs_open WHERE ended_at IS NULL AND status <> 'paused' AND spoken = 1",
+        "SELECT reply_to FROM runs INDEXED BY runs_open WHERE ended_at IS NULL AND status <> 'paused' AND from_person = 1",
     )?;
     let mut open = open.query([])?;
     while let Some(row) = open.next()?.filter(|_| !presence.at_work) {
@@ -69,13 +70,13 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
     }
     // From the newest back, as far as the date: there is no index by it, and what is older may be a great deal.
     let mut newest =
-        conn.prepare_cached("SELECT accepted_at, spoken, reply_to FROM runs ORDER BY seq DESC LIMIT ?1")?;
+        conn.prepare_cached("SELECT accepted_at, from_person, reply_to FROM runs ORDER BY seq DESC LIMIT ?1")?;
     let mut newest = newest.query([PRESENCE_RUNS])?;
     while let Some(row) = newest.next()?.filter(|_| !presence.spoken) {
         if rows::date(row, "accepted_at")? < since {
             break;
         }
-        presence.spoken = row.get::<_, bool>("spoken")? && here(row)?;
+        presence.spoken = row.get::<_, bool>("from_person")? && here(row)?;
     }
     Ok(presence)
 }
@@ -85,7 +86,7 @@ macro_rules! summaries {
     () => {
         "SELECT s.session, t.state, t.last_active_at, t.ephemeral,
                 (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
-                    AND m.shown = 'visible' ORDER BY m.position LIMIT 1) AS first,
+                    AND m.visibility = 'visible' ORDER BY m.position LIMIT 1) AS first,
                 (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
          FROM sessions s JOIN threads t ON t.id = s.thread "
     };
@@ -140,7 +141,8 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
     let mut statement = conn.prepare_cached(
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1) AND position > ?2
-           AND shown = 'visible' AND scope = 'thread' AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
+           AND visibility = 'visible' AND scope = 'thread'
+           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position",
     )?;
     told(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
@@ -150,7 +152,8 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
     let mut statement = conn.prepare_cached(
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1)
-           AND shown = 'visible' AND scope = 'thread' AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
+           AND visibility = 'visible' AND scope = 'thread'
+           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position DESC",
     )?;
     let mut entries = told(statement.query(params![session.as_str()])?, limit)?;
@@ -195,7 +198,7 @@ pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Opti
                 options: options.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default(),
                 channel: row.get::<_, Option<String>>("channel")?.map(ChannelId::new),
             };
-            Ok((row.get::<_, String>("id")?, row.get::<_, i64>("summary_upto")?, conversation))
+            Ok((row.get::<_, Uuid>("id")?, row.get::<_, i64>("summary_upto")?, conversation))
         },
     )?;
     let Some((thread, upto, conversation)) = head else { return Ok(None) };
@@ -209,9 +212,9 @@ pub(super) fn run_messages(conn: &Connection, run: RunId) -> Done<Vec<Arc<Messag
     all(
         conn,
         "SELECT body FROM messages
-         WHERE thread = (SELECT thread FROM runs WHERE id = ?1) AND run_id = ?1 AND shown != 'cleared'
+         WHERE thread = (SELECT thread FROM runs WHERE id = ?1) AND run_id = ?1 AND visibility != 'cleared'
          ORDER BY position",
-        params![run.to_string()],
+        params![run.as_uuid()],
         |row| Ok(Arc::new(rows::from_json(&row.get::<_, String>("body")?)?)),
     )
 }
@@ -228,7 +231,7 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
         // By its key, which is the order: a reader goes on from where it is, where there is little left to look through.
         (None, Some(session)) => all(
             conn,
-            "SELECT seq, at, session, run_id, kind FROM events WHERE session = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
+            "SELECT seq, at, session, run_id, kind FROM events NOT INDEXED WHERE session = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
             params![after, limit, session.as_str()],
             rows::event,
         ),
@@ -236,7 +239,7 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
             conn,
             "SELECT seq, at, session, run_id, kind FROM events
              WHERE run_id = ?3 AND seq > ?1 AND (?4 IS NULL OR session = ?4) ORDER BY seq LIMIT ?2",
-            params![after, limit, run.to_string(), session.as_ref().map(|session| session.as_str())],
+            params![after, limit, run.as_uuid(), session.as_ref().map(|session| session.as_str())],
             rows::event,
         ),
     }

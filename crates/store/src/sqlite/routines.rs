@@ -14,8 +14,8 @@ use crate::routines::{
 };
 
 /// Columns that [`record`] reads.
-const COLUMNS: &str = "id, name, spec, channel, principal, asker_place, relayed, made_in, reply_to, origin, enabled, \
-     disabled_why, revision, next_at, not_before, claimed_to, fired_at, set_off_at, firings, failures, created_at, \
+const COLUMNS: &str = "id, name, spec, channel, principal, authority, relayed, created_in, reply_to, origin, enabled, \
+     disabled_detail, revision, next_at, not_before, claimed_to, last_run_at, triggered_at, run_count, failures, created_at, \
      changed_at";
 
 /// Those whose time has come by `?1`, and that are not laid aside: who is off has no next time.
@@ -99,33 +99,33 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
         // Its path is free: nothing but its own row is replaced.
-        "INSERT OR REPLACE INTO routines (name, id, spec, path, channel, principal, asker_place, relayed, made_in, reply_to,
-                                          origin, enabled, disabled_why, revision, next_at, not_before, claimed_to, fired_at,
-                                          set_off_at, firings, failures, created_at, changed_at)
-         VALUES (:name, :id, :spec, :path, :channel, :principal, :asker_place, :relayed, :made_in, :reply_to, :origin, :enabled,
-                 :disabled_why, :revision, :next_at, :not_before, :claimed_to, :fired_at, :set_off_at, :firings, :failures,
-                 :created_at, :changed_at)",
+        "INSERT OR REPLACE INTO routines (name, id, spec, path, channel, principal, authority, relayed, created_in, reply_to,
+                                          origin, enabled, disabled_detail, revision, next_at, not_before, claimed_to, last_run_at,
+                                          triggered_at, run_count, failures, created_at, changed_at)
+         VALUES (:name, :id, :spec, :path, :channel, :principal, :authority, :relayed, :created_in, :reply_to, :origin, :enabled,
+                 :disabled_detail, :revision, :next_at, :not_before, :claimed_to, :last_run_at, :triggered_at, :run_count,
+                 :failures, :created_at, :changed_at)",
         named_params! {
             ":name": record.spec.name,
-            ":id": record.routine_id.to_string(),
+            ":id": record.routine_id.as_uuid(),
             ":spec": rows::to_json(&record.spec)?,
             ":path": path_of(&record.spec.trigger),
             ":channel": record.channel.as_str(),
             ":principal": record.creator.principal,
-            ":asker_place": rows::place_word(record.creator.place),
+            ":authority": rows::place_word(record.creator.place),
             ":relayed": record.creator.relayed,
-            ":made_in": record.made_in.as_str(),
+            ":created_in": record.made_in.as_str(),
             ":reply_to": record.reply_to.as_ref().map(rows::to_json).transpose()?,
             ":origin": rows::to_json(&record.origin)?,
             ":enabled": record.enabled,
-            ":disabled_why": record.disabled_why,
+            ":disabled_detail": record.disabled_why,
             ":revision": record.revision,
             ":next_at": date(record.next_at),
             ":not_before": date(*not_before),
             ":claimed_to": date(record.claimed_to),
-            ":fired_at": date(record.fired_at),
-            ":set_off_at": date(record.set_off_at),
-            ":firings": to_sql_int(record.firings),
+            ":last_run_at": date(record.fired_at),
+            ":triggered_at": date(record.set_off_at),
+            ":run_count": to_sql_int(record.firings),
             ":failures": record.failures,
             ":created_at": record.created_at.0,
             ":changed_at": record.changed_at.0,
@@ -138,8 +138,8 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
 pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
-        "UPDATE routines SET enabled = ?2, disabled_why = ?3, next_at = ?4, claimed_to = ?5, fired_at = ?6, set_off_at = ?7,
-                             firings = ?8, failures = ?9, changed_at = ?10,
+        "UPDATE routines SET enabled = ?2, disabled_detail = ?3, next_at = ?4, claimed_to = ?5, last_run_at = ?6, triggered_at = ?7,
+                             run_count = ?8, failures = ?9, changed_at = ?10,
                              not_before = CASE WHEN next_at IS ?4 THEN ?11 END
          WHERE name = ?1",
         params![
@@ -167,17 +167,17 @@ fn record(row: &Row<'_>) -> Done<RoutineRecord> {
         spec: rows::from_json(&json("spec")?)?,
         creator: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
-        made_in: row.get::<_, String>("made_in")?.into(),
+        made_in: row.get::<_, String>("created_in")?.into(),
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
         origin: rows::from_json(&json("origin")?)?,
         enabled: row.get("enabled")?,
-        disabled_why: row.get("disabled_why")?,
+        disabled_why: row.get("disabled_detail")?,
         revision: row.get("revision")?,
         next_at: rows::optional_date(row, "next_at")?,
         claimed_to: rows::optional_date(row, "claimed_to")?,
-        fired_at: rows::optional_date(row, "fired_at")?,
-        set_off_at: rows::optional_date(row, "set_off_at")?,
-        firings: rows::count(row, "firings")?,
+        fired_at: rows::optional_date(row, "last_run_at")?,
+        set_off_at: rows::optional_date(row, "triggered_at")?,
+        firings: rows::count(row, "run_count")?,
         failures: row.get("failures")?,
         created_at: rows::date(row, "created_at")?,
         changed_at: rows::date(row, "changed_at")?,
@@ -205,7 +205,7 @@ fn find(tx: &mut Tx<'_>, name: &str) -> Done<Found> {
 /// The routine of that id; `None` also for one that cannot be read, which is switched off by that, and named in the log.
 pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
     let sql = format!("SELECT {COLUMNS} FROM routines WHERE id = ?1");
-    let mut found = tx.sift(&sql, params![id.to_string()], "name", kept)?;
+    let mut found = tx.sift(&sql, params![id.as_uuid()], "name", kept)?;
     for row in &found.damaged {
         if damaged::routine(tx, row)? {
             damaged::tell(row);
@@ -223,7 +223,7 @@ pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, aside: Aside) -> Done<()> {
         "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at = ?3 AND ({}) >= ?4",
         super::firings::RUNNING_OF
     );
-    tx.exec(&sql, params![id.to_string(), aside.until.0, aside.waits_for.0, aside.at_work])?;
+    tx.exec(&sql, params![id.as_uuid(), aside.until.0, aside.waits_for.0, aside.at_work])?;
     Ok(())
 }
 
@@ -244,7 +244,7 @@ pub(super) fn enable(
 
 pub(super) fn delete(tx: &mut Tx<'_>, name: &str, id: Option<RoutineId>) -> Done<bool> {
     let sql = "DELETE FROM routines WHERE name = ?1 AND (?2 IS NULL OR id = ?2)";
-    let there = tx.exec(sql, params![name, id.map(|id| id.to_string())])? > 0;
+    let there = tx.exec(sql, params![name, id.map(|id| id.as_uuid())])? > 0;
     if there {
         note_change(tx)?;
     }
@@ -269,7 +269,7 @@ pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Sifted
 
 /// Routines that are on, and firings at work.
 pub(super) const NUMBERS: &str = "SELECT (SELECT COUNT(*) FROM routines WHERE enabled = 1) AS enabled,
-            (SELECT COUNT(*) FROM firings INDEXED BY firings_running WHERE status = 'running') AS at_work";
+            (SELECT COUNT(*) FROM routine_runs INDEXED BY routine_runs_running WHERE status = 'running') AS at_work";
 
 pub(super) fn numbers(conn: &Connection) -> Done<RoutineNumbers> {
     let counted = tx::row(conn, NUMBERS, [], |row| {

@@ -1,6 +1,5 @@
 //! Our words as columns, and back.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
@@ -12,15 +11,17 @@ use rusqlite::Row;
 use rusqlite::types::Value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 
 use super::tx::{Done, Failure, from_sql_int};
 
 /// The condition that an id begins so, with the values of [`span_of`].
-pub(super) const BEGINS: &str = "(id >= ? AND id < ?)";
+pub(super) const BEGINS: &str = "(id BETWEEN ? AND ?)";
 
-/// The range of the ids that begin so: every character of an id sorts before `g`.
+/// The first and the last id that begin so.
 pub(super) fn span_of(prefix: &IdPrefix) -> [Value; 2] {
-    [prefix.as_str().to_owned().into(), format!("{}g", prefix.as_str()).into()]
+    let (first, last) = prefix.range().into_inner();
+    [first.into(), last.into()]
 }
 
 pub(super) fn to_json<T: Serialize>(value: &T) -> Done<String> {
@@ -51,17 +52,14 @@ pub(super) fn readable<T: DeserializeOwned>(
 }
 
 /// The id in a column.
-pub(super) fn id<T: FromStr>(row: &Row<'_>, column: &str) -> Done<T> {
-    parse(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?, column)
+pub(super) fn id<T: From<Uuid>>(row: &Row<'_>, column: &str) -> Done<T> {
+    row.get::<_, Uuid>(column).map(T::from).map_err(|_| Failure::damaged(column))
 }
 
 /// The id in a column, if there is one.
-pub(super) fn optional_id<T: FromStr>(row: &Row<'_>, column: &str) -> Done<Option<T>> {
-    row.get::<_, Option<String>>(column)?.map(|text| parse(&text, column)).transpose()
-}
-
-fn parse<T: FromStr>(text: &str, column: &str) -> Done<T> {
-    text.parse().map_err(|_| Failure::damaged(column))
+pub(super) fn optional_id<T: From<Uuid>>(row: &Row<'_>, column: &str) -> Done<Option<T>> {
+    let id: Option<Uuid> = row.get(column).map_err(|_| Failure::damaged(column))?;
+    Ok(id.map(T::from))
 }
 
 pub(super) fn count(row: &Row<'_>, column: &str) -> Done<u64> {
@@ -127,7 +125,7 @@ pub(super) fn place_word(place: Place) -> &'static str {
 
 /// For whom a run works, in the columns that runs and questions share.
 pub(super) fn asker(row: &Row<'_>) -> Done<Asker> {
-    let word: String = row.get("asker_place")?;
+    let word: String = row.get("authority")?;
     let place =
         [Place::Conversation, Place::Token, Place::Operator].into_iter().find(|place| place_word(*place) == word);
     Ok(Asker {

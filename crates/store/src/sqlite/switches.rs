@@ -22,12 +22,12 @@ impl ToolSwitches for SqliteStore {
 fn write(tx: &mut Tx<'_>, ToolSwitch { name, revision, off }: &ToolSwitch, events: &[NewEvent]) -> Done<()> {
     let off = off.as_ref();
     let written = tx.exec(
-        "INSERT INTO tool_switches (name, revision, since, until, for_s, switcher, why, failures, runs)
+        "INSERT INTO tool_breakers (name, revision, since, until, for_s, actor, detail, failures, runs)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
          ON CONFLICT (name) DO UPDATE
          SET revision = excluded.revision, since = excluded.since, until = excluded.until, for_s = excluded.for_s,
-             switcher = excluded.switcher, why = excluded.why, failures = excluded.failures, runs = excluded.runs
-         WHERE excluded.revision > tool_switches.revision",
+             actor = excluded.actor, detail = excluded.detail, failures = excluded.failures, runs = excluded.runs
+         WHERE excluded.revision > tool_breakers.revision",
         params![
             name,
             to_sql_int(*revision),
@@ -46,7 +46,7 @@ fn write(tx: &mut Tx<'_>, ToolSwitch { name, revision, off }: &ToolSwitch, event
 
 fn all(conn: &Connection) -> Done<Vec<ToolSwitch>> {
     let all =
-        "SELECT name, revision, since, until, for_s, switcher, why, failures, runs FROM tool_switches ORDER BY name";
+        "SELECT name, revision, since, until, for_s, actor, detail, failures, runs FROM tool_breakers ORDER BY name";
     tx::rows(conn, all, [], |row| {
         let off = match rows::optional_date(row, "since")? {
             None => None,
@@ -54,8 +54,8 @@ fn all(conn: &Connection) -> Done<Vec<ToolSwitch>> {
                 since,
                 until: rows::optional_date(row, "until")?,
                 for_s: rows::count(row, "for_s")?,
-                by: row.get("switcher")?,
-                why: row.get("why")?,
+                by: row.get("actor")?,
+                why: row.get("detail")?,
                 failures: row.get("failures")?,
                 runs: row.get("runs")?,
             }),

@@ -7,6 +7,7 @@ use belay_protocol::{
     ThreadState, UnixMillis,
 };
 use rusqlite::params;
+use uuid::Uuid;
 
 use super::lanes::Lane;
 use super::ledger::append_events;
@@ -18,7 +19,7 @@ use crate::notices::behind_results;
 pub(super) fn insert_thread(
     tx: &mut Tx<'_>,
     session: &SessionKey,
-    id: &str,
+    id: Uuid,
     lifetime: SessionLifetime,
     at: UnixMillis,
 ) -> Done<()> {
@@ -32,12 +33,12 @@ pub(super) fn insert_thread(
 /// The messages of a thread (`?1`) as the model may see them: visible ones of ended turns of the session (`?3`), behind the
 /// summary (`?2`).
 pub(super) const SEEN: &str = "SELECT position, body FROM messages
-     WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread' AND summarised = 0
+     WHERE thread = ?1 AND position > ?2 AND visibility = 'visible' AND scope = 'thread' AND summarised = 0
        AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
      ORDER BY position";
 
 /// A thread as the model may see it, with its summary.
-pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> Done<ThreadSnapshot> {
+pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: Uuid) -> Done<ThreadSnapshot> {
     let head =
         tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
             Ok((
@@ -62,13 +63,16 @@ pub(super) fn begin_turn(
     at: UnixMillis,
 ) -> Done<()> {
     if lane.undone > 0 {
-        tx.exec("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND shown = 'undone'", params![lane.thread])?;
+        tx.exec(
+            "UPDATE messages SET visibility = 'cleared' WHERE thread = ?1 AND visibility = 'undone'",
+            params![lane.thread],
+        )?;
     }
     let turn = lane.turns + 1;
     for earlier in history {
-        append_message(tx, &Place { thread: &lane.thread, turn, run: None, at }, earlier)?;
+        append_message(tx, &Place { thread: lane.thread, turn, run: None, at }, earlier)?;
     }
-    append_message(tx, &Place { thread: &lane.thread, turn, run: Some(run), at }, message)?;
+    append_message(tx, &Place { thread: lane.thread, turn, run: Some(run), at }, message)?;
     tx.exec(
         "UPDATE threads SET state = 'processing', turns = ?2, undone = 0, last_active_at = MAX(last_active_at, ?3)
          WHERE id = ?1",
@@ -78,23 +82,23 @@ pub(super) fn begin_turn(
 }
 
 /// Where a message goes.
-pub(super) struct Place<'a> {
-    pub(super) thread: &'a str,
+pub(super) struct Place {
+    pub(super) thread: Uuid,
     pub(super) turn: u32,
     /// None for a history that was brought along.
     pub(super) run: Option<RunId>,
     pub(super) at: UnixMillis,
 }
 
-fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done<()> {
+fn append_message(tx: &mut Tx<'_>, place: &Place, message: &Message) -> Done<()> {
     let doc = words::keep(tx, message)?;
     tx.exec(
-        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, doc)
+        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, index_row)
          VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             place.thread,
             place.turn,
-            place.run.map(|run| run.to_string()),
+            place.run.map(|run| run.as_uuid()),
             rows::role_word(message),
             rows::scope_word(message.scope),
             place.at.0,
@@ -108,33 +112,33 @@ fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done
 /// Appends a notice to the active thread of a session, which is made where there is none, and the event that says so. Whoever owns
 /// the lane reads it with the next load.
 pub(super) fn append_notice(tx: &mut Tx<'_>, notice: &SessionNotice, at: UnixMillis) -> Done<()> {
-    let fresh = ThreadId::new().to_string();
+    let fresh = ThreadId::new().as_uuid();
     let made = tx.exec(
-        "INSERT INTO sessions (session, owner, epoch, thread, opened_at) VALUES (?1, '', 1, ?2, ?3) ON CONFLICT DO NOTHING",
+        "INSERT INTO sessions (session, owner, epoch, thread, opened_at) VALUES (?1, NULL, 1, ?2, ?3) ON CONFLICT DO NOTHING",
         params![notice.session.as_str(), fresh, at.0],
     )?;
     if made > 0 {
-        insert_thread(tx, &notice.session, &fresh, SessionLifetime::Lasting, at)?;
+        insert_thread(tx, &notice.session, fresh, SessionLifetime::Lasting, at)?;
     }
     let place = tx.row(
         "SELECT s.thread, t.turns FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",
         params![notice.session.as_str()],
-        |row| Ok((row.get::<_, String>("thread")?, row.get::<_, u32>("turns")?)),
+        |row| Ok((row.get::<_, Uuid>("thread")?, row.get::<_, u32>("turns")?)),
     )?;
     let (thread, turn) = place.ok_or_else(|| Failure::damaged("a session without its thread"))?;
     let message = Message::notice(&notice.text);
-    append_message(tx, &Place { thread: &thread, turn, run: None, at }, &message)?;
-    set_thread(tx, &thread, None, at)?;
+    append_message(tx, &Place { thread, turn, run: None, at }, &message)?;
+    set_thread(tx, thread, None, at)?;
     let kind = EventKind::Notice { text: message.text().to_owned() };
     append_events(tx, &[NewEvent { at, session: Some(notice.session.clone()), run_id: None, kind }])
 }
 
-pub(super) fn append_messages(tx: &mut Tx<'_>, place: &Place<'_>, messages: &[Arc<Message>]) -> Done<()> {
+pub(super) fn append_messages(tx: &mut Tx<'_>, place: &Place, messages: &[Arc<Message>]) -> Done<()> {
     messages.iter().try_for_each(|message| append_message(tx, place, message))
 }
 
 /// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.
-pub(super) fn set_thread(tx: &mut Tx<'_>, thread: &str, state: Option<ThreadState>, at: UnixMillis) -> Done<()> {
+pub(super) fn set_thread(tx: &mut Tx<'_>, thread: Uuid, state: Option<ThreadState>, at: UnixMillis) -> Done<()> {
     tx.exec(
         "UPDATE threads SET state = CASE state WHEN 'completed' THEN state ELSE COALESCE(?2, state) END,
                             last_active_at = MAX(last_active_at, ?3)

@@ -1,10 +1,11 @@
 //! Finding what was said: the index of words, kept with each message in its commit.
 //!
-//! The index has no texts; its rows are found through `messages.doc`. Whether a message may be found is asked of the
+//! The index has no texts; its rows are found through `messages.index_row`. Whether a message may be found is asked of the
 //! message itself at each search, so that what was taken back or forgotten is not found from that commit on.
 
 use belay_protocol::{Found, Message, MessageBody, SearchQuery};
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int};
@@ -17,15 +18,15 @@ pub(super) fn keep(tx: &mut Tx<'_>, message: &Message) -> Done<Option<u64>> {
     if !spoken || !message.scope.is_thread() || message.says_nothing() {
         return Ok(None);
     }
-    tx.exec("INSERT INTO message_words (text) VALUES (?1)", params![message.text()])?;
+    tx.exec("INSERT INTO message_index (text) VALUES (?1)", params![message.text()])?;
     Ok(Some(tx.last_insert()))
 }
 
 /// Deletes the words of a thread's messages up to a position. Before the messages themselves, which know their rows.
-pub(super) fn forget(tx: &mut Tx<'_>, thread: &str, upto: i64) -> Done<()> {
+pub(super) fn forget(tx: &mut Tx<'_>, thread: Uuid, upto: i64) -> Done<()> {
     tx.exec(
-        "DELETE FROM message_words WHERE rowid IN
-             (SELECT doc FROM messages WHERE thread = ?1 AND position <= ?2 AND doc IS NOT NULL)",
+        "DELETE FROM message_index WHERE rowid IN
+             (SELECT index_row FROM messages WHERE thread = ?1 AND position <= ?2 AND index_row IS NOT NULL)",
         params![thread, upto],
     )?;
     Ok(())
@@ -39,9 +40,9 @@ pub(super) fn search(conn: &Connection, query: &SearchQuery) -> Done<Vec<Found>>
     tx::rows(
         conn,
         "SELECT t.session, m.thread, m.position, m.role, m.run_id, m.at, m.body
-         FROM message_words JOIN messages m ON m.doc = message_words.rowid JOIN threads t ON t.id = m.thread
-         WHERE message_words MATCH ?1 AND m.shown = 'visible' AND (?2 IS NULL OR t.session = ?2)
-         ORDER BY message_words.rank, m.at DESC, m.position DESC LIMIT ?3",
+         FROM message_index JOIN messages m ON m.index_row = message_index.rowid JOIN threads t ON t.id = m.thread
+         WHERE message_index MATCH ?1 AND m.visibility = 'visible' AND (?2 IS NULL OR t.session = ?2)
+         ORDER BY message_index.rank, m.at DESC, m.position DESC LIMIT ?3",
         params![matching(&terms), query.session.as_ref().map(|key| key.as_str()), search_limit(query)],
         |row| {
             let message: Message = rows::from_json(&row.get::<_, String>("body")?)?;

@@ -10,6 +10,7 @@ mod jobs;
 mod ledgers;
 mod notices;
 mod pauses;
+mod principals;
 mod reading;
 mod routines;
 mod runs;

@@ -155,7 +155,7 @@ async fn a_message_that_joined_another_run_is_not_taken_up_again() {
 #[tokio::test]
 async fn a_crash_during_a_call_counts_its_reservation_as_spent() {
     let (store, directory) = sqlite();
-    store.reserve(belay_protocol::RunId::new(), Purpose::Job, 3, 500).await.unwrap();
+    store.reserve(reservation(belay_protocol::RunId::new(), Purpose::Job, 3, 500)).await.unwrap();
     let (after, _copy) = after_death(&directory);
     let spent = after.spent(3).await.unwrap();
     assert_eq!((spent.of(Purpose::Job), spent.total()), (500, 500));

@@ -23,7 +23,7 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
     let conn = Connection::open(directory.path().join("belay.db")).unwrap();
     let spoil = |sql: &str| assert_eq!(conn.execute(sql, []).unwrap(), 1, "{sql}");
     spoil("UPDATE routines SET spec = '{\"name\":7}' WHERE name = 'first'");
-    spoil("UPDATE routines SET id = 'nonsense' WHERE name = 'second'");
+    spoil("UPDATE routines SET id = x'00' WHERE name = 'second'");
     spoil("UPDATE routines SET origin = '\"elsewhere\"' WHERE name = 'fourth'");
 
     let due = RoutineStore::due(&store, at(9_000), 10).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
     assert_eq!(store.routine("first").await.unwrap(), None);
     assert_eq!(store.enable(routine_id("first"), true, "", None, at(9_000)).await.unwrap(), None);
     let off: String = conn
-        .query_row("SELECT disabled_why FROM routines WHERE name = 'first' AND enabled = 0", [], |row| row.get(0))
+        .query_row("SELECT disabled_detail FROM routines WHERE name = 'first' AND enabled = 0", [], |row| row.get(0))
         .unwrap();
     assert!(off.starts_with("what is stored of it cannot be read: damaged: JSON"), "{off}");
 
@@ -61,8 +61,10 @@ async fn a_firing_that_cannot_be_read_takes_no_place() {
     let good = claim(&store, firing("hook", "good")).await;
     let path = directory.path().join("belay.db");
     let conn = Connection::open(&path).unwrap();
-    let sql = "UPDATE firings SET run_id = 'nonsense' WHERE id = ?1";
-    assert_eq!(conn.execute(sql, [bad.to_string()]).unwrap(), 1);
+    let sql = "UPDATE routine_runs SET run_id = x'00' WHERE id = ?1";
+    assert_eq!(conn.execute(sql, [bad.as_uuid()]).unwrap(), 1);
+    let nameless = claim(&store, firing("hook", "nameless")).await.firing_id;
+    assert_eq!(conn.execute("UPDATE routine_runs SET id = x'01' WHERE id = ?1", [nameless.as_uuid()]).unwrap(), 1);
     store.close().await;
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
@@ -71,10 +73,13 @@ async fn a_firing_that_cannot_be_read_takes_no_place() {
     let held = store.claim(firing("hook", "more"), 2).await.unwrap();
     assert!(matches!(held, Claim::Claimed(_)), "of two places one is free: {held:?}");
     let (status, why): (String, String) = conn
-        .query_row("SELECT status, summary FROM firings WHERE id = ?1", [bad.to_string()], |row| {
+        .query_row("SELECT status, summary FROM routine_runs WHERE id = ?1", [bad.as_uuid()], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
         .unwrap();
     assert!(status == "failed" && why.ends_with("damaged: run_id"), "{status} {why}");
+    let why: String =
+        conn.query_row("SELECT summary FROM routine_runs WHERE id = x'01'", [], |row| row.get(0)).unwrap();
+    assert!(why.ends_with("damaged: id"), "{why}");
     store.close().await;
 }

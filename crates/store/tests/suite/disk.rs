@@ -56,7 +56,7 @@ async fn a_run_whose_state_or_history_cannot_be_read_does_not_keep_its_lane_shut
     // One level more than is read back, and a text that was cut off.
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let sql = "UPDATE runs SET state = ?2, history = '[{' WHERE id = ?1";
-    assert_eq!(conn.execute(sql, rusqlite::params![damaged.to_string(), deep]).unwrap(), 1);
+    assert_eq!(conn.execute(sql, rusqlite::params![damaged.as_uuid(), deep]).unwrap(), 1);
     drop(conn);
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
@@ -80,9 +80,9 @@ async fn who_has_spoken_is_looked_for_among_so_many_runs_and_no_more() {
     let path = directory.path().join("belay.db");
     // Runs of timers, for months.
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-               INSERT INTO runs (id, session, status, accepted_at, ended_at, reason, channel, principal, asker_place, relayed,
-                                 text, spoken)
-               SELECT 'timer-' || ?1 || '-' || i, 't', 'completed', 2000, 2000, 'response', 'c', 'p', 'operator', 0, '', 0
+               INSERT INTO runs (id, session, status, accepted_at, ended_at, reason, channel, principal, authority, relayed,
+                                 text, from_person)
+               SELECT randomblob(16), 't', 'completed', 2000, 2000, 'response', 'c', 'p', 'operator', 0, '', 0
                FROM n";
     for (more, spoken) in [(99_999_u32, true), (1, false)] {
         let conn = rusqlite::Connection::open(&path).unwrap();
@@ -187,18 +187,18 @@ async fn waiting_writes_share_a_commit() {
 }
 
 /// The figures are those of a message as it was before runs could ask: five statements to take it, three for a step, and
-/// five for its end; and one for the words of each of its three messages, by which they are found. Whoever never asks pays
-/// nothing for those who do.
+/// five for its end; one for the words of each of its three messages, by which they are found; and one for the numbers of the
+/// events within the session, when it is taken and at its end. Whoever never asks pays nothing for those who do.
 #[tokio::test]
 async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {
     let (store, _directory) = sqlite();
     let lease = open(&store, "s").await.lease;
-    store.ping().await.unwrap();
+    turn(&store, &lease, "the first message of its sender, who is noted with it").await;
     let before = store.stats().statements;
     let run = accept(&store, &lease, input("hi")).await;
     store.checkpoint(&lease, checkpoint(run, vec![Message::assistant("step")])).await.unwrap();
     store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
-    assert_eq!(store.stats().statements - before, 13 + 3);
+    assert_eq!(store.stats().statements - before, 13 + 3 + 2);
 }
 
 #[tokio::test]

@@ -7,10 +7,10 @@ use belay_protocol::{
     Acceptance, Archive, Asker, BootId, Checkpoint, Claim, Decided, Durability, EditOutcome, EventKind, EventLog,
     EventQuery, FinishedRun, FiringEnd, FiringId, FiringRecord, FiringStatus, Gate, GateId, GateKind, GateState,
     GateStore, Guardrails, IdempotencyKey, JobBudget, JobId, JobRoom, JobStore, Lease, Message, Misfire, NewFiring,
-    NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PutBy, PutRule,
-    ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd,
-    RunId, RunReader, SessionKey, SessionLifetime, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState,
-    ThreadStore, ToolSwitches, Trigger, UnixMillis,
+    NewInput, NewJob, NewReservation, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun,
+    Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, SessionKey, SessionLifetime, SpendLedger, StopReason,
+    ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, ToolSwitches, Trigger, UnixMillis,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -362,4 +362,9 @@ pub(crate) fn job(principal: &str) -> NewJob {
         firing: None,
         at: at(1_000),
     }
+}
+
+/// A reservation for the model `m`.
+pub(crate) fn reservation(run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> NewReservation {
+    NewReservation { run, purpose, model: "m".into(), utc_day, micro_usd }
 }

@@ -13,5 +13,7 @@ mod paused_crash;
 mod properties;
 mod schema;
 mod secret_files;
+mod sequences;
+mod spending;
 mod two_daemons;
 mod work_properties;

@@ -38,13 +38,13 @@ async fn a_state_or_a_place_that_is_no_word_of_ours_cannot_be_written() {
     store.close().await;
     let conn = Connection::open(directory.path().join("belay.db")).unwrap();
     for sql in [
-        "UPDATE gates SET state = 'Approved'",
-        "UPDATE gates SET state = NULL",
-        "UPDATE gates SET kind = 'credential'",
-        "UPDATE gates SET secret_name = 'x'",
-        "UPDATE gates SET asker_place = 'root'",
-        "UPDATE gates SET decided_by = 'ann'",
-        "UPDATE runs SET asker_place = 'root'",
+        "UPDATE approvals SET state = 'Approved'",
+        "UPDATE approvals SET state = NULL",
+        "UPDATE approvals SET kind = 'credential'",
+        "UPDATE approvals SET secret_name = 'x'",
+        "UPDATE approvals SET authority = 'root'",
+        "UPDATE approvals SET decided_by = 'ann'",
+        "UPDATE runs SET authority = 'root'",
         "UPDATE runs SET relayed = 2",
     ] {
         let outcome = conn.execute(sql, []);
@@ -53,5 +53,5 @@ async fn a_state_or_a_place_that_is_no_word_of_ours_cannot_be_written() {
             "{sql}: {outcome:?}"
         );
     }
-    assert_eq!(conn.execute("UPDATE gates SET state = 'denied', decided_by = 'a', decided_at = 1", []).unwrap(), 1);
+    assert_eq!(conn.execute("UPDATE approvals SET state = 'denied', decided_by = 'a', decided_at = 1", []).unwrap(), 1);
 }

@@ -78,6 +78,8 @@ pub enum StoreOp {
     Sessions,
     /// [`RunReader::session`].
     Session,
+    /// [`RunReader::principals`].
+    Principals,
     /// [`RunReader::presence`].
     Presence,
     /// [`RunReader::history`].

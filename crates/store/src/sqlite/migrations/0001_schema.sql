@@ -1,76 +1,86 @@
 -- The schema. Until the first release this file is edited in place: a store of another edition is refused at the start (see
--- sqlite/open.rs). Dates are integer milliseconds since 1970 (UTC), identifiers UUIDv7 text, amounts of money integer millionths of
--- a US dollar, structures JSON text.
+-- sqlite/open.rs). Dates are integer milliseconds since 1970 (UTC). Identifiers are the 16 bytes of a UUIDv7. Amounts of money are
+-- integer millionths of a US dollar. Structures are JSON text.
 
--- Who owns a lane. Every write on a lane's behalf compares owner and epoch.
+-- The owner of each lane. Every write for a lane compares owner and epoch.
 CREATE TABLE sessions (
     session        TEXT PRIMARY KEY NOT NULL,
-    owner          TEXT NOT NULL,
+    owner          BLOB, -- none: no daemon has opened the lane yet
     epoch          INTEGER NOT NULL CHECK (epoch >= 1),
-    thread         TEXT NOT NULL, -- the active one
-    opened_at      INTEGER NOT NULL, -- when its lane was last opened: what is being used is not too old
-    loop_detection INTEGER NOT NULL DEFAULT 1 CHECK (loop_detection = 0 OR loop_detection = 1), -- a person may switch it off
-    options        TEXT -- what it asks of all its runs: JSON; none where nothing is asked
+    thread         BLOB NOT NULL, -- the active one
+    opened_at      INTEGER NOT NULL, -- when its lane was last opened; pruning reads it
+    loop_detection INTEGER NOT NULL DEFAULT 1 CHECK (loop_detection = 0 OR loop_detection = 1), -- /loops on|off
+    options        TEXT -- the options of all its runs: JSON; none: the defaults
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE threads (
-    id             TEXT PRIMARY KEY NOT NULL,
+    id             BLOB PRIMARY KEY NOT NULL,
     session        TEXT NOT NULL,
     state          TEXT NOT NULL
                    CHECK (state IN ('idle', 'processing', 'awaiting_approval', 'interrupted', 'completed')),
-    turns          INTEGER NOT NULL DEFAULT 0 CHECK (turns >= 0),                -- number of the last turn
-    undone         INTEGER NOT NULL DEFAULT 0 CHECK (undone BETWEEN 0 AND 20),   -- turns that redo could show again
+    turns          INTEGER NOT NULL DEFAULT 0 CHECK (turns >= 0), -- number of the last turn
+    undone         INTEGER NOT NULL DEFAULT 0 CHECK (undone BETWEEN 0 AND 20), -- turns that /redo can restore
     last_active_at INTEGER NOT NULL,
-    summary_upto   INTEGER NOT NULL DEFAULT 0, -- messages up to here are left out of a load
+    summary_upto   INTEGER NOT NULL DEFAULT 0, -- a load skips the messages up to here
     summary        TEXT,
-    -- Of a session that was created for one request: not listed by default, and deleted soon. A thread that is left without its
-    -- session still has the mark.
+    -- 1: the session was created for one request. Lists omit it by default, and it is deleted soon. A thread keeps the mark
+    -- without its session.
     ephemeral      INTEGER NOT NULL DEFAULT 0 CHECK (ephemeral IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX threads_of_session ON threads (session);
 CREATE INDEX threads_by_age ON threads (last_active_at);
 CREATE INDEX threads_ephemeral ON threads (last_active_at) WHERE ephemeral = 1;
 
--- The inbox and the runs in one: a message makes exactly one run, and one row is written instead of two.
+-- The people and programs that have sent a message. Written with the message, at most once an hour for each.
+CREATE TABLE principals (
+    channel       TEXT NOT NULL,
+    id            TEXT NOT NULL, -- unique within the channel
+    name          TEXT, -- as the platform shows it; none: the platform gives none
+    first_seen_at INTEGER NOT NULL,
+    last_seen_at  INTEGER NOT NULL, -- at most one hour before the newest message
+    PRIMARY KEY (channel, id)
+) STRICT, WITHOUT ROWID;
+
+-- The inbox and the runs in one table: a message makes exactly one run.
 CREATE TABLE runs (
-    seq            INTEGER PRIMARY KEY, -- order of acceptance
-    id             TEXT NOT NULL UNIQUE,
-    session        TEXT NOT NULL,
-    status         TEXT NOT NULL
-                   CHECK (status IN ('accepted', 'queued', 'running', 'paused', 'completed', 'stopped', 'failed')),
-    attempt        INTEGER NOT NULL DEFAULT 0,
-    thread         TEXT,    -- from the first start on
-    turn           INTEGER, -- its number in the thread
-    accepted_at    INTEGER NOT NULL,
-    started_at     INTEGER,
-    ended_at       INTEGER,
-    input_tokens   INTEGER NOT NULL DEFAULT 0,
-    output_tokens  INTEGER NOT NULL DEFAULT 0,
-    model_calls    INTEGER NOT NULL DEFAULT 0,
-    tool_calls     INTEGER NOT NULL DEFAULT 0,
-    estimated_calls INTEGER NOT NULL DEFAULT 0, -- requests whose tokens and cost the provider did not report
-    cost_micro_usd INTEGER NOT NULL DEFAULT 0,
-    reason         TEXT,
-    evidence       TEXT,
-    channel        TEXT NOT NULL,
-    principal      TEXT NOT NULL,
-    asker_place    TEXT NOT NULL
-                   CHECK (asker_place = 'conversation' OR asker_place = 'token' OR asker_place = 'operator'),
-    relayed        INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
-    spoken         INTEGER NOT NULL CHECK (spoken = 0 OR spoken = 1), -- whether a person said it
-    reply_to       TEXT,
-    key_channel    TEXT,
-    key_account    TEXT,
-    key_message    TEXT,
-    digest         TEXT, -- of what was sent, where it has a key or an id of its platform
-    message_ref    TEXT, -- the platform's id of the message, unique within the session
-    edited         TEXT, -- digest of the last edit that was taken; none: none was
-    options        TEXT, -- what it asks: JSON; none where nothing is asked
-    provenance     TEXT, -- who wrote it and what came with it: JSON; none: the text alone
-    reply          TEXT,
-    state          TEXT, -- of the loop, at the last checkpoint
-    text           TEXT NOT NULL,
-    history        TEXT, -- brought along, until the first start
+    seq             INTEGER PRIMARY KEY, -- order of acceptance
+    id              BLOB NOT NULL UNIQUE,
+    session         TEXT NOT NULL,
+    status          TEXT NOT NULL
+                    CHECK (status IN ('accepted', 'queued', 'running', 'paused', 'completed', 'stopped', 'failed')),
+    attempt         INTEGER NOT NULL DEFAULT 0,
+    thread          BLOB,    -- from the first start on
+    turn            INTEGER, -- its number in the thread
+    accepted_at     INTEGER NOT NULL,
+    started_at      INTEGER,
+    ended_at        INTEGER,
+    input_tokens    INTEGER NOT NULL DEFAULT 0,
+    output_tokens   INTEGER NOT NULL DEFAULT 0,
+    model_calls     INTEGER NOT NULL DEFAULT 0,
+    tool_calls      INTEGER NOT NULL DEFAULT 0,
+    estimated_calls INTEGER NOT NULL DEFAULT 0, -- model calls whose tokens and cost are estimates
+    cost_micro_usd  INTEGER NOT NULL DEFAULT 0,
+    reason          TEXT,
+    evidence        TEXT,
+    channel         TEXT NOT NULL,
+    principal       TEXT NOT NULL,
+    authority       TEXT NOT NULL
+                    CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
+    relayed         INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
+    from_person     INTEGER NOT NULL CHECK (from_person = 0 OR from_person = 1), -- 0: a timer or a program sent it
+    reply_to        TEXT,
+    key_channel     TEXT,
+    key_account     TEXT,
+    key_message     TEXT,
+    digest          TEXT, -- of the submitted text, for a message with a key or a platform id
+    message_ref     TEXT, -- the platform's id of the message, unique within the session
+    edited          TEXT, -- digest of the last accepted edit
+    options         TEXT, -- its options: JSON; none: the defaults
+    provenance      TEXT, -- the author and the context of the message: JSON
+    reply           TEXT,
+    state           TEXT, -- state of the loop at the last checkpoint: JSON
+    text            TEXT NOT NULL,
+    history         TEXT, -- earlier messages that the request carried: JSON, until the first start
     CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'stopped', 'failed'))),
     CHECK ((ended_at IS NULL) = (reason IS NULL)),
     CHECK ((thread IS NULL) = (turn IS NULL)),
@@ -82,43 +92,55 @@ CREATE INDEX runs_open ON runs (session) WHERE ended_at IS NULL;
 CREATE INDEX runs_by_message ON runs (session, message_ref) WHERE message_ref IS NOT NULL;
 CREATE INDEX runs_without_thread ON runs (ended_at) WHERE thread IS NULL AND ended_at IS NOT NULL;
 
--- Whole conversations are deleted, never a part of one that goes on, so the highest position of a thread only grows.
+-- Only whole conversations are deleted, so the highest position of a thread only grows.
 CREATE TABLE messages (
-    thread   TEXT NOT NULL,
-    position INTEGER NOT NULL CHECK (position >= 1),
-    turn     INTEGER NOT NULL,
-    run_id   TEXT, -- none for a history that was brought along
-    role     TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
-    scope    TEXT NOT NULL CHECK (scope IN ('thread', 'run')),
-    shown    TEXT NOT NULL DEFAULT 'visible' CHECK (shown IN ('visible', 'undone', 'cleared')),
-    at       INTEGER NOT NULL,
-    doc      INTEGER, -- its row in message_words, where it has words
-    summarised INTEGER NOT NULL DEFAULT 0, -- the thread's summary stands for it: no later load of the thread has it
-    body     TEXT NOT NULL,
+    thread     BLOB NOT NULL,
+    position   INTEGER NOT NULL CHECK (position >= 1),
+    turn       INTEGER NOT NULL,
+    run_id     BLOB, -- none: the message came as history with a request
+    role       TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+    scope      TEXT NOT NULL CHECK (scope IN ('thread', 'run')),
+    visibility TEXT NOT NULL DEFAULT 'visible' CHECK (visibility IN ('visible', 'undone', 'cleared')),
+    at         INTEGER NOT NULL,
+    index_row  INTEGER, -- its row in message_index; none: it has no searchable text
+    summarised INTEGER NOT NULL DEFAULT 0, -- 1: the thread's summary replaces it in later loads
+    body       TEXT NOT NULL,
     PRIMARY KEY (thread, position)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX messages_by_doc ON messages (doc) WHERE doc IS NOT NULL;
+CREATE UNIQUE INDEX messages_by_index_row ON messages (index_row) WHERE index_row IS NOT NULL;
 
--- The words of what people and model said; the texts stand in messages.
-CREATE VIRTUAL TABLE message_words USING fts5 (
+-- Full-text index of the messages of people and the model. The text itself is in messages.
+CREATE VIRTUAL TABLE message_index USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
 );
 
--- The newest event is never deleted, so the number only grows.
+-- The last events.session_seq of each session. The row is deleted with its session. A session without a row begins above every
+-- events.seq, and so above each number that a session of its key has ever used.
+CREATE TABLE session_sequences (
+    session    TEXT PRIMARY KEY NOT NULL,
+    last_event INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Two orders. seq is the order of commit of all sessions: the cursor of the global feed, and today of the feeds of one session and
+-- one run too (since=, Last-Event-ID, the WebSocket's cursor). It is gap-free here, since one thread writes; a store with several
+-- writers need not keep it so. session_seq is the order within a session, assigned in the transaction of the event; it only grows.
+-- The newest event is never deleted, so seq only grows.
 CREATE TABLE events (
-    seq     INTEGER PRIMARY KEY,
-    at      INTEGER NOT NULL,
-    session TEXT,
-    run_id  TEXT,
-    kind    TEXT NOT NULL
+    seq         INTEGER PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    session     TEXT,
+    session_seq INTEGER, -- none: the event belongs to no session
+    run_id      BLOB,
+    kind        TEXT NOT NULL,
+    CHECK ((session IS NULL) = (session_seq IS NULL))
 ) STRICT;
 CREATE INDEX events_of_run ON events (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX events_of_session ON events (session) WHERE run_id IS NULL AND session IS NOT NULL;
+CREATE UNIQUE INDEX events_of_session ON events (session, session_seq) WHERE session IS NOT NULL;
 
 CREATE TABLE outbox (
-    seq          INTEGER PRIMARY KEY, -- order of commit, which is the order of delivery within a conversation
-    id           TEXT NOT NULL UNIQUE,
-    run_id       TEXT,
+    seq          INTEGER PRIMARY KEY, -- order of commit, and of delivery within a conversation
+    id           BLOB NOT NULL UNIQUE,
+    run_id       BLOB,
     channel      TEXT NOT NULL,
     conversation TEXT NOT NULL,
     reply_to     TEXT,
@@ -126,33 +148,33 @@ CREATE TABLE outbox (
                  CHECK (state IN ('waiting', 'sending', 'sent', 'ambiguous', 'failed')),
     attempts     INTEGER NOT NULL DEFAULT 0,
     pieces_sent  INTEGER NOT NULL DEFAULT 0,
-    due_at       INTEGER, -- not before; none: at once
-    preview      TEXT, -- the message on the platform that this one takes the place of
-    question     TEXT, -- the question that it asks, if it is one: JSON
+    due_at       INTEGER, -- earliest delivery; none: at once
+    preview      TEXT, -- platform id of the preview message that this one replaces
+    question     TEXT, -- the approval request that it carries: JSON
     text         TEXT NOT NULL
 ) STRICT;
 CREATE INDEX outbox_open ON outbox (channel, conversation, seq) WHERE state IN ('waiting', 'sending');
 CREATE INDEX outbox_of_run ON outbox (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX outbox_of_nobody ON outbox (id) WHERE run_id IS NULL;
+CREATE INDEX outbox_without_run ON outbox (id) WHERE run_id IS NULL;
 
--- One row for each question. Rows are never deleted.
-CREATE TABLE gates (
-    seq         INTEGER PRIMARY KEY, -- order of asking
-    id          TEXT NOT NULL UNIQUE,
-    run_id      TEXT NOT NULL,
+-- One row for each approval request. Rows are deleted with their run only.
+CREATE TABLE approvals (
+    seq         INTEGER PRIMARY KEY, -- order of the requests
+    id          BLOB NOT NULL UNIQUE,
+    run_id      BLOB NOT NULL,
     session     TEXT NOT NULL,
     call_id     TEXT NOT NULL,
     tool        TEXT NOT NULL,
     kind        TEXT NOT NULL CHECK (kind = 'approval' OR kind = 'credential'),
-    secret_name TEXT, -- which secret, for a credential
+    secret_name TEXT, -- the requested secret, for a credential
     summary     TEXT NOT NULL,
-    arguments   TEXT NOT NULL, -- JSON, sensitive ones replaced
-    why         TEXT NOT NULL,
-    bound       TEXT NOT NULL, -- JSON: pairs of name and value
+    arguments   TEXT NOT NULL, -- JSON; sensitive values are masked
+    detail      TEXT NOT NULL,
+    bound       TEXT NOT NULL, -- JSON: the (name, value) pairs that the digest covers
     digest      TEXT NOT NULL,
     covers      TEXT,
     principal   TEXT NOT NULL,
-    asker_place TEXT NOT NULL CHECK (asker_place = 'conversation' OR asker_place = 'token' OR asker_place = 'operator'),
+    authority   TEXT NOT NULL CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
     relayed     INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
     asked_at    INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
@@ -165,11 +187,11 @@ CREATE TABLE gates (
     CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
     CHECK (state <> 'waiting' OR decided_by IS NULL)
 ) STRICT;
-CREATE INDEX gates_of_run ON gates (run_id);
-CREATE INDEX gates_of_session ON gates (session);
-CREATE INDEX gates_waiting ON gates (session) WHERE state = 'waiting';
+CREATE INDEX approvals_of_run ON approvals (run_id);
+CREATE INDEX approvals_of_session ON approvals (session);
+CREATE INDEX approvals_waiting ON approvals (session) WHERE state = 'waiting';
 
--- What a session has said "always" to.
+-- What a session has answered with "always".
 CREATE TABLE grants (
     session TEXT NOT NULL,
     tool    TEXT NOT NULL,
@@ -178,7 +200,7 @@ CREATE TABLE grants (
     PRIMARY KEY (session, tool, covers)
 ) STRICT, WITHOUT ROWID;
 
--- Secrets that people gave, sealed: without the key, which is not in this file, they cannot be read.
+-- Secrets from people, encrypted. The key is not in this file.
 CREATE TABLE secrets (
     session TEXT NOT NULL,
     name    TEXT NOT NULL,
@@ -187,32 +209,39 @@ CREATE TABLE secrets (
     PRIMARY KEY (session, name)
 ) STRICT, WITHOUT ROWID;
 
--- Commands and answers to questions that were acted on: a second delivery, also after a restart, does nothing.
-CREATE TABLE acted_on (
+-- Keys of handled commands and approval answers: a second delivery has no effect, even after a restart.
+CREATE TABLE handled_inputs (
     seq         INTEGER PRIMARY KEY,
     key_channel TEXT NOT NULL,
     key_account TEXT NOT NULL,
     key_message TEXT NOT NULL,
-    digest      TEXT, -- tells it from something else under its key; none for a secret, of which no digest is kept
-    refused     INTEGER NOT NULL CHECK (refused = 0 OR refused = 1), -- for good
+    digest      TEXT, -- distinguishes another input with the same key; none for a secret
+    refused     INTEGER NOT NULL CHECK (refused = 0 OR refused = 1), -- 1: refused permanently
     at          INTEGER NOT NULL,
     UNIQUE (key_channel, key_account, key_message)
 ) STRICT;
 
--- Money by what it goes for. The sum of a day is kept beside its reservations, so that asking for it costs the same after a
--- million calls.
+-- Money by day, purpose, principal and model: the sums of the reservations, so that the budget check of a day reads one range of
+-- this key and no reservation. channel and principal are the sender of the run's message, or the creator of its job or routine;
+-- both are '' for a model call outside every run.
 CREATE TABLE spend (
-    utc_day   INTEGER NOT NULL,
-    purpose   TEXT NOT NULL, -- the word of a purpose
+    utc_day   INTEGER NOT NULL, -- days since 1970-01-01
+    purpose   TEXT NOT NULL,
+    channel   TEXT NOT NULL,
+    principal TEXT NOT NULL, -- unique within the channel
+    model     TEXT NOT NULL, -- the one that answered, as far as it is known
     micro_usd INTEGER NOT NULL,
-    PRIMARY KEY (utc_day, purpose)
+    PRIMARY KEY (utc_day, purpose, channel, principal, model)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE reservations (
     id        INTEGER PRIMARY KEY,
     utc_day   INTEGER NOT NULL,
-    run_id    TEXT NOT NULL,
+    run_id    BLOB NOT NULL,
     purpose   TEXT NOT NULL,
-    micro_usd INTEGER NOT NULL CHECK (micro_usd >= 0), -- reserved; once settled, what it cost
+    channel   TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    model     TEXT NOT NULL,
+    micro_usd INTEGER NOT NULL CHECK (micro_usd >= 0), -- the reserved amount; the cost once settled
     settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled IN (0, 1))
 ) STRICT;
 
@@ -224,148 +253,146 @@ CREATE TABLE notes (
     PRIMARY KEY (session, key)
 ) STRICT, WITHOUT ROWID;
 
--- Work that outlives the chat.
+-- Work that outlives the turn that started it.
 CREATE TABLE jobs (
-    seq         INTEGER PRIMARY KEY, -- order of commit
-    id          TEXT NOT NULL UNIQUE,
-    session     TEXT NOT NULL, -- its own
-    state       TEXT NOT NULL
-                CHECK (state = 'pending' OR state = 'in_progress' OR state = 'completed' OR state = 'submitted'
-                       OR state = 'accepted' OR state = 'failed' OR state = 'stuck' OR state = 'cancelled'),
-    plan        INTEGER NOT NULL CHECK (plan = 0 OR plan = 1),
-    room        TEXT NOT NULL, -- JSON
-    budget      TEXT NOT NULL, -- JSON
-    channel     TEXT NOT NULL,
-    principal   TEXT NOT NULL,
-    asker_place TEXT NOT NULL CHECK (asker_place = 'conversation' OR asker_place = 'token' OR asker_place = 'operator'),
-    relayed     INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
-    creator     TEXT NOT NULL CHECK (creator = json_array(channel, principal)), -- whose cap it counts for
-    asked_in    TEXT NOT NULL,
-    reply_to    TEXT, -- JSON
-    parent      TEXT,
-    firing      TEXT,
-    attempt     INTEGER NOT NULL,
-    crashes     INTEGER NOT NULL,
-    parked      INTEGER NOT NULL DEFAULT 0 CHECK (parked = 0 OR parked = 1),
-    run_id      TEXT,
-    created_at  INTEGER NOT NULL,
-    started_at  INTEGER,
-    changed_at  INTEGER NOT NULL,
-    ended_at    INTEGER,
-    why         TEXT NOT NULL,
-    title       TEXT NOT NULL,
-    task        TEXT NOT NULL, -- what may be long stands last, so that nothing is read past it
-    result      TEXT,
+    seq            INTEGER PRIMARY KEY, -- order of commit
+    id             BLOB NOT NULL UNIQUE,
+    session        TEXT NOT NULL, -- its own
+    state          TEXT NOT NULL
+                   CHECK (state = 'pending' OR state = 'in_progress' OR state = 'completed' OR state = 'submitted'
+                          OR state = 'accepted' OR state = 'failed' OR state = 'stuck' OR state = 'cancelled'),
+    plan           INTEGER NOT NULL CHECK (plan = 0 OR plan = 1),
+    runs_in        TEXT NOT NULL, -- JSON
+    budget         TEXT NOT NULL, -- JSON
+    channel        TEXT NOT NULL,
+    principal      TEXT NOT NULL,
+    authority      TEXT NOT NULL CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
+    relayed        INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
+    creator        TEXT NOT NULL CHECK (creator = json_array(channel, principal)), -- its cap counts this job
+    requested_in   TEXT NOT NULL,
+    reply_to       TEXT, -- JSON
+    parent_run_id  BLOB,
+    routine_run_id BLOB,
+    attempt        INTEGER NOT NULL,
+    crashes        INTEGER NOT NULL,
+    parked         INTEGER NOT NULL DEFAULT 0 CHECK (parked = 0 OR parked = 1),
+    run_id         BLOB,
+    created_at     INTEGER NOT NULL,
+    started_at     INTEGER,
+    changed_at     INTEGER NOT NULL,
+    ended_at       INTEGER,
+    detail         TEXT NOT NULL,
+    title          TEXT NOT NULL,
+    task           TEXT NOT NULL, -- long values are last: SQLite reads a row from its start
+    result         TEXT,
     CHECK ((ended_at IS NULL) = (state = 'pending' OR state = 'in_progress' OR state = 'stuck'))
 ) STRICT;
--- What they select by stands in them too, so that counting reads no row.
+-- Each index covers the columns of its condition, so that counting reads no row.
 CREATE INDEX jobs_open ON jobs (creator, ended_at) WHERE ended_at IS NULL;
 CREATE INDEX jobs_pending ON jobs (creator, seq, state) WHERE state = 'pending';
 CREATE INDEX jobs_at_work ON jobs (creator, state) WHERE state IN ('in_progress', 'stuck');
-CREATE INDEX jobs_asked_in ON jobs (asked_in, seq);
+CREATE INDEX jobs_by_requester ON jobs (requested_in, seq);
 CREATE INDEX jobs_by_state ON jobs (state, seq);
 CREATE INDEX jobs_over ON jobs (ended_at) WHERE ended_at IS NOT NULL;
 
--- The daemon that took up jobs last: it counts no crash twice.
-CREATE TABLE jobs_taken_up (
+-- The last boot that recovered jobs. A second recovery by the same boot counts no crash.
+CREATE TABLE jobs_recovered (
     id   INTEGER PRIMARY KEY CHECK (id = 1),
-    boot TEXT NOT NULL
+    boot BLOB NOT NULL
 ) STRICT;
 
--- A routine has an id of its own: one that is made under the name of a deleted one is another one.
+-- A new routine with the name of a deleted one has another id.
 CREATE TABLE routines (
-    name         TEXT NOT NULL UNIQUE, -- its index is small: counting the routines goes through it
-    id           TEXT NOT NULL UNIQUE,
-    spec         TEXT NOT NULL, -- JSON
-    path         TEXT, -- of its webhook
-    channel      TEXT NOT NULL,
-    principal    TEXT NOT NULL,
-    asker_place  TEXT NOT NULL
-                 CHECK (asker_place = 'conversation' OR asker_place = 'token' OR asker_place = 'operator'),
-    relayed      INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
-    made_in      TEXT NOT NULL,
-    reply_to     TEXT, -- JSON
-    origin       TEXT NOT NULL, -- JSON
-    enabled      INTEGER NOT NULL CHECK (enabled = 0 OR enabled = 1),
-    disabled_why TEXT NOT NULL,
-    revision     INTEGER NOT NULL,
-    next_at      INTEGER,
-    not_before   INTEGER, -- laid aside until then
-    due_at       INTEGER GENERATED ALWAYS AS (max(next_at, COALESCE(not_before, next_at))) VIRTUAL,
-    claimed_to   INTEGER,
-    fired_at     INTEGER,
-    set_off_at   INTEGER, -- as fired_at, without what was fired by hand
-    firings      INTEGER NOT NULL,
-    failures     INTEGER NOT NULL,
-    created_at   INTEGER NOT NULL,
-    changed_at   INTEGER NOT NULL,
+    name            TEXT NOT NULL UNIQUE, -- its small index serves COUNT(*)
+    id              BLOB NOT NULL UNIQUE,
+    spec            TEXT NOT NULL, -- JSON
+    path            TEXT, -- path of its webhook
+    channel         TEXT NOT NULL,
+    principal       TEXT NOT NULL,
+    authority       TEXT NOT NULL
+                    CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
+    relayed         INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
+    created_in      TEXT NOT NULL,
+    reply_to        TEXT, -- JSON
+    origin          TEXT NOT NULL, -- JSON
+    enabled         INTEGER NOT NULL CHECK (enabled = 0 OR enabled = 1),
+    disabled_detail TEXT NOT NULL,
+    revision        INTEGER NOT NULL,
+    next_at         INTEGER,
+    not_before      INTEGER, -- deferred until then
+    due_at          INTEGER GENERATED ALWAYS AS (max(next_at, COALESCE(not_before, next_at))) VIRTUAL,
+    claimed_to      INTEGER,
+    last_run_at     INTEGER,
+    triggered_at    INTEGER, -- as last_run_at, without manual runs
+    run_count       INTEGER NOT NULL,
+    failures        INTEGER NOT NULL,
+    created_at      INTEGER NOT NULL,
+    changed_at      INTEGER NOT NULL,
     CHECK (enabled = 1 OR next_at IS NULL)
 ) STRICT;
 CREATE UNIQUE INDEX routines_by_path ON routines (path) WHERE path IS NOT NULL;
 CREATE INDEX routines_due ON routines (due_at, name) WHERE due_at IS NOT NULL;
 CREATE INDEX routines_of_owner ON routines (channel, principal, origin);
 
--- Raised by one with each change of what sets routines off.
+-- Incremented by each change of a trigger.
 CREATE TABLE routine_changes (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     changes INTEGER NOT NULL
 ) STRICT;
 INSERT INTO routine_changes (id, changes) VALUES (1, 1);
 
--- One row for each time that a routine was set off, and for each scheduled time that was missed. The unique pair is what makes
--- a firing one, whoever claims it.
-CREATE TABLE firings (
-    seq            INTEGER PRIMARY KEY, -- order of commit
-    id             TEXT NOT NULL UNIQUE,
-    session        TEXT NOT NULL, -- its own
-    routine_id     TEXT NOT NULL,
-    routine        TEXT NOT NULL, -- its name
-    key            TEXT NOT NULL,
-    revision       INTEGER NOT NULL,
-    set_off_by     TEXT NOT NULL,
-    scheduled_at   INTEGER,
-    content        TEXT, -- digest
-    status         TEXT NOT NULL
-                   CHECK (status = 'running' OR status = 'ok' OR status = 'attention' OR status = 'failed'
-                          OR status = 'missed' OR status = 'skipped'),
-    run_id         TEXT,
-    job_id         TEXT,
-    input_tokens   INTEGER NOT NULL DEFAULT 0,
-    output_tokens  INTEGER NOT NULL DEFAULT 0,
-    model_calls    INTEGER NOT NULL DEFAULT 0,
-    tool_calls     INTEGER NOT NULL DEFAULT 0,
+-- One row for each execution of a routine, and for each missed scheduled time. The unique pair (routine_id, key) lets one daemon
+-- claim a routine run.
+CREATE TABLE routine_runs (
+    seq             INTEGER PRIMARY KEY, -- order of commit
+    id              BLOB NOT NULL UNIQUE,
+    session         TEXT NOT NULL, -- its own
+    routine_id      BLOB NOT NULL,
+    routine         TEXT NOT NULL, -- its name at that time
+    key             TEXT NOT NULL,
+    revision        INTEGER NOT NULL,
+    triggered_by    TEXT NOT NULL,
+    scheduled_at    INTEGER,
+    content         TEXT, -- digest of the payload, for deduplication
+    status          TEXT NOT NULL
+                    CHECK (status = 'running' OR status = 'ok' OR status = 'attention' OR status = 'failed'
+                           OR status = 'missed' OR status = 'skipped'),
+    run_id          BLOB,
+    job_id          BLOB,
+    input_tokens    INTEGER NOT NULL DEFAULT 0,
+    output_tokens   INTEGER NOT NULL DEFAULT 0,
+    model_calls     INTEGER NOT NULL DEFAULT 0,
+    tool_calls      INTEGER NOT NULL DEFAULT 0,
     estimated_calls INTEGER NOT NULL DEFAULT 0,
-    cost_micro_usd INTEGER NOT NULL DEFAULT 0,
-    boot           TEXT, -- the daemon that claimed it; none for a missed time
-    claimed_at     INTEGER NOT NULL,
-    ended_at       INTEGER,
-    detail         TEXT NOT NULL,
-    summary        TEXT,
-    payload        TEXT,
+    cost_micro_usd  INTEGER NOT NULL DEFAULT 0,
+    boot            BLOB, -- the boot that claimed it; none: a missed time
+    claimed_at      INTEGER NOT NULL,
+    ended_at        INTEGER,
+    detail          TEXT NOT NULL,
+    summary         TEXT,
+    payload         TEXT,
     UNIQUE (routine_id, key),
     CHECK ((status = 'running') = (ended_at IS NULL))
 ) STRICT;
-CREATE INDEX firings_running ON firings (routine_id, status) WHERE status = 'running';
-CREATE INDEX firings_of_routine ON firings (routine, seq);
-CREATE INDEX firings_by_content ON firings (routine_id, content, claimed_at) WHERE content IS NOT NULL;
-CREATE INDEX firings_ended ON firings (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX routine_runs_running ON routine_runs (routine_id, status) WHERE status = 'running';
+CREATE INDEX routine_runs_by_name ON routine_runs (routine, seq);
+CREATE INDEX routine_runs_by_content ON routine_runs (routine_id, content, claimed_at) WHERE content IS NOT NULL;
+CREATE INDEX routine_runs_ended ON routine_runs (ended_at) WHERE ended_at IS NOT NULL;
 
--- Which tools, and MCP servers, are switched off, and why. A row is written over, never deleted: its revision says which of
--- two writes is the newer one.
-
-CREATE TABLE tool_switches (
-    name     TEXT PRIMARY KEY, -- of a tool, or mcp: and that of a server
+-- The circuit breakers of tools and MCP servers. A row is replaced, never deleted: the higher revision is the newer write.
+CREATE TABLE tool_breakers (
+    name     TEXT PRIMARY KEY, -- a tool, or mcp: and an MCP server
     revision INTEGER NOT NULL,
-    since    INTEGER,          -- since when it is off, in milliseconds; NULL: it is on, and so are all that follow
-    until    INTEGER,          -- NULL: until somebody switches it on
+    since    INTEGER,          -- when it was disabled; none: it is enabled, and the columns below are none too
+    until    INTEGER,          -- none: until a person enables it
     for_s    INTEGER,
-    switcher TEXT,             -- who: rule, or a person
-    why      TEXT,
+    actor    TEXT,             -- rule, or the person who disabled it
+    detail   TEXT,
     failures INTEGER,
     runs     INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- What a readiness check writes.
+-- The readiness check writes here.
 CREATE TABLE pings (
     id    INTEGER PRIMARY KEY CHECK (id = 1),
     count INTEGER NOT NULL

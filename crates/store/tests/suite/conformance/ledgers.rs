@@ -18,27 +18,27 @@ super::for_every_store! {
 async fn a_day_costs_what_is_settled_and_what_is_reserved(store: Shared) {
     let run = RunId::new();
     assert_eq!(store.spent(20_000).await.unwrap().total(), 0);
-    let first = store.reserve(run, Purpose::Chat, 20_000, 100).await.unwrap();
-    let second = store.reserve(run, Purpose::Chat, 20_000, 50).await.unwrap();
-    store.reserve(run, Purpose::Chat, 20_001, 7).await.unwrap();
+    let first = store.reserve(reservation(run, Purpose::Chat, 20_000, 100)).await.unwrap();
+    let second = store.reserve(reservation(run, Purpose::Chat, 20_000, 50)).await.unwrap();
+    store.reserve(reservation(run, Purpose::Chat, 20_001, 7)).await.unwrap();
     assert_ne!(first, second);
     assert_eq!(store.spent(20_000).await.unwrap().total(), 150);
-    store.settle(first, 30).await.unwrap();
+    store.settle(first, None, 30).await.unwrap();
     assert_eq!(store.spent(20_000).await.unwrap().total(), 80, "a settlement counts at once");
-    store.settle(second, 90).await.unwrap();
+    store.settle(second, None, 90).await.unwrap();
     assert_eq!(store.spent(20_000).await.unwrap().total(), 120, "a call may cost more than was reserved");
-    store.settle(second, 90).await.unwrap();
+    store.settle(second, None, 90).await.unwrap();
     assert_eq!(store.spent(20_000).await.unwrap().total(), 120, "settling again changes nothing");
     assert_eq!(store.spent(20_001).await.unwrap().total(), 7);
 }
 
 async fn money_is_kept_apart_by_what_it_goes_for(store: Shared) {
     let run = RunId::new();
-    let job = store.reserve(run, Purpose::Job, 5, 100).await.unwrap();
+    let job = store.reserve(reservation(run, Purpose::Job, 5, 100)).await.unwrap();
     for (purpose, day, micro_usd) in [(Purpose::Routine, 5, 30), (Purpose::Heartbeat, 6, 1), (Purpose::Job, 5, 7)] {
-        store.reserve(run, purpose, day, micro_usd).await.unwrap();
+        store.reserve(reservation(run, purpose, day, micro_usd)).await.unwrap();
     }
-    store.settle(job, 40).await.unwrap();
+    store.settle(job, None, 40).await.unwrap();
     let spent = store.spent(5).await.unwrap();
     assert_eq!(spent.each().collect::<Vec<_>>(), [(Purpose::Job, 47), (Purpose::Routine, 30)]);
     assert_eq!(store.spent(6).await.unwrap().of(Purpose::Heartbeat), 1);
@@ -46,14 +46,14 @@ async fn money_is_kept_apart_by_what_it_goes_for(store: Shared) {
 
 async fn amounts_are_bounded_and_sums_do_not_overflow(store: Shared) {
     for _ in 0..3 {
-        store.reserve(RunId::new(), Purpose::Chat, 1, u64::MAX).await.unwrap();
+        store.reserve(reservation(RunId::new(), Purpose::Chat, 1, u64::MAX)).await.unwrap();
     }
     assert_eq!(store.spent(1).await.unwrap().total(), 3_000_000_000_000_000);
 }
 
 async fn an_unknown_reservation_cannot_be_settled(store: Shared) {
     for unknown in [0, 1, u64::MAX] {
-        let outcome = store.settle(unknown, 1).await;
+        let outcome = store.settle(unknown, None, 1).await;
         assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{unknown}: {outcome:?}");
     }
 }

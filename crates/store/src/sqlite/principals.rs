@@ -1,0 +1,43 @@
+//! The senders of messages.
+
+use belay_protocol::{KnownPrincipal, NewInput, Purpose, SEEN_PRECISION_MS, UnixMillis};
+use rusqlite::{Connection, params};
+
+use super::rows;
+use super::tx::{self, Done, Tx};
+use crate::limits::PAGE_MAX;
+
+/// Notes the sender of a message, unless its row, last written at `last_seen_at`, is recent.
+pub(super) fn note(tx: &mut Tx<'_>, input: &NewInput, last_seen_at: Option<UnixMillis>) -> Done<()> {
+    let recent = last_seen_at.is_some_and(|last| input.at.0.saturating_sub(last.0) < SEEN_PRECISION_MS);
+    if recent || Purpose::of(&input.channel).is_autonomous() {
+        return Ok(());
+    }
+    let name = input.provenance.as_ref().and_then(|provenance| Some(&provenance.sender.as_ref()?.name));
+    tx.exec(
+        "INSERT INTO principals (channel, id, name, first_seen_at, last_seen_at) VALUES (?1, ?2, ?3, ?4, ?4)
+         ON CONFLICT (channel, id) DO UPDATE SET name = COALESCE(excluded.name, name), last_seen_at = excluded.last_seen_at",
+        params![input.channel.as_str(), input.asker.principal, name, input.at.0],
+    )?;
+    Ok(())
+}
+
+/// Deletes who has sent nothing since the date.
+pub(super) fn prune(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
+    tx.exec("DELETE FROM principals WHERE last_seen_at < ?1", params![before.0])?;
+    Ok(())
+}
+
+pub(super) fn known(conn: &Connection, limit: u32) -> Done<Vec<KnownPrincipal>> {
+    let sql = "SELECT channel, id, name, first_seen_at, last_seen_at FROM principals
+               ORDER BY last_seen_at DESC, channel, id LIMIT ?1";
+    tx::rows(conn, sql, params![limit.min(PAGE_MAX)], |row| {
+        Ok(KnownPrincipal {
+            channel: row.get::<_, String>("channel")?.into(),
+            id: row.get("id")?,
+            name: row.get("name")?,
+            first_seen_at: rows::date(row, "first_seen_at")?,
+            last_seen_at: rows::date(row, "last_seen_at")?,
+        })
+    })
+}

@@ -1,0 +1,80 @@
+//! Who is charged for a model call, and for which model.
+
+use belay_protocol::{
+    Asker, FiringId, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RunId, SessionKey, SpendLedger,
+    firing_session, job_session,
+};
+use belay_store::SqliteStore;
+use rusqlite::Connection;
+
+use crate::kit::*;
+
+const DAY: i64 = 20_000;
+
+const CAPS: JobCaps = JobCaps { at_work: 2, at_work_each: 2, open_each: 9, open: 9 };
+
+/// A run of a message through a channel.
+async fn run(store: &SqliteStore, session: SessionKey, channel: &str, principal: &str) -> RunId {
+    let lease = open(store, session.as_str()).await.lease;
+    let asker = Asker { principal: principal.into(), ..Asker::default() };
+    accept(store, &lease, NewInput { channel: channel.into(), asker, ..input("hi") }).await
+}
+
+/// A job of that creator, as its id.
+async fn job_of(store: &SqliteStore, channel: &str, creator: &str, firing: Option<FiringId>) -> JobId {
+    let new = NewJob { channel: channel.into(), firing, parent: None, ..job(creator) };
+    let id = new.id;
+    JobStore::create(store, new, CAPS).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn a_call_is_charged_to_the_sender_or_to_the_creator_of_the_work_and_to_the_model_that_answered() {
+    let (store, directory) = sqlite();
+    let job = job_of(&store, "telegram", "bob", None).await;
+    let mut watch = routine("watch");
+    (watch.channel, watch.creator.principal) = ("telegram".into(), "cat".into());
+    put(&store, watch).await;
+    let fired = claim(&store, firing("watch", "k")).await.firing_id;
+    let of_routine = job_of(&store, "routine", "cat", Some(fired)).await;
+
+    let runs = [
+        (run(&store, "s".into(), "http", "ann").await, Purpose::Chat, 1),
+        (run(&store, job_session(job), "job", "bob").await, Purpose::Job, 10),
+        (run(&store, job_session(of_routine), "job", "cat").await, Purpose::Job, 100),
+        (run(&store, firing_session(fired), "routine", "cat").await, Purpose::Routine, 1_000),
+        // A client chose the session key of the job.
+        (run(&store, job_session(job), "http", "eve").await, Purpose::Chat, 10_000),
+        // A model call outside every run.
+        (RunId::new(), Purpose::Chat, 100_000),
+    ];
+    for (run, purpose, micro_usd) in runs {
+        let kept = store.reserve(reservation(run, purpose, DAY, micro_usd)).await.unwrap();
+        store.settle(kept, Some("m"), micro_usd).await.unwrap();
+    }
+    let answered_by_another = store.reserve(reservation(runs[0].0, Purpose::Chat, DAY, 5)).await.unwrap();
+    store.settle(answered_by_another, Some("stand-in"), 3).await.unwrap();
+    store.settle(answered_by_another, None, 2).await.unwrap();
+    assert_eq!(store.spent(DAY).await.unwrap().total(), 111_113);
+    store.close().await;
+
+    let conn = Connection::open(directory.path().join("belay.db")).unwrap();
+    let rows = |sql: &str| -> Vec<String> {
+        conn.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let expected = [
+        "chat   m 100000",
+        "chat http ann m 1",
+        "chat http ann stand-in 2",
+        "chat http eve m 10000",
+        "job telegram bob m 10",
+        "job telegram cat m 100",
+        "routine telegram cat m 1000",
+    ];
+    let columns = "concat_ws(' ', purpose, channel, principal, model";
+    let spent = format!("SELECT {columns}, micro_usd) FROM spend WHERE utc_day = {DAY} ORDER BY 1");
+    assert_eq!(rows(&spent), expected);
+    let settled =
+        format!("SELECT {columns}, SUM(micro_usd)) FROM reservations WHERE settled = 1 GROUP BY {columns}) ORDER BY 1");
+    assert_eq!(rows(&settled), expected, "the sums are those of the reservations");
+}
