@@ -17,6 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("agent-loop", &["protocol"]),
     ("agent", &["agent-loop", "protocol", "text"]),
     ("trajectory", &["agent-loop", "protocol"]),
+    // A development program: compares the stop rules with those of other programs.
+    ("stopbench", &["agent-loop", "protocol", "trajectory"]),
     ("models", &["protocol"]),
     // Hidden characters: one table, for every exit to a terminal, a question or a prompt.
     ("text", &[]),
@@ -56,7 +58,7 @@ const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"])];
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store"]),
     ("rusqlite_migration", &["store"]),
-    ("clap", &["daemon"]),
+    ("clap", &["daemon", "stopbench"]),
     ("config", &["daemon"]),
     ("signal-hook", &["daemon"]),
     ("signal-hook-tokio", &["daemon"]),
@@ -67,7 +69,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
-    ("anyhow", &["daemon", "tests"]),
+    ("anyhow", &["daemon", "stopbench", "tests"]),
 ];
 
 /// What the inner loop never names: it does no IO, and asks nobody for the time.
