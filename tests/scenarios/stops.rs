@@ -152,11 +152,17 @@ async fn each_form_is_imported_to_what_check_reads() -> Result<()> {
         {"action": "ls 1", "observation": "a", "thought": "", "response": ""},
     ]});
     let tau_bench = json!([{"traj": openai, "reward": 1.0}, {"traj": openai, "reward": 0.0}]);
+    let mini_swe_agent = json!({"info": {"mini_version": "1.17.4"}, "trajectory_format": "mini-swe-agent-1", "messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "```bash\nls 1\n```"},
+        {"role": "user", "content": "<returncode>0</returncode>\n<output>\na</output>"},
+    ]});
     let first = ["{\"reset\":true}", "{\"user\":\"go\"}", "{\"turn\":true}"];
     for (name, file, index) in [
         ("openai", openai.clone(), None),
         ("anthropic", anthropic, None),
         ("swe-agent", swe_agent, None),
+        ("mini-swe-agent", mini_swe_agent, None),
         ("tau-bench", tau_bench, Some("1")),
     ] {
         let path = write(&home, &format!("{name}.json"), &file.to_string());
@@ -168,8 +174,10 @@ async fn each_form_is_imported_to_what_check_reads() -> Result<()> {
             assert_eq!(output.status.code(), Some(0), "{output:?}");
             let lines: Vec<_> = output.stdout.lines().collect();
             assert_eq!((&lines[..3], lines.len()), (&first[..], 5), "{name}: {output:?}");
-            assert!(lines[3].starts_with("{\"tool\":{\"name\":\"ls\",\"args\":{"), "{output:?}");
-            assert_eq!(lines[4], "{\"tool_result\":{\"name\":\"ls\",\"ok\":true,\"text\":\"a\"}}", "{name}");
+            let tool = if name == "mini-swe-agent" { "bash" } else { "ls" };
+            assert!(lines[3].starts_with(&format!("{{\"tool\":{{\"name\":\"{tool}\",\"args\":{{")), "{output:?}");
+            let result = json!({"tool_result": {"name": tool, "ok": true, "text": "a"}});
+            assert_eq!(serde_json::from_str::<Value>(lines[4])?, result, "{name}");
             assert_eq!(verdict(&home.run(&["stops", "check"], &output.stdout).await?)["stopped"], false);
         }
     }
