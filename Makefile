@@ -95,9 +95,9 @@ night: ## Have nights of crashes with 200 routines and 50 jobs, and print their 
 	@BELAY_NIGHTS=$(or $(SEEDS),1) $(CARGO) test --locked --quiet -p belay-agent --test outer_loop -- --nocapture after_a_night
 
 .PHONY: stopbench
-stopbench: ## Judge the labelled runs of tests/stopbench by every rule set and print the table (ARGS="--failures", "--json")
-	$(CARGO) build --locked -p belay-daemon
-	@$(TARGET)/debug/belay stops eval $(ARGS) tests/stopbench
+stopbench: ## Judge tests/stopbench and mutated copies by our rules and others, print the table (ARGS="--without all", "--failures")
+	$(CARGO) build --locked -p belay-stopbench
+	@$(TARGET)/debug/belay-stopbench $(ARGS)
 
 .PHONY: injection
 injection: ## Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)

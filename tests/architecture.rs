@@ -23,6 +23,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("delegates", &["agent-loop", "automation", "run", "protocol"]),
     ("agent", &["agent-loop", "automation", "delegates", "run", "schedule", "protocol"]),
     ("trajectory", &["agent-loop", "protocol"]),
+    // A development program: compares the stop rules with those of other programs.
+    ("stopbench", &["agent-loop", "protocol", "trajectory"]),
     ("models", &["protocol"]),
     // Hidden characters: one table, for every exit to a terminal, a question or a prompt.
     ("text", &[]),
@@ -66,7 +68,7 @@ const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"])];
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store"]),
     ("rusqlite_migration", &["store"]),
-    ("clap", &["daemon"]),
+    ("clap", &["daemon", "stopbench"]),
     ("config", &["daemon"]),
     ("signal-hook", &["daemon"]),
     ("signal-hook-tokio", &["daemon"]),
@@ -77,7 +79,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
-    ("anyhow", &["daemon", "tests"]),
+    ("anyhow", &["daemon", "stopbench", "tests"]),
 ];
 
 /// What the inner loop never names: it does no IO, and asks nobody for the time.

@@ -1,7 +1,6 @@
 //! `belay stops …`: recordings checked, imported and judged by the real binary.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use belay_tests::daemon::{Home, Output};
@@ -51,48 +50,6 @@ async fn the_reference_shows_the_verdict_that_its_command_prints() -> Result<()>
         marked("docs/reference/trajectories.md", "verdict"),
         format!("```text\n{command}\n{}```\n", printed.stdout)
     );
-    Ok(())
-}
-
-/// The published figures are what the command prints, and they keep the marks that we set ourselves.
-#[tokio::test]
-async fn stopbench_publishes_what_it_measures_and_ours_is_ahead() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
-    let set = root.join("tests/stopbench").to_string_lossy().into_owned();
-    // Some 18,000 recordings are judged: longer than other commands take on a busy machine.
-    let home = Home::new();
-    let mut command = home.command(&["stops", "eval", "--markdown", &set]);
-    let printed = tokio::time::timeout(Duration::from_secs(300), command.output()).await??;
-    assert_eq!(printed.status.code(), Some(0), "{printed:?}");
-    let printed = String::from_utf8(printed.stdout)?;
-    if std::env::var("BELAY_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
-        let path = root.join("docs/stopbench.md");
-        let page = std::fs::read_to_string(&path)?;
-        let end = "<!-- /table -->";
-        let old = format!("{}{end}", marked("docs/stopbench.md", "table"));
-        let begin = page.find(&format!("-->\n{old}")).expect("the table is there") + "-->\n".len();
-        std::fs::write(&path, format!("{}{}{}", &page[..begin], printed, &page[begin + old.len() - end.len()..]))?;
-    }
-    let published = marked("docs/stopbench.md", "table");
-    assert_eq!(published, printed, "`make golden` writes it anew; read the difference");
-
-    // The first number of each cell: recall, false stops, early, wasted median and p90, then the same over mutations.
-    let figures = |name: &str| -> Vec<f64> {
-        let row = printed.lines().find(|line| line.starts_with(&format!("| {name} |"))).expect("a row");
-        let cells = row.split('|').skip(2).filter(|cell| !cell.trim().is_empty());
-        cells.map(|cell| cell.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a figure")).collect()
-    };
-    let ours = figures("belay");
-    assert!(ours[0] >= 98.0 && ours[5] >= 98.0, "recall: {ours:?}");
-    assert!(ours[1] == 0.0 && ours[6] <= 0.1, "false stops: {ours:?}");
-    assert!(ours[3] <= 5.0 && ours[8] <= 5.0, "wasted calls, median: {ours:?}");
-    for other in ["iteration cap 50", "ironclaw", "openmanus", "gemini-cli 2025", "gemini-cli 2026", "openhands"] {
-        let theirs = figures(other);
-        assert!(
-            ours[0] > theirs[0] && ours[1] < theirs[1] && ours[3] < theirs[3],
-            "{other}: {theirs:?}, ours {ours:?}"
-        );
-    }
     Ok(())
 }
 
@@ -198,11 +155,17 @@ async fn each_form_is_imported_to_what_check_reads() -> Result<()> {
         {"action": "ls 1", "observation": "a", "thought": "", "response": ""},
     ]});
     let tau_bench = json!([{"traj": openai, "reward": 1.0}, {"traj": openai, "reward": 0.0}]);
+    let mini_swe_agent = json!({"info": {"mini_version": "1.17.4"}, "trajectory_format": "mini-swe-agent-1", "messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "```bash\nls 1\n```"},
+        {"role": "user", "content": "<returncode>0</returncode>\n<output>\na</output>"},
+    ]});
     let first = ["{\"reset\":true}", "{\"user\":\"go\"}", "{\"turn\":true}"];
     for (name, file, index) in [
         ("openai", openai.clone(), None),
         ("anthropic", anthropic, None),
         ("swe-agent", swe_agent, None),
+        ("mini-swe-agent", mini_swe_agent, None),
         ("tau-bench", tau_bench, Some("1")),
     ] {
         let path = write(&home, &format!("{name}.json"), &file.to_string());
@@ -214,8 +177,10 @@ async fn each_form_is_imported_to_what_check_reads() -> Result<()> {
             assert_eq!(output.status.code(), Some(0), "{output:?}");
             let lines: Vec<_> = output.stdout.lines().collect();
             assert_eq!((&lines[..3], lines.len()), (&first[..], 5), "{name}: {output:?}");
-            assert!(lines[3].starts_with("{\"tool\":{\"name\":\"ls\",\"args\":{"), "{output:?}");
-            assert_eq!(lines[4], "{\"tool_result\":{\"name\":\"ls\",\"ok\":true,\"text\":\"a\"}}", "{name}");
+            let tool = if name == "mini-swe-agent" { "bash" } else { "ls" };
+            assert!(lines[3].starts_with(&format!("{{\"tool\":{{\"name\":\"{tool}\",\"args\":{{")), "{output:?}");
+            let result = json!({"tool_result": {"name": tool, "ok": true, "text": "a"}});
+            assert_eq!(serde_json::from_str::<Value>(lines[4])?, result, "{name}");
             assert_eq!(verdict(&home.run(&["stops", "check"], &output.stdout).await?)["stopped"], false);
         }
     }
@@ -249,7 +214,7 @@ async fn a_labelled_set_is_judged_wherever_its_labels_stand() -> Result<()> {
     write(&home, "set/side.label.json", "{\"label\":\"pathology\",\"onset\":1}");
     write(&home, "set/nobody-knows.jsonl", &healthy);
     let set = home.path().join("set").to_string_lossy().into_owned();
-    let output = home.run(&["stops", "eval", "--json", "--mutations", "4", &set], "").await?;
+    let output = home.run(&["stops", "eval", "--json", &set], "").await?;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stderr.contains("nobody-knows.jsonl: has no label and is left out"), "{output:?}");
     let report: Value = serde_json::from_str(&output.stdout)?;
@@ -257,13 +222,15 @@ async fn a_labelled_set_is_judged_wherever_its_labels_stand() -> Result<()> {
     let belay = &report["sets"][0];
     let seen = ["caught", "false_stops", "wasted_median", "wasted_p90"].map(|key| belay["plain"][key].clone());
     assert_eq!((belay["name"].as_str(), seen), (Some("belay"), [json!(3), json!(0), json!(4), json!(4)]));
-    assert_eq!(report["sets"].as_array().map(Vec::len), Some(7));
+    assert_eq!((report["sets"].as_array().map(Vec::len), belay.get("mutated")), (Some(1), None));
 
-    let table = home.run(&["stops", "eval", "--mutations", "0", "--failures=iteration cap 50", &set], "").await?;
-    assert!(table.stdout.contains("100.0 % (3/3)"), "{table:?}");
+    let disabled = write(&home, "disabled.toml", "enabled = false\n");
+    let args = ["stops", "eval", "--rules", &disabled, "--without", "words", "--failures", &set];
+    let table = home.run(&args, "").await?;
+    assert!(table.stdout.contains("0.0 % (0/3)") && table.stdout.contains("without words"), "{table:?}");
     assert_eq!(table.stdout.matches("miss").count(), 3, "{table:?}");
     assert!(!table.stdout.contains('\u{1b}') && !table.stderr.contains('\u{1b}'), "no colours in a pipe");
-    let page = home.run(&["stops", "eval", "--mutations", "0", "--markdown", &set], "").await?;
+    let page = home.run(&["stops", "eval", "--markdown", &set], "").await?;
     assert!(page.stdout.contains("| belay | 100.0 % (3/3) | 0.0 % (0/2) | 0 | 4 | 4 |"), "{page:?}");
 
     write(&home, "set/rows/labels.jsonl", "{\"file\":\"gone.jsonl\",\"label\":\"healthy\"}\n");

@@ -202,7 +202,7 @@ mod tests {
             ("belay stops import --format openai --index 3 -o out.jsonl in.json", true),
             ("belay stops import --format klingon in.json", false),
             ("belay stops import", false),
-            ("belay stops eval --markdown --failures --mutations 3 --seed 7 set", true),
+            ("belay stops eval --markdown --failures --rules r.toml set", true),
             ("belay stops eval --failures=all set", true),
             ("belay stops eval --without words --without echo set", true),
             ("belay stops eval --without everything set", false),

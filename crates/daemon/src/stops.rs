@@ -10,7 +10,7 @@ mod set;
 use std::path::PathBuf;
 
 use belay_trajectory::import::Format;
-use belay_trajectory::rule_sets::Part;
+use belay_trajectory::rule_set::Part;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
@@ -27,7 +27,7 @@ pub(crate) enum StopsCommand {
     Check(CheckArgs),
     /// Turn what another program keeps of a run into a recording
     Import(ImportArgs),
-    /// Judge a labelled set of recordings: recall, false stops and wasted calls of each rule set
+    /// Judge a labelled set of recordings: recall, false stops and wasted calls
     Eval(EvalArgs),
 }
 
@@ -79,19 +79,13 @@ pub(crate) struct EvalArgs {
     /// Print a table for a document
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
-    /// List each run that a rule set is wrong about: belay, another one, or `all`
+    /// List each run that a rule set is wrong about: belay, `without PART`, or `all`
     #[arg(long, value_name = "RULE SET", num_args = 0..=1, default_missing_value = "belay", require_equals = true)]
     pub(crate) failures: Option<String>,
-    /// Mutated copies of each recording [default: as many as make 1000 healthy ones]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) mutations: Option<u32>,
-    /// What the mutations are drawn from
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
     /// Judge by these rules instead: a TOML file with what stands under stops in the settings
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
-    /// Judge belay without a part of its loop analysis, or without each in turn (`all`), instead of the other rule sets
+    /// Judge belay also without a part of its loop analysis, or without each in turn (`all`)
     #[arg(long, value_name = "PART", value_parser = parts())]
     pub(crate) without: Vec<String>,
     /// Where the set is: recordings (*.jsonl), and labels.jsonl beside them

@@ -2,9 +2,10 @@
 //! screenshots and the docs.
 //!
 //! It turns plain requests ("calculate 17*23", "read note.txt") into real tool calls, answers from their results, and
-//! says at the start of each conversation that it is no model. On request it misbehaves in every way that the brakes of
-//! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost. It
-//! makes plans, works as the executor of their steps, and sums them up; of a job it hands over the result.
+//! says at the start of each conversation that it is no model. On request it misbehaves in every way that the
+//! guardrails of the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or
+//! cost: `misbehaviours.toml` holds the scripts. It makes plans, works as the executor of their steps, and sums them up;
+//! of a job it hands over the result.
 //!
 //! Two parts: `plan` decides, a pure function of the request's messages and of the tools that are offered;
 //! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` →

@@ -6,8 +6,8 @@
 //! - **wasted calls**: what was spent between the onset and the stop: tool calls, or model calls where no tools are called
 //!   any more. A run that is not stopped wastes all that remains of its recording.
 //!
-//! The first verdict counts, also where it only grants a recovery turn. Each is measured on the set as it stands, and on
-//! mutated copies of it.
+//! The first verdict counts, also where it only grants a recovery turn. Each figure is measured on the set as it stands,
+//! and on changed copies of it where the caller makes some.
 
 mod labels;
 mod report;
@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::event::TrajectoryEvent;
-use crate::mutate::{Mutation, Random, Run};
-use crate::rule_sets::{Candidate, RuleSet};
+use crate::rule_set::{Candidate, RuleSet};
 
 pub use labels::{Label, LabelError, Labelled, Row, label_of_directory, labelled, rows};
 pub use report::{Failure, FailureKind, Report, Score, SetReport};
@@ -29,42 +28,97 @@ pub struct Case {
     pub name: String,
     /// What it is.
     pub label: Labelled,
-    /// What happened.
+    /// Its events.
     pub events: Vec<TrajectoryEvent>,
 }
 
-/// How a set is judged.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Mutated copies of each recording. `None`: so many that there are at least [`HEALTHY_COPIES`] healthy ones.
-    pub copies: Option<usize>,
-    /// What the mutations are drawn from.
-    pub seed: u64,
-    /// Threads that share the work; at least 1.
-    pub threads: usize,
+/// A recording as the rule sets see it: a case as it stands, or a changed copy of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The events.
+    pub events: Vec<TrajectoryEvent>,
+    /// The index of the first event that is part of the pathology. `None` for a healthy run, and where the label has none.
+    pub onset: Option<usize>,
+    /// The label says that the run is a pathology.
+    pub stuck: bool,
+    /// The program restarts before the events of these indices, ascending.
+    pub restarts: Vec<usize>,
+    /// The names of the changes that were made.
+    pub changes: Vec<&'static str>,
 }
 
-/// Healthy copies that are made unless told otherwise. 1000: the promise is fewer than one false stop in a thousand runs.
-pub const HEALTHY_COPIES: usize = 1000;
+impl Run {
+    /// The recording as it stands.
+    pub fn of(case: &Case) -> Self {
+        Self {
+            events: case.events.clone(),
+            onset: case.label.onset,
+            stuck: case.label.label == Label::Pathology,
+            restarts: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+}
 
-/// Judges the set by each candidate. `progress` hears how many runs of how many are done.
+/// Makes changed copies of the recordings, which are judged beside the originals.
+pub trait Copies: Sync {
+    /// Copies of each recording.
+    fn count(&self) -> usize;
+
+    /// The copy of that number, from 1. `None`: this recording cannot be changed.
+    fn copy(&self, case: &Case, number: usize) -> Option<Run>;
+}
+
+/// No copies.
+#[derive(Clone, Copy, Debug)]
+pub struct NoCopies;
+
+impl Copies for NoCopies {
+    fn count(&self) -> usize {
+        0
+    }
+
+    fn copy(&self, _: &Case, _: usize) -> Option<Run> {
+        None
+    }
+}
+
+/// Judges the set by each candidate, on as many threads as the machine has, up to 8.
+///
+/// `progress` receives how many runs of how many are done.
 pub fn evaluate(
     cases: &[Case],
     candidates: &[Candidate],
-    options: Options,
+    copies: &impl Copies,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Report {
-    let healthy = cases.iter().filter(|case| case.label.label == Label::Healthy).count();
-    let copies = options.copies.unwrap_or_else(|| HEALTHY_COPIES.div_ceil(healthy.max(1)));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    evaluate_on(threads, cases, candidates, copies, progress)
+}
+
+/// Most threads that share the work. 8: a set is small; on larger machines other programs run too.
+const THREADS_MAX: usize = 8;
+
+fn evaluate_on(
+    threads: usize,
+    cases: &[Case],
+    candidates: &[Candidate],
+    copies: &impl Copies,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Report {
     // Copy 0 is the recording as it stands.
     let jobs: Vec<(usize, usize)> =
-        (0..cases.len()).flat_map(|case| (0..=copies).map(move |copy| (case, copy))).collect();
+        (0..cases.len()).flat_map(|case| (0..=copies.count()).map(move |copy| (case, copy))).collect();
     let (next, done, outcomes) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.max(1) {
+        for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((case, copy)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let judged = judge(*case, &cases[*case], *copy, options.seed, candidates);
+                while let Some(&(case, copy)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let run = match copy {
+                        0 => Some(Run::of(&cases[case])),
+                        copy => copies.copy(&cases[case], copy),
+                    };
+                    let judged = run.map(|run| judge(case, copy, &run, candidates)).unwrap_or_default();
                     outcomes.lock().unwrap_or_else(PoisonError::into_inner).extend(judged);
                     progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
                 }
@@ -74,16 +128,16 @@ pub fn evaluate(
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     // Threads end in any order; the report does not depend on it.
     outcomes.sort_by_key(|outcome: &Outcome| (outcome.set, outcome.case, outcome.copy));
-    Report::of(cases, candidates, copies, options.seed, &outcomes)
+    Report::of(cases, candidates, copies.count() > 0, &outcomes)
 }
 
-/// What one rule set made of one run.
+/// The result of one rule set on one run.
 #[derive(Clone, Debug)]
 struct Outcome {
     set: usize,
     case: usize,
     copy: usize,
-    mutations: Vec<Mutation>,
+    changes: Vec<&'static str>,
     onset: Option<usize>,
     /// At which event it stopped, and by which rule.
     stop: Option<(usize, String)>,
@@ -91,38 +145,13 @@ struct Outcome {
     wasted: Option<u64>,
 }
 
-fn judge(index: usize, case: &Case, copy: usize, seed: u64, candidates: &[Candidate]) -> Vec<Outcome> {
-    let stuck = case.label.label == Label::Pathology;
-    let run = Run { events: case.events.clone(), onset: case.label.onset, stuck, restarts: Vec::new() };
-    let mutations = plan(&run, case, copy, seed);
-    if copy > 0 && mutations.is_empty() {
-        return Vec::new(); // nothing can be changed about it
-    }
-    let mut random = Random::new(seed, &format!("{}#{copy}", case.name));
-    let run = mutations.iter().fold(run, |run, mutation| mutation.apply(&run, &mut random));
+fn judge(case: usize, copy: usize, run: &Run, candidates: &[Candidate]) -> Vec<Outcome> {
     let outcome = |(set, candidate): (usize, &Candidate)| {
-        let stop = first_stop(&mut *(candidate.make)(), &run);
-        let wasted = wasted(&run, stop.as_ref().map(|(at, _)| *at));
-        Outcome { set, case: index, copy, mutations: mutations.clone(), onset: run.onset, stop, wasted }
+        let stop = first_stop(&mut *(candidate.make)(), run);
+        let wasted = wasted(run, stop.as_ref().map(|(at, _)| *at));
+        Outcome { set, case, copy, changes: run.changes.clone(), onset: run.onset, stop, wasted }
     };
     candidates.iter().enumerate().map(outcome).collect()
-}
-
-/// Which mutations make a copy: first each one alone, beginning anywhere, so that few copies of many recordings show all
-/// kinds; then two or three together.
-fn plan(run: &Run, case: &Case, copy: usize, seed: u64) -> Vec<Mutation> {
-    let Some(nth) = copy.checked_sub(1) else { return Vec::new() };
-    let allowed = |mutation: &Mutation| case.label.mutations.as_ref().is_none_or(|only| only.contains(mutation));
-    let mut fitting: Vec<_> = Mutation::ALL.iter().copied().filter(|it| allowed(it) && it.applies(run)).collect();
-    let first = Random::new(seed, &case.name).below(fitting.len() as u64) as usize;
-    if nth < fitting.len() {
-        return vec![fitting[(first + nth) % fitting.len()]];
-    }
-    let mut random = Random::new(seed, &format!("{}+{copy}", case.name));
-    random.shuffle(&mut fitting);
-    fitting.truncate(2 + random.below(2) as usize);
-    fitting.sort_unstable();
-    fitting
 }
 
 fn first_stop(set: &mut dyn RuleSet, run: &Run) -> Option<(usize, String)> {

@@ -1,12 +1,13 @@
-//! Recordings made of what other programs keep, and of Belay's own runs.
+//! Recordings made from the transcripts of other programs, and from Belay's own runs.
 //!
-//! What is read: message lists as OpenAI's and Anthropic's APIs take them (a JSON array, `{"messages":[…]}`, or one message
-//! or conversation a line), SWE-agent's `.traj` files, and tau-bench's result files. The form is recognised by its
-//! content. System messages say nothing about a run and are left out; a message of the person after an answer begins a new
-//! request.
+//! The importer reads message lists as OpenAI's and Anthropic's APIs take them (a JSON array, `{"messages":[…]}`, or one
+//! message or conversation a line), `.traj` files of SWE-agent, `.traj.json` files of mini-swe-agent, and result files of
+//! tau-bench. It recognises the form by the content. System messages are left out, since they describe no event of the
+//! run. A message of the person after an answer begins a new request.
 
 mod anthropic;
 mod document;
+mod mini_swe_agent;
 mod openai;
 mod own;
 mod swe_agent;
@@ -20,7 +21,7 @@ use document::Conversation;
 
 pub use own::from_messages;
 
-/// A form in which other programs keep what an agent did.
+/// A form of transcripts that other programs write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Messages as OpenAI's chat completions take them: `tool_calls`, and the role `tool`.
@@ -29,13 +30,16 @@ pub enum Format {
     Anthropic,
     /// A `.traj` file of SWE-agent: `trajectory` with `action`, `observation`, `thought`; or `history`.
     SweAgent,
+    /// A `.traj.json` file of mini-swe-agent: `info`, `messages`, `trajectory_format`.
+    MiniSweAgent,
     /// A result file of tau-bench: entries with `traj` (or, in its second version, `simulations` with `messages`).
     TauBench,
 }
 
 impl Format {
     /// Every form.
-    pub const ALL: &'static [Self] = &[Self::Openai, Self::Anthropic, Self::SweAgent, Self::TauBench];
+    pub const ALL: &'static [Self] =
+        &[Self::Openai, Self::Anthropic, Self::SweAgent, Self::MiniSweAgent, Self::TauBench];
 
     /// The word on the command line.
     pub fn word(self) -> &'static str {
@@ -43,6 +47,7 @@ impl Format {
             Self::Openai => "openai",
             Self::Anthropic => "anthropic",
             Self::SweAgent => "swe-agent",
+            Self::MiniSweAgent => "mini-swe-agent",
             Self::TauBench => "tau-bench",
         }
     }
@@ -58,6 +63,7 @@ impl Format {
             Self::Openai => "a list of messages with `role` and `content` or `tool_calls`, or {\"messages\":[…]}",
             Self::Anthropic => "a list of messages whose `content` is text or blocks, or {\"messages\":[…]}",
             Self::SweAgent => "an object with `trajectory` (steps with `action` and `observation`) or `history`",
+            Self::MiniSweAgent => "an object with `messages`, and `trajectory_format` or `info.exit_status`",
             Self::TauBench => "a list of entries with `traj`, or an object with `simulations`",
         }
     }
@@ -111,6 +117,7 @@ pub fn import(text: &str, format: Option<Format>) -> Result<Imported, ImportErro
     let of = |(index, conversation): (usize, &Conversation)| {
         let read = match (found, conversation) {
             (Format::SweAgent, Conversation::SweAgent(file)) => swe_agent::read(file),
+            (Format::MiniSweAgent, Conversation::MiniSweAgent(file)) => mini_swe_agent::read(file),
             (Format::TauBench, Conversation::TauBench(messages)) => openai::read(messages),
             (Format::Openai, Conversation::Messages(messages)) => openai::read(messages),
             (Format::Anthropic, Conversation::Messages(messages)) => anthropic::read(messages),
@@ -129,6 +136,7 @@ pub fn import(text: &str, format: Option<Format>) -> Result<Imported, ImportErro
 fn detect(conversations: &[Conversation]) -> Result<Format, ImportError> {
     match conversations.first().ok_or(ImportError::UnknownForm)? {
         Conversation::SweAgent(_) => Ok(Format::SweAgent),
+        Conversation::MiniSweAgent(_) => Ok(Format::MiniSweAgent),
         Conversation::TauBench(_) => Ok(Format::TauBench),
         Conversation::Messages(messages) if messages.iter().any(anthropic::is_typical) => Ok(Format::Anthropic),
         Conversation::Messages(_) => Ok(Format::Openai),

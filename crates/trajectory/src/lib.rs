@@ -1,28 +1,26 @@
 //! Recorded trajectories: what a run did, one event a line.
 //!
-//! **For**: recorded runs: reading, importing, mutating them, and judging stop rules by them.
+//! **For**: recorded runs: reading and importing them, and judging stop rules by them.
 //!
 //! **Does not know**: the network, processes, where files are. It works on readers, writers and strings that the caller
 //! has opened.
 //!
 //! A recording is a stream of [`TrajectoryEvent`]s. [`Reader`] takes them from any buffered source in constant memory,
-//! [`Judge`] shows them to the stop engine and gives one [`Verdict`], [`import`] makes them of what other programs keep,
-//! [`mutate`] changes them without changing what they are, and [`eval`] counts how well a [`RuleSet`] tells runs that go
-//! in circles from runs that work.
+//! [`Judge`] shows them to the stop engine and gives one [`Verdict`], [`import`] makes them from the transcripts of other
+//! programs, and [`eval`] counts how well a [`RuleSet`] tells runs that go in circles from runs that work.
 //!
-//! Reading order: [`event`] → [`reader`] → [`verdict`] → [`import`] → [`rule_sets`] → [`mutate`] → [`eval`].
+//! Reading order: [`event`] → [`reader`] → [`verdict`] → [`import`] → [`rule_set`] → [`eval`].
 
 pub mod eval;
 pub mod event;
 pub mod import;
-pub mod mutate;
 pub mod reader;
-pub mod rule_sets;
+pub mod rule_set;
 pub mod verdict;
 
 pub use event::{CallArguments, TrajectoryEvent};
 pub use reader::{LINE_MAX_BYTES, ReadError, Reader};
-pub use rule_sets::RuleSet;
+pub use rule_set::RuleSet;
 pub use verdict::{Judge, Verdict};
 
 /// What the fuzzer runs: any bytes are read to their end, or refused with a line, and whatever was read can be written and

@@ -1,23 +1,20 @@
-//! `belay stops eval`: rule sets, judged by a labelled set.
+//! `belay stops eval`: the stop rules, judged by a labelled set.
 
 use std::io::{IsTerminal, Write};
 
-use belay_trajectory::eval::{Failure as Wrong, Options, Report, evaluate};
-use belay_trajectory::rule_sets::{Part, ablations, candidates};
+use belay_trajectory::eval::{Failure as Wrong, NoCopies, Report, evaluate};
+use belay_trajectory::rule_set::{Part, belay};
 
 use super::{ALL_PARTS, EvalArgs, rules, set};
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
-
-/// Most threads that share the work. 8: a set is small; on larger machines something else runs too.
-const THREADS_MAX: usize = 8;
 
 /// Judges the set and prints the figures.
 pub(crate) fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let rules = rules::of_file(args.rules.as_deref())?;
     let is_named = |part: &Part| args.without.iter().any(|word| word == part.word() || word == ALL_PARTS);
     let left_out: Vec<Part> = Part::ALL.into_iter().filter(is_named).collect();
-    let candidates = if left_out.is_empty() { candidates(rules) } else { ablations(&rules, &left_out) };
+    let candidates = belay(&rules, &left_out);
     if let Some(name) = args.failures.as_deref().filter(|name| *name != "all")
         && !candidates.iter().any(|candidate| candidate.name == name)
     {
@@ -26,10 +23,8 @@ pub(crate) fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {
             .next(format!("there are {}, and all", names.join(", "))));
     }
     let cases = set::read(&args.dir)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    let options = Options { copies: args.mutations.map(|copies| copies as usize), seed: args.seed, threads };
     let shown = std::io::stderr().is_terminal();
-    let report = evaluate(&cases, &candidates, options, &|done, of| {
+    let report = evaluate(&cases, &candidates, &NoCopies, &|done, of| {
         if shown && (done % 64 == 0 || done == of) {
             progress(done, of);
         }
@@ -78,6 +73,5 @@ fn row(set: &str, wrong: &Wrong) -> Vec<Cell> {
         format!("event {}", at(wrong.at_event)).into(),
         format!("onset {}", at(wrong.onset)).into(),
         wrong.rule.as_deref().unwrap_or("–").into(),
-        wrong.mutations.join(" + ").into(),
     ]
 }

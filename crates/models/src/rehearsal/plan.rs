@@ -76,12 +76,12 @@ pub(super) fn plan(messages: &[Arc<Message>], offered: impl Into<Offered>) -> Sc
     let turn = Turn::of(messages);
     let offered = offered.into();
     let act = misbehave::read(turn.asked);
-    let script = match act {
+    let script = match &act {
         Some(act) => misbehave::script(act, &turn, &offered),
         None => behave(&turn, offered.tools),
     };
     if let (Some(schema), Ending::Stop) = (&offered.completion, &script.ending)
-        && act.is_none_or(misbehave::Act::hands_over)
+        && act.as_ref().is_none_or(misbehave::Act::hands_over)
     {
         return Script::calls(vec![outputs::completion(&turn, schema, &script.said())]);
     }

@@ -526,7 +526,11 @@ fn where_outputs_are_declared_the_answer_is_handed_over_by_type() {
 #[test]
 fn a_subagent_is_given_what_follows_and_its_result_is_told() {
     let offered = || Offered { tools: true, subagents: true, completion: None };
-    for (text, task) in [("rehearse subagent", "calculate 17*23"), ("Rehearse subagent read a.txt", "read a.txt")] {
+    for (text, task) in [
+        ("rehearse subagent", "calculate 17*23"),
+        ("Rehearse subagent read a.txt", "read a.txt"),
+        ("rehearse subagent repeat {n} {calls}.", "repeat {n} {calls}."),
+    ] {
         let expected = format!(r#"call spawn_subagent {{"outputs":{{"answer":"string"}},"task":"{task}"}}"#);
         assert_eq!(render(&plan(&after_greeting(vec![user(text)]), offered())), expected);
         check(vec![user(text)], true, "Rehearsal of a subagent: none can be started here (agent.subagents).");

@@ -5,25 +5,20 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::{Case, Label, Outcome};
-use crate::mutate::Mutation;
-use crate::rule_sets::Candidate;
+use crate::rule_set::Candidate;
 
-/// What came of judging a set.
+/// The result of judging a set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Recordings that go in circles, and healthy ones, as they stand.
     pub pathologies: usize,
     /// Healthy recordings.
     pub healthy: usize,
-    /// Mutated copies asked for of each recording.
-    pub copies: usize,
-    /// What the mutations were drawn from.
-    pub seed: u64,
     /// Each rule set, ours first.
     pub sets: Vec<SetReport>,
 }
 
-/// What came of one rule set.
+/// The result of one rule set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SetReport {
     /// Its name.
@@ -32,8 +27,9 @@ pub struct SetReport {
     pub source: &'static str,
     /// On the set as it stands.
     pub plain: Score,
-    /// On the mutated copies.
-    pub mutated: Score,
+    /// On the mutated copies; absent where none were made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mutated: Option<Score>,
     /// Where it was wrong: on the set as it stands, and for the first rule set on the copies too.
     pub failures: Vec<Failure>,
 }
@@ -62,7 +58,8 @@ pub struct Score {
 pub struct Failure {
     /// The recording.
     pub file: String,
-    /// How it was changed; empty: not at all.
+    /// How the copy was changed; empty for the recording itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mutations: Vec<&'static str>,
     /// In which way.
     pub kind: FailureKind,
@@ -98,7 +95,7 @@ impl FailureKind {
 }
 
 impl Report {
-    pub(super) fn of(cases: &[Case], candidates: &[Candidate], copies: usize, seed: u64, outcomes: &[Outcome]) -> Self {
+    pub(super) fn of(cases: &[Case], candidates: &[Candidate], copies: bool, outcomes: &[Outcome]) -> Self {
         let of_set = |(set, candidate): (usize, &Candidate)| {
             let of_set: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.set == set).collect();
             let (plain, mutated): (Vec<_>, Vec<_>) = of_set.iter().partition(|outcome| outcome.copy == 0);
@@ -107,7 +104,7 @@ impl Report {
                 name: candidate.name,
                 source: candidate.source,
                 plain: score(cases, &plain),
-                mutated: score(cases, &mutated),
+                mutated: copies.then(|| score(cases, &mutated)),
                 failures: told.filter_map(|outcome| failure(cases, outcome)).collect(),
             }
         };
@@ -115,8 +112,6 @@ impl Report {
         Self {
             pathologies: count(Label::Pathology),
             healthy: count(Label::Healthy),
-            copies,
-            seed,
             sets: candidates.iter().enumerate().map(of_set).collect(),
         }
     }
@@ -125,24 +120,32 @@ impl Report {
     pub fn rows(&self) -> Vec<Vec<String>> {
         let head = ["RULE SET", "RECALL", "FALSE STOPS", "EARLY", "WASTED", "P90"];
         let mutated = ["MUTATED RECALL", "FALSE STOPS", "EARLY", "WASTED", "P90"];
-        let mut rows = vec![head.iter().chain(&mutated).map(|name| (*name).to_owned()).collect()];
+        let mutated = if self.copies().is_some() { &mutated[..] } else { &[] };
+        let mut rows = vec![head.iter().chain(mutated).map(|name| (*name).to_owned()).collect()];
         for set in &self.sets {
-            rows.push([vec![set.name.to_owned()], set.plain.cells(), set.mutated.cells()].concat());
+            let mutated = set.mutated.as_ref().map(Score::cells).unwrap_or_default();
+            rows.push([vec![set.name.to_owned()], set.plain.cells(), mutated].concat());
         }
         rows
     }
 
+    /// How many mutated copies of pathologies and of healthy recordings were judged.
+    pub fn copies(&self) -> Option<(usize, usize)> {
+        self.sets.first()?.mutated.as_ref().map(|score| (score.pathologies, score.healthy))
+    }
+
     /// The table for documents.
     pub fn markdown(&self) -> String {
-        let of_copies = self.sets.first().map(|set| (set.mutated.pathologies, set.mutated.healthy)).unwrap_or_default();
-        let mut page = format!(
-            "{} pathological and {} healthy recordings; {} and {} mutated copies of them (seed {}).\n\n\
-             | rule set | recall | false stops | early | wasted calls: median | p90 | mutated: recall | false stops | early | median | p90 |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
-            self.pathologies, self.healthy, of_copies.0, of_copies.1, self.seed
-        );
+        let mut page = format!("{} pathological and {} healthy recordings", self.pathologies, self.healthy);
+        let mut head = "| rule set | recall | false stops | early | wasted calls: median | p90 |".to_owned();
+        if let Some((pathologies, healthy)) = self.copies() {
+            let _ = write!(page, "; {pathologies} and {healthy} mutated copies of them"); // a String takes everything
+            head.push_str(" mutated: recall | false stops | early | median | p90 |");
+        }
+        let columns = head.matches('|').count() - 2;
+        let _ = writeln!(page, ".\n\n{head}\n|---|{}", "---:|".repeat(columns));
         for row in self.rows().iter().skip(1) {
-            let _ = writeln!(page, "| {} |", row.join(" | ")); // a String takes everything
+            let _ = writeln!(page, "| {} |", row.join(" | "));
         }
         page.push('\n');
         for set in &self.sets {
@@ -204,7 +207,7 @@ fn failure(cases: &[Case], outcome: &Outcome) -> Option<Failure> {
     let kind = failure_kind(case.label.label == Label::Pathology, outcome)?;
     Some(Failure {
         file: case.name.clone(),
-        mutations: outcome.mutations.iter().copied().map(Mutation::word).collect(),
+        mutations: outcome.changes.clone(),
         kind,
         rule: outcome.stop.as_ref().map(|(_, rule)| rule.clone()),
         at_event: outcome.stop.as_ref().map(|(at, _)| *at),

@@ -1,7 +1,7 @@
 use belay_agent_loop::policies::StopRules;
 
 use super::*;
-use crate::rule_sets::{Part, ablations, candidates};
+use crate::rule_set::{Part, belay};
 
 /// A rule set that stops at the n-th call of a tool.
 struct NthCall(usize, usize);
@@ -30,10 +30,6 @@ fn case(name: &str, label: Label, onset: Option<usize>, calls_made: usize) -> Ca
     Case { name: name.into(), label: Labelled { onset, ..Labelled::new(label) }, events: calls(calls_made) }
 }
 
-fn options(copies: usize) -> Options {
-    Options { copies: Some(copies), seed: 1, threads: 2 }
-}
-
 #[test]
 fn recall_false_stops_and_waste_are_counted_as_they_are_defined() {
     let cases = [
@@ -43,7 +39,7 @@ fn recall_false_stops_and_waste_are_counted_as_they_are_defined() {
         case("fine", Label::Healthy, None, 8),
         case("work", Label::Healthy, None, 12),
     ];
-    let report = evaluate(&cases, &[nth(10)], options(0), &|_, _| {});
+    let report = evaluate(&cases, &[nth(10)], &NoCopies, &|_, _| {});
     let expected = Score {
         pathologies: 3,
         caught: 1,
@@ -68,7 +64,13 @@ fn recall_false_stops_and_waste_are_counted_as_they_are_defined() {
 #[test]
 fn runs_of_text_waste_model_calls() {
     let said = || [TrajectoryEvent::Turn, TrajectoryEvent::Assistant("Let me know.".into())];
-    let run = |onset| Run { events: (0..6).flat_map(|_| said()).collect(), onset, stuck: true, restarts: vec![] };
+    let run = |onset| Run {
+        events: (0..6).flat_map(|_| said()).collect(),
+        onset,
+        stuck: true,
+        restarts: vec![],
+        changes: vec![],
+    };
     for (onset, stop, expected) in [
         (Some(3), None, Some(4)),
         (Some(3), Some(6), Some(2)), // the turns at 4 and 6
@@ -80,47 +82,55 @@ fn runs_of_text_waste_model_calls() {
     }
 }
 
+/// Copies that begin again before their last event; the recordings whose name begins with `rigid` have none.
+struct Twice;
+
+impl Copies for Twice {
+    fn count(&self) -> usize {
+        2
+    }
+
+    fn copy(&self, case: &Case, number: usize) -> Option<Run> {
+        let changes = vec![["first", "second"][number - 1]];
+        (!case.name.starts_with("rigid")).then(|| Run { changes, ..Run::of(case) })
+    }
+}
+
 #[test]
-fn the_same_seed_gives_the_same_report_however_many_threads_there_are() {
+fn the_report_is_the_same_on_one_thread_and_on_three() {
     let cases = [case("loop", Label::Pathology, Some(4), 60), case("fine", Label::Healthy, None, 3)];
-    let all = candidates(StopRules::progress());
-    let report = |threads| evaluate(&cases, &all, Options { copies: Some(20), seed: 5, threads }, &|_, _| {});
+    let all = belay(&StopRules::progress(), &[Part::Words]);
+    let report = |threads| evaluate_on(threads, &cases, &all, &Twice, &|_, _| {});
     assert_eq!(report(1), report(3));
 }
 
 #[test]
-fn enough_healthy_copies_are_made_unless_told_otherwise() {
-    let cases = [case("fine", Label::Healthy, None, 3), case("well", Label::Healthy, None, 4)];
-    let told = std::sync::Mutex::new((0, 0));
-    let options = Options { copies: None, seed: 1, threads: 2 };
-    let report = evaluate(&cases, &[nth(100)], options, &|done, all| *told.lock().unwrap() = (done, all));
-    assert_eq!((report.copies, report.sets[0].mutated.healthy), (500, 1000));
-    assert_eq!(told.lock().unwrap().1, 1002);
-}
-
-#[test]
-fn only_the_mutations_that_a_label_allows_are_made() {
-    let mut only = case("fine", Label::Healthy, None, 3);
-    only.label.mutations = Some(vec![Mutation::Shuffle, Mutation::Paraphrase]);
-    let mut none = case("rigid", Label::Healthy, None, 3);
-    none.label.mutations = Some(vec![]);
-    let report = evaluate(&[only, none], &[nth(1)], options(5), &|_, _| {});
-    assert!(report.sets[0].failures.iter().all(|it| it.mutations.is_empty() || it.mutations == ["shuffle"]));
-    assert_eq!(report.sets[0].mutated.healthy, 5);
+fn copies_are_counted_apart_and_their_failures_name_the_changes() {
+    let cases = [case("fine", Label::Healthy, None, 3), case("rigid", Label::Healthy, None, 4)];
+    let told = Mutex::new((0, 0));
+    let report = evaluate(&cases, &[nth(1)], &Twice, &|done, all| *told.lock().unwrap() = (done, all));
+    assert_eq!(report.copies(), Some((0, 2)));
+    assert_eq!(told.lock().unwrap().1, 6);
+    let failures: Vec<_> = report.sets[0].failures.iter().map(|it| (it.file.as_str(), it.mutations.concat())).collect();
+    let expected = [("fine", ""), ("fine", "first"), ("fine", "second"), ("rigid", "")];
+    assert_eq!(failures, expected.map(|(file, changes)| (file, changes.to_owned())));
 }
 
 #[test]
 fn the_tables_say_what_was_measured() {
     let cases = [case("loop", Label::Pathology, Some(4), 60), case("fine", Label::Healthy, None, 3)];
-    let report = evaluate(&cases, &[nth(10)], options(2), &|_, _| {});
+    let report = evaluate(&cases, &[nth(10)], &Twice, &|_, _| {});
     assert_eq!(report.rows()[1][..5], ["nth", "100.0 % (1/1)", "0.0 % (0/1)", "0", "8"]);
     let page = report.markdown();
-    assert!(
-        page.contains("1 pathological and 1 healthy recordings; 2 and 2 mutated copies of them (seed 1)."),
-        "{page}"
-    );
+    assert!(page.contains("1 pathological and 1 healthy recordings; 2 and 2 mutated copies of them."), "{page}");
     assert!(page.contains("\n| nth | 100.0 % (1/1) | 0.0 % (0/1) | 0 | 8 | 8 |"), "{page}");
     assert!(page.ends_with("- **nth**: a test\n"), "{page}");
+    let page = evaluate(&cases, &[nth(10)], &NoCopies, &|_, _| {}).markdown();
+    assert!(page.starts_with("1 pathological and 1 healthy recordings.\n\n| rule set | recall |"), "{page}");
+    assert!(
+        page.contains("| p90 |\n|---|---:|---:|---:|---:|---:|\n| nth | 100.0 % (1/1) | 0.0 % (0/1) | 0 | 8 | 8 |\n"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -135,15 +145,15 @@ fn restarts_reach_the_rule_set_before_their_event() {
             self.0.push(self.1);
         }
     }
-    let run = Run { events: calls(3), onset: None, stuck: false, restarts: vec![2, 5, 8] };
+    let run = Run { events: calls(3), onset: None, stuck: false, restarts: vec![2, 5, 8], changes: vec![] };
     assert_eq!(first_stop(&mut Restarted(vec![], 0), &run), Some((5, "[2, 5]".into())));
 }
 
 #[test]
 fn a_part_that_is_left_out_is_judged_beside_the_whole() {
     let cases = [case("long", Label::Pathology, Some(4), 20)];
-    let sets = ablations(&StopRules::progress(), &[Part::Cycles, Part::Words]);
-    let report = evaluate(&cases, &sets, options(0), &|_, _| {});
+    let sets = belay(&StopRules::progress(), &[Part::Cycles, Part::Words]);
+    let report = evaluate(&cases, &sets, &NoCopies, &|_, _| {});
     let judged: Vec<_> = report.sets.iter().map(|set| (set.name, set.plain.caught)).collect();
     assert_eq!(judged, [("belay", 1), ("without cycles", 1), ("without words", 1)]);
 }

@@ -47,7 +47,7 @@ impl CallArguments {
     }
 
     /// The entries of the object in the written order, which a map need not keep; `None`: the arguments are malformed.
-    pub(crate) fn entries(&self) -> Option<Vec<(String, Value)>> {
+    pub fn entries(&self) -> Option<Vec<(String, Value)>> {
         match &self.arguments {
             Arguments::Object(_) => serde_json::from_str::<Entries>(&self.written).ok().map(|entries| entries.0),
             Arguments::Malformed(_) => None,
@@ -55,7 +55,7 @@ impl CallArguments {
     }
 
     /// Arguments with these entries in this order.
-    pub(crate) fn of_entries(entries: &[(String, Value)]) -> Self {
+    pub fn of_entries(entries: &[(String, Value)]) -> Self {
         let entries: Vec<_> =
             entries.iter().map(|(key, value)| format!("{}:{value}", Value::from(key.as_str()))).collect();
         Self::parse(&format!("{{{}}}", entries.join(",")))

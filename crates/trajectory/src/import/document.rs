@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::ImportError;
+use super::{ImportError, mini_swe_agent};
 
 /// One conversation of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub(super) enum Conversation {
     TauBench(Vec<Value>),
     /// A `.traj` file.
     SweAgent(Value),
+    /// A `.traj.json` file of mini-swe-agent.
+    MiniSweAgent(Value),
 }
 
 /// Takes a file apart: one JSON value, or one a line.
@@ -35,7 +37,7 @@ pub(super) fn conversations(text: &str) -> Result<Vec<Conversation>, ImportError
     }
     found.retain(|conversation| match conversation {
         Conversation::Messages(messages) | Conversation::TauBench(messages) => !messages.is_empty(),
-        Conversation::SweAgent(_) => true,
+        Conversation::SweAgent(_) | Conversation::MiniSweAgent(_) => true,
     });
     if found.is_empty() { Err(ImportError::UnknownForm) } else { Ok(found) }
 }
@@ -77,6 +79,7 @@ fn collect(value: Value, found: &mut Vec<Conversation>) {
             found.push(Conversation::Messages(items.iter().filter_map(message).cloned().collect()));
         }
         Value::Array(items) => items.into_iter().for_each(|item| collect(item, found)),
+        file if mini_swe_agent::is_typical(&file) => found.push(Conversation::MiniSweAgent(file)),
         Value::Object(mut object) => {
             if ["trajectory", "history"].iter().any(|key| object.get(*key).is_some_and(Value::is_array)) {
                 found.push(Conversation::SweAgent(Value::Object(object)));

@@ -153,6 +153,142 @@ fn trajectories_of_swe_agent_are_read_by_their_steps_or_their_history() {
     }
 }
 
+/// A `.traj.json` file of mini-swe-agent with these messages.
+fn mini_swe_agent(format: &str, messages: &[Value]) -> String {
+    let info = json!({"exit_status": "Submitted", "submission": "", "model_stats": {"api_calls": 2}});
+    json!({"info": info, "messages": messages, "trajectory_format": format}).to_string()
+}
+
+#[test]
+fn trajectories_of_mini_swe_agent_are_read_in_each_version() {
+    let system = json!({"role": "system", "content": "be brief"});
+    let task = json!({"role": "user", "content": "find it"});
+    let failed = "<returncode>2</returncode>\n<output>\nno such directory\n</output>";
+    let done = "<returncode>0</returncode>\n<output>\n</output>";
+    let said = |fence: &str, command: &str| json!({"role": "assistant", "content": format!("THOUGHT: I look.\n\n```{fence}\n{command}\n```")});
+    let user = |content: &str| json!({"role": "user", "content": content});
+    let v1 = |fence: &str| {
+        vec![system.clone(), task.clone(), said(fence, "grep x src"), user(failed), said(fence, "ls"), user(done)]
+    };
+    let with = |mut message: Value, extra: Value| {
+        message["extra"] = extra;
+        message
+    };
+    let acting = |id: &str, command: &str| {
+        let call = json!({"id": id, "type": "function", "function": {"name": "bash", "arguments": json!({"command": command}).to_string()}});
+        let message = json!({"role": "assistant", "content": "THOUGHT: I look.", "tool_calls": [call]});
+        with(message, json!({"actions": [{"command": command, "tool_call_id": id}]}))
+    };
+    let observed = |id: &str, content: &str, code: i64| {
+        with(
+            json!({"role": "tool", "tool_call_id": id, "content": content}),
+            json!({"returncode": code, "raw_output": ""}),
+        )
+    };
+    let exit =
+        with(json!({"role": "exit", "content": "Submitted"}), json!({"exit_status": "Submitted", "submission": ""}));
+    let tool_calls = vec![
+        system.clone(),
+        task.clone(),
+        acting("c1", "grep x src"),
+        observed("c1", failed, 2),
+        acting("c2", "ls"),
+        observed("c2", done, 0),
+        exit.clone(),
+    ];
+    // Version 2 can also read the command from the text, and shows results without tags.
+    let text_based = vec![
+        system.clone(),
+        task.clone(),
+        with(said("mswea_bash_command", "grep x src"), json!({"actions": [{"command": "grep x src"}]})),
+        with(user("<output>\nno such directory\n</output>"), json!({"returncode": 2})),
+        with(said("mswea_bash_command", "ls"), json!({"actions": [{"command": "ls"}]})),
+        with(user("<output></output>"), json!({"returncode": 0})),
+        exit.clone(),
+    ];
+    let responding = |id: &str, command: &str| {
+        let text = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "THOUGHT: I look."}]});
+        let call = json!({"type": "function_call", "call_id": id, "name": "bash", "arguments": json!({"command": command}).to_string()});
+        json!({"object": "response", "output": [text, call], "extra": {"actions": [{"command": command, "tool_call_id": id}]}})
+    };
+    let returned = |id: &str, output: &str, code: i64| json!({"type": "function_call_output", "call_id": id, "output": output, "extra": {"returncode": code}});
+    let responses = vec![
+        system.clone(),
+        task.clone(),
+        responding("c1", "grep x src"),
+        returned("c1", failed, 2),
+        responding("c2", "ls"),
+        returned("c2", done, 0),
+        exit,
+    ];
+    let expected = [
+        r#"{"reset":true}"#,
+        r#"{"user":"find it"}"#,
+        r#"{"turn":true}"#,
+        r#"{"assistant":"THOUGHT: I look."}"#,
+        r#"{"tool":{"name":"bash","args":{"command":"grep x src"}}}"#,
+        r#"{"tool_result":{"name":"bash","ok":false,"text":"no such directory\n"}}"#,
+        r#"{"turn":true}"#,
+        r#"{"assistant":"THOUGHT: I look."}"#,
+        r#"{"tool":{"name":"bash","args":{"command":"ls"}}}"#,
+        r#"{"tool_result":{"name":"bash","ok":true,"text":""}}"#,
+        r#"{"other":"exit status: Submitted"}"#,
+    ];
+    for (format, messages) in [
+        ("mini-swe-agent-1", v1("bash")),
+        ("mini-swe-agent-1", v1("mswea_bash_command")),
+        ("", v1("bash")), // the first files name no format
+        ("mini-swe-agent-1.1", tool_calls),
+        ("mini-swe-agent-1.1", text_based),
+        ("mini-swe-agent-1.1", responses),
+    ] {
+        let text = mini_swe_agent(format, &messages);
+        assert_eq!(imported(&text), (Format::MiniSweAgent, expected.map(str::to_owned).to_vec()), "{text}");
+    }
+}
+
+#[test]
+fn a_reply_of_mini_swe_agent_that_runs_no_command_gets_no_result() {
+    let user = |content: &str| json!({"role": "user", "content": content});
+    let assistant = |content: &str| json!({"role": "assistant", "content": content, "extra": {"response": {"usage": {"prompt_tokens": 5, "completion_tokens": 3}}}});
+    let block = "```bash\nls\n```";
+    let not_run = json!({"role": "tool", "tool_call_id": "c2", "content": "<returncode>-1</returncode>\n<output>\n</output>",
+        "extra": {"returncode": -1, "exception_info": "action was not executed"}});
+    let two = json!({"role": "assistant", "content": null, "extra": {"actions": [{"command": "ls", "tool_call_id": "c1"}, {"command": "cat a", "tool_call_id": "c2"}]}});
+    let messages = [
+        user("go"),
+        assistant(&format!("{block}\n{block}")),
+        user("Provide exactly one action."),
+        assistant(&format!("I look.\n{block}")),
+        user("The last command <command>ls</command> timed out and has been killed."),
+        two,
+        not_run,
+        json!({"role": "tool", "tool_call_id": "c1", "content": "<returncode>0</returncode>\n<warning>\nToo long.\n</warning><output_head>\na\n</output_head>", "extra": {"returncode": 0}}),
+        json!({"role": "user", "content": "Interrupted by the user", "extra": {"interrupt_type": "UserInterruption"}}),
+        user(""),
+    ];
+    let expected = [
+        "{\"assistant\":\"```bash\\nls\\n```\\n```bash\\nls\\n```\"}",
+        r#"{"user":"Provide exactly one action."}"#,
+        r#"{"turn":true}"#,
+        r#"{"usage":{"input":5,"output":3}}"#,
+        r#"{"assistant":"I look."}"#,
+        r#"{"tool":{"name":"bash","args":{"command":"ls"}}}"#,
+        r#"{"tool_result":{"name":"bash","ok":false,"text":"The last command <command>ls</command> timed out and has been killed."}}"#,
+        r#"{"turn":true}"#,
+        r#"{"tool":{"name":"bash","args":{"command":"ls"}}}"#,
+        r#"{"tool":{"name":"bash","args":{"command":"cat a"}}}"#,
+        r#"{"tool_result":{"name":"bash","ok":false,"text":"","outcome":"not_executed"}}"#,
+        r#"{"tool_result":{"name":"bash","ok":true,"text":"<warning>\nToo long.\n</warning><output_head>\na\n</output_head>"}}"#,
+        r#"{"user":"Interrupted by the user"}"#,
+        r#"{"other":"exit status: Submitted"}"#,
+    ];
+    let (_, lines) = imported(&mini_swe_agent("mini-swe-agent-1.1", &messages));
+    assert_eq!(lines[4..], expected.map(str::to_owned));
+    let odd = import(&mini_swe_agent("mini-swe-agent-1.1", &[user("go"), json!({"role": "wizard"})]), None);
+    assert!(odd.unwrap_err().to_string().starts_with("message 1: there is no role `wizard`"));
+}
+
 #[test]
 fn results_of_tau_bench_are_one_recording_each() {
     let second = json!({"role": "tool", "id": "c1", "content": "gone", "error": true});

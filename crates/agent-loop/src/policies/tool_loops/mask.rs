@@ -61,7 +61,7 @@ fn word<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece
         return end;
     }
     if digits {
-        let end = shapes::epoch(text, at, end).or_else(|| match place {
+        let end = shapes::epoch(text, at).or_else(|| match place {
             Place::Result => shapes::duration(text, at).or_else(|| shapes::random_id(text, at, end)),
             Place::Query => shapes::random_id(text, at, end),
             Place::Argument | Place::Plain => None,
@@ -72,7 +72,7 @@ fn word<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece
         }
     }
     take(Piece::Word(word));
-    match shapes::announced(text, word, end) {
+    match shapes::announced(text, at) {
         Some(end) => {
             take(Piece::Volatile);
             end
@@ -147,7 +147,7 @@ mod tests {
             ("in 3.4s", "in ~"),
             ("up 2m13s", "up ~"),
             ("up 5 minutes, idle", "up ~ , idle"),
-            ("3 files", "3 files"),
+            ("3 files at 195M", "3 files at 195M"),
             ("90 s remaining", "90 s remaining"),
             ("elapsed: 17", "elapsed ~"),
             ("duration_ms\": 17}", "duration_ms ~ }"),

@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         let word = text.as_bytes();
         let random = masks && class == Class::Other && single && !word.is_empty() && {
             let end = shapes::word_end(word, 0);
-            shapes::random_id(word, 0, end).or_else(|| shapes::epoch(word, 0, end)) == Some(word.len())
+            shapes::random_id(word, 0, end).or_else(|| shapes::epoch(word, 0)) == Some(word.len())
         };
         self.leaf(path, digest, if random { Class::Weak } else { class });
         if class == Class::Remark || random {

@@ -11,9 +11,9 @@
 
 use std::collections::VecDeque;
 
-use super::RuleSet;
+use belay_trajectory::{RuleSet, TrajectoryEvent};
+
 use super::steps::{Step, Steps};
-use crate::event::TrajectoryEvent;
 
 /// Events that are looked at.
 const WINDOW: usize = 20;
@@ -35,7 +35,7 @@ enum Event {
 
 /// OpenHands' five rules.
 #[derive(Debug, Default)]
-pub struct OpenHands {
+pub(crate) struct OpenHands {
     steps: Steps,
     window: VecDeque<Event>,
 }

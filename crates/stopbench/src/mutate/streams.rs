@@ -1,7 +1,9 @@
 //! Streams, cut differently.
 
-use super::{Random, Rebuilt, Run};
-use crate::event::TrajectoryEvent;
+use belay_trajectory::TrajectoryEvent;
+use belay_trajectory::eval::Run;
+
+use super::{Random, Rebuilt};
 
 /// How a stream is cut.
 #[derive(Clone, Copy)]

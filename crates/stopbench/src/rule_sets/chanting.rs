@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::TrajectoryEvent;
+use belay_trajectory::TrajectoryEvent;
 
 /// Length of a window, in UTF-16 units.
 const WINDOW: usize = 50;

@@ -7,9 +7,9 @@
 //! Not in a recording: the model that judges from turn 30 on. The limits of the main loop bound continuations, not tool
 //! turns, and are left out.
 
-use super::RuleSet;
+use belay_trajectory::{RuleSet, TrajectoryEvent};
+
 use super::chanting::{Chanting, Deltas, Limits};
-use crate::event::TrajectoryEvent;
 
 /// Identical calls in a row.
 const REPEATS: u32 = 5;
@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits { spacing: 75, periods: None, history: 1000 };
 
 /// Gemini CLI's loop detection of 2025.
 #[derive(Debug)]
-pub struct Gemini2025 {
+pub(crate) struct Gemini2025 {
     last: Option<String>,
     count: u32,
     chanting: Chanting,

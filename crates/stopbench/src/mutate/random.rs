@@ -4,11 +4,11 @@
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
     /// From a seed, and a text that tells this use from others of the same seed.
-    pub fn new(seed: u64, what: &str) -> Self {
+    pub(super) fn new(seed: u64, what: &str) -> Self {
         // FNV-1a: the same on every machine and in every version of the compiler.
         let mixed = what
             .bytes()
@@ -17,7 +17,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,7 +26,7 @@ impl Random {
     }
 
     /// A number from 0 to `limit` − 1; 0 for a limit of 0.
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.number().checked_rem(limit).unwrap_or(0)
     }
 
@@ -34,12 +34,12 @@ impl Random {
     ///
     /// # Panics
     /// When there is nothing to choose from.
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
 
     /// Another order, each as likely as any.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
         }

@@ -1,8 +1,7 @@
 //! Steps of a recording: what one model call said, asked for, and got.
 
 use belay_agent_loop::policies::CallOutcome;
-
-use crate::event::TrajectoryEvent;
+use belay_trajectory::TrajectoryEvent;
 
 /// One model call and what came of it.
 #[derive(Clone, Debug, Default)]

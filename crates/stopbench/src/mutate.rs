@@ -1,43 +1,91 @@
-//! Mutations: a recording changed so that what it is stays true. A run that goes in circles still does when its keys are
+//! Mutations: a recording changed so that its label stays true. A run that goes in circles still does when its keys are
 //! shuffled, its results carry a date, or it looks at the clock in between; a healthy run stays healthy.
 //!
-//! Everything is drawn from a seed: the same recording, mutation and seed give the same result.
+//! Every choice is drawn from a seed: the same recording, mutation and seed give the same result.
 
 mod random;
 mod streams;
 mod words;
 
+use anyhow::{Result, bail};
+use belay_trajectory::eval::{Case, Copies, Label, Run};
+use belay_trajectory::{CallArguments, TrajectoryEvent};
 use serde_json::Value;
 
-use crate::event::{CallArguments, TrajectoryEvent};
+use random::Random;
 
-pub use random::Random;
+/// Healthy copies without `--mutations`. 1000: the promise is fewer than one false stop in a thousand runs.
+const HEALTHY_COPIES: usize = 1000;
 
-/// A recording with what has to be known of it while it is changed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// The events.
-    pub events: Vec<TrajectoryEvent>,
-    /// The index of the first event that is part of what goes wrong; `None`: nothing does, or nobody said where.
-    pub onset: Option<usize>,
-    /// It is known to be stuck, wherever that begins.
-    pub stuck: bool,
-    /// Before which events the program is restarted, ascending.
-    pub restarts: Vec<usize>,
+/// Mutated copies of each recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mutated {
+    count: usize,
+    seed: u64,
 }
 
-impl Run {
-    /// Whether what goes wrong is in the texts: then they must stay as they are. Fewer than three calls behind the onset
-    /// are no loop of calls.
-    fn is_about_text(&self) -> bool {
-        let calls = |events: &[TrajectoryEvent]| events.iter().filter(|event| is_call(event)).count();
-        self.stuck && calls(self.events.get(self.onset.unwrap_or(0)..).unwrap_or_default()) < 3
+impl Mutated {
+    /// So many copies of each recording; `None`: as many as make [`HEALTHY_COPIES`] healthy ones.
+    ///
+    /// # Errors
+    /// A label allows a mutation that does not exist.
+    pub(crate) fn of(cases: &[Case], count: Option<usize>, seed: u64) -> Result<Self> {
+        for case in cases {
+            for word in case.label.mutations.iter().flatten() {
+                if Mutation::from_word(word).is_none() {
+                    let known: Vec<_> = Mutation::ALL.iter().map(|mutation| mutation.word()).collect();
+                    bail!("{}: there is no mutation `{word}`; there are {}", case.name, known.join(", "));
+                }
+            }
+        }
+        let healthy = cases.iter().filter(|case| case.label.label == Label::Healthy).count();
+        Ok(Self { count: count.unwrap_or_else(|| HEALTHY_COPIES.div_ceil(healthy.max(1))), seed })
     }
+
+    /// The mutations that make a copy: first each one alone, beginning with any of them, so that few copies of many
+    /// recordings show all kinds; then two or three together.
+    fn plan(&self, run: &Run, case: &Case, number: usize) -> Vec<Mutation> {
+        let allowed = |mutation: &Mutation| {
+            case.label.mutations.as_ref().is_none_or(|only| only.iter().any(|word| word == mutation.word()))
+        };
+        let mut fitting: Vec<_> = Mutation::ALL.iter().copied().filter(|it| allowed(it) && it.applies(run)).collect();
+        let first = Random::new(self.seed, &case.name).below(fitting.len() as u64) as usize;
+        if number <= fitting.len() {
+            return vec![fitting[(first + number - 1) % fitting.len()]];
+        }
+        let mut random = Random::new(self.seed, &format!("{}+{number}", case.name));
+        random.shuffle(&mut fitting);
+        fitting.truncate(2 + random.below(2) as usize);
+        fitting.sort_unstable();
+        fitting
+    }
+}
+
+impl Copies for Mutated {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn copy(&self, case: &Case, number: usize) -> Option<Run> {
+        let run = Run::of(case);
+        let mutations = self.plan(&run, case, number);
+        let mut random = Random::new(self.seed, &format!("{}#{number}", case.name));
+        let copy = mutations.iter().fold(run, |run, mutation| mutation.apply(&run, &mut random));
+        let changes: Vec<_> = mutations.iter().map(|mutation| mutation.word()).collect();
+        (!changes.is_empty()).then_some(Run { changes, ..copy })
+    }
+}
+
+/// Whether the pathology is in the texts: then they must stay as they are. Fewer than three calls behind the onset are no
+/// loop of calls.
+fn is_about_text(run: &Run) -> bool {
+    let calls = |events: &[TrajectoryEvent]| events.iter().filter(|event| is_call(event)).count();
+    run.stuck && calls(run.events.get(run.onset.unwrap_or(0)..).unwrap_or_default()) < 3
 }
 
 /// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mutation {
+enum Mutation {
     /// Thoughts and the texts beside calls begin in other words.
     Paraphrase,
     /// The keys of arguments come in another order.
@@ -58,7 +106,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All, in the order in which several are applied: the restarts last, since they name places.
-    pub const ALL: &'static [Self] = &[
+    const ALL: &'static [Self] = &[
         Self::Paraphrase,
         Self::Shuffle,
         Self::Nonces,
@@ -70,7 +118,7 @@ impl Mutation {
     ];
 
     /// The word in labels and reports.
-    pub fn word(self) -> &'static str {
+    fn word(self) -> &'static str {
         match self {
             Self::Paraphrase => "paraphrase",
             Self::Shuffle => "shuffle",
@@ -84,18 +132,18 @@ impl Mutation {
     }
 
     /// The mutation of that word.
-    pub fn from_word(word: &str) -> Option<Self> {
+    fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|mutation| mutation.word() == word)
     }
 
     /// Whether it changes this recording and leaves its label true.
-    pub fn applies(self, run: &Run) -> bool {
+    fn applies(self, run: &Run) -> bool {
         let any = |wanted: fn(&TrajectoryEvent) -> bool| run.events.iter().any(wanted);
         match self {
-            Self::Paraphrase => !run.is_about_text() && any(|event| is_said(event) || is_thought(event)),
+            Self::Paraphrase => !is_about_text(run) && any(|event| is_said(event) || is_thought(event)),
             Self::Shuffle => any(|event| keys(event) > 1),
             Self::Nonces | Self::Counters => any(|event| keys(event) > 0),
-            Self::Harmless => !run.is_about_text() && run.events.iter().filter(|event| is_call(event)).count() > 1,
+            Self::Harmless => !is_about_text(run) && run.events.iter().filter(|event| is_call(event)).count() > 1,
             Self::Reslice => any(is_said),
             Self::Whitespace => any(is_call),
             Self::Restart => !places(run).is_empty(),
@@ -104,7 +152,7 @@ impl Mutation {
 
     /// The recording, changed.
     #[must_use]
-    pub fn apply(self, run: &Run, random: &mut Random) -> Run {
+    fn apply(self, run: &Run, random: &mut Random) -> Run {
         match self {
             Self::Paraphrase => paraphrase(run, random),
             Self::Shuffle => on_arguments(run, |entries| random.shuffle(entries)),
@@ -181,7 +229,7 @@ impl<'a> Rebuilt<'a> {
     }
 
     fn done(self) -> Run {
-        Run { events: self.events, onset: self.onset, stuck: self.old.stuck, restarts: Vec::new() }
+        Run { events: self.events, onset: self.onset, stuck: self.old.stuck, restarts: Vec::new(), changes: Vec::new() }
     }
 }
 

@@ -1,15 +1,15 @@
 //! What most programs have: a limit of model calls.
 
-use super::RuleSet;
+use belay_trajectory::{RuleSet, TrajectoryEvent};
+
 use super::steps::Steps;
-use crate::event::TrajectoryEvent;
 
 /// Model calls that are allowed. 50: the default of IronClaw, OpenFang, PicoClaw and Koog; others have 10 to 100.
 const CAP: u64 = 50;
 
 /// Ends a request at its 51st model call.
 #[derive(Debug, Default)]
-pub struct IterationCap {
+pub(crate) struct IterationCap {
     steps: Steps,
 }
 

@@ -10,9 +10,9 @@
 
 use std::collections::VecDeque;
 
-use super::RuleSet;
+use belay_trajectory::{RuleSet, TrajectoryEvent};
+
 use super::chanting::{Chanting, Deltas, Limits};
-use crate::event::TrajectoryEvent;
 
 /// Repetitions of a cycle.
 const REPEATS: usize = 5;
@@ -25,7 +25,7 @@ const LIMITS: Limits = Limits { spacing: 250, periods: Some(5), history: 5000 };
 
 /// Gemini CLI's loop detection of 2026.
 #[derive(Debug)]
-pub struct Gemini2026 {
+pub(crate) struct Gemini2026 {
     calls: VecDeque<String>,
     chanting: Chanting,
     deltas: Deltas,

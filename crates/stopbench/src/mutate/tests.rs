@@ -25,7 +25,7 @@ fn looped(rounds: usize) -> Run {
         events.push(call("bash", r#"{"command":"ls -la src","timeout":5}"#));
         events.push(ok("bash", "no such directory"));
     }
-    Run { events, onset, stuck: true, restarts: Vec::new() }
+    Run { events, onset, stuck: true, restarts: Vec::new(), changes: Vec::new() }
 }
 
 fn kinds(run: &Run) -> String {
@@ -114,7 +114,7 @@ fn harmless_calls_come_between_steps_and_never_two_in_a_row() {
     // Where turns are not told, and where there are no results.
     for (events, broken) in [(vec![call("f", "{}"), ok("f", "1")], "fc"), (vec![call("f", "{}")], "==")] {
         let events = events.into_iter().cycle().take(200).collect();
-        let run = Run { events, onset: None, stuck: false, restarts: Vec::new() };
+        let run = Run { events, onset: None, stuck: false, restarts: Vec::new(), changes: Vec::new() };
         let text = kinds(&Mutation::Harmless.apply(&run, &mut Random::new(3, "test")));
         assert!(text.contains('c') && !text.contains(broken), "{text}");
     }
@@ -130,7 +130,7 @@ fn what_is_about_text_keeps_its_text() {
         said("Let me know."),
         TrajectoryEvent::Turn,
     ];
-    let stuck = Run { events, onset: Some(3), stuck: true, restarts: Vec::new() };
+    let stuck = Run { events, onset: Some(3), stuck: true, restarts: Vec::new(), changes: Vec::new() };
     let healthy = Run { onset: None, stuck: false, ..stuck.clone() };
     let applying =
         |run: &Run| Mutation::ALL.iter().filter(|mutation| mutation.applies(run)).copied().collect::<Vec<_>>();
@@ -142,7 +142,7 @@ fn what_is_about_text_keeps_its_text() {
 #[test]
 fn an_onset_within_a_stream_moves_to_the_piece_that_holds_it() {
     let pieces = ["we go ", "round and ", "round and ", "round"].map(|piece| TrajectoryEvent::Text(piece.into()));
-    let run = Run { events: pieces.to_vec(), onset: Some(2), stuck: true, restarts: Vec::new() };
+    let run = Run { events: pieces.to_vec(), onset: Some(2), stuck: true, restarts: Vec::new(), changes: Vec::new() };
     for seed in 0..30 {
         let changed = Mutation::Reslice.apply(&run, &mut Random::new(seed, "test"));
         let text = |events: &[TrajectoryEvent]| {
@@ -165,7 +165,7 @@ proptest! {
         let mut events: Vec<_> = pieces.into_iter().map(TrajectoryEvent::Text).collect();
         events.push(TrajectoryEvent::Assistant(whole.clone()));
         let onset = Some(onset.min(events.len() - 1));
-        let run = Run { events, onset, stuck: true, restarts: Vec::new() };
+        let run = Run { events, onset, stuck: true, restarts: Vec::new(), changes: Vec::new() };
         let changed = Mutation::Reslice.apply(&run, &mut Random::new(seed, "test"));
         let streamed: String = changed.events.iter().filter_map(|event| match event {
             TrajectoryEvent::Text(text) => Some(text.as_str()),

@@ -8,9 +8,9 @@
 //! completions of jobs. Nudges for announced tools never end a run. A batch without recorded results cannot be told to
 //! have failed and counts as a success.
 
-use super::RuleSet;
+use belay_trajectory::{RuleSet, TrajectoryEvent};
+
 use super::steps::{Call, Step, Steps};
-use crate::event::TrajectoryEvent;
 
 /// Equal failed batches in a row at which the tools are taken away.
 const DUPLICATES: u32 = 5;
@@ -20,7 +20,7 @@ const ITERATIONS: u64 = 50;
 
 /// IronClaw's brakes.
 #[derive(Debug, Default)]
-pub struct IronClaw {
+pub(crate) struct IronClaw {
     steps: Steps,
     last: Vec<(String, String)>,
     count: u32,

@@ -10,9 +10,9 @@
 
 use std::collections::VecDeque;
 
-use super::RuleSet;
+use belay_trajectory::{RuleSet, TrajectoryEvent};
+
 use super::steps::{Step, Steps};
-use crate::event::TrajectoryEvent;
 
 /// Earlier equal texts.
 const DUPLICATES: usize = 2;
@@ -25,7 +25,7 @@ const MEMORY: usize = 100;
 
 /// OpenManus' test for being stuck.
 #[derive(Debug, Default)]
-pub struct OpenManus {
+pub(crate) struct OpenManus {
     steps: Steps,
     /// Assistant texts; `None` is any other message.
     memory: VecDeque<Option<String>>,

@@ -1,7 +1,6 @@
 //! A compact way to write recordings down, for the tables of the rule sets.
 
-use crate::event::TrajectoryEvent;
-use crate::rule_sets::RuleSet;
+use belay_trajectory::{RuleSet, TrajectoryEvent};
 
 /// Reads one event a word, or several for a quoted text:
 ///
