@@ -1,6 +1,6 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
-//! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
-//! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
+//! living runs, and never waits: whatever takes time is a task in its set, or a lane. What each message is asked in turn before
+//! it reaches a lane is in [`guards`], what programs and people ask of the dispatcher itself in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
 //! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], what the beginning of an id means in [`named`], how second deliveries are
 //! recognised in [`keys`], how much may wait in [`admission`], which sessions wait without a task in [`parking`], and the watch
 //! over silent runs in [`watch`].
@@ -9,6 +9,7 @@ mod admission;
 mod answers;
 mod commands;
 mod control;
+mod guards;
 mod input;
 mod keys;
 mod named;
@@ -24,10 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
-    SessionKey, SessionLifetime, StopReason, firing_of, job_of,
+    Ack, AckSender, CommandReply, GateId, Inbound, Refusal, ReplyRoute, RunId, SessionKey, SessionLifetime, StopReason,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -36,13 +35,9 @@ use tokio::time::{Instant, timeout};
 use self::admission::Admission;
 use self::keys::Keys;
 use crate::agent_services::AgentServices;
-use crate::chosen;
 use crate::lane::{LaneStart, run_lane};
 use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
-use crate::queue::MAX_TEXT_BYTES;
 use crate::speaker::Speaker;
-use crate::submission::{self, Change, Command, SettingCommand, Submission};
-use belay_delegates::subagent::Declared;
 use belay_run::live::{LiveRun, StopCause};
 use belay_run::restart::persist;
 
@@ -162,140 +157,6 @@ impl Dispatcher {
     /// Whether some lane does not know yet what is unfinished in it.
     pub(crate) fn opening(&self) -> bool {
         self.lanes.values().any(|lane| lane.opening)
-    }
-
-    /// Routes one inbound message.
-    pub(crate) fn route(&mut self, envelope: Envelope) -> Flow {
-        let Envelope { inbound, ack } = envelope;
-        let text = match &inbound.body {
-            Body::Control(control) => return self.control(control.clone(), &inbound, ack),
-            Body::Text(text) | Body::Edit(text) => text.clone(),
-        };
-        if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
-            let what =
-                format!("a message must have text, at most {MAX_TEXT_BYTES} bytes of it, without NUL characters");
-            self.refuse(&inbound, ack, Refusal::Invalid(what));
-            return Flow::Continue;
-        }
-        let sent = Sent::of(&inbound);
-        let Some(ack) = self.first_delivery(sent.as_ref(), &text, &inbound, ack) else { return Flow::Continue };
-        if Purpose::of(&inbound.channel).is_autonomous() {
-            // Work that was decided on before: its words are no command, whatever they begin with, and answer no question.
-            self.input(text, sent, inbound, ack);
-            return Flow::Continue;
-        }
-        if let Some(job) = job_of(&inbound.session) {
-            // What is said in there is the job's; its lane stops and is watched like any other.
-            let what = format!("a job works in this session; /job {job} and a text says something to it");
-            self.refuse(&inbound, ack, Refusal::Forbidden(what));
-            return Flow::Continue;
-        }
-        if firing_of(&inbound.session).is_some() {
-            let what = "a routine works in this session, and nobody else speaks in it".to_owned();
-            self.refuse(&inbound, ack, Refusal::Forbidden(what));
-            return Flow::Continue;
-        }
-        let submission = match inbound.is_forwarded() {
-            // Somebody else's words: they command nothing, and answer no question.
-            true => Submission::Input,
-            false => submission::parse_with(&text, &self.services.context.known_skills()),
-        };
-        if let Body::Edit(_) = inbound.body {
-            self.edit(&submission, text, sent, inbound, ack);
-            return Flow::Continue;
-        }
-        let (mut inbound, ack) = match self.take_answer(&submission, &text, sent.as_ref(), inbound, ack) {
-            Ok(()) => return Flow::Continue,
-            Err(no_answer) => *no_answer,
-        };
-        let draining = self.services.draining.is_cancelled();
-        if draining
-            && (submission.is_input()
-                || matches!(submission, Submission::Command(Command::Thread(_) | Command::Setting(_))))
-        {
-            self.refuse(&inbound, ack, Refusal::ShuttingDown);
-            return Flow::Continue;
-        }
-        if let Some(refusal) = self.unknown_model(&submission, &inbound) {
-            self.refuse(&inbound, ack, refusal);
-            return Flow::Continue;
-        }
-        match submission {
-            Submission::Command(command) => {
-                let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
-                self.services.hooks.command(&inbound, &submission::word_of(&text), &text);
-                // Where a lane acts on it, or an errand, or it answers a question, its key is kept once that has been done.
-                let kept = !matches!(
-                    command,
-                    Command::Decide(..)
-                        | Command::Thread(_)
-                        | Command::Setting(_)
-                        | Command::Job(_)
-                        | Command::Routine(_)
-                        | Command::Tools(_)
-                );
-                let acted_on = sent.clone().filter(|_| kept).map(ActedOn::from);
-                let flow = self.command(command, &text, sent, inbound, ack);
-                self.keep_key(acted_on);
-                flow
-            }
-            Submission::Unknown { word, nearest } => {
-                let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
-                let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
-                self.answer(&inbound, ack, &word, Err(reply));
-                Flow::Continue
-            }
-            Submission::Plan(_) if !inbound.outputs.is_empty() => {
-                let what = "outputs: a plan ends with a summary and hands over none; ask without /plan".to_owned();
-                self.refuse(&inbound, ack, Refusal::Invalid(what));
-                Flow::Continue
-            }
-            Submission::Input | Submission::Plan(_) | Submission::Skill(_) => {
-                if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
-                    self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
-                    return Flow::Continue;
-                }
-                let waiting = match submission {
-                    Submission::Input if !inbound.is_forwarded() => self.waiting_for(&text, &inbound),
-                    _ => Vec::new(),
-                };
-                if !waiting.is_empty() {
-                    let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
-                    self.set_off(waiting, text, sent, inbound, ack);
-                    return Flow::Continue;
-                }
-                if let Submission::Skill(instructions) = submission {
-                    inbound.history.push(HistoryLine { role: HistoryRole::System, text: instructions });
-                }
-                self.input(text, sent, inbound, ack);
-                Flow::Continue
-            }
-        }
-    }
-
-    /// Refuses a message that names a model for its run, or a command that names one for the conversation, where there is no
-    /// such model: another would answer without a word.
-    fn unknown_model(&self, submission: &Submission, inbound: &Inbound) -> Option<Refusal> {
-        let options = match submission {
-            Submission::Command(Command::Setting(SettingCommand { change: Change::To(options), .. })) => options,
-            submission if submission.is_input() => &inbound.options,
-            _ => return None,
-        };
-        chosen::check(options.model.as_deref()?, &*self.services.run.model).err().map(Refusal::Invalid)
-    }
-
-    /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
-    /// after a restart acts again.
-    fn keep_key(&mut self, acted_on: Option<ActedOn>) {
-        let Some(acted_on) = acted_on else { return };
-        let Some(refused) = self.keys.refused(&acted_on.key) else { return };
-        let acted_on = ActedOn { refused, ..acted_on };
-        let (threads, at) = (self.services.store.threads.clone(), self.services.clock.now());
-        self.errand(async move {
-            if let Err(error) = threads.note_acted_on(&acted_on, at).await {
-                tracing::warn!(%error, "a command that came again after a restart would not be recognised");
-            }
-        });
     }
 
     /// The lane of a session, woken if it sleeps. `lifetime` is that of a session which its lane creates.

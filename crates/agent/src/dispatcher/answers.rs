@@ -7,6 +7,7 @@ use belay_protocol::{
 };
 
 use super::Dispatcher;
+use super::guards::{ANSWERED, Arrival, Guarded};
 use super::named::{Named, several};
 use crate::agent_services::AgentServices;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
@@ -15,48 +16,43 @@ use crate::submission::{Submission, word_of as word_of_text};
 use belay_run::approvals::parse_answer;
 
 impl Dispatcher {
-    /// Takes a message that answers the question of its conversation; gives back one that does not.
+    /// Takes a message that answers the question of its conversation.
     ///
     /// The next message of whoever was asked for a secret is the secret, unless it is a command. Others who talk in the
     /// same conversation answer nothing by chance.
-    pub(super) fn take_answer(
-        &mut self,
-        submission: &Submission,
-        text: &str,
-        sent: Option<&Sent>,
-        inbound: Inbound,
-        ack: AckSender,
-    ) -> Result<(), Box<(Inbound, AckSender)>> {
-        if self.questions.is_empty() || inbound.relayed || !matches!(submission, Submission::Input) {
-            return Err(Box::new((inbound, ack)));
+    pub(super) fn take_answer(&mut self, message: Arrival) -> Guarded {
+        let Arrival { inbound, text, .. } = &message;
+        if self.questions.is_empty() || inbound.relayed || !matches!(message.submission, Submission::Input) {
+            return Guarded::Continue(message);
         }
-        let Some(waits) = self.question_in(&inbound.session) else { return Err(Box::new((inbound, ack))) };
+        let Some(waits) = self.question_in(&inbound.session) else { return Guarded::Continue(message) };
         let asked =
             *inbound.principal.id == *waits.asker.principal && Place::from(inbound.principal.role) == waits.asker.place;
         if !asked {
-            return Err(Box::new((inbound, ack)));
+            return Guarded::Continue(message);
         }
         if inbound.is_forwarded() {
             let reminder = format!("A forwarded message answers no question. {}", still_needed(waits));
             self.speaker.say(inbound.reply_to.clone(), reminder);
-            return Err(Box::new((inbound, ack)));
+            return Guarded::Continue(message);
         }
         let gate = waits.gate;
         let (reply, word) = match (waits.decidable, parse_answer(text)) {
             (true, Some(decision)) => (LaneReply::Decision(decision), word_of(decision)),
             (true, None) => {
                 self.speaker.say(inbound.reply_to.clone(), still_needed(waits));
-                return Err(Box::new((inbound, ack)));
+                return Guarded::Continue(message);
             }
             (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
             (false, _) => (LaneReply::Secret(Secret::new(text.trim().to_owned())), "/secret"),
         };
-        let ack = match sent {
+        let Arrival { inbound, ack, sent, .. } = message;
+        let ack = match &sent {
             Some(sent) => self.keys.act_on(reply.acted_on(sent.clone()), ack),
             None => ack,
         };
-        self.decide(gate, reply, word.to_owned(), sent.cloned(), inbound, ack);
-        Ok(())
+        self.decide(gate, reply, word.to_owned(), sent, inbound, ack);
+        ANSWERED
     }
 
     /// The question that a conversation waits on; of several, which cannot be, any.

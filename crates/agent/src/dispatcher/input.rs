@@ -5,21 +5,12 @@ use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 use super::admission::{Sender, bytes_of};
 use super::{Dispatcher, worth_saying};
 use crate::mail::{LaneInput, LaneMail};
-use crate::queue::{BUSY_RETRY, MAX_TEXT_BYTES};
-use crate::submission::Submission;
+use crate::queue::BUSY_RETRY;
 use belay_run::live::LiveRun;
-
-/// What is said to whoever edits a message into a command.
-const EDITED_COMMAND: &str = "A command in an edited message is not carried out. Send it as a new message.";
 
 impl Dispatcher {
     /// `text` is what the model reads, `sent` what a second delivery is recognised by.
     pub(super) fn input(&mut self, text: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
-        if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
-            let what =
-                format!("a message must have text, at most {MAX_TEXT_BYTES} bytes of it, without NUL characters");
-            return self.refuse(&inbound, ack, Refusal::Invalid(what));
-        }
         let (sender, bytes) = (Sender::of(&inbound), bytes_of(&text, &inbound));
         if let Some(refusal) = sender.as_ref().and_then(|sender| self.admission.refusal(sender, bytes)) {
             return self.busy(inbound, sent, ack, refusal);
@@ -45,25 +36,6 @@ impl Dispatcher {
         if let Some(sent) = sent {
             self.keys.take_in(run, sent);
         }
-    }
-
-    /// An edit of a message that was sent before: for the lane, which knows whether the message still waits. Never a command,
-    /// nor an answer to a question.
-    pub(super) fn edit(
-        &mut self,
-        submission: &Submission,
-        text: String,
-        sent: Option<Sent>,
-        inbound: Inbound,
-        ack: AckSender,
-    ) {
-        if self.services.draining.is_cancelled() {
-            return self.refuse(&inbound, ack, Refusal::ShuttingDown);
-        }
-        if !matches!(submission, Submission::Input) {
-            return self.refuse(&inbound, ack, Refusal::Invalid(EDITED_COMMAND.to_owned()));
-        }
-        self.input(text, sent, inbound, ack);
     }
 
     /// Refuses a message for want of room, but never a duplicate: that joins its first acceptance, which the store knows. How

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use belay_protocol::store::{ACTED_ON_KEPT, RECENT_INPUTS};
 use belay_protocol::{
-    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, Inbound, KnownInput, Refusal, RunId, Sent,
-    SharedAck, UnixMillis,
+    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, KnownInput, Refusal, RunId, Sent, SharedAck,
+    UnixMillis,
 };
 
 use super::Dispatcher;
 use super::answers::word_of_answer;
+use super::guards::{ANSWERED, Arrival, Guarded};
 use belay_run::live::LiveRun;
 
 /// What a second delivery is told, which nothing is done of.
@@ -177,46 +178,41 @@ impl Keys {
 }
 
 impl Dispatcher {
-    /// Answers what comes under a used key; gives back the acknowledgement of what comes for the first time.
-    pub(super) fn first_delivery(
-        &mut self,
-        sent: Option<&Sent>,
-        text: &str,
-        inbound: &Inbound,
-        ack: AckSender,
-    ) -> Option<AckSender> {
-        match sent.map_or(Used::No, |sent| self.keys.used(sent)) {
-            Used::No => return Some(ack),
+    /// Answers what comes under a used key.
+    pub(super) fn first_delivery(&mut self, message: Arrival) -> Guarded {
+        match message.sent.as_ref().map_or(Used::No, |sent| self.keys.used(sent)) {
+            Used::No => return Guarded::Continue(message),
             Used::ActedOn(before) => {
-                if let Some((ack, refused)) = before.join(ack) {
+                if let Some((ack, refused)) = before.join(message.ack) {
                     let reply = if refused { REFUSED_BEFORE } else { ACTED_ON_BEFORE }.to_owned();
-                    let command = word_of_answer(text);
+                    let command = word_of_answer(&message.text);
                     ack.send(Ack::Command(CommandReply { command, reply, resumes: None, refused }));
                 }
             }
             Used::Living(living) => match &mut living.state {
-                KeyState::InFlight(waiters) => waiters.push(ack),
-                KeyState::Accepted(at) => ack.send(Ack::Accepted(joined(&living.run, *at))),
+                KeyState::InFlight(waiters) => waiters.push(message.ack),
+                KeyState::Accepted(at) => message.ack.send(Ack::Accepted(joined(&living.run, *at))),
             },
-            Used::Otherwise(refusal) => self.refuse(inbound, ack, refusal),
+            Used::Otherwise(refusal) => return self.refused(message, refusal),
         }
-        None
+        ANSWERED
     }
 
     /// The same for a command, which may have the key of a message whose run has ended. From here on it is acted on.
-    pub(super) fn first_command(
-        &mut self,
-        sent: Option<&Sent>,
-        inbound: &Inbound,
-        ack: AckSender,
-    ) -> Option<AckSender> {
-        let Some(sent) = sent else { return Some(ack) };
+    pub(super) fn first_command(&mut self, mut message: Arrival) -> Guarded {
+        let Some(sent) = &message.sent else { return Guarded::Continue(message) };
         match self.keys.recent.get(&sent.key) {
-            None => return Some(self.keys.act_on(sent.clone().into(), ack)),
-            Some(known) if sent.is_again(known) => ack.send(Ack::Accepted(known.clone().again(None))),
-            Some(known) => self.refuse(inbound, ack, Refusal::Conflict { run_id: known.run_id }),
+            None => {
+                message.ack = self.keys.act_on(sent.clone().into(), message.ack);
+                return Guarded::Continue(message);
+            }
+            Some(known) if sent.is_again(known) => message.ack.send(Ack::Accepted(known.clone().again(None))),
+            Some(known) => {
+                let refusal = Refusal::Conflict { run_id: known.run_id };
+                return self.refused(message, refusal);
+            }
         }
-        None
+        ANSWERED
     }
 }
 

@@ -7,10 +7,12 @@ use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, Refusal, Ro
 use tokio::sync::mpsc;
 
 use super::Dispatcher;
+use super::guards::{ANSWERED, Arrival, Guarded};
 use crate::agent_services::AgentServices;
 use crate::mail::LaneNote;
 use crate::speaker::Speaker;
-use belay_automation::routines::{self, By, RoutineCommand, Waiting};
+use crate::submission::Submission;
+use belay_automation::routines::{self, By, RoutineCommand};
 
 /// The word that stands for a message which has set a routine off.
 const WORD: &str = "/routine";
@@ -42,27 +44,25 @@ impl Dispatcher {
         });
     }
 
-    /// The routines that a message sets off instead of being answered.
-    pub(super) fn waiting_for(&self, text: &str, inbound: &Inbound) -> Vec<Waiting> {
-        let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty();
-        if words_alone { self.services.routines.board.events().for_message(inbound, text) } else { Vec::new() }
-    }
-
-    /// Sets off the routines that wait for a message, which is not answered otherwise.
-    pub(super) fn set_off(
-        &mut self,
-        waiting: Vec<Waiting>,
-        text: String,
-        sent: Option<Sent>,
-        inbound: Inbound,
-        ack: AckSender,
-    ) {
+    /// Sets off the routines that wait for this message, which is not answered otherwise.
+    pub(super) fn set_off_routines(&mut self, message: Arrival) -> Guarded {
+        let Arrival { inbound, text, .. } = &message;
+        let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty() && !inbound.is_forwarded();
+        if !words_alone || message.submission != Submission::Input {
+            return Guarded::Continue(message);
+        }
+        let waiting = self.services.routines.board.events().for_message(inbound, text);
+        if waiting.is_empty() {
+            return Guarded::Continue(message);
+        }
+        let Arrival { inbound, ack, text, sent, .. } = self.first_command(message)?;
         let (services, by) = (self.services.clone(), By::of(&inbound));
         let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
         self.errand(async move {
             let said = routines::start(&services.routines, &waiting, &text, &by).await;
             answer.give(said).await;
         });
+        ANSWERED
     }
 
     /// Who gives the answer to what an errand does.

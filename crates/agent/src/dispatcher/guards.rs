@@ -1,0 +1,219 @@
+//! What an inbound message passes on its way to a lane: a list of guards, in order. Each either answers the message, which ends
+//! its way, or lets it pass. What no guard has answered is for the model.
+
+use std::ops::ControlFlow;
+
+use belay_protocol::inbound::{HistoryLine, HistoryRole};
+use belay_protocol::{AckSender, ActedOn, Body, Envelope, Inbound, Purpose, Refusal, Sent, firing_of, job_of};
+
+use super::{Dispatcher, Flow};
+use crate::chosen;
+use crate::queue::MAX_TEXT_BYTES;
+use crate::submission::{self, Change, Command, SettingCommand, Submission};
+use belay_delegates::subagent::Declared;
+
+/// What is said to whoever edits a message into a command.
+const EDITED_COMMAND: &str = "A command in an edited message is not carried out. Send it as a new message.";
+
+/// A message on its way through the guards.
+pub(super) struct Arrival {
+    pub(super) inbound: Inbound,
+    pub(super) ack: AckSender,
+    pub(super) text: String,
+    /// What a second delivery is recognised by.
+    pub(super) sent: Option<Sent>,
+    /// What the text asks for.
+    pub(super) submission: Submission,
+}
+
+/// What a guard does of a message: it lets the message pass, or has answered it.
+pub(super) type Guarded = ControlFlow<Flow, Arrival>;
+
+/// The message is answered, and the agent goes on.
+pub(super) const ANSWERED: Guarded = ControlFlow::Break(Flow::Continue);
+
+/// The guards, in the order in which a message passes them.
+const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
+    Dispatcher::refuse_unreadable,
+    Dispatcher::first_delivery, // before everything that has an effect
+    Dispatcher::begin_own_work, // before its words are read as anything
+    Dispatcher::refuse_in_sessions_of_work,
+    Dispatcher::take_edit,
+    Dispatcher::take_answer,
+    Dispatcher::refuse_while_draining, // after answers, which a paused run may still take
+    Dispatcher::refuse_unknown_model,
+    Dispatcher::carry_out_command,
+    Dispatcher::refuse_outputs,
+    Dispatcher::set_off_routines,
+];
+
+impl Dispatcher {
+    /// Routes one inbound message.
+    pub(crate) fn route(&mut self, Envelope { inbound, ack }: Envelope) -> Flow {
+        let text = match &inbound.body {
+            Body::Control(control) => return self.control(control.clone(), &inbound, ack),
+            Body::Text(text) | Body::Edit(text) => text.clone(),
+        };
+        let submission = match is_order(&inbound) {
+            true => submission::parse_with(&text, &self.services.context.known_skills()),
+            false => Submission::Input,
+        };
+        let mut message = Arrival { sent: Sent::of(&inbound), inbound, ack, text, submission };
+        for guard in GUARDS {
+            match guard(self, message) {
+                ControlFlow::Continue(passed) => message = passed,
+                ControlFlow::Break(flow) => return flow,
+            }
+        }
+        if let Submission::Skill(text) = message.submission {
+            message.inbound.history.push(HistoryLine { role: HistoryRole::System, text });
+        }
+        self.input(message.text, message.sent, message.inbound, message.ack);
+        Flow::Continue
+    }
+
+    /// Refuses a message.
+    pub(super) fn refused(&self, message: Arrival, refusal: Refusal) -> Guarded {
+        self.refuse(&message.inbound, message.ack, refusal);
+        ANSWERED
+    }
+
+    fn refuse_unreadable(&mut self, message: Arrival) -> Guarded {
+        let text = &message.text;
+        if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
+            let what =
+                format!("a message must have text, at most {MAX_TEXT_BYTES} bytes of it, without NUL characters");
+            return self.refused(message, Refusal::Invalid(what));
+        }
+        Guarded::Continue(message)
+    }
+
+    /// Lets in work that was decided on before: it answers no question, and goes on while the agent drains.
+    fn begin_own_work(&mut self, message: Arrival) -> Guarded {
+        if !Purpose::of(&message.inbound.channel).is_autonomous() {
+            return Guarded::Continue(message);
+        }
+        self.input(message.text, message.sent, message.inbound, message.ack);
+        ANSWERED
+    }
+
+    /// Refuses what others say in the session of a job or of a routine run. Its lane stops and is watched like any other.
+    fn refuse_in_sessions_of_work(&mut self, message: Arrival) -> Guarded {
+        let session = &message.inbound.session;
+        let what = if let Some(job) = job_of(session) {
+            format!("a job works in this session; /job {job} and a text says something to it")
+        } else if firing_of(session).is_some() {
+            "a routine works in this session, and nobody else speaks in it".to_owned()
+        } else {
+            return Guarded::Continue(message);
+        };
+        self.refused(message, Refusal::Forbidden(what))
+    }
+
+    /// Takes an edit of a message that was sent before: for the lane, which knows whether the message still waits. Never a
+    /// command, nor an answer to a question.
+    fn take_edit(&mut self, message: Arrival) -> Guarded {
+        if !matches!(message.inbound.body, Body::Edit(_)) {
+            return Guarded::Continue(message);
+        }
+        if self.services.draining.is_cancelled() {
+            return self.refused(message, Refusal::ShuttingDown);
+        }
+        if message.submission != Submission::Input {
+            return self.refused(message, Refusal::Invalid(EDITED_COMMAND.to_owned()));
+        }
+        self.input(message.text, message.sent, message.inbound, message.ack);
+        ANSWERED
+    }
+
+    /// Refuses what a lane would have to do once the agent drains.
+    fn refuse_while_draining(&mut self, message: Arrival) -> Guarded {
+        let for_lane = message.submission.is_input()
+            || matches!(message.submission, Submission::Command(Command::Thread(_) | Command::Setting(_)));
+        match for_lane && self.services.draining.is_cancelled() {
+            true => self.refused(message, Refusal::ShuttingDown),
+            false => Guarded::Continue(message),
+        }
+    }
+
+    /// Refuses a message that names a model for its run, or a command that names one for the conversation, where there is no
+    /// such model: another would answer without a word.
+    fn refuse_unknown_model(&mut self, message: Arrival) -> Guarded {
+        let options = match &message.submission {
+            Submission::Command(Command::Setting(SettingCommand { change: Change::To(options), .. })) => options,
+            submission if submission.is_input() => &message.inbound.options,
+            _ => return Guarded::Continue(message),
+        };
+        let model = options.model.as_deref();
+        match model.map_or(Ok(()), |model| chosen::check(model, &*self.services.run.model)) {
+            Ok(()) => Guarded::Continue(message),
+            Err(what) => self.refused(message, Refusal::Invalid(what)),
+        }
+    }
+
+    /// Carries a command out, and refuses a word that looks like one.
+    fn carry_out_command(&mut self, message: Arrival) -> Guarded {
+        if message.submission.is_input() {
+            return Guarded::Continue(message);
+        }
+        let Arrival { inbound, ack, text, sent, submission } = self.first_command(message)?;
+        let command = match submission {
+            Submission::Command(command) => command,
+            Submission::Unknown { word, nearest } => {
+                let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
+                self.answer(&inbound, ack, &word, Err(reply));
+                return ANSWERED;
+            }
+            submission @ (Submission::Input | Submission::Plan(_) | Submission::Skill(_)) => {
+                return Guarded::Continue(Arrival { inbound, ack, text, sent, submission });
+            }
+        };
+        self.services.hooks.command(&inbound, &submission::word_of(&text), &text);
+        // Where a lane acts on it, or an errand, or it answers a question, its key is kept once that has been done.
+        let kept = !matches!(
+            command,
+            Command::Decide(..)
+                | Command::Thread(_)
+                | Command::Setting(_)
+                | Command::Job(_)
+                | Command::Routine(_)
+                | Command::Tools(_)
+        );
+        let acted_on = sent.clone().filter(|_| kept).map(ActedOn::from);
+        let flow = self.command(command, &text, sent, inbound, ack);
+        self.keep_key(acted_on);
+        ControlFlow::Break(flow)
+    }
+
+    /// Refuses declared outputs that no answer can have.
+    fn refuse_outputs(&mut self, message: Arrival) -> Guarded {
+        if matches!(message.submission, Submission::Plan(_)) && !message.inbound.outputs.is_empty() {
+            let what = "outputs: a plan ends with a summary and hands over none; ask without /plan".to_owned();
+            return self.refused(message, Refusal::Invalid(what));
+        }
+        match Declared::compile(message.inbound.outputs.clone()) {
+            Ok(_) => Guarded::Continue(message),
+            Err(problems) => self.refused(message, Refusal::Invalid(format!("outputs: {problems}"))),
+        }
+    }
+
+    /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
+    /// after a restart acts again.
+    fn keep_key(&mut self, acted_on: Option<ActedOn>) {
+        let Some(acted_on) = acted_on else { return };
+        let Some(refused) = self.keys.refused(&acted_on.key) else { return };
+        let acted_on = ActedOn { refused, ..acted_on };
+        let (threads, at) = (self.services.store.threads.clone(), self.services.clock.now());
+        self.errand(async move {
+            if let Err(error) = threads.note_acted_on(&acted_on, at).await {
+                tracing::warn!(%error, "a command that came again after a restart would not be recognised");
+            }
+        });
+    }
+}
+
+/// Whether the words of a message may be a command. Those of work that was decided on before are none, whatever they begin with,
+/// nor are somebody else's.
+fn is_order(inbound: &Inbound) -> bool {
+    !Purpose::of(&inbound.channel).is_autonomous() && !inbound.is_forwarded()
+}
