@@ -123,7 +123,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/delegates/src/plan/step.rs", 1, "a step's task, in a conversation of its own"),
     ("crates/delegates/src/subagent/spawn.rs", 1, "a subagent's task, in a conversation of its own"),
     ("crates/agent/src/turn/gathered.rs", 2, "what the person has sent, several messages of theirs in one"),
-    ("crates/agent/src/waiting.rs", 2, "what the person has sent"),
+    ("crates/agent/src/queued_run.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
     ("crates/protocol/src/store.rs", 2, "what the person has sent, and a line of a stored conversation"),
     ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),

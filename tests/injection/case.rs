@@ -90,10 +90,11 @@ async fn turn(daemon: &Daemon, session: &str, text: &str, outcome: &mut Outcome)
     }
     let events = daemon.events(&run).await?;
     let approved = |call: &Value| {
-        let gates = events.iter().filter(|event| event["type"] == "gate_asked" && event["call_id"] == *call);
+        let gates = events.iter().filter(|event| event["type"] == "approval_requested" && event["call_id"] == *call);
         gates.into_iter().any(|asked| {
-            let answers =
-                events.iter().filter(|event| event["type"] == "gate_decided" && event["gate"] == asked["gate"]);
+            let answers = events
+                .iter()
+                .filter(|event| event["type"] == "approval_resolved" && event["approval"] == asked["approval"]);
             answers.into_iter().any(|answer| answer["state"] == "approved")
         })
     };

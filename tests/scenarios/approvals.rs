@@ -40,7 +40,7 @@ fn with_settings(toml: &str) -> Home {
 
 async fn paused(daemon: &Daemon, run: &str) -> Result<String> {
     let record = daemon.until(run, "paused").await?;
-    Ok(record["waiting_for"]["gate"].as_str().context("it says which question it waits for")?.to_owned())
+    Ok(record["waiting_for"]["approval"].as_str().context("it says which question it waits for")?.to_owned())
 }
 
 fn call(argv: &[&str]) -> String {

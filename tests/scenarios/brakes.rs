@@ -25,7 +25,7 @@ async fn every_misbehaviour_has_an_ending_and_its_brake_is_an_event() -> Result<
         let events = daemon.events(run["run_id"].as_str().unwrap_or_default()).await?;
         let ends = events.iter().filter(|event| event["type"] == "run_ended").count();
         assert_eq!(ends, 1, "{text}: exactly one end");
-        let brakes: Vec<_> = events.iter().filter_map(|event| event["brake"].as_str()).collect();
+        let brakes: Vec<_> = events.iter().filter_map(|event| event["guardrail"].as_str()).collect();
         match brake {
             Some(brake) => assert!(brakes.contains(&brake), "{text}: {brakes:?}"),
             None => assert!(brakes.is_empty(), "{text}: {brakes:?}"),

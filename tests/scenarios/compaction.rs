@@ -51,7 +51,7 @@ async fn a_conversation_outgrows_its_model_and_goes_on_with_an_account_also_afte
     let compacted = events.iter().find(|event| event["type"] == "compacted").context("an end")?;
     assert!(kinds[started..].contains(&"compacted"), "{kinds:?}");
     assert_eq!(
-        (compacted["by"].as_str(), compacted["will_retry"].as_bool()),
+        (compacted["source"].as_str(), compacted["will_retry"].as_bool()),
         (Some("model"), Some(false)),
         "{compacted}"
     );

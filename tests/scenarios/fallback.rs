@@ -44,13 +44,13 @@ async fn when_the_first_model_cannot_answer_the_second_one_does_and_it_shows() -
 
         let events = daemon.events(run["run_id"].as_str().unwrap_or_default()).await?;
         let fallback = events.iter().find(|event| event["type"] == "model_fallback");
-        let said = fallback.map(|event| [&event["from"], &event["to"], &event["why"]].map(Value::to_string));
+        let said = fallback.map(|event| [&event["from"], &event["to"], &event["reason"]].map(Value::to_string));
         let expected = ["scripted by openai", "other by openai", why].map(|word| format!("\"{word}\""));
         assert_eq!(said, Some(expected), "{events:?}");
 
         let (_, report) = daemon.request("GET", "/api/v1/status", None).await?;
         assert_eq!(report["candidates"][0]["cooling_until"].is_string(), cools, "{report}");
-        assert_eq!(report["candidates"][1], json!({"name": "other by openai", "cooling_until": null, "why": null}));
+        assert_eq!(report["candidates"][1], json!({"name": "other by openai", "cooling_until": null, "reason": null}));
         let shown = home.run(&["status"], "").await?;
         let shown = shown.stdout;
         assert_eq!(shown.contains("scripted by openai until"), cools, "{shown}");

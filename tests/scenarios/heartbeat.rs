@@ -46,7 +46,7 @@ async fn beat(home: &Home) -> Result<Value> {
         loop {
             let report = belay(home, &["heartbeat", "--json"]).await?;
             let beats = report["last"].as_array().cloned().unwrap_or_default();
-            let own = beats.into_iter().find(|beat| beat["firing_id"] == begun["firing_id"]);
+            let own = beats.into_iter().find(|beat| beat["routine_run_id"] == begun["routine_run_id"]);
             if let Some(own) = own.filter(|beat| beat["status"] != "running") {
                 return anyhow::Ok(own);
             }

@@ -40,7 +40,7 @@ async fn a_message_joins_the_running_turn_and_ends_with_it() -> Result<()> {
     assert_eq!(answered["reply"], "about both", "{answered}");
     let joined = daemon.finished(&second).await?;
     assert_eq!((&joined["status"], &joined["reason"]), (&json!("completed"), &json!("joined")), "{joined}");
-    assert_eq!((&joined["evidence"]["run"], &joined["evidence"]["how"]), (&json!(first), &json!("steer")));
+    assert_eq!((&joined["evidence"]["run"], &joined["evidence"]["mode"]), (&json!(first), &json!("steer")));
     let said = said(&model, 1);
     assert_eq!(said.first().map(|(_, text)| text.as_str()), Some("what is in the file?"));
     assert!(said.contains(&("user".into(), "and who wrote it?".into())), "{said:#?}");

@@ -6,7 +6,7 @@ use belay_tests::model_server::{Answer, ModelServer};
 use belay_tests::person::{home, say, texts};
 
 #[tokio::test]
-async fn killed_in_the_middle_a_firing_goes_on_and_what_it_says_comes_once() -> Result<()> {
+async fn killed_in_the_middle_a_routine_run_goes_on_and_what_it_says_comes_once() -> Result<()> {
     let model = ModelServer::start(vec![Answer::Stall], Answer::text("All is well.")).await;
     let api = BotApi::start().await;
     let home = home(&api).openai(&model.base_url);

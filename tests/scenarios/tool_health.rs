@@ -76,7 +76,7 @@ async fn a_tool_that_fails_again_and_again_is_off_over_a_restart_until_somebody_
         look(&daemon, &model, &site, session).await?;
     }
     let off = tool(&daemon).await?;
-    assert_eq!((&off["state"], &off["failures"], &off["by"]), (&json!("off"), &json!(2), &json!("rule")), "{off}");
+    assert_eq!((&off["state"], &off["failures"], &off["actor"]), (&json!("off"), &json!(2), &json!("rule")), "{off}");
     assert_eq!(off["last"].as_array().map(Vec::len), Some(2), "{off}");
     let refused = look(&daemon, &model, &site, "c").await?;
     assert!(refused.starts_with("denied: the tool fetch_url is switched off: it failed 2 times in a row"), "{refused}");

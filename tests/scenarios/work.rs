@@ -101,18 +101,18 @@ async fn a_webhook_sets_a_routine_off_once_and_what_it_did_is_listed() -> Result
     assert_eq!(call("a guess").await?.0, 401);
     let (status, first) = call(SECRET).await?;
     assert_eq!((status, &first["routine"]), (200, &json!("build")));
-    assert_eq!(call(SECRET).await?.1["firing_id"], first["firing_id"], "delivered twice, fired once");
+    assert_eq!(call(SECRET).await?.1["routine_run_id"], first["routine_run_id"], "delivered twice, fired once");
 
-    let firing = first["firing_id"].as_str().unwrap_or_default();
+    let routine_run = first["routine_run_id"].as_str().unwrap_or_default();
     let begun = std::time::Instant::now();
     let ended = loop {
-        let (_, firing) = daemon.request("GET", &format!("/api/v1/firings/{firing}"), None).await?;
-        if firing["status"] != "running" || begun.elapsed() > std::time::Duration::from_secs(30) {
-            break firing;
+        let (_, routine_run) = daemon.request("GET", &format!("/api/v1/routine-runs/{routine_run}"), None).await?;
+        if routine_run["status"] != "running" || begun.elapsed() > std::time::Duration::from_secs(30) {
+            break routine_run;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     };
-    assert_eq!((&ended["status"], &ended["by"]), (&json!("attention"), &json!("webhook")), "{ended}");
+    assert_eq!((&ended["status"], &ended["trigger"]), (&json!("attention"), &json!("webhook")), "{ended}");
     let runs = home.run(&["routines", "runs", "build"], "").await?;
     assert!(runs.stdout.contains("The build is red") && runs.stdout.lines().count() == 2, "{runs:?}");
     let asked = model.requests().pop().unwrap_or_default().to_string();

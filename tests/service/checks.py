@@ -70,7 +70,7 @@ class World:
 
     def say_yes(self, run):
         """Approves what a run waits for."""
-        question = (run.get("waiting_for") or {}).get("gate")
+        question = (run.get("waiting_for") or {}).get("approval")
         if run.get("status") != "paused" or not question:
             raise Failed(f"nobody was asked: {run}")
         status, answer = self.machine.ask("POST", f"/api/v1/approvals/{question}", {"decision": "approve"})

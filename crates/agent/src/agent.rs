@@ -27,9 +27,9 @@ use crate::delivery::Delivery;
 use crate::dispatcher::{Dispatcher, Flow, TaskEnd};
 use crate::mail::LaneNote;
 use crate::reload::Reloader;
-use belay_automation::inlet::Inlet;
-use belay_automation::jobs::{self, Desk};
+use belay_automation::jobs::{self, JobScheduler};
 use belay_automation::routines::{self, Engine};
+use belay_automation::submitter::Submitter;
 use belay_run::error::AgentError;
 use belay_run::restart::supervise;
 
@@ -49,7 +49,7 @@ const HOOK_GRACE: Duration = Duration::from_secs(5);
 /// How long the ends of jobs that ended within the drain may take to be settled; what is left, the next start settles.
 const DESK_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the ends of firings that ended within the drain may take to be settled; what is left, the next start settles.
+/// How long the ends of routine runs that ended within the drain may take to be settled; what is left, the next start settles.
 const ENGINE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why the agent ended.
@@ -111,8 +111,8 @@ impl Agent {
         if let Some(channel) = channels.iter().find(|channel| Purpose::of(channel.id()) != Purpose::Chat) {
             return Err(AgentError::ChannelName(channel.id().clone()));
         }
-        let (inlet, said) = Inlet::new();
-        let (services, ready) = assemble(parts, inlet).await?;
+        let (submitter, said) = Submitter::new();
+        let (services, ready) = assemble(parts, submitter).await?;
         let services = Arc::new(services);
         let (notes_tx, notes) = mpsc::channel(NOTE_CAPACITY);
         let mut dispatcher = Dispatcher::new(services.clone(), notes_tx);
@@ -158,7 +158,7 @@ impl Agent {
         engine.spawn(supervise("routines", intake.clone(), move || Engine::new(shared.clone(), stop.clone()).run()));
         let mut desk = JoinSet::new();
         let (shared, stop) = (services.jobs.clone(), intake.clone());
-        desk.spawn(supervise("jobs", intake.clone(), move || Desk::new(shared.clone(), stop.clone()).run()));
+        desk.spawn(supervise("jobs", intake.clone(), move || JobScheduler::new(shared.clone(), stop.clone()).run()));
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);

@@ -13,13 +13,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_services::{AgentServices, SEATS, StorePorts};
-use crate::chosen;
+use crate::model_choice;
 use crate::queue::QueueConfig;
 use crate::sessions::{Resets, SessionsConfig};
-use belay_automation::inlet::Inlet;
-use belay_automation::jobs::{Bell, CreateJob, JobService, JobsConfig};
+use belay_automation::jobs::{CreateJob, JobService, JobsConfig, Wakeup};
 use belay_automation::routines::heartbeat::{Heartbeat, HeartbeatConfig};
-use belay_automation::routines::{Board, RoutineService, RoutineTool, RoutinesConfig};
+use belay_automation::routines::{RoutineRegistry, RoutineService, RoutineTool, RoutinesConfig};
+use belay_automation::submitter::Submitter;
 use belay_delegates::container::{RunInWorker, WorkersParts};
 use belay_delegates::plan::{self, PlanKit};
 use belay_delegates::subagent::{ChildServices, SpawnSubagent, SubagentLanes};
@@ -31,9 +31,9 @@ use belay_run::cost_guard::CostGuard;
 use belay_run::effect_gate::{EffectGate, GatePorts};
 use belay_run::error::AgentError;
 use belay_run::hooks::HookChain;
-use belay_run::post::SendMessage;
 use belay_run::prompt::{self, Briefing, BriefingSource, PromptBook, Snapshots};
 use belay_run::rights::{Absent, AccessPolicy};
+use belay_run::send_message::SendMessage;
 use belay_run::services::RunServices;
 use belay_run::terminate::Terminate;
 use belay_run::tool_health::{Health, HealthPorts};
@@ -104,7 +104,7 @@ pub struct AgentParts {
 /// A setting asks for what there is not, a tool's schema is no JSON Schema, or the store does not answer.
 pub(crate) async fn assemble(
     parts: AgentParts,
-    inlet: Inlet,
+    submitter: Submitter,
 ) -> Result<(AgentServices, watch::Sender<bool>), AgentError> {
     let workers = parts.workers.clone().and_then(ready_workers);
     let lanes = SubagentLanes::new(&parts.config.subagents);
@@ -127,14 +127,14 @@ pub(crate) async fn assemble(
         processes: parts.processes.clone(),
         clock: parts.clock.clone(),
         boot: parts.boot,
-        inlet: inlet.clone(),
-        bell: Bell::default(),
+        submitter: submitter.clone(),
+        bell: Wakeup::default(),
         access: access.clone(),
         has_workers: children.workers.is_some(),
         draining: draining.clone(),
     });
     let routines = Arc::new(RoutineService {
-        board: Board::new(parts.routines),
+        registry: RoutineRegistry::new(parts.routines),
         heartbeat,
         routines: parts.store.routines.clone(),
         runs: parts.store.runs.clone(),
@@ -142,7 +142,7 @@ pub(crate) async fn assemble(
         jobs: jobs.clone(),
         clock: parts.clock.clone(),
         boot: parts.boot,
-        inlet,
+        submitter,
         context: parts.context.clone(),
         channels: channels.clone(),
         access,
@@ -284,7 +284,7 @@ fn heartbeat_of(
         return Ok(heartbeat);
     }
     if let Some(name) = &heartbeat.config.model {
-        chosen::check(name, model).map_err(|why| format!("heartbeat.model: {why}"))?;
+        model_choice::check(name, model).map_err(|why| format!("heartbeat.model: {why}"))?;
     }
     let mut people: Vec<&ChannelId> =
         channels.values().filter(|channel| channel.carries_people()).map(|channel| channel.id()).collect();

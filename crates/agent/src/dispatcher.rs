@@ -36,8 +36,8 @@ use self::admission::Admission;
 use self::keys::Keys;
 use crate::agent_services::AgentServices;
 use crate::lane::{LaneStart, run_lane};
-use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
-use crate::speaker::Speaker;
+use crate::mail::{LaneMail, LaneNote, LanePort, PendingQuestion};
+use crate::notifier::Notifier;
 use belay_run::live::{LiveRun, StopCause};
 use belay_run::restart::persist;
 
@@ -58,7 +58,7 @@ pub(crate) enum TaskEnd {
     /// A lane that was retired, or let go.
     Lane,
     /// An answer, a report.
-    Errand,
+    Background,
     /// A seat for a session that is parked; `None`: the daemon ends.
     Seat(Option<OwnedSemaphorePermit>),
     /// Everything of this run has ended.
@@ -121,8 +121,8 @@ pub(crate) struct Dispatcher {
     /// Runs that were stopped and whose processes have not ended yet: a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Questions that wait for a person.
-    questions: HashMap<GateId, Waits>,
-    speaker: Speaker,
+    questions: HashMap<GateId, PendingQuestion>,
+    notifier: Notifier,
     tasks: JoinSet<TaskEnd>,
     lane_tasks: HashMap<Id, SessionKey>,
     notes: mpsc::Sender<LaneNote>,
@@ -130,11 +130,11 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     pub(crate) fn new(services: Arc<AgentServices>, notes: mpsc::Sender<LaneNote>) -> Self {
-        let (speaker, speaking) = Speaker::new(services.clone());
+        let (notifier, speaking) = Notifier::new(services.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             speaking.await;
-            TaskEnd::Errand
+            TaskEnd::Background
         });
         let admission = Admission::new(services.queue.bounds());
         Self {
@@ -147,7 +147,7 @@ impl Dispatcher {
             seating: false,
             ending: HashMap::new(),
             questions: HashMap::new(),
-            speaker,
+            notifier,
             tasks,
             lane_tasks: HashMap::new(),
             notes,
@@ -226,7 +226,7 @@ impl Dispatcher {
     pub(crate) fn task_ended(&mut self, ended: Result<(Id, TaskEnd), JoinError>) {
         let (id, crashed) = match ended {
             Ok((id, TaskEnd::Lane)) => (id, false),
-            Ok((_, TaskEnd::Errand)) => return,
+            Ok((_, TaskEnd::Background)) => return,
             Ok((_, TaskEnd::Seat(seat))) => return self.seated(seat),
             Ok((_, TaskEnd::Processes(run))) => {
                 self.ending.remove(&run);
@@ -264,14 +264,14 @@ impl Dispatcher {
         }
     }
 
-    fn errand(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+    fn background(&mut self, work: impl Future<Output = ()> + Send + 'static) {
         if self.tasks.len() >= MAX_TASKS + self.lanes.len() {
             tracing::warn!("too many answers are under way; one is dropped");
             return;
         }
         self.tasks.spawn(async move {
             work.await;
-            TaskEnd::Errand
+            TaskEnd::Background
         });
     }
 
@@ -302,8 +302,8 @@ impl Dispatcher {
 
     /// Ends what is left: answers get a moment, lanes that did not end are aborted.
     pub(crate) async fn end_tasks(self) {
-        let Self { mut tasks, speaker, lanes, .. } = self;
-        drop((speaker, lanes)); // the speaker's task ends with what it was given
+        let Self { mut tasks, notifier, lanes, .. } = self;
+        drop((notifier, lanes)); // the notifier's task ends with what it was given
         let all = async { while tasks.join_next().await.is_some() {} };
         if timeout(Duration::from_secs(1), all).await.is_err() {
             tracing::warn!(tasks = tasks.len(), "tasks did not end in time and are aborted");
@@ -317,7 +317,7 @@ impl Dispatcher {
         let reply = said.unwrap_or_else(|why| why);
         let command = word.to_owned();
         ack.send(Ack::Command(CommandReply { command, reply: reply.clone(), resumes: None, refused }));
-        self.speaker.say(inbound.reply_to.clone(), reply);
+        self.notifier.say(inbound.reply_to.clone(), reply);
     }
 
     fn refuse(&self, inbound: &Inbound, ack: AckSender, refusal: Refusal) {
@@ -327,7 +327,7 @@ impl Dispatcher {
 
     fn say_refusal(&self, route: Option<ReplyRoute>, refusal: &Refusal) {
         if worth_saying(refusal) {
-            self.speaker.say(route, refusal.to_string());
+            self.notifier.say(route, refusal.to_string());
         }
     }
 

@@ -35,9 +35,9 @@ use self::receive::{Receiving, looked_at};
 use self::state::LaneState;
 use crate::agent_services::AgentServices;
 use crate::mail::{LaneCommand, LaneMail, LaneOrder, LanePort};
+use crate::queued_run::QueuedRun;
 use crate::submission::ThreadCommand;
 use crate::turn::TurnEnd;
-use crate::waiting::Waiting;
 use belay_run::estimate::Calibration;
 use belay_run::prompt::Briefing;
 
@@ -59,7 +59,7 @@ struct Lane {
     summary: Option<String>,
     /// The conversation; lent to the running turn.
     messages: Vec<Arc<Message>>,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<QueuedRun>,
     state: LaneState,
     /// The message that hooks are looking at.
     receiving: Option<Receiving>,
@@ -226,7 +226,7 @@ impl Lane {
         Ok(())
     }
 
-    async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<Said, LeaseLost> {
+    async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<CommandResult, LeaseLost> {
         let (done, nothing) = match edit {
             ThreadEdit::Undo => ("Took back the last turn. /redo brings it back.", "There is nothing to undo."),
             ThreadEdit::Redo => ("Brought the turn back.", "There is nothing to redo."),
@@ -256,7 +256,7 @@ impl Lane {
     }
 
     /// Acts on the running turn too, once the store has it.
-    async fn set_loop_detection(&mut self, on: bool) -> Result<Said, LeaseLost> {
+    async fn set_loop_detection(&mut self, on: bool) -> Result<CommandResult, LeaseLost> {
         if let Err(error) = self.services.store.threads.set_loop_detection(&self.lease, on).await {
             return unchanged(&error);
         }
@@ -274,7 +274,7 @@ impl Lane {
 }
 
 /// The answer to a command: what it has done, or why nothing.
-type Said = Result<String, Undone>;
+type CommandResult = Result<String, Undone>;
 
 /// Why a command has done nothing.
 enum Undone {
@@ -285,7 +285,7 @@ enum Undone {
 }
 
 /// The answer to an edit that the store did not take.
-fn unchanged(error: &StoreError) -> Result<Said, LeaseLost> {
+fn unchanged(error: &StoreError) -> Result<CommandResult, LeaseLost> {
     match error {
         StoreError::LeaseLost(_) => Err(LeaseLost),
         error => Ok(Err(Undone::Unstored(format!("That could not be stored, and nothing has changed: {error}")))),

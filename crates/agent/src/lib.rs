@@ -7,30 +7,30 @@
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
 //! Reading order: [`agent`] (the loop) → `assembly` (who receives what) → [`submission`] (what a message asks for) →
-//! `dispatcher` (routing) → `mail` (what dispatcher and lane say) → `lane` and `waiting` → `turn` → [`delivery`]. One run is in
+//! `dispatcher` (routing) → `mail` (what dispatcher and lane say) → `lane` and `queued_run` → `turn` → [`delivery`]. One run is in
 //! `belay_run`, the kinds of run are in `belay_delegates`, jobs and routines in `belay_automation`. Rules that change while it
 //! runs: [`reload`].
 
 pub mod agent;
 mod agent_services;
 mod assembly;
-mod chosen;
+mod compose;
 mod context_report;
 pub mod delivery;
 mod dispatcher;
 mod lane;
 mod mail;
-mod numbers;
+mod model_choice;
+mod notifier;
 mod queue;
+mod queued_run;
 pub mod reload;
-mod sending;
+mod reply_hooks;
 pub mod sessions;
-mod speaker;
+mod stats;
 mod streaming;
 pub mod submission;
-mod telling;
 mod turn;
-mod waiting;
 
 pub use agent::{Agent, AgentExit};
 pub use reload::{Reloader, Rules};

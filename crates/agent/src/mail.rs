@@ -85,7 +85,7 @@ impl LaneReply {
 }
 
 /// A question that waits, as the dispatcher knows it.
-pub(crate) struct Waits {
+pub(crate) struct PendingQuestion {
     pub(crate) gate: GateId,
     pub(crate) run: RunId,
     pub(crate) session: SessionKey,
@@ -111,7 +111,7 @@ pub(crate) enum LaneNote {
     /// A run that an earlier task of the lane left behind is unknown to the store: it was never accepted.
     Lost { run: RunId },
     /// A run rests on a question, which is stored.
-    Rests(Box<Waits>),
+    Rests(Box<PendingQuestion>),
     /// It goes on.
     Woke { gate: GateId },
     /// This run is to stop: a newer message takes its place.

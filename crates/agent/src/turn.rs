@@ -23,24 +23,24 @@ pub(crate) use self::ending::end_processes;
 use self::ending::{Left, conclude};
 use self::enter::{NotBegun, enter};
 use self::gathered::joined_at_start;
-pub(crate) use self::gathered::{Beside, COLLECT, Gathered, SUMMARIZE};
+pub(crate) use self::gathered::{COLLECT, Gathered, MergedMessage, SUMMARIZE};
 use self::work::work;
 use crate::agent_services::AgentServices;
+use crate::queued_run::Delivery;
 use crate::streaming::screen::Screen;
-use crate::waiting::Delivery;
-use belay_automation::jobs::{Client, JobToolContext};
+use belay_automation::jobs::{JobRequester, JobToolContext};
 use belay_automation::routines::RoutineToolContext;
 use belay_delegates::chat::ChatDelegate;
 use belay_delegates::subagent::{Goal, spawned};
 use belay_run::approvals::Answers;
 use belay_run::compaction::Shortener;
-use belay_run::core::{Root, RunClock, RunCore};
+use belay_run::core::{RunClock, RunCore, RunStart};
 use belay_run::effect_gate::{Asking, put_changed};
 use belay_run::estimate::Calibration;
 use belay_run::joining::Joining;
 use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
-use belay_run::post::Post;
+use belay_run::send_message::MessageSender;
 use belay_run::tally::Tally;
 
 /// What a turn is lent.
@@ -143,7 +143,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     Box::pin(conclude(&job, Left { delegate, context, outcome, screen, parked })).await
 }
 
-/// Lays a job or a firing aside at the end of the daemon, with what it has done so far: the next start goes on from there, and
+/// Lays a job or a routine run aside at the end of the daemon, with what it has done so far: the next start goes on from there, and
 /// nobody need be told. Returns whether it was laid aside.
 ///
 /// # Cancel safety
@@ -166,7 +166,7 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
     let goal = Goal::of(&state, &job.own);
     let turn_start = job.history.len();
     let mut delegate = ChatDelegate::new(core_of(job), job.services.children.clone(), turn_start);
-    delegate.post = Some(Post {
+    delegate.post = Some(MessageSender {
         channels: job.services.channels.clone(),
         runs: job.services.store.runs.clone(),
         hooks: job.services.hooks.clone(),
@@ -177,13 +177,13 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
         saying: delegate.core.journal.saying(),
     });
     if job.purpose == Purpose::Chat {
-        let client = Arc::new(Client {
+        let client = Arc::new(JobRequester {
             asker: job.asker.clone(),
             channel: job.channel.clone(),
             session: job.run.session.clone(),
             reply_to: job.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
             parent: Some(job.run.id),
-            firing: None,
+            routine_run: None,
         });
         let services = &job.services;
         delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), client: client.clone() });
@@ -203,7 +203,7 @@ fn core_of(job: &TurnJob) -> RunCore {
     if job.history.iter().chain(&job.own).any(|message| message.outside) {
         tally.see_outside();
     }
-    let core = RunCore::root(Root {
+    let core = RunCore::root(RunStart {
         services: job.services.run.clone(),
         live: job.run.clone(),
         lease: job.lease.clone(),

@@ -7,23 +7,23 @@
 //! **Does not know**: how a run is made, resumed or stopped, what begins jobs, or how the store keeps routine runs apart.
 //!
 //! Reading order: [`config`] → `check` (what a routine must be) → `preview` → `reckon` (which routines are due) → `step` (what is
-//! done about it) → `define` (the routines of the configuration) → `engine` → `firing` (a routine run from its claim to its end)
-//! → `outcome` → `task` and `text` (its model) → [`heartbeat`] (the built-in routine) → `events` and `board` (what others share
+//! done about it) → `define` (the routines of the configuration) → `engine` → `routine_run` (a routine run from its claim to its end)
+//! → `outcome` → `task` and `text` (its model) → [`heartbeat`] (the built-in routine) → `events` and `registry` (what others share
 //! with the engine) → `requests`, `commands` and `tool` (who asks for routines).
 
-mod board;
 mod check;
 mod commands;
 pub mod config;
 mod define;
 mod engine;
 mod events;
-mod firing;
 pub mod heartbeat;
 mod outcome;
 mod preview;
 mod reckon;
+mod registry;
 mod requests;
+mod routine_run;
 mod service;
 #[cfg(test)]
 mod spec_tests;
@@ -32,17 +32,17 @@ mod task;
 mod text;
 mod tool;
 
-pub use board::Board;
 pub use check::problems;
 pub use commands::RoutineCommand;
 pub use commands::{USAGE, command};
 pub use config::RoutinesConfig;
 pub use define::redefine;
 pub use engine::{Engine, show};
-pub use events::Waiting;
+pub use events::TriggeredRoutine;
 pub use heartbeat::HeartbeatConfig;
 pub use preview::{Tested, Upcoming, preview, test_at};
-pub use requests::{By, request, start};
+pub use registry::RoutineRegistry;
+pub use requests::{RoutineRequester, request, start};
 pub use service::RoutineService;
 pub use task::{LightweightTask, NothingToReport, lightweight_task};
 pub use tool::{RoutineTool, RoutineToolContext};

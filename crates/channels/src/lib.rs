@@ -10,10 +10,10 @@
 //!
 //! Reading order: [`config`] → [`stdin`] → [`telegram`].
 
+mod commands;
 pub mod config;
 pub mod stdin;
 pub mod telegram;
-mod words;
 
 pub use config::{Enabled, GroupAnswer, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode};
 pub use stdin::{Operators, StdinChannel};

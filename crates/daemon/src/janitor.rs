@@ -1,4 +1,4 @@
-//! Deletes what is too old by `[sessions]`, `routines.keep_firings_days` and `gateway.openai_session_hours`: at the start, every hour,
+//! Deletes what is too old by `[sessions]`, `routines.keep_routine_runs_days` and `gateway.openai_session_hours`: at the start, every hour,
 //! and when an operator asks.
 //!
 //! In small pieces, each a write of its own among all others: no message waits for more than one of them, and two rounds that
@@ -33,8 +33,8 @@ const HOUR_MS: i64 = 3600 * 1000;
 /// The janitor.
 pub(crate) struct Caretaker {
     config: SessionsConfig,
-    /// Days that firings of routines are kept; 0: as conversations are.
-    keep_firings_days: u32,
+    /// Days that routine runs of routines are kept; 0: as conversations are.
+    keep_routine_runs_days: u32,
     /// Hours that ephemeral sessions are kept; 0: as conversations are.
     keep_ephemeral_hours: u32,
     archive: Arc<dyn Archive>,
@@ -46,13 +46,13 @@ impl Caretaker {
     /// One that has done nothing yet.
     pub(crate) fn new(
         config: SessionsConfig,
-        keep_firings_days: u32,
+        keep_routine_runs_days: u32,
         keep_ephemeral_hours: u32,
         archive: Arc<dyn Archive>,
         outputs: KeptOutputs,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { config, keep_firings_days, keep_ephemeral_hours, archive, outputs, clock }
+        Self { config, keep_routine_runs_days, keep_ephemeral_hours, archive, outputs, clock }
     }
 
     /// Works until told to stop. Cancelled in the middle of a round, the next start goes on with it.
@@ -78,7 +78,7 @@ impl Caretaker {
         Retention {
             threads_before: before(self.config.keep_days),
             events_before: before(self.config.keep_events_days),
-            ended_firings_before: before(self.keep_firings_days),
+            ended_routine_runs_before: before(self.keep_routine_runs_days),
             ephemeral_before: (self.keep_ephemeral_hours > 0).then(|| self.hours_ago(self.keep_ephemeral_hours)),
             keys_before: UnixMillis(self.clock.now().0.saturating_sub(KEYS_KEPT_MS)),
         }

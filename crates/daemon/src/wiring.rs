@@ -20,7 +20,7 @@ use belay_agent::{Agent, AgentExit, AgentParts};
 use belay_channels::{AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
 use belay_hooks::HookSet;
-use belay_protocol::{Admission, BootId, Channel, Clock, Message, ModelInfo};
+use belay_protocol::{BootId, Channel, ChannelAccess, Clock, Message, ModelInfo};
 use belay_run::approvals::question_text;
 use belay_run::{Absent, AgentError};
 use belay_trajectory::import::from_messages;
@@ -137,9 +137,9 @@ async fn assemble(
     let lists = || AllowLists::of(&settings.channels.telegram);
     let allow_lists = telegram.as_ref().map_or_else(lists, Telegram::allow_lists);
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
-    let (firings_days, hours) = (settings.routines.keep_firings_days, settings.gateway.openai_session_hours);
+    let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
     let outputs = programs.kept_outputs();
-    let janitor = Arc::new(Caretaker::new(sessions, firings_days, hours, archive, outputs, clock.clone()));
+    let janitor = Arc::new(Caretaker::new(sessions, routine_runs_days, hours, archive, outputs, clock.clone()));
 
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
@@ -444,7 +444,10 @@ fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
 
 /// Who is let in through channels by their settings, which say it also while a channel is switched off.
 fn absent(telegram: AllowLists) -> Absent {
-    Absent::from([("stdin".into(), Arc::new(Operators) as Arc<dyn Admission>), ("telegram".into(), Arc::new(telegram))])
+    Absent::from([
+        ("stdin".into(), Arc::new(Operators) as Arc<dyn ChannelAccess>),
+        ("telegram".into(), Arc::new(telegram)),
+    ])
 }
 
 fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Option<Telegram>, Failure> {

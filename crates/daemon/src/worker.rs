@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use belay_gateway::LinkClient;
 use belay_protocol::{JobToken, ToolSet};
-use belay_tools::worker::{Room, own_tools, seal};
+use belay_tools::worker::{WorkerEnvironment, own_tools, seal};
 
 use crate::args::WorkerArgs;
 use crate::exit::{Exit, Failure};
@@ -28,7 +28,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> Result<Exit, Failure> {
     let token = token()?;
     let link = LinkClient::new(&args.socket, args.job, &token).map_err(|error| internal(error.to_string()))?;
     let found = |error: std::io::Error| internal(format!("the room of this worker cannot be seen: {error}"));
-    let room = Room {
+    let room = WorkerEnvironment {
         workspace: std::env::current_dir().map_err(found)?,
         scratch: std::env::temp_dir().join(SCRATCH),
         program: std::env::current_exe().map_err(found)?,

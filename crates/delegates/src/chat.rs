@@ -12,7 +12,7 @@ use belay_agent_loop::{
 };
 use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason, ToolSet};
 
-use crate::subagent::{ChildServices, Goal, Pursuit, binder};
+use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::JobToolContext;
 use belay_automation::routines::{RoutineTool, RoutineToolContext};
 use belay_run::compaction::Shortener;
@@ -21,9 +21,9 @@ use belay_run::effect_gate::Asking;
 use belay_run::judge;
 use belay_run::model_call::ModelCall;
 use belay_run::own_tools::{CREATE_JOB, ROUTINE, SEND_MESSAGE};
-use belay_run::post::Post;
 use belay_run::prompt::Briefing;
 use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+use belay_run::send_message::MessageSender;
 use belay_run::services::RunServices;
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
@@ -55,7 +55,7 @@ pub struct ChatDelegate {
     /// The question that the run rests on.
     pub asking: Option<Asking>,
     /// From where it sends messages before its answer.
-    pub post: Option<Post>,
+    pub post: Option<MessageSender>,
     /// For whom it creates jobs.
     pub jobs: Option<JobToolContext>,
     /// For whom it changes routines.
@@ -135,7 +135,7 @@ impl LoopDelegate for ChatDelegate {
     async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
         let (runs, at) = (std::mem::take(&mut self.joining), self.core.services.clock.now());
         let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
-        self.core.journal.note(EventKind::Joined { runs, how: "steer".into() });
+        self.core.journal.note(EventKind::Joined { runs, mode: "steer".into() });
         self.core.journal.join(&joined);
         self.core.journal.write(context, Durability::Committed).await?;
         if let Some(joining) = &self.core.joining {
@@ -160,8 +160,8 @@ impl LoopDelegate for ChatDelegate {
         if iteration + 1 == limit && !context.state.force_text {
             let notice = if self.goal.is_some() { NOTICE_OUTPUTS } else { NOTICE };
             context.messages.push(Arc::new(Message::system(notice).for_run()));
-            self.core.journal.note(EventKind::Brake {
-                brake: "iteration_notice".into(),
+            self.core.journal.note(EventKind::GuardrailTriggered {
+                guardrail: "iteration_notice".into(),
                 count: iteration,
                 force_text: false,
             });
@@ -271,7 +271,7 @@ impl LoopDelegate for ChatDelegate {
     }
 }
 
-impl Pursuit for ChatDelegate {
+impl GoalRun for ChatDelegate {
     fn core(&mut self) -> &mut RunCore {
         &mut self.core
     }

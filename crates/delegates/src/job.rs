@@ -9,7 +9,7 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     Reasoning, TextAction, run_agentic_loop,
 };
-use belay_protocol::{JobRoom, Message, RunEnd, StopLayer, StopReason, Tool, ToolSet};
+use belay_protocol::{Message, RunEnd, RunsIn, StopLayer, StopReason, Tool, ToolSet};
 
 use super::job_worker;
 use crate::chat::ChatDelegate;
@@ -36,7 +36,7 @@ pub async fn pursue(
     context: &mut LoopContext,
     job: &JobContext,
 ) -> Result<LoopOutcome, LoopError> {
-    if job.job.room == JobRoom::Worker {
+    if job.job.runs_in == RunsIn::Worker {
         return job_worker::pursue(turn, context, job).await;
     }
     let reasoning = turn.reasoning.clone();

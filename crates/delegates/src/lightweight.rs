@@ -1,4 +1,4 @@
-//! The loop of a lightweight firing: its own, small, and not the one of conversations. A few model calls, the last without
+//! The loop of a lightweight routine run: its own, small, and not the one of conversations. A few model calls, the last without
 //! tools; the first text is the result. Every call goes through the run's core, and every tool call through the one gate.
 
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent_loop::{AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopError, LoopOutcome, Reasoning};
 use belay_protocol::{
-    FinishReason, Message, ModelReply, SessionKey, StopReason, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet,
-    ToolSpec, Weight,
+    CallPreview, FinishReason, Message, ModelReply, SessionKey, StopReason, Tool, ToolContext, ToolFailure, ToolOutput,
+    ToolSet, ToolSpec,
 };
 use serde_json::{Map, Value};
 use tokio::time::sleep;
@@ -22,11 +22,11 @@ use belay_run::prompt::{self, Briefing};
 use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
 use belay_run::services::RunServices;
 
-/// Longest result of a tool that the model of a firing is shown, in bytes.
+/// Longest result of a tool that the model of a routine run is shown, in bytes.
 const RESULT_MAX_BYTES: usize = 8 * 1024;
 /// Pauses before an empty answer is asked for again, where there are no tools.
 const TRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
-/// Tools that a firing is not given besides those that act on the run itself: what works by itself does not multiply, and
+/// Tools that a routine run is not given besides those that act on the run itself: what works by itself does not multiply, and
 /// says what it has to say at its end.
 const NOT_GIVEN: [&str; 1] = [SEND_MESSAGE];
 
@@ -194,7 +194,7 @@ impl Tool for Brief {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         self.tool.weigh(arguments, session).await
     }
 

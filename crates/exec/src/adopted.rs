@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getpid};
 
 use super::cgroup::Leaf;
-use super::registry::Charge;
+use super::registry::Tracked;
 use super::signal;
 use super::table::{Identity, Process, Table};
 
@@ -52,21 +52,22 @@ impl Adopted {
     }
 
     /// Gives each adopted process to the tree it must be of, when that one is being ended; ends what can be of none.
-    pub(super) fn assign<'t>(&mut self, table: &'t Table, charges: &[Charge], members: &mut [Vec<&'t Process>]) {
+    pub(super) fn assign<'t>(&mut self, table: &'t Table, tracked_trees: &[Tracked], members: &mut [Vec<&'t Process>]) {
         let found = self.find(table, members);
         self.seen.retain(|identity, _| found.iter().any(|process| process.identity() == *identity));
         for process in found {
             // Its control group tells, even of one that ended before anybody looked: TERM reaches a process that is
             // about to leave its session, and its zombie has no tie but this.
-            let in_group = |charge: &Charge| charge.root.cgroup.as_ref().is_some_and(|leaf| leaf.has(process.pid));
-            if let Some(tree) = charges.iter().position(in_group) {
+            let in_group = |tracked: &Tracked| tracked.root.cgroup.as_ref().is_some_and(|leaf| leaf.has(process.pid));
+            if let Some(tree) = tracked_trees.iter().position(in_group) {
                 members[tree].push(process);
                 continue;
             }
             let since = *self.seen.entry(process.identity()).or_insert_with(Instant::now);
-            let mut candidates = charges.iter().enumerate().filter(|(_, charge)| may_have_lost(charge, process));
+            let mut candidates =
+                tracked_trees.iter().enumerate().filter(|(_, tracked)| may_have_lost(tracked, process));
             match (candidates.next(), candidates.next()) {
-                (Some((only, charge)), None) if charge.wanted => members[only].push(process),
+                (Some((only, tracked)), None) if tracked.wanted => members[only].push(process),
                 _ if since.elapsed() < DOUBT => {}
                 _ if !process.lives() => signal::reap(process.pid),
                 (None, _) => {
@@ -114,7 +115,7 @@ impl Adopted {
 
 /// Whether a process can be of a tree. The orphans of a namespace stay in it, and those of a control group that the tree
 /// was started in.
-fn may_have_lost(charge: &Charge, process: &Process) -> bool {
-    let held = charge.root.isolated || charge.root.cgroup.as_ref().is_some_and(Leaf::is_complete);
-    charge.root.start <= process.start && !held
+fn may_have_lost(tracked: &Tracked, process: &Process) -> bool {
+    let held = tracked.root.isolated || tracked.root.cgroup.as_ref().is_some_and(Leaf::is_complete);
+    tracked.root.start <= process.start && !held
 }

@@ -11,26 +11,26 @@
 //!   end, drop ──▶ registry ──▶ keeper thread: walk, TERM, walk …, KILL, walk until twice nothing
 //! ```
 //!
-//! Reading order: `launch` → `registry` (what is wanted of which tree) → `running` → `spawner` → `keeper` → `ending`
+//! Reading order: `launch` → `registry` (what is wanted of which tree) → `running` → `spawner` → `reaper` → `termination`
 //! (the steps) → `members` (who belongs to a tree) → `adopted` (who
 //! has lost every tie to one) → `table`, `signal`, `namespace`, `cgroup`.
 
 mod adopted;
 mod cgroup;
 mod config;
-mod ending;
 mod error;
 mod exit;
-mod keeper;
 mod launch;
 mod members;
 mod namespace;
+mod reaper;
 mod registry;
 mod running;
 mod sealed;
 mod signal;
 mod spawner;
 mod table;
+mod termination;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub use self::sealed::SealedProgram;
 
 use self::adopted::Adopted;
 use self::cgroup::Groups;
-use self::keeper::Keeper;
+use self::reaper::ProcessReaper;
 use self::registry::{Owner, Progress, Registry};
 use self::spawner::{JOBS, Job, Spawner};
 use self::table::Table;
@@ -113,7 +113,7 @@ impl Processes {
         let (jobs, waiting) = mpsc::channel(JOBS);
         let spawner = Spawner { launcher: config.launcher, groups: groups.clone() };
         let adopted = Adopted::new(&table);
-        let keeper = Keeper { registry: registry.clone(), grace: config.term_grace };
+        let keeper = ProcessReaper { registry: registry.clone(), grace: config.term_grace };
         let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, keeper: None };
         let begin = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawner = begin("spawner").spawn(move || spawner.run(waiting));

@@ -145,7 +145,7 @@ impl State {
 
 /// What the keeper is to look after.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(super) struct Tracked {
     pub(super) id: TreeId,
     pub(super) root: Arc<Root>,
     pub(super) wanted: bool,
@@ -268,11 +268,11 @@ impl Registry {
     }
 
     /// Every started tree.
-    pub(super) fn charges(&self) -> Vec<Charge> {
-        let charge = |(id, tree): (&TreeId, &Tree)| {
-            Some(Charge { id: *id, root: tree.root.clone()?, wanted: tree.wanted.is_some() })
+    pub(super) fn tracked_trees(&self) -> Vec<Tracked> {
+        let tracked = |(id, tree): (&TreeId, &Tree)| {
+            Some(Tracked { id: *id, root: tree.root.clone()?, wanted: tree.wanted.is_some() })
         };
-        self.state().trees.iter().filter_map(charge).collect()
+        self.state().trees.iter().filter_map(tracked).collect()
     }
 
     /// Tells how far a tree has come.

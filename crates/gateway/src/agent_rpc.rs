@@ -64,7 +64,7 @@ pub(crate) async fn wait_for(app: &App, principal: Principal, params: WaitParams
     if limit > app.config.max_wait() {
         return Err(ApiError::invalid(format!("timeoutMs: at most {}", app.config.max_wait_ms)));
     }
-    let run = app.sight(&principal).visible_run(run).await?.id();
+    let run = app.visibility(&principal).visible_run(run).await?.id();
     let deadline = Instant::now() + limit;
     let watch = if limit.is_zero() { None } else { app.watch(principal, run, false).await? };
     let record = app.wait_for_end(run, watch.map(|watch| watch.finished), Some(deadline)).await?;

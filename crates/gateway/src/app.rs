@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
+use crate::failed_auth::FailedAuthLimiter;
 use crate::new_socket::NewSocket;
 use crate::parts::{Metrics, QuestionWords, RoutineTimes, Trajectory};
-use crate::strangers::Strangers;
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
 /// should hear that something is wrong.
@@ -72,11 +72,11 @@ pub(crate) struct App {
     /// One permit for each event stream, and for each WebSocket whose other end is known.
     pub(crate) streams: Arc<Semaphore>,
     /// One permit for each WebSocket whose other end has yet to say who it is.
-    pub(crate) strangers: Arc<Semaphore>,
+    pub(crate) failed_auth: Arc<Semaphore>,
     /// Who has shown wrong tokens.
-    pub(crate) wrong_tokens: Strangers,
+    pub(crate) wrong_tokens: FailedAuthLimiter,
     /// Who has shown wrong secrets of webhooks.
-    pub(crate) wrong_secrets: Strangers,
+    pub(crate) wrong_secrets: FailedAuthLimiter,
     /// Takes the WebSockets that have been accepted; the server gives each a task.
     pub(crate) sockets: mpsc::Sender<NewSocket>,
     /// Whether the agent takes messages.
@@ -88,19 +88,19 @@ pub(crate) struct App {
     /// Cancelled when the gateway has ended: nobody is left who could read an answer.
     pub(crate) closed: CancellationToken,
     /// Takes the questions whose asker has gone away before the answer came.
-    pub(crate) orphans: mpsc::Sender<Orphan>,
+    pub(crate) orphans: mpsc::Sender<AbandonedRequest>,
 }
 
 /// Questions that wait for the one who sees to them, who does nothing slow. Then: the run goes on to its end.
 pub(crate) const ORPHAN_CAPACITY: usize = 256;
 
 /// A message whose client is gone, and could have stopped its run only by going away.
-pub(crate) struct Orphan {
+pub(crate) struct AbandonedRequest {
     principal: Principal,
     answer: oneshot::Receiver<Ack>,
 }
 
-impl Orphan {
+impl AbandonedRequest {
     /// Stops the run of the message, or the one that goes on because of it, if there is one.
     pub(crate) async fn see_to(self, app: Shared) {
         let run = match timeout(ACK_LIMIT, self.answer).await {
@@ -112,10 +112,10 @@ impl Orphan {
     }
 }
 
-/// Waits for an answer in the place of its [`Orphan`], which it leaves behind when it is dropped before.
+/// Waits for an answer in the place of its [`AbandonedRequest`], which it leaves behind when it is dropped before.
 struct Asking<'a> {
     app: &'a App,
-    orphan: Option<Orphan>,
+    orphan: Option<AbandonedRequest>,
 }
 
 impl Drop for Asking<'_> {
@@ -147,7 +147,7 @@ impl App {
         self.may_speak(&inbound).await?;
         let principal = inbound.principal.clone();
         let answer = self.hand_over(inbound)?;
-        let mut asking = Asking { app: self, orphan: Some(Orphan { principal, answer }) };
+        let mut asking = Asking { app: self, orphan: Some(AbandonedRequest { principal, answer }) };
         let Some(orphan) = &mut asking.orphan else { return Err(ApiError::internal()) }; // it was put there just now
         let answer = timeout(ACK_LIMIT, &mut orphan.answer).await;
         if answer.is_ok() {
@@ -159,7 +159,7 @@ impl App {
     /// Refuses what is said in a session that its sender is not shown, as if there were none. For a conversation this is known
     /// at once, so that messages keep their order.
     async fn may_speak(&self, inbound: &Inbound) -> Result<(), ApiError> {
-        self.sight(&inbound.principal).visible_session(inbound.session.clone()).await.map(|_visible| ())
+        self.visibility(&inbound.principal).visible_session(inbound.session.clone()).await.map(|_visible| ())
     }
 
     /// Puts a message where the agent takes it.
@@ -292,7 +292,7 @@ impl App {
     /// After the answer the run is about to go on, although its record may say for a moment that it rests.
     async fn rests(&self, run: &RunRecord) -> bool {
         match (run.status, &run.waiting_for) {
-            (RunStatus::Paused, Some(question)) => self.waits(question.gate).await,
+            (RunStatus::Paused, Some(question)) => self.waits(question.approval).await,
             (status, _) => status.is_rest(),
         }
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use belay_protocol::{Admission, Principal, Standing};
+use belay_protocol::{AccessDecision, ChannelAccess, Principal};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
@@ -147,19 +147,19 @@ impl Auth {
     }
 }
 
-impl Admission for Auth {
+impl ChannelAccess for Auth {
     /// Without any token, who held one comes as whoever asks from this machine.
-    fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> Standing {
+    fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> AccessDecision {
         let was = Entry::ALL.into_iter().find(|entry| entry.id() == principal);
         let now = match was {
             Some(Entry::Token | Entry::OperatorToken) if !self.needs_token() => Some(Entry::Loopback),
             was => was,
         };
         match now.filter(|entry| self.is_open(*entry)) {
-            Some(entry) => Standing::May(entry.place()),
-            None => {
-                Standing::NotAllowed(format!("by the tokens and secrets of [gateway] nobody comes in as {principal}"))
-            }
+            Some(entry) => AccessDecision::May(entry.place()),
+            None => AccessDecision::NotAllowed(format!(
+                "by the tokens and secrets of [gateway] nobody comes in as {principal}"
+            )),
         }
     }
 
@@ -196,7 +196,7 @@ pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::Place;
+    use belay_protocol::Authority;
 
     use super::*;
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn whoever_was_let_in_once_is_asked_about_by_the_same_tokens_later() {
-        let (token, operator) = (Some(Place::Token), Some(Place::Operator));
+        let (token, operator) = (Some(Authority::Token), Some(Authority::Operator));
         let (t, o) = (Some("tee"), Some("oh"));
         for (configured, expected) in [
             ((None, None), [operator, operator, operator, operator]),
@@ -219,17 +219,17 @@ mod tests {
             let auth = auth(configured.0, configured.1);
             let is = ["token", "operator-token", "loopback", "control-socket"].map(|who| {
                 match auth.standing_of(who, None) {
-                    Standing::May(place) => Some(place),
-                    Standing::NotAllowed(_) => None,
+                    AccessDecision::May(place) => Some(place),
+                    AccessDecision::NotAllowed(_) => None,
                 }
             });
             assert_eq!(is, expected, "{configured:?}");
-            assert!(matches!(auth.standing_of("webhook", None), Standing::NotAllowed(_)));
-            assert!(matches!(auth.standing_of("somebody", None), Standing::NotAllowed(_)));
+            assert!(matches!(auth.standing_of("webhook", None), AccessDecision::NotAllowed(_)));
+            assert!(matches!(auth.standing_of("somebody", None), AccessDecision::NotAllowed(_)));
         }
         let secret = |text: &str| Some(SecretString::from(text.to_owned()));
         let signed = GatewaySecrets { token: None, operator_token: secret("oh"), webhook_secret: secret("sign") };
-        assert_eq!(Auth::new(&signed, None).standing_of("webhook", None), Standing::May(Place::Conversation));
+        assert_eq!(Auth::new(&signed, None).standing_of("webhook", None), AccessDecision::May(Authority::Conversation));
     }
 
     #[test]

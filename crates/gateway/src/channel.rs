@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, Admission, Body, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, QueueMode,
-    Refusal,
+    Ack, Body, Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound,
+    QueueMode, Refusal,
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
@@ -61,7 +61,7 @@ impl Channel for HttpChannel {
         QueueMode::Followup
     }
 
-    fn admission(&self) -> Option<&dyn Admission> {
+    fn admission(&self) -> Option<&dyn ChannelAccess> {
         Some(&*self.auth)
     }
 

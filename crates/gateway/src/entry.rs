@@ -2,7 +2,7 @@
 //! the same principal by accident: who asked a question, who made a job, and who may answer or change it is decided by these
 //! ids and roles.
 
-use belay_protocol::{Place, Principal, PrincipalRole};
+use belay_protocol::{Authority, Principal, PrincipalRole};
 
 /// A way into the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Entry {
     }
 
     /// How strong a place it is.
-    pub(crate) fn place(self) -> Place {
+    pub(crate) fn place(self) -> Authority {
         self.role().into()
     }
 }
@@ -134,7 +134,7 @@ mod tests {
             (Entry::Signer, PrincipalRole::User),
             (Entry::RoutineHook, PrincipalRole::Client),
         ] {
-            assert_eq!((entry.role(), entry.place()), (role, Place::from(role)), "{entry:?}");
+            assert_eq!((entry.role(), entry.place()), (role, Authority::from(role)), "{entry:?}");
         }
     }
 

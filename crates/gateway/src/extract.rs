@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use belay_protocol::{FiringId, GateId, JobId, Principal};
+use belay_protocol::{GateId, JobId, Principal, RoutineRunId};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -114,15 +114,15 @@ impl FromRequestParts<Shared> for JobPath {
     }
 }
 
-/// The firing that the path names.
-pub(crate) struct FiringPath(pub(crate) FiringId);
+/// The routine run that the path names.
+pub(crate) struct RoutineRunPath(pub(crate) RoutineRunId);
 
-impl FromRequestParts<Shared> for FiringPath {
+impl FromRequestParts<Shared> for RoutineRunPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
         let text = path_text(parts, app, "id").await?;
-        text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such firing: its id is not a UUID"))
+        text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such routine run: its id is not a UUID"))
     }
 }
 

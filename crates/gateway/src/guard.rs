@@ -5,8 +5,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::app::Shared;
+use crate::connection_slots::Arrival;
 use crate::peer::Peer;
-use crate::places::Arrival;
 use crate::routes::error_for;
 
 /// Lets a request through with its [`Principal`](belay_protocol::Principal) attached, or answers it.

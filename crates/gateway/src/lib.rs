@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
 //! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `control_socket`,
-//! `patience` and `places`) →
+//! `write_timeout` and `connection_slots`) →
 //! [`worker_link`].
 
 mod agent_rpc;
@@ -19,27 +19,27 @@ mod auth;
 mod channel;
 mod checks;
 pub mod config;
+mod connection_slots;
 mod control_socket;
 mod entry;
 pub mod error;
 mod export;
 mod extract;
+mod failed_auth;
 mod guard;
 mod mcp;
 mod new_socket;
 mod parts;
-mod patience;
 mod peer;
-mod places;
 mod router;
 mod routes;
 pub mod server;
-mod sight;
 mod sse;
-mod strangers;
 mod streams;
 mod submit;
+mod visibility;
 pub mod worker_link;
+mod write_timeout;
 mod ws;
 
 pub use channel::HttpChannel;

@@ -32,7 +32,7 @@ pub struct GatewayParts {
     pub janitor: Arc<dyn Janitor>,
     /// Reads jobs.
     pub jobs: Arc<dyn JobStore>,
-    /// Reads routines and their firings.
+    /// Reads routines and their routine runs.
     pub routines: Arc<dyn RoutineStore>,
     /// Says when routines would fire.
     pub times: Arc<dyn RoutineTimes>,

@@ -21,8 +21,8 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::guard::guard;
 use crate::routes::{
-    agent, approvals, archive, context, error_for, events, firings, health, heartbeat, hooks, jobs, messages, openai,
-    principals, routines, runs, sessions, status, stop, tools, webhook,
+    agent, approvals, archive, context, error_for, events, health, heartbeat, hooks, jobs, messages, openai,
+    principals, routine_runs, routines, runs, sessions, status, stop, tools, webhook,
 };
 use crate::{mcp, ws};
 
@@ -61,7 +61,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/runs/{id}/stream", get(agent::of_run))
         .route("/api/v1/runs/{id}/trajectory", get(runs::trajectory))
         .route("/api/v1/runs/{id}/stop", post(stop::run))
-        .route("/api/v1/events", get(events::all).post(firings::emit))
+        .route("/api/v1/events", get(events::all).post(routine_runs::emit))
         .route("/api/v1/jobs", get(jobs::list).post(jobs::create))
         .route("/api/v1/jobs/{id}", get(jobs::show))
         .route("/api/v1/jobs/{id}/events", get(jobs::events))
@@ -78,11 +78,11 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/routines/{name}/enable", post(routines::enable))
         .route("/api/v1/routines/{name}/disable", post(routines::disable))
         .route("/api/v1/routines/{name}/fire", post(routines::fire))
-        .route("/api/v1/routines/{name}/runs", get(firings::of_routine))
+        .route("/api/v1/routines/{name}/runs", get(routine_runs::of_routine))
         .route("/api/v1/routines/{name}/test", post(routines::test))
-        .route("/api/v1/firings", get(firings::list))
-        .route("/api/v1/firings/next", get(firings::next))
-        .route("/api/v1/firings/{id}", get(firings::show))
+        .route("/api/v1/routine-runs", get(routine_runs::list))
+        .route("/api/v1/routine-runs/next", get(routine_runs::next))
+        .route("/api/v1/routine-runs/{id}", get(routine_runs::show))
         .route("/api/v1/tools", get(tools::list))
         .route("/api/v1/tools/{name}/disable", post(tools::disable))
         .route("/api/v1/tools/{name}/enable", post(tools::enable))

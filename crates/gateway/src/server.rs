@@ -22,18 +22,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::app::{App, ORPHAN_CAPACITY, Orphan, Shared};
+use crate::app::{AbandonedRequest, App, ORPHAN_CAPACITY, Shared};
 use crate::auth::Auth;
 use crate::channel::HttpChannel;
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
+use crate::failed_auth::FailedAuthLimiter;
 use crate::new_socket::{NEW_SOCKETS, NewSocket};
 use crate::parts::GatewayParts;
-use crate::patience::Patient;
 use crate::peer::Peer;
-use crate::places::{Place, Places};
 use crate::router::router;
-use crate::strangers::Strangers;
+use crate::write_timeout::WriteTimeout;
 use crate::ws;
 
 /// Longest time between two requests on a connection, and for the headers of one to arrive. 30 s: hyper's own default;
@@ -56,7 +56,7 @@ pub struct Gateway {
     router: Router,
     tcp: Option<TcpListener>,
     socket: Option<ControlSocket>,
-    orphans: mpsc::Receiver<Orphan>,
+    orphans: mpsc::Receiver<AbandonedRequest>,
     sockets: mpsc::Receiver<NewSocket>,
 }
 
@@ -104,9 +104,9 @@ impl Gateway {
             no_session: SessionKey::from(belay_protocol::NO_SESSION),
             intake,
             streams: Arc::new(Semaphore::new(parts.config.max_streams)),
-            strangers: Arc::new(Semaphore::new(parts.config.max_unauthenticated)),
-            wrong_tokens: Strangers::default(),
-            wrong_secrets: Strangers::default(),
+            failed_auth: Arc::new(Semaphore::new(parts.config.max_unauthenticated)),
+            wrong_tokens: FailedAuthLimiter::default(),
+            wrong_secrets: FailedAuthLimiter::default(),
             sockets: new_sockets,
             ready: parts.ready,
             started: AtomicBool::new(false),
@@ -136,7 +136,7 @@ impl Gateway {
         let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
         let (places, socket_places) =
-            (Places::new(app.config.max_connections), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
+            (ConnectionSlots::new(app.config.max_connections), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
         // The one that was accepted and has no place yet; the kernel queues the others.
         let mut arrived: Option<(TcpStream, IpAddr)> = None;
         let mut ready = app.ready.clone();
@@ -193,7 +193,7 @@ pub(crate) struct Line {
 impl Line {
     /// Serves one connection to its end. When draining begins it ends after the request in progress; when others need its place,
     /// as soon as it has no request that has arrived or is proven.
-    pub(crate) async fn serve<I>(self, io: I, peer: Peer, place: Place)
+    pub(crate) async fn serve<I>(self, io: I, peer: Peer, place: ConnectionSlot)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -215,7 +215,7 @@ impl Line {
             .header_read_timeout(HEADER_LIMIT)
             .max_buf_size(BUFFER_BYTES)
             .keep_alive(!draining.is_cancelled())
-            .serve_connection(TokioIo::new(Patient::new(io)), service)
+            .serve_connection(TokioIo::new(WriteTimeout::new(io)), service)
             .with_upgrades();
         tokio::pin!(connection);
         let late = draining.is_cancelled();

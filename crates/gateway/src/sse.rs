@@ -120,7 +120,7 @@ impl Feed {
 
     /// Of all facts those that this principal is shown.
     pub(crate) fn shown_to(self, app: Shared, principal: Principal) -> Self {
-        let eyes = app.sight(&principal).own_only().is_some().then_some((app, principal));
+        let eyes = app.visibility(&principal).own_only().is_some().then_some((app, principal));
         Self { eyes, ..self }
     }
 
@@ -198,7 +198,7 @@ impl Feed {
     /// Of these facts those that the reader is shown.
     async fn shown(&self, mut page: VecDeque<Event>) -> Result<VecDeque<Event>, StoreError> {
         let Some((app, principal)) = &self.eyes else { return Ok(page) };
-        let sight = app.sight(principal);
+        let visibility = app.visibility(principal);
         let mut shown = VecDeque::with_capacity(page.len());
         // Facts of one session come one after the other.
         let mut newest: Option<(SessionKey, bool)> = None;
@@ -207,7 +207,7 @@ impl Feed {
                 (None, _) => true,
                 (Some(session), Some((last, seen))) if session == last => *seen,
                 (Some(session), _) => {
-                    let seen = sight.session(session).await?;
+                    let seen = visibility.session(session).await?;
                     newest = Some((session.clone(), seen));
                     seen
                 }

@@ -23,8 +23,8 @@ use crate::backend::Backend;
 use crate::choice::{Choice, Facts, Plan};
 use crate::circuit::{Availability, Circuit, Ticket};
 use crate::listening::Listening;
-use crate::patience::Patience;
 use crate::price_list::PriceList;
+use crate::retry_budget::RetryBudget;
 
 /// Candidates in the order of preference, and what became of their last requests.
 pub(crate) struct Fallback {
@@ -47,7 +47,7 @@ enum Next {
 /// One logical call.
 struct Call<'a> {
     plan: Plan<'a>,
-    patience: Patience,
+    patience: RetryBudget,
     /// Whether circuits learn from it: not when a name was asked for that is no candidate's, since its failures are its own.
     counts: bool,
     attempts: u32,
@@ -100,7 +100,7 @@ impl Fallback {
             }
         };
         let plan = Plan::new(&self.facts, order);
-        let patience = Patience::new();
+        let patience = RetryBudget::new();
         let counts = model.is_none();
         (Call { plan, patience, counts, attempts: 0, abandoned: 0, last: None, overflow: None, why: None }, model)
     }

@@ -17,7 +17,7 @@
 //!
 //! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for what
 //! happens at the start; `http` → `stream` → `sse` → `collect` → `wire` → `lenient` → `openai`, `anthropic`, `genai` for a call;
-//! `failure` for how it goes wrong, and `circuit` → `choice` → `patience` → `backend` → `fallback` for what is done
+//! `failure` for how it goes wrong, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for what is done
 //! about it.
 
 mod anthropic;
@@ -42,13 +42,13 @@ mod listening;
 #[cfg(test)]
 mod oddities;
 mod openai;
-mod patience;
 mod price_list;
 mod prices;
 mod probe;
 #[cfg(test)]
 mod real_server;
 pub mod rehearsal;
+mod retry_budget;
 mod sse;
 mod stream;
 mod target;

@@ -31,7 +31,7 @@ pub struct Gate {
     /// The arguments, sensitive ones replaced.
     pub arguments: Value,
     /// Why it is asked: the rule, or what was read before.
-    pub why: String,
+    pub detail: String,
     /// What the answer is bound to, by name, as it is shown.
     pub bound: Vec<(String, String)>,
     /// blake3 over tool, canonical arguments and all that the answer is bound to, in hex.
@@ -130,7 +130,7 @@ pub enum Decision {
 /// How strong a place is that an answer comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum Authority {
     /// A conversation on a platform.
     #[default]
     Conversation,
@@ -140,7 +140,7 @@ pub enum Place {
     Operator,
 }
 
-impl From<Role> for Place {
+impl From<Role> for Authority {
     fn from(role: Role) -> Self {
         match role {
             Role::User => Self::Conversation,
@@ -156,7 +156,7 @@ pub struct Asker {
     /// Who sent the message.
     pub principal: String,
     /// From what place.
-    pub place: Place,
+    pub place: Authority,
     /// Whether another program relayed the message, such as an inline bot: nobody is asked, and approvals are refused at once.
     #[serde(default)]
     pub relayed: bool,
@@ -171,21 +171,21 @@ impl Asker {
     /// Whether work that goes on by itself, a job or a routine, which `creator` has made through the channel `made_through`, is
     /// theirs to see and to change, who speak through `through`: an operator's is all of it, everybody else's what is their own.
     pub fn owns(&self, through: &ChannelId, creator: &Self, made_through: &ChannelId) -> bool {
-        self.place == Place::Operator || (self.principal == creator.principal && through == made_through)
+        self.place == Authority::Operator || (self.principal == creator.principal && through == made_through)
     }
 
     /// Whether `who`, speaking in `session`, may answer a question of `asked_in`: whoever asked, or somebody in a stronger
     /// place. Two principals of the same place are still two: neither answers for the other. A person answers in the
     /// conversation of the question; a program, which has no conversation of its own, from any.
     pub fn may_be_decided_by(&self, asked_in: &SessionKey, who: &Principal, session: &SessionKey) -> bool {
-        let place = Place::from(who.role);
+        let place = Authority::from(who.role);
         let is_asker = *who.id == *self.principal;
         match (place, place.cmp(&self.place)) {
-            (Place::Operator, _) => true,
+            (Authority::Operator, _) => true,
             (_, Ordering::Less) => false,
             (_, Ordering::Greater) => true,
-            (Place::Token, Ordering::Equal) => is_asker,
-            (Place::Conversation, Ordering::Equal) => is_asker && session == asked_in,
+            (Authority::Token, Ordering::Equal) => is_asker,
+            (Authority::Conversation, Ordering::Equal) => is_asker && session == asked_in,
         }
     }
 }
@@ -275,18 +275,18 @@ mod tests {
         let here = SessionKey::new("here");
         let there = SessionKey::new("there");
         for (place, who, session, expected) in [
-            (Place::Conversation, who("ann", Role::User), &here, true),
-            (Place::Conversation, who("bob", Role::User), &here, false),
-            (Place::Conversation, who("ann", Role::User), &there, false),
-            (Place::Conversation, who("token", Role::Client), &there, true),
-            (Place::Conversation, who("root", Role::Operator), &there, true),
-            (Place::Token, who("ann", Role::User), &here, false),
-            (Place::Token, who("ann", Role::Client), &here, true),
-            (Place::Token, who("ann", Role::Client), &there, true),
-            (Place::Token, who("another program", Role::Client), &here, false),
-            (Place::Token, who("another program", Role::Client), &there, false),
-            (Place::Operator, who("token", Role::Client), &here, false),
-            (Place::Operator, who("root", Role::Operator), &there, true),
+            (Authority::Conversation, who("ann", Role::User), &here, true),
+            (Authority::Conversation, who("bob", Role::User), &here, false),
+            (Authority::Conversation, who("ann", Role::User), &there, false),
+            (Authority::Conversation, who("token", Role::Client), &there, true),
+            (Authority::Conversation, who("root", Role::Operator), &there, true),
+            (Authority::Token, who("ann", Role::User), &here, false),
+            (Authority::Token, who("ann", Role::Client), &here, true),
+            (Authority::Token, who("ann", Role::Client), &there, true),
+            (Authority::Token, who("another program", Role::Client), &here, false),
+            (Authority::Token, who("another program", Role::Client), &there, false),
+            (Authority::Operator, who("token", Role::Client), &here, false),
+            (Authority::Operator, who("root", Role::Operator), &there, true),
         ] {
             let asker = Asker { principal: "ann".into(), place, relayed: false };
             assert_eq!(asker.may_be_decided_by(&here, &who, session), expected, "{place:?} {who:?} {session}");

@@ -136,8 +136,8 @@ pub struct Retention {
     pub threads_before: Option<UnixMillis>,
     /// Facts that happened before this go; `None`: none do but those of deleted runs.
     pub events_before: Option<UnixMillis>,
-    /// Firings of routines that ended before this go, with their sessions; `None`: they go as conversations do.
-    pub ended_firings_before: Option<UnixMillis>,
+    /// Routine runs of routines that ended before this go, with their sessions; `None`: they go as conversations do.
+    pub ended_routine_runs_before: Option<UnixMillis>,
     /// Ephemeral sessions that were used last before this go; `None`: they go as conversations do.
     pub ephemeral_before: Option<UnixMillis>,
     /// What recognises a second delivery of a message from before this may go.
@@ -145,11 +145,11 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// From when on firings of routines are kept that have ended. Of those that are set off by a delivery or an event the row is
+    /// From when on routine runs of routines are kept that have ended. Of those that are set off by a delivery or an event the row is
     /// what recognises a second one, so that they stay for as long as [`Retention::keys_before`] says besides; a scheduled time
     /// is recognised by its routine.
-    pub fn firings_before(&self) -> Option<UnixMillis> {
-        self.ended_firings_before.or(self.threads_before)
+    pub fn routine_runs_before(&self) -> Option<UnixMillis> {
+        self.ended_routine_runs_before.or(self.threads_before)
     }
 }
 
@@ -174,8 +174,8 @@ pub struct Removed {
     pub secrets: u64,
     /// Jobs that were over.
     pub jobs: u64,
-    /// Firings of routines that had ended, and times that were missed.
-    pub firings: u64,
+    /// Routine runs of routines that had ended, and times that were missed.
+    pub routine_runs: u64,
     /// Whose outputs nobody can ask for any more.
     #[serde(skip)]
     pub run_ids: Vec<RunId>,
@@ -189,7 +189,8 @@ impl Removed {
 
     /// Adds what another deletion removed.
     pub fn add(&mut self, other: Self) {
-        let Self { sessions, threads, messages, runs, events, replies, notes, secrets, jobs, firings, run_ids } = other;
+        let Self { sessions, threads, messages, runs, events, replies, notes, secrets, jobs, routine_runs, run_ids } =
+            other;
         self.sessions += sessions;
         self.threads += threads;
         self.messages += messages;
@@ -199,7 +200,7 @@ impl Removed {
         self.notes += notes;
         self.secrets += secrets;
         self.jobs += jobs;
-        self.firings += firings;
+        self.routine_runs += routine_runs;
         self.run_ids.extend(run_ids);
     }
 }
@@ -216,7 +217,7 @@ impl std::fmt::Display for Removed {
             (self.notes, "note"),
             (self.secrets, "secret"),
             (self.jobs, "job"),
-            (self.firings, "firing"),
+            (self.routine_runs, "routine_run"),
         ];
         let said: Vec<String> =
             counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {}", plural(n, what))).collect();

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Admission;
+use crate::access::ChannelAccess;
 use crate::ids::ChannelId;
 use crate::inbound::Envelope;
 use crate::options::QueueMode;
@@ -69,7 +69,7 @@ pub trait Channel: Send + Sync {
     }
 
     /// Who is let in, by the settings that messages are let in by. `None`: it cannot say, and whoever was let in once still is.
-    fn admission(&self) -> Option<&dyn Admission> {
+    fn admission(&self) -> Option<&dyn ChannelAccess> {
         None
     }
 

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::firing::FiringStatus;
-use crate::ids::{CallId, FiringId, GateId, JobId, RunId, SessionKey};
+use crate::ids::{CallId, GateId, JobId, RoutineRunId, RunId, SessionKey};
 use crate::job::JobState;
 use crate::message::ToolStatus;
+use crate::routine_run::RoutineRunStatus;
 use crate::run::Termination;
 use crate::run_status::RunStatus;
 use crate::stop::StopReason;
@@ -71,7 +71,7 @@ pub enum EventKind {
         /// Their runs, in the order in which they came.
         runs: Vec<RunId>,
         /// `steer`: at a step of a running turn. `collect`: as its beginning. `summarize`: as a line of a digest.
-        how: String,
+        mode: String,
     },
     /// A model call has ended, or was dropped midway.
     ModelCalled {
@@ -91,7 +91,7 @@ pub enum EventKind {
         /// The one that does.
         to: String,
         /// What keeps the first one from it: `rate_limited`, `overloaded`, `auth`, `network`.
-        why: String,
+        reason: String,
     },
     /// A tool call begins.
     ToolStarted {
@@ -112,9 +112,9 @@ pub enum EventKind {
         took_ms: u64,
     },
     /// A brake of the loop has acted.
-    Brake {
+    GuardrailTriggered {
         /// `tool_intent_nudge`, `truncated_calls`, `duplicate_failures`, `unavailable_tool`, `iteration_notice`.
-        brake: String,
+        guardrail: String,
         /// Which time in a row.
         count: u32,
         /// Whether no more tools are offered from here on.
@@ -126,7 +126,7 @@ pub enum EventKind {
         /// Estimated tokens of the context.
         tokens: u64,
         /// Why: `threshold`, `overflow` or `command`.
-        why: String,
+        reason: String,
     },
     /// Older messages have been replaced by a shorter account.
     Compacted {
@@ -140,7 +140,7 @@ pub enum EventKind {
         after: u64,
         /// Who made the account: `model`, or `extract` for one by rule.
         #[serde(default)]
-        by: String,
+        source: String,
         /// Whether a model call is repeated with what is left.
         #[serde(default)]
         will_retry: bool,
@@ -149,7 +149,7 @@ pub enum EventKind {
     CompactionAbandoned {
         /// Why: `nothing_won` (what would be left is no shorter), `stopped` (the run was told to stop) or `failed` (it could
         /// not be stored).
-        why: String,
+        reason: String,
     },
     /// A run has started another one to do a part of its work.
     SubagentStarted {
@@ -193,9 +193,9 @@ pub enum EventKind {
         note: Option<String>,
     },
     /// A run rests on a question to a person.
-    GateAsked {
+    ApprovalRequested {
         /// The question.
-        gate: GateId,
+        approval: GateId,
         /// The call.
         call_id: CallId,
         /// The tool.
@@ -205,16 +205,16 @@ pub enum EventKind {
         /// What the call would do.
         summary: String,
         /// Why it is asked.
-        why: String,
+        detail: String,
     },
     /// A question was answered, or its time was up.
-    GateDecided {
+    ApprovalResolved {
         /// The question.
-        gate: GateId,
+        approval: GateId,
         /// `approved`, `denied`, `expired` or `withdrawn`.
         state: String,
         /// Who answered.
-        by: String,
+        actor: String,
     },
     /// A hook has changed or refused something, or failed.
     Hook {
@@ -253,35 +253,35 @@ pub enum EventKind {
         attempt: u32,
         /// Why, in words; empty where there is nothing to say.
         #[serde(default, skip_serializing_if = "String::is_empty")]
-        why: String,
+        detail: String,
     },
-    /// A firing of a routine was claimed, or its time recorded as missed. Stands in the firing's session.
-    RoutineFired {
-        /// The firing.
-        firing: FiringId,
+    /// A routine run of a routine was claimed, or its time recorded as missed. Stands in the routine run's session.
+    RoutineRunStarted {
+        /// The routine run.
+        routine_run: RoutineRunId,
         /// The routine.
         routine: String,
         /// What set it off: `schedule`, `event`, `webhook`, `system`, `manual`.
-        by: String,
+        trigger: String,
         /// The scheduled time, in milliseconds since 1970 (UTC).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scheduled_ms: Option<i64>,
     },
-    /// The heartbeat had a reason not to beat, and no model was asked. Stands in the firing's session, before its end.
+    /// The heartbeat had a reason not to beat, and no model was asked. Stands in the routine run's session, before its end.
     HeartbeatSkipped {
-        /// The firing.
-        firing: FiringId,
+        /// The routine run.
+        routine_run: RoutineRunId,
         /// The word of a [`SkipReason`](crate::heartbeat::SkipReason).
         reason: String,
     },
-    /// A firing of a routine has ended. Stands in the firing's session.
-    RoutineEnded {
-        /// The firing.
-        firing: FiringId,
+    /// A routine run of a routine has ended. Stands in the routine run's session.
+    RoutineRunEnded {
+        /// The routine run.
+        routine_run: RoutineRunId,
         /// The routine.
         routine: String,
         /// How.
-        status: FiringStatus,
+        status: RoutineRunStatus,
         /// Whether the routine was switched off by it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         disabled: bool,
@@ -303,16 +303,16 @@ pub enum EventKind {
         fingerprint: String,
     },
     /// A tool, or an MCP server with all its tools, was switched off, or on again. Names no session.
-    ToolSwitched {
+    ToolStateChanged {
         /// The tool; `mcp:NAME` for a server.
         name: String,
         /// Whether it is on now.
         on: bool,
         /// `rule`, `trial` (a call that was let through) or the person who did it.
-        by: String,
+        actor: String,
         /// Why, in words.
         #[serde(default, skip_serializing_if = "String::is_empty")]
-        why: String,
+        detail: String,
         /// From when on one call is let through, in milliseconds since 1970 (UTC); absent: never by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ms: Option<i64>,
@@ -323,7 +323,7 @@ pub enum EventKind {
         edit: String,
     },
     /// A part of an answer was committed to be delivered while its run goes on.
-    Said {
+    MessageEmitted {
         /// blake3 of its text, in hex: by it an attempt after a crash knows what has been said.
         digest: String,
     },

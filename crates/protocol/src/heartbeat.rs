@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 
-use crate::firing::FiringRecord;
 use crate::route::ReplyRoute;
+use crate::routine_run::RoutineRunRecord;
 use crate::time::UnixMillis;
 
 /// The name of the heartbeat's routine; nobody else's routine can have it.
@@ -82,7 +82,7 @@ pub struct HeartbeatReport {
     /// Failures in a row.
     pub failures: u32,
     /// Its newest beats, newest first: skipped ones have the word of the reason as their summary.
-    pub last: Vec<FiringRecord>,
+    pub last: Vec<RoutineRunRecord>,
 }
 
 #[cfg(test)]

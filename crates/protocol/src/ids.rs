@@ -147,8 +147,8 @@ uuid_id!(
     RoutineId
 );
 uuid_id!(
-    /// One firing of a routine.
-    FiringId
+    /// One routine run of a routine.
+    RoutineRunId
 );
 
 macro_rules! text_id {

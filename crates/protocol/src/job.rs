@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::Asker;
-use crate::ids::{BootId, ChannelId, FiringId, IdPrefix, JobId, RunId, SessionKey};
+use crate::ids::{BootId, ChannelId, IdPrefix, JobId, RoutineRunId, RunId, SessionKey};
 use crate::outbound::Outbound;
 use crate::route::ReplyRoute;
 use crate::store_error::StoreError;
@@ -99,7 +99,7 @@ impl JobState {
 /// Where a job works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum JobRoom {
+pub enum RunsIn {
     /// In the daemon, with the tools of a conversation.
     #[default]
     Local,
@@ -155,7 +155,7 @@ pub struct NewJob {
     /// Whether a plan is made first.
     pub plan: bool,
     /// Where it works.
-    pub room: JobRoom,
+    pub runs_in: RunsIn,
     /// What it may use.
     pub budget: JobBudget,
     /// For whom it works: with their rights as they were then.
@@ -168,8 +168,8 @@ pub struct NewJob {
     pub reply_to: Option<ReplyRoute>,
     /// The run that asked for it, where one did.
     pub parent: Option<RunId>,
-    /// The firing that it is the work of, where it is.
-    pub firing: Option<FiringId>,
+    /// The routine run that it is the work of, where it is.
+    pub routine_run: Option<RoutineRunId>,
     /// When.
     pub at: UnixMillis,
 }
@@ -199,11 +199,11 @@ pub struct JobRecord {
     /// Where it stands.
     pub state: JobState,
     /// Why it stands there, in words for people; empty while there is nothing to say.
-    pub why: String,
+    pub detail: String,
     /// Whether a plan is made first.
     pub plan: bool,
     /// Where it works.
-    pub room: JobRoom,
+    pub runs_in: RunsIn,
     /// What it may use.
     pub budget: JobBudget,
     /// Its own session.
@@ -219,8 +219,8 @@ pub struct JobRecord {
     pub reply_to: Option<ReplyRoute>,
     /// The run that asked for it.
     pub parent: Option<RunId>,
-    /// The firing that it is the work of.
-    pub firing: Option<FiringId>,
+    /// The routine run that it is the work of.
+    pub routine_run: Option<RoutineRunId>,
     /// How often it was begun, repairs included.
     pub attempt: u32,
     /// How often the daemon died while it was at work, in a row.
@@ -260,7 +260,7 @@ pub struct JobChange {
     /// Only if it is this attempt's; `None`: whichever attempt it is at.
     pub attempt: Option<u32>,
     /// Why, in words for people.
-    pub why: String,
+    pub detail: String,
     /// What it came to; `None` leaves what there is.
     pub result: Option<String>,
     /// Told to whoever asked, in the same commit.
@@ -348,7 +348,7 @@ pub struct JobOrder {
     pub plan: bool,
     /// Where it works.
     #[serde(default)]
-    pub room: JobRoom,
+    pub runs_in: RunsIn,
     /// What it may use.
     #[serde(default)]
     pub budget: JobBudget,

@@ -9,8 +9,8 @@
 //! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
 //! [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`] → [`declared`] → [`options`] →
 //! [`context`] → [`SessionLifetime`] → [`route`] → [`idempotency`] → [`control`] → [`ack`] → [`inbound`] → [`outbound`] →
-//! [`admission`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
-//! [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`firing`] → [`heartbeat`] → [`routine_request`] → [`routine_store`] →
+//! [`access`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
+//! [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] → [`heartbeat`] → [`routine_request`] → [`routine_store`] →
 //! [`status`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -24,17 +24,15 @@ mod examples {
     mod tool {}
 }
 
+pub mod access;
 pub mod ack;
-pub mod admission;
 pub mod approval;
 pub mod archive;
 pub mod channel;
 pub mod context;
 pub mod control;
 pub mod declared;
-pub mod doing;
 pub mod event;
-pub mod firing;
 pub mod heartbeat;
 pub mod history;
 pub mod hook;
@@ -50,12 +48,14 @@ pub mod options;
 pub mod outbound;
 pub mod principal;
 pub mod process;
+pub mod progress;
 pub mod provenance;
 pub mod purpose;
 pub mod refusal;
 pub mod route;
 pub mod routine;
 pub mod routine_request;
+pub mod routine_run;
 pub mod routine_store;
 pub mod run;
 pub mod run_status;
@@ -73,9 +73,9 @@ pub mod tool_health;
 pub mod watch;
 pub mod worker;
 
+pub use access::{AccessDecision, ChannelAccess};
 pub use ack::{Ack, AckSender, CommandReply, Refusal, SharedAck, StopReport};
-pub use admission::{Admission, Standing};
-pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
+pub use approval::{Asker, Authority, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
 pub use context::{
@@ -84,21 +84,19 @@ pub use context::{
 };
 pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;
-pub use doing::{Action, Doing};
 pub use event::{Event, EventKind, NewEvent, Seq};
-pub use firing::{Claim, Echo, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Held, NewFiring, Settled};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use idempotency::IdempotencyKey;
 pub use ids::{
-    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RunId,
+    BootId, CallId, ChannelId, ConnectionId, GateId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RoutineRunId, RunId,
     SessionKey, ThreadId,
 };
 pub use inbound::{Attachment, Body, Envelope, Inbound};
 pub use job::{
     JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
-    JobRoom, JobState, JobStore, NewJob, SessionNotice,
+    JobState, JobStore, NewJob, RunsIn, SessionNotice,
 };
 pub use lease::Lease;
 pub use line::plain_line;
@@ -114,8 +112,9 @@ pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, Sa
 pub use outbound::{DeliverError, Outbound};
 pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECISION_MS};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
+pub use progress::{Action, Doing};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
-pub use purpose::{NO_SESSION, Purpose, Spent, firing_of, firing_session, job_of, job_session};
+pub use purpose::{NO_SESSION, Purpose, Spent, job_of, job_session, routine_run_of, routine_run_session};
 pub use refusal::{ProviderFault, ProviderRefusal};
 pub use route::ReplyRoute;
 pub use routine::{
@@ -123,6 +122,9 @@ pub use routine::{
     RoutineSpec, Trigger,
 };
 pub use routine_request::{RoutineAnswer, RoutineRequest};
+pub use routine_run::{
+    Claim, Echo, Held, NewRoutineRun, RoutineRunEnd, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, Settled,
+};
 pub use routine_store::{Aside, RoutineNumbers, RoutineStore};
 pub use run::{AgentState, RunRecord, RunUsage, Termination, WaitingFor};
 pub use run_status::RunStatus;
@@ -141,8 +143,8 @@ pub use store_error::StoreError;
 pub use thread::ThreadState;
 pub use time::{Clock, UnixMillis};
 pub use tool::{
-    Approved, Ask, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool, ToolContext,
-    ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
+    Approved, Ask, CallPreview, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool,
+    ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSet, ToolSpec,
 };
 pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
@@ -150,7 +152,7 @@ pub use tool_health::{
 };
 pub use watch::{Accepted, Partial, RunWatch};
 pub use worker::{
-    BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,
-    ToolBatch, ToolDone, ToolOrder, WORKER_TOOLS, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks, WorkerProcess,
+    BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, ToolBatch,
+    ToolDone, ToolOrder, WORKER_TOOLS, WorkerCommand, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks, WorkerProcess,
     WorkerStart, WorkerTask,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ChannelId, FiringId, JobId, SessionKey};
+use crate::ids::{ChannelId, JobId, RoutineRunId, SessionKey};
 
 /// What a run, or a part of it, is for: whose budget it uses, and what it may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub enum Purpose {
     Chat,
     /// A job.
     Job,
-    /// A firing of a routine.
+    /// A routine run of a routine.
     Routine,
     /// A look at what the operator wants watched.
     Heartbeat,
@@ -116,13 +116,13 @@ pub fn job_of(session: &SessionKey) -> Option<JobId> {
     session.as_str().strip_prefix("job:")?.parse().ok()
 }
 
-/// The session in which a firing of a routine works: its own, so that firings of one routine do not wait for each other.
-pub fn firing_session(firing: FiringId) -> SessionKey {
-    SessionKey::new(format!("routine:{firing}"))
+/// The session in which a routine run of a routine works: its own, so that routine runs of one routine do not wait for each other.
+pub fn routine_run_session(routine_run: RoutineRunId) -> SessionKey {
+    SessionKey::new(format!("routine:{routine_run}"))
 }
 
-/// The firing that works in a session, if one does.
-pub fn firing_of(session: &SessionKey) -> Option<FiringId> {
+/// The routine run that works in a session, if one does.
+pub fn routine_run_of(session: &SessionKey) -> Option<RoutineRunId> {
     session.as_str().strip_prefix("routine:")?.parse().ok()
 }
 
@@ -156,8 +156,11 @@ mod tests {
             assert_eq!(Purpose::of(&channel.into()), expected, "{channel}");
         }
         assert!(Purpose::ALL.iter().all(|purpose| Purpose::of(&purpose.channel()) == *purpose));
-        let (job, firing) = (JobId::new(), FiringId::new());
-        assert_eq!((job_of(&job_session(job)), firing_of(&firing_session(firing))), (Some(job), Some(firing)));
+        let (job, routine_run) = (JobId::new(), RoutineRunId::new());
+        assert_eq!(
+            (job_of(&job_session(job)), routine_run_of(&routine_run_session(routine_run))),
+            (Some(job), Some(routine_run))
+        );
         assert_eq!(job_of(&"job:alice".into()), None);
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::approval::Asker;
 use crate::ids::{ChannelId, RoutineId, SessionKey};
-use crate::job::{JobBudget, JobRoom};
+use crate::job::{JobBudget, RunsIn};
 use crate::route::ReplyRoute;
 use crate::time::UnixMillis;
 
@@ -139,7 +139,7 @@ pub enum RoutineAction {
         #[serde(default = "three")]
         max_tool_rounds: u32,
     },
-    /// A job, which the firing is linked to until it ends.
+    /// A job, which the routine run is linked to until it ends.
     FullJob {
         /// What it is to do.
         task: String,
@@ -148,7 +148,7 @@ pub enum RoutineAction {
         plan: bool,
         /// Where it works.
         #[serde(default)]
-        room: JobRoom,
+        runs_in: RunsIn,
         /// What it may use.
         #[serde(default)]
         budget: JobBudget,
@@ -163,9 +163,9 @@ fn three() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Guardrails {
-    /// Seconds between two firings that were not asked for by hand. 0: none.
+    /// Seconds between two routine runs that were not asked for by hand. 0: none.
     pub cooldown_s: u64,
-    /// Firings of it at work at the same time; at least 1.
+    /// Routine runs of it at work at the same time; at least 1.
     pub max_concurrent: u32,
     /// Seconds within which the same content does not fire it again. 0: never looked at.
     pub dedup_window_s: u64,
@@ -258,7 +258,7 @@ pub struct RoutineRecord {
     /// Whether it can fire.
     pub enabled: bool,
     /// Why it cannot, in words; empty where it can.
-    pub disabled_why: String,
+    pub disabled_detail: String,
     /// Raised by one with each change of what it is.
     pub revision: u32,
     /// Its next scheduled time; `None`: it has none, or cannot fire.
@@ -271,7 +271,7 @@ pub struct RoutineRecord {
     /// When it fired last other than by hand: since then it cools down.
     pub set_off_at: Option<UnixMillis>,
     /// How often it has fired.
-    pub firings: u64,
+    pub routine_runs: u64,
     /// Failures in a row.
     pub failures: u32,
     /// When it was made.

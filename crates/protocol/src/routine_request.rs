@@ -1,8 +1,8 @@
 //! Requests about routines, and what became of them.
 
-use crate::firing::FiringRecord;
 use crate::heartbeat::HeartbeatReport;
 use crate::routine::{RoutineRecord, RoutineSpec};
+use crate::routine_run::RoutineRunRecord;
 
 /// What may be asked about routines. Who asks, from where, and who is told, stand in the message that asks.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +62,7 @@ pub enum RoutineAnswer {
     /// It is gone.
     Deleted(String),
     /// What was fired, or was before; none where nothing waits for it.
-    Fired(Vec<FiringRecord>),
+    Fired(Vec<RoutineRunRecord>),
     /// How the heartbeat stands.
     Heartbeat(Box<HeartbeatReport>),
 }

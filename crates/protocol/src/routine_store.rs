@@ -1,11 +1,11 @@
-//! The port that keeps routines and their firings.
+//! The port that keeps routines and their routine runs.
 
 use async_trait::async_trait;
 use serde::Serialize;
 
-use crate::firing::{Claim, FiringEnd, FiringFilter, FiringRecord, NewFiring, Settled};
-use crate::ids::{FiringId, JobId, RoutineId, RunId};
+use crate::ids::{JobId, RoutineId, RoutineRunId, RunId};
 use crate::routine::{NewRoutine, PutRule, RoutinePut, RoutineRecord, Trigger};
+use crate::routine_run::{Claim, NewRoutineRun, RoutineRunEnd, RoutineRunFilter, RoutineRunRecord, Settled};
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
@@ -14,7 +14,7 @@ use crate::time::UnixMillis;
 pub struct RoutineNumbers {
     /// Those that are on.
     pub enabled: u64,
-    /// Firings at work.
+    /// Routine runs at work.
     pub at_work: u64,
     /// The earliest next scheduled time; `None`: none has one.
     pub next_at: Option<UnixMillis>,
@@ -27,13 +27,13 @@ pub struct Aside {
     pub waits_for: UnixMillis,
     /// It is not due before this.
     pub until: UnixMillis,
-    /// Only while so many of its firings are at work, or more; 0: whatever is at work.
+    /// Only while so many of its routine runs are at work, or more; 0: whatever is at work.
     pub at_work: u32,
 }
 
-/// Keeps routines and their firings. Every write is committed before it answers.
+/// Keeps routines and their routine runs. Every write is committed before it answers.
 ///
-/// A row that cannot be read stops no other: lists pass over it, a routine is switched off and a firing is ended with that as the
+/// A row that cannot be read stops no other: lists pass over it, a routine is switched off and a routine run is ended with that as the
 /// reason, and the log names it.
 #[async_trait]
 pub trait RoutineStore: Send + Sync {
@@ -54,7 +54,7 @@ pub trait RoutineStore: Send + Sync {
         at: UnixMillis,
     ) -> Result<Option<RoutineRecord>, StoreError>;
 
-    /// Deletes the routine of that name; with an id, only where it is that one. Its firings stay as they are. Whether it was there.
+    /// Deletes the routine of that name; with an id, only where it is that one. Its routine runs stay as they are. Whether it was there.
     async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError>;
 
     /// The routine of that name.
@@ -80,19 +80,19 @@ pub trait RoutineStore: Send + Sync {
     /// When the next routine is due, those that are laid aside included.
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
 
-    /// Lays a routine aside. The end of one of its firings, and whatever moves its next time, ends that. Nothing where there is no
+    /// Lays a routine aside. The end of one of its routine runs, and whatever moves its next time, ends that. Nothing where there is no
     /// such routine, or it is not as [`Aside`] says.
     async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError>;
 
-    /// Claims a firing: guardrails and cap are looked at, the row is written, and the routine's times go on, in one
-    /// transaction. `global`: firings of all routines that may be at work.
+    /// Claims a routine run: guardrails and cap are looked at, the row is written, and the routine's times go on, in one
+    /// transaction. `global`: routine runs of all routines that may be at work.
     ///
     /// A key of this routine that was claimed before is [`Claim::Known`] whatever has become of the routine since, and so is one
-    /// that [`NewFiring::echo`] names. Firings of a deleted routine of that name are others'. A scheduled time at or
+    /// that [`NewRoutineRun::echo`] names. Routine runs of a deleted routine of that name are others'. A scheduled time at or
     /// before [`RoutineRecord::claimed_to`] whose row is gone is [`Claim::Off`]. In both cases the routine goes on to the next
-    /// time all the same where it still waits for this one; a later time that it waits for already always stays. A firing
+    /// time all the same where it still waits for this one; a later time that it waits for already always stays. A routine run
     /// without a scheduled time leaves the times alone.
-    async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError>;
+    async fn claim(&self, routine_run: NewRoutineRun, global: u32) -> Result<Claim, StoreError>;
 
     /// Records scheduled times as missed and goes on to the next one, where none of them is fired. Nothing where there is no
     /// such routine, or it is off.
@@ -104,22 +104,27 @@ pub trait RoutineStore: Send + Sync {
         at: UnixMillis,
     ) -> Result<(), StoreError>;
 
-    /// Notes the run, or the job, that does a firing.
-    async fn note_work(&self, firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> Result<(), StoreError>;
+    /// Notes the run, or the job, that does a routine run.
+    async fn note_work(
+        &self,
+        routine_run: RoutineRunId,
+        run: Option<RunId>,
+        job: Option<JobId>,
+    ) -> Result<(), StoreError>;
 
-    /// Ends a firing, once; counts failures, and switches its routine off where there were too many in a row. A routine that has
-    /// only the name of the firing's is not touched.
-    async fn settle(&self, end: FiringEnd) -> Result<Settled, StoreError>;
+    /// Ends a routine run, once; counts failures, and switches its routine off where there were too many in a row. A routine that has
+    /// only the name of the routine run's is not touched.
+    async fn settle(&self, end: RoutineRunEnd) -> Result<Settled, StoreError>;
 
-    /// The firing of that id.
-    async fn firing(&self, id: FiringId) -> Result<Option<FiringRecord>, StoreError>;
+    /// The routine run of that id.
+    async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError>;
 
-    /// Firings, newest first.
-    async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError>;
+    /// Routine runs, newest first.
+    async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError>;
 
-    /// Firings that have not ended, oldest first.
-    async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError>;
+    /// Routine runs that have not ended, oldest first.
+    async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError>;
 
-    /// How many routines there are that are on, and how many firings at work. Cheap.
+    /// How many routines there are that are on, and how many routine runs at work. Cheap.
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError>;
 }

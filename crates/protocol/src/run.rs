@@ -81,7 +81,7 @@ pub struct RunRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingFor {
     /// The question: what an answer names.
-    pub gate: GateId,
+    pub approval: GateId,
     /// A yes or no, or a secret.
     #[serde(flatten)]
     pub kind: GateKind,
@@ -96,7 +96,7 @@ pub struct WaitingFor {
 impl From<&Gate> for WaitingFor {
     fn from(gate: &Gate) -> Self {
         Self {
-            gate: gate.id,
+            approval: gate.id,
             kind: gate.kind.clone(),
             tool: gate.tool.clone(),
             summary: gate.summary.clone(),

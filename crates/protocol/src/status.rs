@@ -76,7 +76,7 @@ pub struct CandidateStatus {
     /// Until when it is not asked; `null`: it is.
     pub cooling_until: Option<UnixMillis>,
     /// What it failed with: `rate_limited`, `auth`, … `null`: it is asked.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// A model that does not answer.

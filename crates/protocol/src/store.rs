@@ -87,7 +87,7 @@ pub trait ThreadStore: Send + Sync {
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError>;
 
     /// Lays a running run to rest on a question: checkpoint, gate, question to deliver, status `paused`, thread state
-    /// `AwaitingApproval` and event `gate_asked`, in one commit. Committed.
+    /// `AwaitingApproval` and event `approval_requested`, in one commit. Committed.
     async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError>;
 
     /// Ends runs in one commit: each exactly once. For each: remaining messages, end, usage, outbound row, event
@@ -380,7 +380,7 @@ pub struct JoinedRun {
 
 /// How a run ends whose message has become part of another one.
 pub fn joined_end(into: RunId, how: &str) -> RunEnd {
-    RunEnd::of(StopReason::Joined).with("run", into.to_string()).with("how", how)
+    RunEnd::of(StopReason::Joined).with("run", into.to_string()).with("mode", how)
 }
 
 /// Messages that get one turn.

@@ -196,7 +196,7 @@ pub struct ToolContext {
     pub approved: Option<Approved>,
 }
 
-/// What an approval of one call is bound to: [`Weight::bound`] as the person was shown it.
+/// What an approval of one call is bound to: [`CallPreview::bound`] as the person was shown it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Approved(pub Vec<(String, String)>);
 
@@ -291,7 +291,7 @@ pub enum ToolFailure {
 /// What a call would do as the world stands, found out before anybody is asked and again right before it is done. An
 /// approval is bound to it: when it has changed, the approval is of no use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Weight {
+pub struct CallPreview {
     /// What the person is shown, in one line: the command, the address, the path. Empty: the arguments are shown.
     pub summary: String,
     /// What the answer is bound to besides tool and arguments, by name: `argv`, `directory`, `environment`, the digest of
@@ -323,8 +323,8 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     /// What is wrong with the call as it stands; the model reads it, and nobody is asked.
-    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
-        Ok(Weight::default())
+    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+        Ok(CallPreview::default())
     }
 
     /// Does it. The arguments have been checked against the schema.

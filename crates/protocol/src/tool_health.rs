@@ -183,10 +183,10 @@ pub struct ToolHealth {
     pub until: Option<UnixMillis>,
     /// Who switched it off: `rule`, or a person, whom operators alone are shown.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub by: String,
+    pub actor: String,
     /// Why it is switched off.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub why: String,
+    pub detail: String,
     /// The newest failures, oldest first. They may be of anybody's work: for operators alone, and empty for others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last: Vec<ToolFault>,
@@ -196,8 +196,8 @@ impl ToolHealth {
     /// The same without what is for operators alone.
     pub fn for_everybody(mut self) -> Self {
         self.last.clear();
-        if self.by != BY_RULE {
-            self.by.clear();
+        if self.actor != BY_RULE {
+            self.actor.clear();
         }
         self
     }
@@ -213,7 +213,7 @@ pub enum ToolRequest {
         /// Which.
         name: String,
         /// Why; models read it.
-        why: String,
+        detail: String,
     },
     /// Switch one on; operators only.
     Enable(String),
@@ -240,9 +240,9 @@ pub struct ToolOff {
     /// The span between, in seconds; doubled when that call fails. 0: none.
     pub for_s: u64,
     /// Who: `rule`, or a person.
-    pub by: String,
+    pub actor: String,
     /// Why, as the end of a sentence.
-    pub why: String,
+    pub detail: String,
     /// Failures in a row.
     pub failures: u32,
     /// Of how many different runs they were.

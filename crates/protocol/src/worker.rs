@@ -174,13 +174,13 @@ pub struct ToolOrder {
     /// Its number, from 1: later ones are higher. Who asks for what follows a number has received everything up to it.
     pub number: u64,
     /// What.
-    pub order: Order,
+    pub order: WorkerCommand,
 }
 
 /// What an order asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
-pub enum Order {
+pub enum WorkerCommand {
     /// Carry out this call now; the host's gate has let it through.
     Run {
         /// The call.

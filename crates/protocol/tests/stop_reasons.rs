@@ -124,9 +124,9 @@ fn evidence(reason: StopReason) -> &'static str {
         StopReason::ApprovalUnavailable => "`tool`: the tool that needs the approval",
         StopReason::HookRefused => "`hook`: the name of the hook that refused",
         StopReason::Joined => {
-            "`run`: the run that its message became part of; `how`: `steer`, `collect`, or `summarize` (as a line of a digest)"
+            "`run`: the run that its message became part of; `mode`: `steer`, `collect`, or `summarize` (as a line of a digest)"
         }
-        StopReason::Superseded => "`by`: the run of the newer message",
+        StopReason::Superseded => "`newer_run`: the run of the newer message",
         StopReason::Stuck => "`silent_s`: seconds since its last sign of progress",
         StopReason::EmptyReply
         | StopReason::LengthLimit

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::core::RunCore;
-use crate::hooks::Place;
+use crate::hooks::HookContext;
 use crate::prompt::{self, Briefing};
 
 /// Where in the state it is kept, beside what others keep there.
@@ -18,7 +18,7 @@ const KEY: &str = "hooks";
 /// What hooks have said at the beginning of a run. What is `None` is what every run is told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Told {
+pub struct BootstrapNotes {
     /// Who the model is told it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     persona: Option<String>,
@@ -35,7 +35,7 @@ struct ToldFile {
     text: String,
 }
 
-impl Told {
+impl BootstrapNotes {
     /// What the run is told of its surroundings, with what hooks have said.
     pub fn over(self, briefing: Briefing) -> Briefing {
         let file = |ToldFile { name, text }: ToldFile| {
@@ -71,7 +71,7 @@ fn is_name(name: &str) -> bool {
 /// What comes of asking them.
 pub enum Beginning {
     /// The run begins, or goes on, with what hooks have said.
-    Go(Told),
+    Go(BootstrapNotes),
     /// The run is over; the words are for the person.
     Over(RunEnd, Option<String>),
 }
@@ -91,14 +91,14 @@ pub async fn begin(
     }
     let hooks = core.services.hooks.clone();
     if !hooks.is_bound(HookPoint::Bootstrap) && !hooks.is_bound(HookPoint::BeforeAgentStart) {
-        return Ok(Beginning::Go(Told::default()));
+        return Ok(Beginning::Go(BootstrapNotes::default()));
     }
     let ours = prompt::persona(&core.services.config).to_owned();
     let file = |file: &BootstrapFile| ToldFile { name: file.name.clone(), text: file.text.clone() };
     let files: Vec<ToldFile> = briefing.files.files.iter().map(file).collect();
     let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data: it always serialises
     let mut facts = Vec::new();
-    let place = Place { session: &core.live.session, run: core.live.id };
+    let place = HookContext { session: &core.live.session, run: core.live.id };
     let decided = tokio::select! {
         biased; // who is stopped asks nobody any more
         () = core.cancel.cancelled() => None,
@@ -113,7 +113,7 @@ pub async fn begin(
         }
         Some(Ok((persona, answer))) => {
             let changed = (answer != shown).then(|| files_of(answer, files, core.live.id));
-            let told = Told { persona: Some(persona).filter(|persona| *persona != ours), files: changed };
+            let told = BootstrapNotes { persona: Some(persona).filter(|persona| *persona != ours), files: changed };
             keep(&mut context.state, &told);
             core.journal.write(context, Durability::Relaxed).await?;
             Ok(Beginning::Go(told))
@@ -121,11 +121,11 @@ pub async fn begin(
     }
 }
 
-fn recall(state: &LoopState) -> Option<Told> {
+fn recall(state: &LoopState) -> Option<BootstrapNotes> {
     serde_json::from_value(state.delegate.get(KEY)?.clone()).ok()
 }
 
-fn keep(state: &mut LoopState, told: &Told) {
+fn keep(state: &mut LoopState, told: &BootstrapNotes) {
     let Ok(memo) = serde_json::to_value(told) else { return }; // plain data: it always serialises
     match state.delegate.as_object_mut() {
         Some(others) => {
@@ -145,12 +145,12 @@ mod tests {
     fn what_hooks_have_said_is_kept_beside_what_others_keep() {
         let mut state = LoopState { delegate: json!({"outputs": []}), ..LoopState::default() };
         assert_eq!(recall(&state), None);
-        let memo = Told { persona: Some("a pirate".into()), files: None };
+        let memo = BootstrapNotes { persona: Some("a pirate".into()), files: None };
         keep(&mut state, &memo);
         assert_eq!(state.delegate, json!({"outputs": [], "hooks": {"persona": "a pirate"}}));
         assert_eq!(recall(&state), Some(memo));
         let mut fresh = LoopState::default();
-        keep(&mut fresh, &Told::default());
-        assert_eq!(recall(&fresh), Some(Told::default()), "asked, and nothing changed");
+        keep(&mut fresh, &BootstrapNotes::default());
+        assert_eq!(recall(&fresh), Some(BootstrapNotes::default()), "asked, and nothing changed");
     }
 }

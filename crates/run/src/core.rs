@@ -1,15 +1,15 @@
 //! What every kind of run shares: asking the model, running a batch, and the clock. A delegate has one and adds what
 //! makes its kind of run different.
 //!
-//! Reading order: [`RunCore`] → `clock` → `call_model` → `account` → `execute` → `seed`.
+//! Reading order: [`RunCore`] → `clock` → `call_model` → `account` → `execute` → `child_start`.
 
 mod account;
 mod call_model;
+mod child_start;
 mod clock;
 mod execute;
 mod failure;
 mod run_tree;
-mod seed;
 mod seen;
 mod work_item;
 
@@ -23,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::call_model::Allowance;
 pub use self::call_model::{Asked, CallPurpose};
+pub use self::child_start::ChildStart;
 pub(crate) use self::clock::OwnTime;
 pub use self::clock::RunClock;
 pub use self::execute::Executed;
 pub use self::failure::failure;
 pub(crate) use self::run_tree::RunTree;
-pub use self::seed::Seed;
 pub use self::work_item::WorkItem;
 use crate::approvals::Answers;
 use crate::joining::Joining;
@@ -93,7 +93,7 @@ pub struct RunCore {
 }
 
 /// What a run that no other one has started begins with.
-pub struct Root {
+pub struct RunStart {
     /// What it uses.
     pub services: Arc<RunServices>,
     /// The run, as others see and stop it.
@@ -117,8 +117,8 @@ pub struct Root {
 impl RunCore {
     /// The core of a run at the top of its tree, with what every such run has: everybody's rules, no answers of people yet,
     /// and nothing that may join it.
-    pub fn root(root: Root) -> Self {
-        let Root { services, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
+    pub fn root(root: RunStart) -> Self {
+        let RunStart { services, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
         let (threads, clock) = (services.threads.clone(), services.clock.clone());
         Self {
             cancel: live.cancel.clone(),
@@ -187,19 +187,23 @@ impl RunCore {
     pub fn note_nudge(&mut self, context: &LoopContext) {
         context.state.log_nudge();
         let (brake, force_text) = (Brake::ToolIntentNudge.word().into(), context.state.force_text);
-        self.journal.note(EventKind::Brake { brake, count: context.state.nudges, force_text });
+        self.journal.note(EventKind::GuardrailTriggered { guardrail: brake, count: context.state.nudges, force_text });
     }
 
     /// Notes what rules and the brakes other than the nudge did in this iteration.
     pub fn note_brakes(&mut self, context: &mut LoopContext) {
         let force_text = context.state.force_text;
         if let Some(acted) = context.state.braked.filter(|acted| acted.brake != Brake::ToolIntentNudge) {
-            self.journal.note(EventKind::Brake { brake: acted.brake.word().into(), count: acted.count, force_text });
+            self.journal.note(EventKind::GuardrailTriggered {
+                guardrail: acted.brake.word().into(),
+                count: acted.count,
+                force_text,
+            });
         }
         for Fired { rule, count, strike } in std::mem::take(&mut context.state.fired) {
             metrics::rule_fired(&rule, if strike > 0 { "recover" } else { "notice" });
             let count = u32::try_from(count).unwrap_or(u32::MAX);
-            self.journal.note(EventKind::Brake { brake: rule, count, force_text });
+            self.journal.note(EventKind::GuardrailTriggered { guardrail: rule, count, force_text });
         }
     }
 }

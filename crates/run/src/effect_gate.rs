@@ -27,7 +27,7 @@ use belay_protocol::{
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::{Answer, Answers, Policy, Wanted};
+use crate::approvals::{Answers, ApprovalAnswer, Policy, Wanted};
 pub use crate::effect_gate::batch::CRASHED;
 use crate::effect_gate::batch::{End, Ran, Runnable, SKIPPED};
 pub use crate::effect_gate::consult::put_changed;
@@ -41,7 +41,7 @@ use crate::live::LiveRun;
 use crate::metrics;
 use crate::own_tools::{creates_work, denied};
 use crate::tally::Tally;
-use crate::tool_health::{Health, Pass};
+use crate::tool_health::{Health, Permit};
 
 /// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
 pub struct EffectGate {
@@ -79,7 +79,7 @@ pub fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
 }
 
 /// Who calls.
-pub struct Caller<'a> {
+pub struct CallContext<'a> {
     /// The session.
     pub session: &'a SessionKey,
     /// The run.
@@ -114,11 +114,11 @@ pub struct Caller<'a> {
     pub newer: Option<&'a Joining>,
 }
 
-impl Caller<'_> {
+impl CallContext<'_> {
     /// Whether a call that has not begun is skipped: the person has said something newer. One that a person was asked about
     /// is not: its answer would be lost.
     fn skips(&self, call: &ToolCall) -> bool {
-        let answered = self.answers.get(&call.id).is_some_and(Answer::is_open);
+        let answered = self.answers.get(&call.id).is_some_and(ApprovalAnswer::is_open);
         !answered && self.newer.is_some_and(Joining::is_offered)
     }
 }
@@ -158,8 +158,8 @@ enum Slot {
 /// What the end of a call says of its tool.
 struct About {
     tool: Arc<dyn Tool>,
-    pass: Pass,
-    end: says::Told,
+    pass: Permit,
+    end: says::ResultSignal,
 }
 
 impl From<ToolResult> for Outcome {
@@ -204,7 +204,7 @@ impl EffectGate {
     /// without results.
     pub async fn execute(
         &self,
-        mut caller: Caller<'_>,
+        mut caller: CallContext<'_>,
         context: &mut LoopContext,
         calls: Vec<AdmittedCall>,
     ) -> Result<Option<Asking>, StoreError> {
@@ -224,7 +224,7 @@ impl EffectGate {
     /// First phase: what becomes of each call, in call order, up to the first one that a person has to be asked about.
     async fn admit_batch(
         &self,
-        caller: &mut Caller<'_>,
+        caller: &mut CallContext<'_>,
         context: &mut LoopContext,
         calls: Vec<AdmittedCall>,
     ) -> Result<(Vec<Slot>, Option<Asking>), StoreError> {
@@ -262,7 +262,7 @@ impl EffectGate {
     /// have begun is without a result.
     async fn run_batch(
         &self,
-        caller: &mut Caller<'_>,
+        caller: &mut CallContext<'_>,
         context: &mut LoopContext,
         mut slots: Vec<Slot>,
         durability: Durability,
@@ -296,7 +296,7 @@ impl EffectGate {
     }
 
     /// The result of a call that has ended.
-    async fn conclude(&self, caller: &Caller<'_>, ran: Ran) -> Outcome {
+    async fn conclude(&self, caller: &CallContext<'_>, ran: Ran) -> Outcome {
         let Ran { call, tool, end, took, pass, credential, .. } = ran;
         let spec = tool.spec();
         let told = says::of(&end, spec, &call, credential.as_ref(), caller.cancel.is_cancelled());
@@ -323,7 +323,7 @@ impl EffectGate {
     }
 
     /// Notes a result and appends it to the context, as hooks have left it.
-    async fn record(&self, caller: &mut Caller<'_>, context: &mut LoopContext, slot: Slot) {
+    async fn record(&self, caller: &mut CallContext<'_>, context: &mut LoopContext, slot: Slot) {
         let Slot::Ended(mut outcome) = slot else { return }; // each call that runs has an end: `batch::run` gives one to each
         self.show(caller, context, &mut outcome).await;
         let Outcome { result, took_ms, outside, pictures, about, .. } = *outcome;
@@ -345,13 +345,13 @@ impl EffectGate {
     }
 
     /// What a call reads whose tool is switched off.
-    fn switched_off(&self, caller: &Caller<'_>, call: &ToolCall) -> Option<ToolResult> {
+    fn switched_off(&self, caller: &CallContext<'_>, call: &ToolCall) -> Option<ToolResult> {
         let refusal = self.health.refusal(caller.tools.get(&call.name)?.spec())?;
         Some(result_of(call, ToolStatus::Denied, refusal))
     }
 
     /// A secret that the other side does not take is asked for anew with the next call.
-    async fn forget_secret(&self, caller: &Caller<'_>, tool: &dyn Tool) {
+    async fn forget_secret(&self, caller: &CallContext<'_>, tool: &dyn Tool) {
         let Some(need) = &tool.spec().credential else { return };
         if let Err(error) = self.vault.forget(caller.session, &need.name).await {
             tracing::error!(%error, name = need.name, "a refused secret could not be forgotten");
@@ -369,7 +369,7 @@ impl EffectGate {
 
 /// Writes that the calls that may run are about to begin, and uses up the approvals that allow them.
 async fn intend(
-    caller: &mut Caller<'_>,
+    caller: &mut CallContext<'_>,
     slots: &[Slot],
     durability: Durability,
     context: &LoopContext,

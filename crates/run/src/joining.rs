@@ -24,7 +24,7 @@ pub struct Joining {
 #[derive(Default)]
 struct State {
     /// Waiting to be taken, oldest first. As many as may wait in the lane.
-    offered: VecDeque<Offer>,
+    offered: VecDeque<JoinOffer>,
     /// Taken, and on their way to the store.
     taken: Vec<RunId>,
     /// Committed as a part of the turn.
@@ -32,7 +32,7 @@ struct State {
 }
 
 /// A message that may join. Its text is in the store.
-pub struct Offer {
+pub struct JoinOffer {
     /// The run.
     pub run: Arc<LiveRun>,
 }
@@ -44,7 +44,7 @@ impl Joining {
     }
 
     /// Offers a message.
-    pub fn offer(&self, offer: Offer) {
+    pub fn offer(&self, offer: JoinOffer) {
         self.state().offered.push_back(offer);
     }
 
@@ -54,7 +54,7 @@ impl Joining {
     }
 
     /// Takes the oldest message that nobody has stopped.
-    pub fn take(&self) -> Option<Offer> {
+    pub fn take(&self) -> Option<JoinOffer> {
         let mut state = self.state();
         let at = state.offered.iter().position(|offer| !offer.run.cancel.is_cancelled())?;
         let offer = state.offered.remove(at)?;
@@ -119,9 +119,9 @@ mod tests {
     use super::*;
     use crate::live::StopCause;
 
-    fn offer() -> (Arc<LiveRun>, Offer) {
+    fn offer() -> (Arc<LiveRun>, JoinOffer) {
         let run = LiveRun::new(RunId::new(), "alice".into(), false);
-        (run.clone(), Offer { run })
+        (run.clone(), JoinOffer { run })
     }
 
     fn joined(run: &LiveRun) -> JoinedRun {

@@ -76,7 +76,7 @@ impl StopCause {
     pub fn end(&self) -> RunEnd {
         let mut end = RunEnd::of(self.reason);
         if let Some(by) = self.by {
-            end = end.with("by", by.to_string());
+            end = end.with("newer_run", by.to_string());
         }
         match self.silent_s {
             Some(silent_s) => end.with("silent_s", silent_s),

@@ -2,7 +2,7 @@
 //! no session, person or run is among them.
 
 use belay_protocol::{
-    FiringStatus, HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RunRecord, SkipReason,
+    HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RoutineRunStatus, RunRecord, SkipReason,
     StopReason, ToolStatus, UnixMillis, Usage,
 };
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
@@ -29,7 +29,7 @@ pub const TOOL_REPORTS: &str = "belay_tool_reports_total";
 /// Tools, and MCP servers, that fail again and again and are on.
 pub const TOOLS_FAILING: &str = "belay_tools_failing";
 /// Tools, and MCP servers, that are switched off.
-pub const TOOLS_OFF: &str = "belay_tools_off";
+pub const TOOLS_OFF: &str = "belay_tools_disabled";
 /// Answers of hooks, by point and outcome: `continue`, `change`, `refuse`, `failed`, `crashed`, `timeout`, and `dropped`
 /// for one that looks on and could not be told, or was not waited for.
 pub const HOOK_CALLS: &str = "belay_hook_calls_total";
@@ -40,8 +40,8 @@ pub const TASK_RESTARTS: &str = "belay_task_restarts_total";
 
 /// Jobs that have come into a state, by state.
 pub const JOB_CHANGES: &str = "belay_job_changes_total";
-/// Firings of routines that have ended, by status; scheduled times that were missed, as `missed`.
-pub const FIRINGS_ENDED: &str = "belay_routine_firings_ended_total";
+/// Routine runs of routines that have ended, by status; scheduled times that were missed, as `missed`.
+pub const ROUTINE_RUNS_ENDED: &str = "belay_routine_runs_ended_total";
 /// Beats of the heartbeat that were skipped, by reason.
 pub const HEARTBEATS_SKIPPED: &str = "belay_heartbeats_skipped_total";
 /// Scheduled times that were fired.
@@ -52,13 +52,13 @@ pub const SCHEDULED_LATE: &str = "belay_routine_late_milliseconds_total";
 /// Jobs that are not over, by state. A gauge: as it was when it was asked for.
 pub const JOBS: &str = "belay_jobs";
 /// Jobs that may be at work at the same time.
-pub const JOB_PLACES: &str = "belay_job_places";
+pub const JOB_PLACES: &str = "belay_job_slots";
 /// When the job was made that has waited longest, in seconds since 1970; 0: none waits.
 pub const OLDEST_PENDING: &str = "belay_jobs_oldest_pending_timestamp_seconds";
 /// Routines that are on.
 pub const ROUTINES: &str = "belay_routines_enabled";
-/// Firings at work.
-pub const FIRINGS: &str = "belay_routine_firings";
+/// Routine runs at work.
+pub const ROUTINE_RUNS: &str = "belay_routine_runs";
 /// The earliest next scheduled time, in seconds since 1970; 0: there is none.
 pub const NEXT_SCHEDULED: &str = "belay_routines_next_timestamp_seconds";
 
@@ -83,7 +83,10 @@ pub fn describe() {
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
     describe_counter!(TASK_RESTARTS, "Background tasks that ended unexpectedly and were restarted");
     describe_counter!(JOB_CHANGES, "Jobs that have come into a state");
-    describe_counter!(FIRINGS_ENDED, "Firings of routines that have ended, and scheduled times that were missed");
+    describe_counter!(
+        ROUTINE_RUNS_ENDED,
+        "Routine runs of routines that have ended, and scheduled times that were missed"
+    );
     describe_counter!(HEARTBEATS_SKIPPED, "Beats of the heartbeat that were skipped, by reason");
     describe_counter!(SCHEDULED_FIRED, "Scheduled times that were fired");
     describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Time by which scheduled times were fired late, over all");
@@ -91,14 +94,14 @@ pub fn describe() {
     describe_gauge!(JOB_PLACES, "Jobs that may be at work at the same time");
     describe_gauge!(OLDEST_PENDING, Unit::Seconds, "When the job was made that has waited longest; 0: none waits");
     describe_gauge!(ROUTINES, "Routines that are on");
-    describe_gauge!(FIRINGS, "Firings at work");
+    describe_gauge!(ROUTINE_RUNS, "Routine runs at work");
     describe_gauge!(NEXT_SCHEDULED, Unit::Seconds, "The earliest next scheduled time; 0: there is none");
     for state in JobState::ALL {
         counter!(JOB_CHANGES, "state" => state.word()).increment(0);
     }
-    use FiringStatus::{Attention, Failed, Missed, Ok, Skipped};
+    use RoutineRunStatus::{Attention, Failed, Missed, Ok, Skipped};
     for status in [Ok, Attention, Failed, Missed, Skipped] {
-        counter!(FIRINGS_ENDED, "status" => status.word()).increment(0);
+        counter!(ROUTINE_RUNS_ENDED, "status" => status.word()).increment(0);
     }
     for reason in SkipReason::ALL {
         counter!(HEARTBEATS_SKIPPED, "reason" => reason.word()).increment(0);
@@ -148,7 +151,7 @@ pub fn rule_fired(rule: &str, action: &'static str) {
 
 /// A model has stood in for one that could not answer, for this reason: a word of a closed list.
 pub(crate) fn model_fell_back(why: &str) {
-    counter!(MODEL_FALLBACKS, "why" => why.to_owned()).increment(1);
+    counter!(MODEL_FALLBACKS, "reason" => why.to_owned()).increment(1);
 }
 
 /// A logical model call has ended: `requests` were sent, the last of them with this outcome.
@@ -217,7 +220,7 @@ pub fn jobs_are(numbers: &JobNumbers, places: u32) {
 /// So many routines there are.
 pub fn routines_are(numbers: &RoutineNumbers) {
     gauge!(ROUTINES).set(numbers.enabled as f64);
-    gauge!(FIRINGS).set(numbers.at_work as f64);
+    gauge!(ROUTINE_RUNS).set(numbers.at_work as f64);
     gauge!(NEXT_SCHEDULED).set(seconds(numbers.next_at));
 }
 
@@ -226,9 +229,9 @@ fn seconds(at: Option<UnixMillis>) -> f64 {
     at.map_or(0.0, |at| at.0 as f64 / 1000.0)
 }
 
-/// A firing has ended, and its end is committed.
-pub fn firing_ended(status: FiringStatus) {
-    counter!(FIRINGS_ENDED, "status" => status.word()).increment(1);
+/// A routine run has ended, and its end is committed.
+pub fn routine_run_ended(status: RoutineRunStatus) {
+    counter!(ROUTINE_RUNS_ENDED, "status" => status.word()).increment(1);
 }
 
 /// A beat was skipped, and that is committed.
@@ -244,5 +247,5 @@ pub fn scheduled_fired(late_ms: i64) {
 
 /// So many scheduled times were recorded as missed.
 pub fn scheduled_missed(times: usize) {
-    counter!(FIRINGS_ENDED, "status" => FiringStatus::Missed.word()).increment(times as u64);
+    counter!(ROUTINE_RUNS_ENDED, "status" => RoutineRunStatus::Missed.word()).increment(times as u64);
 }

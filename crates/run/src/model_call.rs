@@ -63,7 +63,7 @@ enum Won {
 }
 
 /// What came of a call that did not fit.
-enum Room {
+enum Fit {
     /// The context is shorter: the call is worth repeating.
     Made,
     /// Nothing helps.
@@ -132,9 +132,9 @@ impl ModelCall<'_> {
             // The shortened request is another one: it is sent at least once, whatever the first has used up.
             attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
             match self.make_room(context).await? {
-                Room::Made => {}
-                Room::None => return Err(error.into()),
-                Room::Ended(end) => return Ok(LlmTurn::Stopped(end)),
+                Fit::Made => {}
+                Fit::None => return Err(error.into()),
+                Fit::Ended(end) => return Ok(LlmTurn::Stopped(end)),
             }
         }
     }
@@ -160,14 +160,14 @@ impl ModelCall<'_> {
     }
 
     /// Makes room for a call that did not fit.
-    async fn make_room(&mut self, context: &mut LoopContext) -> Result<Room, LoopError> {
+    async fn make_room(&mut self, context: &mut LoopContext) -> Result<Fit, LoopError> {
         let won = Box::pin(self.shorten(context, Why::Overflow)).await?;
         Ok(match won {
-            Won::Ended(end) => Room::Ended(end),
-            Won::Enough => Room::Made,
+            Won::Ended(end) => Fit::Ended(end),
+            Won::Enough => Fit::Made,
             Won::Little | Won::Nothing => {
                 let truncated = self.truncate(context).await?;
-                if truncated || matches!(won, Won::Little) { Room::Made } else { Room::None }
+                if truncated || matches!(won, Won::Little) { Fit::Made } else { Fit::None }
             }
         })
     }
@@ -205,7 +205,7 @@ impl ModelCall<'_> {
 
     /// Says that a shortening begins, of a context of so many tokens and messages.
     fn begin(&mut self, tokens: u64, why: Why, messages: usize) {
-        self.core.journal.note(EventKind::CompactionStarted { tokens, why: why.word().into() });
+        self.core.journal.note(EventKind::CompactionStarted { tokens, reason: why.word().into() });
         let (hooks, live) = (&self.core.services.hooks, &self.core.live);
         hooks.before_compaction(&live.session, Some(live.id), messages);
     }
@@ -219,7 +219,7 @@ impl ModelCall<'_> {
             Err(_) => (0, Some("failed")),
         };
         if let Some(why) = why {
-            self.core.journal.note(EventKind::CompactionAbandoned { why: why.into() });
+            self.core.journal.note(EventKind::CompactionAbandoned { reason: why.into() });
         }
         let (hooks, live) = (&self.core.services.hooks, &self.core.live);
         hooks.after_compaction(&live.session, Some(live.id), messages, dropped);

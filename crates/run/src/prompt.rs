@@ -8,7 +8,7 @@
 //! speak of them. Subagents, steps of plans and workers have prompts of their own, and the rules of the workspace behind
 //! them ([`Briefing::rules`]). Planners, judges and summaries have prompts of their own and nothing else.
 //!
-//! Reading order: `words` → here → `briefing` (what a run is told of its surroundings) → `skills` → `files` → `book` (made
+//! Reading order: `texts` → here → `briefing` (what a run is told of its surroundings) → `skills` → `files` → `book` (made
 //! once for each content) → `snapshots`.
 
 mod book;
@@ -16,7 +16,7 @@ mod briefing;
 mod files;
 mod skills;
 mod snapshots;
-mod words;
+mod texts;
 
 use belay_protocol::{Prompt, ToolSet};
 
@@ -29,7 +29,7 @@ use crate::terminate::TEACHING;
 
 /// A part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PromptPart {
     /// Its name in reports.
     pub name: &'static str,
     /// Its text.
@@ -38,12 +38,17 @@ pub struct Part {
 
 /// Who the agent is, at the head of every prompt that speaks to a person.
 pub fn persona(config: &AgentConfig) -> &str {
-    config.system_prompt.as_deref().unwrap_or(words::PERSONA)
+    config.system_prompt.as_deref().unwrap_or(texts::PERSONA)
 }
 
 /// The parts of a conversation's prompt, in order. `tools`: those that are offered with it. `outputs`: what is said of the
 /// outputs that the run must come up with instead of a text.
-pub fn parts(config: &AgentConfig, briefing: &Briefing, tools: Option<&ToolSet>, outputs: Option<&str>) -> Vec<Part> {
+pub fn parts(
+    config: &AgentConfig,
+    briefing: &Briefing,
+    tools: Option<&ToolSet>,
+    outputs: Option<&str>,
+) -> Vec<PromptPart> {
     let tools = tools.filter(|tools| !tools.is_empty());
     let has = |name: &str| tools.is_some_and(|tools| tools.get(name).is_some());
     let ending = match (outputs, has(TERMINATE)) {
@@ -52,17 +57,17 @@ pub fn parts(config: &AgentConfig, briefing: &Briefing, tools: Option<&ToolSet>,
         (None, false) => None,
     };
     let use_of_tools = tools.map(|_| match outputs {
-        Some(_) => words::TOOLS.to_owned(),
-        None => format!("{} {}", words::TOOLS, words::ANSWER),
+        Some(_) => texts::TOOLS.to_owned(),
+        None => format!("{} {}", texts::TOOLS, texts::ANSWER),
     });
-    let silence = (briefing.may_be_silent && outputs.is_none()).then(|| words::SILENCE.to_owned());
+    let silence = (briefing.may_be_silent && outputs.is_none()).then(|| texts::SILENCE.to_owned());
     [
         ("identity", Some(briefing.persona.as_deref().unwrap_or_else(|| persona(config)).to_owned())),
         ("tools", use_of_tools),
         ("ending", ending),
-        ("safety", Some(words::SAFETY.to_owned())),
+        ("safety", Some(texts::SAFETY.to_owned())),
         ("skills", tools.and_then(|tools| skills::part(&briefing.skills, tools))),
-        ("workspace", has("read_file").then(|| words::WORKSPACE.to_owned())),
+        ("workspace", has("read_file").then(|| texts::WORKSPACE.to_owned())),
         ("files", files::part(&briefing.files.files)),
         ("output", silence),
         ("channel", briefing.hints.clone()),
@@ -70,12 +75,12 @@ pub fn parts(config: &AgentConfig, briefing: &Briefing, tools: Option<&ToolSet>,
         ("extra", briefing.extra.clone()),
     ]
     .into_iter()
-    .filter_map(|(name, text)| text.filter(|text| !text.trim().is_empty()).map(|text| Part { name, text }))
+    .filter_map(|(name, text)| text.filter(|text| !text.trim().is_empty()).map(|text| PromptPart { name, text }))
     .collect()
 }
 
 /// The prompt that these parts make.
-pub fn join(parts: &[Part]) -> Prompt {
+pub fn join(parts: &[PromptPart]) -> Prompt {
     let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
     Prompt::new(texts.join("\n\n"))
 }

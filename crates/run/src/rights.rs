@@ -1,12 +1,12 @@
 //! What work that goes on by itself may do: what whoever it works for could do when it was made, or can do now, whichever is
-//! less. Looked at before each attempt at a job and each firing, and once more by the run itself, which a restart may have taken
+//! less. Looked at before each attempt at a job and each routine run, and once more by the run itself, which a restart may have taken
 //! up. What is below such a run, subagents, steps and workers, has its rights.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    Admission, Asker, Channel, ChannelId, JobRecord, Place, Principal, PrincipalRole, Purpose, ReplyRoute,
+    Asker, Authority, Channel, ChannelAccess, ChannelId, JobRecord, Principal, PrincipalRole, Purpose, ReplyRoute,
     RoutineRecord,
 };
 
@@ -14,7 +14,7 @@ use belay_protocol::{
 pub type Channels = Arc<HashMap<ChannelId, Arc<dyn Channel>>>;
 
 /// Who is let in through channels that are switched off, by name: their settings still say.
-pub type Absent = HashMap<ChannelId, Arc<dyn Admission>>;
+pub type Absent = HashMap<ChannelId, Arc<dyn ChannelAccess>>;
 
 /// Who is let in through which channel.
 pub struct AccessPolicy {
@@ -28,23 +28,25 @@ impl AccessPolicy {
         Self { channels, absent }
     }
 
-    fn door(&self, channel: &ChannelId) -> Door<'_> {
+    fn door(&self, channel: &ChannelId) -> ChannelQuery<'_> {
         match self.channels.get(channel) {
-            Some(channel) => channel.admission().map_or(Door::CannotSay, Door::Says),
-            None => self.absent.get(channel).map_or(Door::Unknown, |admission| Door::Says(&**admission)),
+            Some(channel) => channel.admission().map_or(ChannelQuery::CannotSay, ChannelQuery::Says),
+            None => {
+                self.absent.get(channel).map_or(ChannelQuery::Unknown, |admission| ChannelQuery::Says(&**admission))
+            }
         }
     }
 }
 
 /// Whom work was for is let in no more; the words say why, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoLonger(pub String);
+pub struct Revoked(pub String);
 
 /// For whom a job works now.
 ///
 /// # Errors
 /// Nobody: its creator is let in no more.
-pub fn of_job(access: &AccessPolicy, job: &JobRecord) -> Result<Asker, NoLonger> {
+pub fn of_job(access: &AccessPolicy, job: &JobRecord) -> Result<Asker, Revoked> {
     now(access, &job.channel, &job.creator, job.reply_to.as_ref())
 }
 
@@ -53,11 +55,11 @@ pub fn of_job(access: &AccessPolicy, job: &JobRecord) -> Result<Asker, NoLonger>
 ///
 /// # Errors
 /// Nothing is left: its creator is let in no more.
-pub fn of_routine(access: &AccessPolicy, routine: &RoutineRecord) -> Result<RoutineRecord, NoLonger> {
+pub fn of_routine(access: &AccessPolicy, routine: &RoutineRecord) -> Result<RoutineRecord, Revoked> {
     let creator = now(access, &routine.channel, &routine.creator, routine.reply_to.as_ref())?;
     let mut routine = routine.clone();
     // An operator may have said where somebody else's routine writes to.
-    if routine.creator.place == Place::Operator && creator.place != Place::Operator {
+    if routine.creator.place == Authority::Operator && creator.place != Authority::Operator {
         routine.spec.notify.to = None;
     }
     Ok(RoutineRecord { creator, ..routine })
@@ -72,7 +74,7 @@ pub fn now(
     channel: &ChannelId,
     creator: &Asker,
     asked_in: Option<&ReplyRoute>,
-) -> Result<Asker, NoLonger> {
+) -> Result<Asker, Revoked> {
     if Purpose::of(channel).is_autonomous() {
         return Ok(creator.clone()); // the configuration's own, which is switched off once that has it no more
     }
@@ -81,7 +83,7 @@ pub fn now(
         Ok(place) => Ok(Asker { place, ..creator.clone() }),
         Err(why) => {
             let who = &creator.principal;
-            Err(NoLonger(format!("{who}, for whom it worked, is no longer let in through {channel}: {why}")))
+            Err(Revoked(format!("{who}, for whom it worked, is no longer let in through {channel}: {why}")))
         }
     }
 }
@@ -89,54 +91,54 @@ pub fn now(
 /// Whether a conversation may still be told that work of it has ended.
 pub fn may_tell(access: &AccessPolicy, route: &ReplyRoute) -> bool {
     match access.door(&route.channel) {
-        Door::Says(admission) => admission.serves(&route.conversation),
-        Door::CannotSay | Door::Unknown => true,
+        ChannelQuery::Says(admission) => admission.serves(&route.conversation),
+        ChannelQuery::CannotSay | ChannelQuery::Unknown => true,
     }
 }
 
 /// The sender of a message in the name of whom work is for.
 pub fn principal(asker: &Asker) -> Principal {
     let role = match asker.place {
-        Place::Conversation => PrincipalRole::User,
-        Place::Token => PrincipalRole::Client,
-        Place::Operator => PrincipalRole::Operator,
+        Authority::Conversation => PrincipalRole::User,
+        Authority::Token => PrincipalRole::Client,
+        Authority::Operator => PrincipalRole::Operator,
     };
     Principal { id: asker.principal.as_str().into(), role }
 }
 
 /// What can be asked about a channel.
-enum Door<'a> {
+enum ChannelQuery<'a> {
     /// Who is let in.
-    Says(&'a dyn Admission),
+    Says(&'a dyn ChannelAccess),
     /// It is there, and lets in whoever comes.
     CannotSay,
     /// There is none of that name, and no settings of one.
     Unknown,
 }
 
-impl Door<'_> {
+impl ChannelQuery<'_> {
     /// What is left of the place that somebody spoke from.
-    fn left_of(&self, creator: &Asker, conversation: Option<&str>) -> Result<Place, String> {
+    fn left_of(&self, creator: &Asker, conversation: Option<&str>) -> Result<Authority, String> {
         match self {
             Self::Says(admission) => admission.standing_of(&creator.principal, conversation).at_most(creator.place),
             Self::CannotSay => Ok(creator.place),
             // Nothing says any more what they may do, so it is as little as anybody may who is let in somewhere.
-            Self::Unknown => Ok(Place::Conversation),
+            Self::Unknown => Ok(Authority::Conversation),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::Standing;
+    use belay_protocol::AccessDecision;
 
     use super::*;
 
     /// Lets everybody in as the same.
-    struct As(Standing);
+    struct As(AccessDecision);
 
-    impl Admission for As {
-        fn standing_of(&self, _principal: &str, _conversation: Option<&str>) -> Standing {
+    impl ChannelAccess for As {
+        fn standing_of(&self, _principal: &str, _conversation: Option<&str>) -> AccessDecision {
             self.0.clone()
         }
 
@@ -147,18 +149,18 @@ mod tests {
 
     #[test]
     fn what_is_left_is_the_lesser_of_what_was_and_what_is() {
-        use Place::{Conversation, Operator, Token};
-        let says = |place| As(Standing::May(place));
+        use Authority::{Conversation, Operator, Token};
+        let says = |place| As(AccessDecision::May(place));
         let (user, token, operator) = (says(Conversation), says(Token), says(Operator));
-        let nobody = As(Standing::NotAllowed("no such person".into()));
+        let nobody = As(AccessDecision::NotAllowed("no such person".into()));
         let gone = || Err("no such person".to_owned());
         let doors = [
-            Door::Says(&user),
-            Door::Says(&token),
-            Door::Says(&operator),
-            Door::Says(&nobody),
-            Door::CannotSay,
-            Door::Unknown,
+            ChannelQuery::Says(&user),
+            ChannelQuery::Says(&token),
+            ChannelQuery::Says(&operator),
+            ChannelQuery::Says(&nobody),
+            ChannelQuery::CannotSay,
+            ChannelQuery::Unknown,
         ];
         for (was, expected) in [
             (

@@ -19,7 +19,7 @@ use crate::schedule::Schedule;
 /// 60 s: ticks come every 15 s, and a loaded machine may be late by some of them.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// Most on-time firings that one reckoning hands out; the rest are due at once in the next one.
+/// Most on-time routine runs that one reckoning hands out; the rest are due at once in the next one.
 ///
 /// 64: one for each second of the usual grace.
 pub const MAX_ON_TIME: usize = 64;

@@ -52,26 +52,30 @@ pub(crate) fn not_approved(id: GateId) -> StoreError {
 
 /// The fact that a question is asked.
 pub(crate) fn asked(gate: &Gate) -> NewEvent {
-    let kind = EventKind::GateAsked {
-        gate: gate.id,
+    let kind = EventKind::ApprovalRequested {
+        approval: gate.id,
         call_id: gate.call_id.clone(),
         name: gate.tool.clone(),
         kind: kind_word(&gate.kind).into(),
         summary: gate.summary.clone(),
-        why: gate.why.clone(),
+        detail: gate.detail.clone(),
     };
     NewEvent { at: gate.asked_at, session: Some(gate.session.clone()), run_id: Some(gate.run_id), kind }
 }
 
 /// The fact that a question is answered.
 pub(crate) fn decided(gate: &Gate, by: &str, at: UnixMillis) -> NewEvent {
-    let kind = EventKind::GateDecided { gate: gate.id, state: gate.state.word().into(), by: by.into() };
+    let kind = EventKind::ApprovalResolved { approval: gate.id, state: gate.state.word().into(), actor: by.into() };
     NewEvent { at, session: Some(gate.session.clone()), run_id: Some(gate.run_id), kind }
 }
 
 /// The fact that a question is asked no longer, or that an approval came to nothing.
 pub(crate) fn withdrawn(gate: GateId, session: &SessionKey, run: RunId, at: UnixMillis) -> NewEvent {
-    let kind = EventKind::GateDecided { gate, state: GateState::Withdrawn.word().into(), by: WITHDRAWN_BY.into() };
+    let kind = EventKind::ApprovalResolved {
+        approval: gate,
+        state: GateState::Withdrawn.word().into(),
+        actor: WITHDRAWN_BY.into(),
+    };
     NewEvent { at, session: Some(session.clone()), run_id: Some(run), kind }
 }
 

@@ -22,9 +22,9 @@ pub(crate) fn pending(job: NewJob) -> JobRecord {
         title: job.title,
         task: job.task,
         state: JobState::Pending,
-        why: String::new(),
+        detail: String::new(),
         plan: job.plan,
-        room: job.room,
+        runs_in: job.runs_in,
         budget: job.budget,
         session: job_session(job.id),
         creator: job.creator,
@@ -32,7 +32,7 @@ pub(crate) fn pending(job: NewJob) -> JobRecord {
         asked_in: job.asked_in,
         reply_to: job.reply_to,
         parent: job.parent,
-        firing: job.firing,
+        routine_run: job.routine_run,
         attempt: 0,
         crashes: 0,
         run_id: None,
@@ -80,7 +80,7 @@ pub(crate) fn step(job: &JobRecord, change: &JobChange) -> Step {
     let ended_at = job.ended_at.or_else(|| change.to.is_over().then_some(change.at));
     Step::To(Box::new(JobRecord {
         state: change.to,
-        why: change.why.clone(),
+        detail: change.detail.clone(),
         result: change.result.clone().or_else(|| job.result.clone()),
         changed_at: change.at,
         ended_at,
@@ -92,7 +92,7 @@ pub(crate) fn step(job: &JobRecord, change: &JobChange) -> Step {
 pub(crate) fn begun(job: &JobRecord, at: UnixMillis) -> JobRecord {
     JobRecord {
         state: JobState::InProgress,
-        why: String::new(),
+        detail: String::new(),
         attempt: job.attempt.saturating_add(1),
         run_id: None,
         started_at: job.started_at.or(Some(at)),
@@ -103,8 +103,8 @@ pub(crate) fn begun(job: &JobRecord, at: UnixMillis) -> JobRecord {
 
 /// The fact that a job is what it is now.
 pub(crate) fn changed(job: &JobRecord, from: Option<JobState>) -> NewEvent {
-    let (to, attempt, why) = (job.state, job.attempt, job.why.clone());
-    let kind = EventKind::JobChanged { job: job.job_id, from, to, attempt, why };
+    let (to, attempt, why) = (job.state, job.attempt, job.detail.clone());
+    let kind = EventKind::JobChanged { job: job.job_id, from, to, attempt, detail: why };
     NewEvent { at: job.changed_at, session: Some(job.session.clone()), run_id: None, kind }
 }
 

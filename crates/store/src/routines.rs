@@ -1,20 +1,20 @@
-//! What the store says and refuses about routines and their firings.
+//! What the store says and refuses about routines and their routine runs.
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Claim, Echo, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, NewEvent, NewFiring,
-    NewRoutine, PutBy, PutRule, RoutineOrigin, RoutinePut, RoutineRecord, RunUsage, StoreError, Trigger, UnixMillis,
-    firing_session,
+    Claim, Echo, EventKind, Held, NewEvent, NewRoutine, NewRoutineRun, PutBy, PutRule, RoutineOrigin, RoutinePut,
+    RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RunUsage,
+    StoreError, Trigger, UnixMillis, routine_run_session,
 };
 
 use crate::limits::PAGE_MAX;
 
-/// Rows of a list of firings when the filter says 0.
-const FIRINGS_DEFAULT: u32 = 50;
+/// Rows of a list of routine runs when the filter says 0.
+const ROUTINE_RUNS_DEFAULT: u32 = 50;
 
-/// How many firings a filter asks for.
-pub(crate) fn firings_limit(filter: &FiringFilter) -> u32 {
-    if filter.limit == 0 { FIRINGS_DEFAULT } else { filter.limit.min(PAGE_MAX) }
+/// How many routine runs a filter asks for.
+pub(crate) fn routine_runs_limit(filter: &RoutineRunFilter) -> u32 {
+    if filter.limit == 0 { ROUTINE_RUNS_DEFAULT } else { filter.limit.min(PAGE_MAX) }
 }
 
 /// The webhook's path, which no two routines share.
@@ -91,12 +91,12 @@ pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
         reply_to: new.reply_to,
         origin: new.origin,
         enabled: true,
-        disabled_why: String::new(),
+        disabled_detail: String::new(),
         revision: 1,
         next_at: new.next_at,
         fired_at: None,
         set_off_at: None,
-        firings: 0,
+        routine_runs: 0,
         failures: 0,
         created_at: new.at,
         changed_at: new.at,
@@ -104,7 +104,7 @@ pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
 }
 
 /// A routine that is put again. The same spec changes for whom it works, and nothing else. What comes from elsewhere is another
-/// routine, which has nothing of the one whose name it takes: neither its firings, nor that somebody has switched it off.
+/// routine, which has nothing of the one whose name it takes: neither its routine runs, nor that somebody has switched it off.
 pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
     if old.origin != new.origin {
         return made(new);
@@ -117,12 +117,12 @@ pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
     }
     RoutineRecord {
         enabled: old.enabled,
-        disabled_why: old.disabled_why,
+        disabled_detail: old.disabled_detail,
         revision: old.revision.saturating_add(1),
         next_at: fresh.next_at.filter(|_| old.enabled),
         fired_at: old.fired_at,
         set_off_at: old.set_off_at,
-        firings: old.firings,
+        routine_runs: old.routine_runs,
         ..fresh
     }
 }
@@ -137,11 +137,11 @@ pub(crate) fn switched(
 ) -> RoutineRecord {
     let times = RoutineRecord { enabled: on, next_at: next_at.filter(|_| on), changed_at: at, ..old };
     if !on {
-        return RoutineRecord { disabled_why: why.to_owned(), ..times };
+        return RoutineRecord { disabled_detail: why.to_owned(), ..times };
     }
     // What passed while it was off is not missed.
     let claimed_to = times.claimed_to.max(has_schedule(&times.spec.trigger).then_some(at));
-    RoutineRecord { disabled_why: String::new(), failures: 0, claimed_to, ..times }
+    RoutineRecord { disabled_detail: String::new(), failures: 0, claimed_to, ..times }
 }
 
 fn has_schedule(trigger: &Trigger) -> bool {
@@ -157,8 +157,8 @@ pub(crate) fn no_routine(name: &str) -> Claim {
 pub(crate) fn off(routine: &RoutineRecord, scheduled: Option<UnixMillis>) -> Option<Claim> {
     let name = &routine.spec.name;
     if !routine.enabled {
-        let why = if routine.disabled_why.is_empty() { "" } else { ": " };
-        return Some(Claim::Off(format!("the routine {name} is switched off{why}{}", routine.disabled_why)));
+        let why = if routine.disabled_detail.is_empty() { "" } else { ": " };
+        return Some(Claim::Off(format!("the routine {name} is switched off{why}{}", routine.disabled_detail)));
     }
     let passed = scheduled.is_some_and(|time| is_settled(routine, time));
     passed.then(|| Claim::Off(format!("that time of the routine {name} has passed: it, or a later one, was claimed")))
@@ -188,19 +188,19 @@ pub(crate) fn left_ms(since: UnixMillis, seconds: u64, now: UnixMillis) -> Optio
     seconds.saturating_mul(1000).checked_sub(gone).filter(|left| *left > 0)
 }
 
-/// A firing as it is claimed.
-pub(crate) fn claimed(new: &NewFiring, revision: u32) -> FiringRecord {
-    FiringRecord {
-        firing_id: new.id,
+/// A routine run as it is claimed.
+pub(crate) fn claimed(new: &NewRoutineRun, revision: u32) -> RoutineRunRecord {
+    RoutineRunRecord {
+        routine_run_id: new.id,
         routine_id: new.routine_id,
         routine: new.routine.clone(),
         revision,
-        by: new.by.to_owned(),
+        trigger: new.by.to_owned(),
         key: new.key.clone(),
         scheduled_at: new.scheduled_at,
         detail: new.detail.clone(),
         payload: new.payload.clone(),
-        status: FiringStatus::Running,
+        status: RoutineRunStatus::Running,
         summary: None,
         run_id: None,
         job_id: None,
@@ -212,9 +212,9 @@ pub(crate) fn claimed(new: &NewFiring, revision: u32) -> FiringRecord {
 }
 
 /// A scheduled time that a guardrail held back.
-pub(crate) fn held_back(new: &NewFiring, revision: u32, held: Held) -> FiringRecord {
-    FiringRecord {
-        status: FiringStatus::Missed,
+pub(crate) fn held_back(new: &NewRoutineRun, revision: u32, held: Held) -> RoutineRunRecord {
+    RoutineRunRecord {
+        status: RoutineRunStatus::Missed,
         summary: Some(held.word().to_owned()),
         payload: None,
         ended_at: Some(new.at),
@@ -223,18 +223,18 @@ pub(crate) fn held_back(new: &NewFiring, revision: u32, held: Held) -> FiringRec
 }
 
 /// A scheduled time that passed while nobody could fire it.
-pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) -> FiringRecord {
-    FiringRecord {
-        firing_id: FiringId::new(),
+pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) -> RoutineRunRecord {
+    RoutineRunRecord {
+        routine_run_id: RoutineRunId::new(),
         routine_id: routine.routine_id,
         routine: routine.spec.name.clone(),
         revision: routine.revision,
-        by: routine.spec.trigger.word().to_owned(),
+        trigger: routine.spec.trigger.word().to_owned(),
         key: time.0.to_string(),
         scheduled_at: Some(time),
         detail: String::new(),
         payload: None,
-        status: FiringStatus::Missed,
+        status: RoutineRunStatus::Missed,
         summary: None,
         run_id: None,
         job_id: None,
@@ -245,66 +245,68 @@ pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) 
     }
 }
 
-/// The facts that a firing was claimed, and that it has ended where it has.
-pub(crate) fn told(firing: &FiringRecord, disabled: bool) -> Vec<NewEvent> {
+/// The facts that a routine run was claimed, and that it has ended where it has.
+pub(crate) fn told(routine_run: &RoutineRunRecord, disabled: bool) -> Vec<NewEvent> {
     let mut events = Vec::with_capacity(3);
-    let missed = firing.status == FiringStatus::Missed;
-    if firing.ended_at.is_none() || missed {
-        let kind = EventKind::RoutineFired {
-            firing: firing.firing_id,
-            routine: firing.routine.clone(),
-            by: firing.by.clone(),
-            scheduled_ms: firing.scheduled_at.map(|time| time.0),
+    let missed = routine_run.status == RoutineRunStatus::Missed;
+    if routine_run.ended_at.is_none() || missed {
+        let kind = EventKind::RoutineRunStarted {
+            routine_run: routine_run.routine_run_id,
+            routine: routine_run.routine.clone(),
+            trigger: routine_run.trigger.clone(),
+            scheduled_ms: routine_run.scheduled_at.map(|time| time.0),
         };
-        events.push(event(firing, firing.claimed_at, kind));
+        events.push(event(routine_run, routine_run.claimed_at, kind));
     }
-    if let Some(at) = firing.ended_at {
-        let (id, routine, status) = (firing.firing_id, firing.routine.clone(), firing.status);
-        if status == FiringStatus::Skipped {
-            let reason = firing.summary.clone().unwrap_or_default();
-            events.push(event(firing, at, EventKind::HeartbeatSkipped { firing: id, reason }));
+    if let Some(at) = routine_run.ended_at {
+        let (id, routine, status) = (routine_run.routine_run_id, routine_run.routine.clone(), routine_run.status);
+        if status == RoutineRunStatus::Skipped {
+            let reason = routine_run.summary.clone().unwrap_or_default();
+            events.push(event(routine_run, at, EventKind::HeartbeatSkipped { routine_run: id, reason }));
         }
-        events.push(event(firing, at, EventKind::RoutineEnded { firing: id, routine, status, disabled }));
+        events.push(event(routine_run, at, EventKind::RoutineRunEnded { routine_run: id, routine, status, disabled }));
     }
     events
 }
 
-fn event(firing: &FiringRecord, at: UnixMillis, kind: EventKind) -> NewEvent {
-    NewEvent { at, session: Some(firing_session(firing.firing_id)), run_id: None, kind }
+fn event(routine_run: &RoutineRunRecord, at: UnixMillis, kind: EventKind) -> NewEvent {
+    NewEvent { at, session: Some(routine_run_session(routine_run.routine_run_id)), run_id: None, kind }
 }
 
 /// Refuses a status that is no end of work.
-pub(crate) fn check_end(status: FiringStatus) -> Result<(), StoreError> {
+pub(crate) fn check_end(status: RoutineRunStatus) -> Result<(), StoreError> {
     match status {
-        FiringStatus::Ok | FiringStatus::Attention | FiringStatus::Failed | FiringStatus::Skipped => Ok(()),
-        FiringStatus::Running | FiringStatus::Missed => {
+        RoutineRunStatus::Ok | RoutineRunStatus::Attention | RoutineRunStatus::Failed | RoutineRunStatus::Skipped => {
+            Ok(())
+        }
+        RoutineRunStatus::Running | RoutineRunStatus::Missed => {
             let word = status.word();
-            Err(StoreError::Unavailable(format!("{word:?} ends no firing: ok, attention, failed and skipped do")))
+            Err(StoreError::Unavailable(format!("{word:?} ends no routine_run: ok, attention, failed and skipped do")))
         }
     }
 }
 
-/// A firing that has ended.
-pub(crate) fn ended(firing: FiringRecord, end: &FiringEnd) -> FiringRecord {
-    FiringRecord {
+/// A routine run that has ended.
+pub(crate) fn ended(routine_run: RoutineRunRecord, end: &RoutineRunEnd) -> RoutineRunRecord {
+    RoutineRunRecord {
         status: end.status,
         summary: end.summary.clone(),
         usage: end.usage,
         cost_micro_usd: end.cost_micro_usd,
         ended_at: Some(end.at),
-        ..firing
+        ..routine_run
     }
 }
 
-/// Whether an earlier firing is the one that is claimed now.
-pub(crate) fn is_echo(echo: &Echo, earlier: &FiringRecord) -> bool {
+/// Whether an earlier routine run is the one that is claimed now.
+pub(crate) fn is_echo(echo: &Echo, earlier: &RoutineRunRecord) -> bool {
     earlier.key == echo.key && earlier.claimed_at >= echo.since
 }
 
-/// Counts an end for its routine, and returns whether that switches the routine off. The end of a firing from before a change
+/// Counts an end for its routine, and returns whether that switches the routine off. The end of a routine run from before a change
 /// says nothing about the routine as it is now, unless it says itself that the routine is switched off; one that was skipped says
 /// nothing at all.
-pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, end: &FiringEnd) -> bool {
+pub(crate) fn count_end(routine: &mut RoutineRecord, routine_run: &RoutineRunRecord, end: &RoutineRunEnd) -> bool {
     let at = end.at;
     if let Some(why) = &end.switch_off {
         let was_on = routine.enabled;
@@ -313,10 +315,10 @@ pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, end:
         }
         return was_on;
     }
-    if routine.revision != firing.revision || firing.status == FiringStatus::Skipped {
+    if routine.revision != routine_run.revision || routine_run.status == RoutineRunStatus::Skipped {
         return false;
     }
-    if firing.status != FiringStatus::Failed {
+    if routine_run.status != RoutineRunStatus::Failed {
         routine.failures = 0;
         return false;
     }
@@ -324,7 +326,7 @@ pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, end:
     let most = routine.spec.guard.max_failures;
     let too_many = most > 0 && routine.failures >= most && routine.enabled;
     if too_many {
-        let why = match firing.summary.as_deref().map(str::trim).filter(|why| !why.is_empty()) {
+        let why = match routine_run.summary.as_deref().map(str::trim).filter(|why| !why.is_empty()) {
             Some(why) => format!("it failed {} times in a row, the last time: {why}", routine.failures),
             None => format!("it failed {} times in a row", routine.failures),
         };
@@ -334,10 +336,10 @@ pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, end:
 }
 
 fn switch_off(routine: &mut RoutineRecord, why: String, at: UnixMillis) {
-    *routine = RoutineRecord { enabled: false, disabled_why: why, next_at: None, changed_at: at, ..routine.clone() };
+    *routine = RoutineRecord { enabled: false, disabled_detail: why, next_at: None, changed_at: at, ..routine.clone() };
 }
 
-/// A firing that is not there.
-pub(crate) fn no_firing(id: FiringId) -> StoreError {
-    StoreError::NotFound(format!("firing {id}"))
+/// A routine run that is not there.
+pub(crate) fn no_routine_run(id: RoutineRunId) -> StoreError {
+    StoreError::NotFound(format!("routine_run {id}"))
 }

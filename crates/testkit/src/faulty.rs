@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, Archive, Aside, BootId, Checkpoint, Claim, Decided, EditOutcome, EditedMessage, Event,
-    EventLog, EventQuery, FinishedRun, FiringEnd, FiringFilter, FiringId, FiringRecord, Found, Gate, GateFilter,
-    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, JobCaps, JobChange, JobChanged, JobCreated, JobFilter,
-    JobId, JobNumbers, JobRecord, JobStore, KnownPrincipal, Lease, Message, NewEvent, NewFiring, NewInput, NewJob,
-    NewReservation, NewRoutine, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
-    PausedRun, Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineRecord,
-    RoutineStore, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, SentMessage,
-    Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, Settled, SpendLedger, Spent, StoreError,
-    ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, ToolSwitch, ToolSwitches, TranscriptLine, TurnCut,
-    UnixMillis,
+    EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
+    IdempotencyKey, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobStore,
+    KnownPrincipal, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note,
+    NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed,
+    ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
+    RoutineRunId, RoutineRunRecord, RoutineStore, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery,
+    Secret, SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, Settled,
+    SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, ToolSwitch,
+    ToolSwitches, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -174,13 +174,13 @@ faulty! {
         DueRoutines => due(now: UnixMillis, limit: u32) -> Vec<RoutineRecord>;
         DueRoutines => next_due() -> Option<UnixMillis>;
         DeferRoutine => defer(routine: RoutineId, aside: Aside) -> ();
-        ClaimFiring => claim(firing: NewFiring, global: u32) -> Claim;
-        MissFirings => miss(routine: RoutineId, missed: Vec<UnixMillis>, next_at: Option<UnixMillis>, at: UnixMillis) -> ();
-        NoteFiring => note_work(firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> ();
-        SettleFiring => settle(end: FiringEnd) -> Settled;
-        ReadFirings => firing(id: FiringId) -> Option<FiringRecord>;
-        ReadFirings => firings(filter: FiringFilter) -> Vec<FiringRecord>;
-        ReadFirings => open_firings() -> Vec<FiringRecord>;
+        ClaimRoutineRun => claim(routine_run: NewRoutineRun, global: u32) -> Claim;
+        MissRoutineRuns => miss(routine: RoutineId, missed: Vec<UnixMillis>, next_at: Option<UnixMillis>, at: UnixMillis) -> ();
+        NoteRoutineRun => note_work(routine_run: RoutineRunId, run: Option<RunId>, job: Option<JobId>) -> ();
+        SettleRoutineRun => settle(end: RoutineRunEnd) -> Settled;
+        ReadRoutineRuns => routine_run(id: RoutineRunId) -> Option<RoutineRunRecord>;
+        ReadRoutineRuns => routine_runs(filter: RoutineRunFilter) -> Vec<RoutineRunRecord>;
+        ReadRoutineRuns => open_routine_runs() -> Vec<RoutineRunRecord>;
         ReadRoutines => numbers() -> RoutineNumbers;
     }
     ToolSwitches {

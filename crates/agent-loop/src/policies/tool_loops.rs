@@ -65,7 +65,7 @@ pub use self::parts::Part;
 use self::call::{Asked, Echo, Gives};
 use self::cycles::{Newest, View};
 use self::history::{Entry, Open};
-use self::repeats::{Made, Outcome, Patience, Repeated, Repeats};
+use self::repeats::{Made, Outcome, PollTolerance, Repeated, Repeats};
 use self::result::Told;
 use self::words::Kind;
 use self::writes::Writes;
@@ -245,8 +245,8 @@ impl ToolLoops {
             kind: asked.kind,
             numbers: asked.numbers,
             web: asked.web,
-            polls: patience != Patience::None,
-            patient: patience == Patience::Full,
+            polls: patience != PollTolerance::None,
+            patient: patience == PollTolerance::Full,
             waits: asked.waits,
             ..Entry::default()
         };
@@ -311,8 +311,8 @@ impl ToolLoops {
         self.history[at].waits |= pending;
         let outcome = Outcome { result: told.digest, pending, ended };
         let (patience, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
-        self.history[at].polls = patience != Patience::None;
-        self.history[at].patient = patience == Patience::Full;
+        self.history[at].polls = patience != PollTolerance::None;
+        self.history[at].patient = patience == PollTolerance::Full;
         if u32::from(returns) >= config.oscillations && config.has(Part::Writes) {
             return Some(self.finding(OSCILLATING_WRITES, u32::from(returns), config.oscillations, &[entry]));
         }

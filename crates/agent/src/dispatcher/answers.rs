@@ -2,15 +2,15 @@
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
 use belay_protocol::{
-    Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, Inbound, Place, Refusal, ReplyRoute, Secret,
-    Sent, SessionKey, SessionLifetime,
+    Ack, AckSender, ActedOn, Authority, CommandReply, Decision, GateId, GateState, Inbound, Refusal, ReplyRoute,
+    Secret, Sent, SessionKey, SessionLifetime,
 };
 
 use super::Dispatcher;
 use super::guards::{ANSWERED, Arrival, Guarded};
 use super::named::{Named, several};
 use crate::agent_services::AgentServices;
-use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
+use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, PendingQuestion};
 use crate::queue::BUSY_RETRY;
 use crate::submission::{Submission, word_of as word_of_text};
 use belay_run::approvals::parse_answer;
@@ -26,21 +26,21 @@ impl Dispatcher {
             return Guarded::Continue(message);
         }
         let Some(waits) = self.question_in(&inbound.session) else { return Guarded::Continue(message) };
-        let asked =
-            *inbound.principal.id == *waits.asker.principal && Place::from(inbound.principal.role) == waits.asker.place;
+        let asked = *inbound.principal.id == *waits.asker.principal
+            && Authority::from(inbound.principal.role) == waits.asker.place;
         if !asked {
             return Guarded::Continue(message);
         }
         if inbound.is_forwarded() {
             let reminder = format!("A forwarded message answers no question. {}", still_needed(waits));
-            self.speaker.say(inbound.reply_to.clone(), reminder);
+            self.notifier.say(inbound.reply_to.clone(), reminder);
             return Guarded::Continue(message);
         }
         let gate = waits.gate;
         let (reply, word) = match (waits.decidable, parse_answer(text)) {
             (true, Some(decision)) => (LaneReply::Decision(decision), word_of(decision)),
             (true, None) => {
-                self.speaker.say(inbound.reply_to.clone(), still_needed(waits));
+                self.notifier.say(inbound.reply_to.clone(), still_needed(waits));
                 return Guarded::Continue(message);
             }
             (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
@@ -56,7 +56,7 @@ impl Dispatcher {
     }
 
     /// The question that a conversation waits on; of several, which cannot be, any.
-    fn question_in(&self, session: &SessionKey) -> Option<&Waits> {
+    fn question_in(&self, session: &SessionKey) -> Option<&PendingQuestion> {
         self.questions.values().find(|waits| waits.session == *session)
     }
 
@@ -99,12 +99,12 @@ impl Dispatcher {
     /// asked meanwhile.
     fn refuse_decision(&mut self, reply: String, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
         let Some(sent) = sent else { return self.answer(&inbound, ack, &word, Err(reply)) };
-        let (services, speaker) = (self.services.clone(), self.speaker.clone());
-        self.errand(async move {
+        let (services, notifier) = (self.services.clone(), self.notifier.clone());
+        self.background(async move {
             keep_refused(&services, sent.into()).await;
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: true };
             ack.send(Ack::Command(said));
-            speaker.say(inbound.reply_to, reply);
+            notifier.say(inbound.reply_to, reply);
         });
     }
 
@@ -137,8 +137,8 @@ impl Dispatcher {
 
     /// Tells what became of a question that waits no more, or never was.
     fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, acted_on: Option<ActedOn>, ack: AckSender) {
-        let (services, speaker, notes) = (self.services.clone(), self.speaker.clone(), self.notes.clone());
-        self.errand(async move {
+        let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
+        self.background(async move {
             let refusal = match services.store.gates.gate(gate).await {
                 // It waits, and its lane has not said so yet: the daemon has just started.
                 Ok(Some(gate)) if gate.state == GateState::Waiting => Refusal::Busy {
@@ -159,13 +159,13 @@ impl Dispatcher {
             }
             let text = refusal.to_string();
             ack.send(Ack::Refused(refusal));
-            speaker.say(reply_to, text);
+            notifier.say(reply_to, text);
         });
     }
 }
 
 /// What is said to a person whose message comes instead of an answer.
-fn still_needed(waits: &Waits) -> String {
+fn still_needed(waits: &PendingQuestion) -> String {
     let what = if waits.decidable { "an answer, yes or no, to this" } else { "an answer to this" };
     let question = waits.summary.lines().next().unwrap_or_default();
     format!("Your message waits its turn: I still need {what}: {question}")

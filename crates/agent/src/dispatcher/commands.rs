@@ -112,12 +112,12 @@ impl Dispatcher {
             true => StopCause { told, ..StopCause::of(StopReason::UserStop) },
             false => StopCause::of(StopReason::OperatorStop),
         });
-        let (speaker, processes) = (self.speaker.clone(), self.services.processes.clone());
-        self.errand(async move {
+        let (notifier, processes) = (self.notifier.clone(), self.services.processes.clone());
+        self.background(async move {
             let reply = stop_text(&report(runs, &*processes).await, &at_work);
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
             ack.send(Ack::Command(said));
-            speaker.say(inbound.reply_to, reply);
+            notifier.say(inbound.reply_to, reply);
         });
         Flow::Continue
     }
@@ -179,7 +179,7 @@ impl Dispatcher {
             ));
         }
         for candidate in &status.candidates {
-            if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.why) {
+            if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.reason) {
                 text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
             }
         }

@@ -9,14 +9,14 @@ use belay_protocol::status::LiveRun as LiveRunInfo;
 use belay_protocol::{
     Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Purpose, Refusal, RunId,
     RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, ToolHealth,
-    UnixMillis, firing_of, job_of,
+    UnixMillis, job_of, routine_run_of,
 };
 use tokio::time::{Instant, timeout_at};
 
 use super::{Dispatcher, Flow, end_processes};
 use crate::context_report;
 use crate::mail::{LaneOrder, LaneReply};
-use crate::numbers;
+use crate::stats;
 use crate::submission::ThreadCommand;
 use belay_run::live::{LiveRun, StopCause};
 
@@ -36,14 +36,14 @@ impl Dispatcher {
                 if !who.is_operator() {
                     report.tools = report.tools.into_iter().map(ToolHealth::for_everybody).collect();
                 }
-                self.errand(async move {
-                    let (jobs, routines) = numbers::read(&services).await;
+                self.background(async move {
+                    let (jobs, routines) = stats::read(&services).await;
                     ack.send(Ack::Status(Box::new(StatusReport { jobs, routines, ..report })));
                 });
             }
             Control::Context { session, full } => {
                 let services = self.services.clone();
-                self.errand(async move {
+                self.background(async move {
                     ack.send(match context_report::of(&services, &session, full).await {
                         Ok(report) => Ack::Context(Box::new(report)),
                         Err(refusal) => Ack::Refused(refusal),
@@ -74,7 +74,7 @@ impl Dispatcher {
                 let runs = self.targets(&target);
                 self.stop(&runs, |_| StopCause::of(reason));
                 let processes = self.services.processes.clone();
-                self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
+                self.background(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
             }
             Control::DeleteSession(_) if !who.is_operator() => {
                 ack.send(Ack::Refused(operators_only("delete a session")));
@@ -109,14 +109,14 @@ impl Dispatcher {
         Flow::Continue
     }
 
-    /// Whether a target is the session, or a run, of a job or of a firing.
+    /// Whether a target is the session, or a run, of a job or of a routine run.
     fn works_by_itself(&self, target: &StopTarget) -> bool {
         let session = match target {
             StopTarget::Session(session) => Some(session),
             StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => self.sessions.get(run),
             StopTarget::All => None,
         };
-        session.is_some_and(|session| job_of(session).is_some() || firing_of(session).is_some())
+        session.is_some_and(|session| job_of(session).is_some() || routine_run_of(session).is_some())
     }
 
     pub(super) fn targets(&self, target: &StopTarget) -> Vec<Arc<LiveRun>> {
@@ -207,7 +207,7 @@ impl Dispatcher {
             cooling_until: candidate.cooling.map(|cooling| {
                 UnixMillis(now.0.saturating_add(i64::try_from(cooling.left.as_millis()).unwrap_or(i64::MAX)))
             }),
-            why: candidate.cooling.map(|cooling| cooling.why.word().to_owned()),
+            reason: candidate.cooling.map(|cooling| cooling.why.word().to_owned()),
         };
         self.services.run.model.candidates().into_iter().map(status).collect()
     }

@@ -4,10 +4,10 @@
 use std::ops::ControlFlow;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{AckSender, ActedOn, Body, Envelope, Inbound, Purpose, Refusal, Sent, firing_of, job_of};
+use belay_protocol::{AckSender, ActedOn, Body, Envelope, Inbound, Purpose, Refusal, Sent, job_of, routine_run_of};
 
 use super::{Dispatcher, Flow};
-use crate::chosen;
+use crate::model_choice;
 use crate::queue::MAX_TEXT_BYTES;
 use crate::submission::{self, Change, Command, SettingCommand, Submission};
 use belay_delegates::subagent::Declared;
@@ -102,7 +102,7 @@ impl Dispatcher {
         let session = &message.inbound.session;
         let what = if let Some(job) = job_of(session) {
             format!("a job works in this session; /job {job} and a text says something to it")
-        } else if firing_of(session).is_some() {
+        } else if routine_run_of(session).is_some() {
             "a routine works in this session, and nobody else speaks in it".to_owned()
         } else {
             return Guarded::Continue(message);
@@ -145,7 +145,7 @@ impl Dispatcher {
             _ => return Guarded::Continue(message),
         };
         let model = options.model.as_deref();
-        match model.map_or(Ok(()), |model| chosen::check(model, &*self.services.run.model)) {
+        match model.map_or(Ok(()), |model| model_choice::check(model, &*self.services.run.model)) {
             Ok(()) => Guarded::Continue(message),
             Err(what) => self.refused(message, Refusal::Invalid(what)),
         }
@@ -204,7 +204,7 @@ impl Dispatcher {
         let Some(refused) = self.keys.refused(&acted_on.key) else { return };
         let acted_on = ActedOn { refused, ..acted_on };
         let (threads, at) = (self.services.store.threads.clone(), self.services.clock.now());
-        self.errand(async move {
+        self.background(async move {
             if let Err(error) = threads.note_acted_on(&acted_on, at).await {
                 tracing::warn!(%error, "a command that came again after a restart would not be recognised");
             }

@@ -42,8 +42,8 @@ impl Dispatcher {
     /// many may wait behind a turn, the lane says.
     fn busy(&mut self, inbound: Inbound, sent: Option<Sent>, ack: AckSender, busy: Refusal) {
         let Some(sent) = sent else { return self.refuse(&inbound, ack, busy) };
-        let (threads, speaker) = (self.services.store.threads.clone(), self.speaker.clone());
-        self.errand(async move {
+        let (threads, notifier) = (self.services.store.threads.clone(), self.notifier.clone());
+        self.background(async move {
             let refusal = match threads.find(&sent.key).await {
                 Ok(Some(known)) if sent.is_again(&known) => return ack.send(Ack::Accepted(known.again(None))),
                 Ok(Some(known)) => Refusal::Conflict { run_id: known.run_id },
@@ -52,7 +52,7 @@ impl Dispatcher {
             };
             ack.send(Ack::Refused(refusal.clone()));
             if worth_saying(&refusal) {
-                speaker.say(inbound.reply_to, refusal.to_string());
+                notifier.say(inbound.reply_to, refusal.to_string());
             }
         });
     }

@@ -1,7 +1,7 @@
 //! What the beginning of an id means: among the questions and runs of whoever gives it, before anybody else's. What is a
 //! stranger's makes nothing ambiguous, and nobody learns that it exists.
 
-use belay_protocol::{GateId, IdPrefix, Inbound, Place, RunId};
+use belay_protocol::{Authority, GateId, IdPrefix, Inbound, RunId};
 
 use super::Dispatcher;
 
@@ -39,7 +39,7 @@ impl Dispatcher {
         }
         let Ok(prefix) = IdPrefix::parse(named) else { return Named::Nothing };
         let begin_so = || self.questions.values().filter(|waits| prefix.begins(waits.gate.as_uuid()));
-        let (who, place) = (&*inbound.principal.id, Place::from(inbound.principal.role));
+        let (who, place) = (&*inbound.principal.id, Authority::from(inbound.principal.role));
         let own = begin_so().filter(|waits| {
             waits.session == inbound.session || (*waits.asker.principal == *who && waits.asker.place == place)
         });

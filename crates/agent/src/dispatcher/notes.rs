@@ -45,7 +45,7 @@ impl Dispatcher {
                     lane.idle_since = Instant::now();
                 }
                 if let Some((route, text)) = say {
-                    self.speaker.say(Some(route), text);
+                    self.notifier.say(Some(route), text);
                 }
             }
         }

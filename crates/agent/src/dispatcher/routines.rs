@@ -10,17 +10,17 @@ use super::Dispatcher;
 use super::guards::{ANSWERED, Arrival, Guarded};
 use crate::agent_services::AgentServices;
 use crate::mail::LaneNote;
-use crate::speaker::Speaker;
+use crate::notifier::Notifier;
 use crate::submission::Submission;
-use belay_automation::routines::{self, By, RoutineCommand};
+use belay_automation::routines::{self, RoutineCommand, RoutineRequester};
 
 /// The word that stands for a message which has set a routine off.
 const WORD: &str = "/routine";
 
 impl Dispatcher {
     pub(super) fn routine_request(&mut self, request: RoutineRequest, inbound: &Inbound, ack: AckSender) {
-        let (services, by) = (self.services.clone(), By::of(inbound));
-        self.errand(async move {
+        let (services, by) = (self.services.clone(), RoutineRequester::of(inbound));
+        self.background(async move {
             ack.send(match routines::request(&services.routines, request, &by).await {
                 Ok(answer) => Ack::Routine(answer),
                 Err(refusal) => Ack::Refused(refusal),
@@ -37,8 +37,8 @@ impl Dispatcher {
         ack: AckSender,
     ) {
         let (services, by, answer) =
-            (self.services.clone(), By::of(&inbound), self.answer_of(word, sent, inbound, ack));
-        self.errand(async move {
+            (self.services.clone(), RoutineRequester::of(&inbound), self.answer_of(word, sent, inbound, ack));
+        self.background(async move {
             let said = routines::command(&services.routines, command, &by).await;
             answer.give(said).await;
         });
@@ -51,14 +51,14 @@ impl Dispatcher {
         if !words_alone || message.submission != Submission::Input {
             return Guarded::Continue(message);
         }
-        let waiting = self.services.routines.board.events().for_message(inbound, text);
+        let waiting = self.services.routines.registry.events().for_message(inbound, text);
         if waiting.is_empty() {
             return Guarded::Continue(message);
         }
         let Arrival { inbound, ack, text, sent, .. } = self.first_command(message)?;
-        let (services, by) = (self.services.clone(), By::of(&inbound));
+        let (services, by) = (self.services.clone(), RoutineRequester::of(&inbound));
         let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
-        self.errand(async move {
+        self.background(async move {
             let said = routines::start(&services.routines, &waiting, &text, &by).await;
             answer.give(said).await;
         });
@@ -66,16 +66,22 @@ impl Dispatcher {
     }
 
     /// Who gives the answer to what an errand does.
-    pub(super) fn answer_of(&self, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) -> Answer {
-        let (services, speaker, notes) = (self.services.clone(), self.speaker.clone(), self.notes.clone());
-        Answer { services, speaker, notes, word, sent, inbound, ack }
+    pub(super) fn answer_of(
+        &self,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> BackgroundAnswer {
+        let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
+        BackgroundAnswer { services, notifier, notes, word, sent, inbound, ack }
     }
 }
 
 /// The answer to what an errand does, on its way.
-pub(super) struct Answer {
+pub(super) struct BackgroundAnswer {
     services: Arc<AgentServices>,
-    speaker: Speaker,
+    notifier: Notifier,
     notes: mpsc::Sender<LaneNote>,
     word: String,
     sent: Option<Sent>,
@@ -83,10 +89,10 @@ pub(super) struct Answer {
     ack: AckSender,
 }
 
-impl Answer {
+impl BackgroundAnswer {
     /// Gives the answer. What could not be stored may come again; everything else is recognised then.
     pub(super) async fn give(self, said: Result<String, Refusal>) {
-        let Self { services, speaker, notes, word, sent, inbound, ack } = self;
+        let Self { services, notifier, notes, word, sent, inbound, ack } = self;
         let again = matches!(said, Err(Refusal::Store(_) | Refusal::ShuttingDown));
         match sent {
             // The agent has ended where nobody takes it.
@@ -105,7 +111,7 @@ impl Answer {
                 let refused = said.is_err();
                 let reply = said.unwrap_or_else(|refusal| refusal.to_string());
                 ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None, refused }));
-                speaker.say(inbound.reply_to, reply);
+                notifier.say(inbound.reply_to, reply);
             }
         }
     }

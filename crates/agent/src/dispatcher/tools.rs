@@ -8,7 +8,7 @@ use belay_run::tool_health::{self, ToolsCommand};
 impl Dispatcher {
     pub(super) fn tools_request(&mut self, request: ToolRequest, inbound: Inbound, ack: AckSender) {
         let services = self.services.clone();
-        self.errand(async move {
+        self.background(async move {
             ack.send(match tool_health::request(&services.run.health, request, &inbound).await {
                 Ok(tools) => Ack::Tools(tools),
                 Err(refusal) => Ack::Refused(refusal),
@@ -26,7 +26,7 @@ impl Dispatcher {
     ) {
         let (services, by) = (self.services.clone(), inbound.clone());
         let answer = self.answer_of(word, sent, inbound, ack);
-        self.errand(async move {
+        self.background(async move {
             let said = tool_health::command(&services.run.health, services.run.reasoning.tools(), command, &by).await;
             answer.give(said).await;
         });

@@ -10,7 +10,7 @@ impl Dispatcher {
     /// What a program asks about jobs.
     pub(super) fn job_request(&mut self, request: JobRequest, inbound: Inbound, ack: AckSender) {
         let services = self.services.clone();
-        self.errand(async move {
+        self.background(async move {
             ack.send(match jobs::request(&services.jobs, request, &inbound).await {
                 Ok(job) => Ack::Job(Box::new(job)),
                 Err(refusal) => Ack::Refused(refusal),
@@ -27,8 +27,8 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        let (services, speaker, notes) = (self.services.clone(), self.speaker.clone(), self.notes.clone());
-        self.errand(async move {
+        let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
+        self.background(async move {
             let (said, passed_on) = match jobs::command(&services.jobs, command, &inbound).await {
                 Ok(answer) => (Ok(answer.text), answer.passed_on),
                 Err(refusal @ (Refusal::Store(_) | Refusal::ShuttingDown)) => {
@@ -53,11 +53,11 @@ impl Dispatcher {
             let (Ok(text) | Err(text)) = said;
             let reply = CommandReply { command: word, reply: text.clone(), resumes: None, refused };
             ack.send(Ack::Command(reply));
-            speaker.say(inbound.reply_to.clone(), text);
+            notifier.say(inbound.reply_to.clone(), text);
             if let Some(passed_on) = passed_on
                 && let Some(unread) = passed_on.unread().await
             {
-                speaker.say(inbound.reply_to, unread);
+                notifier.say(inbound.reply_to, unread);
             }
         });
     }

@@ -11,11 +11,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::port::{note, refuse};
 use super::{Lane, LeaseLost};
 use crate::mail::{LaneInput, LaneNote, Settled};
-use crate::queue::{BUSY_RETRY, QueueRules, Room, Waits, room};
-use crate::waiting::{Ending, Waiting};
+use crate::queue::{BUSY_RETRY, Capacity, Position, QueueRules, room};
+use crate::queued_run::{QueuedRun, RunEnding};
 use belay_run::compaction;
-use belay_run::hooks::Place;
-use belay_run::joining::Offer;
+use belay_run::hooks::HookContext;
+use belay_run::joining::JoinOffer;
 use belay_run::live::StopCause;
 
 impl Lane {
@@ -28,9 +28,9 @@ impl Lane {
         let spoken = self.services.carries_people(&input.inbound.channel);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
-        let waiting = Waiting::arriving(&input, asker_of(&input), history, rules);
+        let waiting = QueuedRun::arriving(&input, asker_of(&input), history, rules);
         let room = self.room_for(&waiting);
-        if room == Room::None {
+        if room == Capacity::None {
             return Box::pin(self.busy(input)).await;
         }
         let permit = self.place_at_once();
@@ -50,12 +50,12 @@ impl Lane {
                     self.spoken_at = Some(at);
                 }
                 if std::mem::take(&mut self.fresh) {
-                    self.services.hooks.session_start(Place { session: &run.session, run: run.id }, &inbound);
+                    self.services.hooks.session_start(HookContext { session: &run.session, run: run.id }, &inbound);
                 }
                 let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome: Settled::Accepted { at } };
                 note(&self.port.notes, settled).await;
                 let began_anew = std::mem::take(&mut self.announce);
-                return self.put(Waiting { accepted_at: at, began_anew, ..waiting }, permit, room).await;
+                return self.put(QueuedRun { accepted_at: at, began_anew, ..waiting }, permit, room).await;
             }
             Ok(Acceptance::Known(known)) => known,
             Ok(Acceptance::Conflict(known)) => {
@@ -82,17 +82,17 @@ impl Lane {
     }
 
     /// What a new message finds among those that wait.
-    fn room_for(&self, new: &Waiting) -> Room {
-        let waits = |waiting: &Waiting| match waiting.shortened {
+    fn room_for(&self, new: &QueuedRun) -> Capacity {
+        let waits = |waiting: &QueuedRun| match waiting.shortened {
             // What has begun is the model's already, and no longer somebody's to take back for want of room.
-            _ if self.is_in_flight(waiting.run.id) || waiting.has_begun() => Waits::InFlight,
-            true => Waits::Shortened,
+            _ if self.is_in_flight(waiting.run.id) || waiting.has_begun() => Position::InFlight,
+            true => Position::Shortened,
             // Whoever reads the run itself, since nobody is told, waits for an answer in it.
-            false if waiting.reply_to.is_none() => Waits::Alone,
-            false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Waits::Shortenable,
-            false => Waits::Alone,
+            false if waiting.reply_to.is_none() => Position::Alone,
+            false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Position::Shortenable,
+            false => Position::Alone,
         };
-        let waiting: Vec<Waits> = self.queue.iter().map(waits).collect();
+        let waiting: Vec<Position> = self.queue.iter().map(waits).collect();
         room(&waiting, new.rules.cap, new.rules.drop)
     }
 
@@ -102,7 +102,7 @@ impl Lane {
         if free { self.services.permits.clone().try_acquire_owned().ok() } else { None }
     }
 
-    fn new_input(&self, input: &LaneInput, waiting: &Waiting, start: bool) -> NewInput {
+    fn new_input(&self, input: &LaneInput, waiting: &QueuedRun, start: bool) -> NewInput {
         let outputs = !input.inbound.outputs.is_empty();
         let before = self.queue.len() + usize::from(self.state.is_answering());
         let queued = (before > 0).then(|| EventKind::Queued {
@@ -135,9 +135,9 @@ impl Lane {
     /// Puts a committed message where its mode says, and lets another give way where there was no room.
     async fn put(
         &mut self,
-        mut waiting: Waiting,
+        mut waiting: QueuedRun,
         permit: Option<OwnedSemaphorePermit>,
-        room: Room,
+        room: Capacity,
     ) -> Result<(), LeaseLost> {
         if permit.is_some() {
             waiting.begin(waiting.accepted_at);
@@ -145,32 +145,32 @@ impl Lane {
         }
         waiting.leave_text_in_store();
         let ended = match room {
-            Room::Shorten(at) if self.gives_way(at) => {
+            Capacity::Shorten(at) if self.gives_way(at) => {
                 self.queue.iter_mut().skip(at).take(1).for_each(|oldest| oldest.shortened = true);
                 None
             }
-            Room::End(at) if self.gives_way(at) => self.queue.remove(at),
+            Capacity::End(at) if self.gives_way(at) => self.queue.remove(at),
             _ => None,
         };
         let by = waiting.run.id;
         match (waiting.rules.mode, self.state.running()) {
             (QueueMode::Steer, Some(running)) if waiting.is_plain() && waiting.is_akin(&running.waiting) => {
-                running.joining.offer(Offer { run: waiting.run.clone() });
+                running.joining.offer(JoinOffer { run: waiting.run.clone() });
                 self.queue.push_back(waiting);
             }
             (QueueMode::Interrupt, Some(running)) => {
                 let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
                 note(&self.port.notes, LaneNote::Stop { run: running.waiting.run.clone(), cause }).await;
                 // Behind those that came to interrupt the same turn: they are answered in the order they came in.
-                let before = |other: &&Waiting| other.rules.mode == QueueMode::Interrupt && !other.has_begun();
+                let before = |other: &&QueuedRun| other.rules.mode == QueueMode::Interrupt && !other.has_begun();
                 let at = self.queue.iter().take_while(before).count();
                 self.queue.insert(at, waiting);
             }
             _ => self.queue.push_back(waiting),
         }
         let Some(ended) = ended else { return Ok(()) };
-        let end = RunEnd::of(StopReason::Superseded).with("by", by.to_string());
-        Box::pin(self.end_early(vec![(ended, Ending::early(end))])).await
+        let end = RunEnd::of(StopReason::Superseded).with("newer_run", by.to_string());
+        Box::pin(self.end_early(vec![(ended, RunEnding::early(end))])).await
     }
 
     /// Whether a message that waits can still give way; the running turn may have taken it in hand meanwhile.

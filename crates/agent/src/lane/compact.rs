@@ -14,11 +14,11 @@ use tracing::Instrument;
 
 use super::port::{not_acted_on, note, refuse_command};
 use super::state::LaneState;
-use super::{Lane, LeaseLost, Said, Undone, unchanged};
+use super::{CommandResult, Lane, LeaseLost, Undone, unchanged};
 use crate::mail::{LaneCommand, LaneNote};
 use belay_run::compaction::cut::Compacted;
 use belay_run::compaction::{Cut, How, Shortened, context_of, shorten};
-use belay_run::core::{Root, RunCore};
+use belay_run::core::{RunCore, RunStart};
 use belay_run::live::LiveRun;
 use belay_run::tally::Tally;
 
@@ -125,14 +125,14 @@ impl Lane {
         refuse_command(&self.port.notes, command, refusal).await;
     }
 
-    async fn store_compaction(&mut self, shorter: Shortened) -> Result<Said, LeaseLost> {
+    async fn store_compaction(&mut self, shorter: Shortened) -> Result<CommandResult, LeaseLost> {
         let compacted = shorter.fact(false);
         let Shortened { context, by, before, after, .. } = shorter;
         let Compacted { messages, summary, dropped, kept_of_earlier_turns: keep, .. } = context;
         let session = &self.lease.session;
         let fact =
             |kind| NewEvent { at: self.services.clock.now(), session: Some(session.clone()), run_id: None, kind };
-        let started = EventKind::CompactionStarted { tokens: before, why: "command".into() };
+        let started = EventKind::CompactionStarted { tokens: before, reason: "command".into() };
         let events = vec![fact(started), fact(compacted)];
         if let Err(error) = self.services.store.threads.compact(&self.lease, keep, summary.clone(), events).await {
             return unchanged(&error);
@@ -170,7 +170,7 @@ impl Lane {
 
     /// The shared part of a run that the store does not know: it is metered, guarded and stopped like every other.
     fn core_of_no_run(&self, live: Arc<LiveRun>) -> RunCore {
-        let core = RunCore::root(Root {
+        let core = RunCore::root(RunStart {
             services: self.services.run.clone(),
             live,
             lease: self.lease.clone(),
@@ -185,7 +185,7 @@ impl Lane {
     }
 
     /// Answers a command.
-    pub(super) async fn say(&self, command: LaneCommand, said: Said) {
+    pub(super) async fn say(&self, command: LaneCommand, said: CommandResult) {
         let refused = said.is_err();
         match &said {
             Err(Undone::Unstored(_)) => not_acted_on(&self.port.notes, command.sent.map(|sent| sent.key)).await,

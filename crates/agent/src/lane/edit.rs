@@ -7,7 +7,7 @@ use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError};
 use super::port::refuse;
 use super::{Lane, LeaseLost};
 use crate::mail::LaneInput;
-use belay_run::joining::Offer;
+use belay_run::joining::JoinOffer;
 
 /// What is said to whoever edits a message whose turn has begun.
 const TOO_LATE: &str =
@@ -72,7 +72,7 @@ impl Lane {
             && waiting.is_plain()
             && waiting.is_akin(&running.waiting)
         {
-            running.joining.offer(Offer { run: waiting.run.clone() });
+            running.joining.offer(JoinOffer { run: waiting.run.clone() });
         }
     }
 

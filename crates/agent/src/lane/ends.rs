@@ -13,8 +13,8 @@ use super::port::{note, refuse_for};
 use super::state::Running;
 use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
 use crate::mail::LaneNote;
+use crate::queued_run::{QueuedRun, RunEnding};
 use crate::turn::{TurnEnd, end_processes};
-use crate::waiting::{Ending, Waiting};
 use belay_run::compaction;
 use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
@@ -37,7 +37,7 @@ impl Lane {
     }
 
     /// Commits the end of the turn that ran, or lays it to rest.
-    async fn conclude(&mut self, mut current: Waiting, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
+    async fn conclude(&mut self, mut current: QueuedRun, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         self.instructions.clear();
         if let Ok(ended) = &ended {
             self.calibration = ended.calibration;
@@ -68,12 +68,12 @@ impl Lane {
         let begun = current.begun_at.is_some();
         if !begun && current.in_thread {
             // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
-            return self.end_early(vec![(current, Ending::early(end))]).await;
+            return self.end_early(vec![(current, RunEnding::early(end))]).await;
         }
         let Remainder { messages: new, events, said } = unstored;
         let new = if begun { new } else { Vec::new() };
         let totals = Some((usage, cost_micro_usd));
-        let ending = Ending { end, reply, silent, delivery, messages: new, events, said, totals };
+        let ending = RunEnding { end, reply, silent, delivery, messages: new, events, said, totals };
         self.commit_ends(vec![(current, ending)]).await?;
         if begun {
             // What steered this run alone is of no use to the next one.
@@ -95,7 +95,7 @@ impl Lane {
         for JoinedRun { run, how, at } in joining.joined() {
             let Some(place) = self.queue.iter().position(|waiting| waiting.run.id == run) else { continue };
             let Some(waiting) = self.queue.remove(place) else { continue };
-            let (_, record) = waiting.finish(Ending::early(joined_end(joining.into, how)), at);
+            let (_, record) = waiting.finish(RunEnding::early(joined_end(joining.into, how)), at);
             self.publish(&waiting.run, Arc::new(record)).await;
         }
     }
@@ -129,7 +129,7 @@ impl Lane {
 
     /// A turn panicked, or was aborted since it did not return when told to stop: what it had stored stays, and what it was
     /// lent is read anew.
-    async fn end_crashed(&mut self, mut current: Waiting, error: &JoinError) -> Result<(), LeaseLost> {
+    async fn end_crashed(&mut self, mut current: QueuedRun, error: &JoinError) -> Result<(), LeaseLost> {
         tracing::error!(run = %current.run.id, %error, "a turn crashed");
         end_processes(&self.services, current.run.id).await;
         let stored = self.services.store.runs.run(current.run.id).await.ok().flatten();
@@ -137,7 +137,7 @@ impl Lane {
             Some(cause) => cause.end().with("aborted", true),
             None => RunEnd::of(StopReason::Internal).with("cause", "panic"),
         };
-        let mut ending = Ending::early(end);
+        let mut ending = RunEnding::early(end);
         if let Some(record) = stored {
             ending.totals = Some((record.usage, record.cost_micro_usd));
             // It had begun, unless it crashed before it could say so.
@@ -193,7 +193,7 @@ impl Lane {
 
     /// Ends runs without a turn. Where one of them had begun in an earlier attempt, the thread is read anew: it has that
     /// attempt's messages.
-    pub(super) async fn end_early(&mut self, ends: Vec<(Waiting, Ending)>) -> Result<(), LeaseLost> {
+    pub(super) async fn end_early(&mut self, ends: Vec<(QueuedRun, RunEnding)>) -> Result<(), LeaseLost> {
         let reload = ends.iter().any(|(waiting, _)| waiting.in_thread) && self.state.running().is_none();
         self.commit_ends(ends).await?;
         if reload { self.reload().await.map(|_| ()) } else { Ok(()) }
@@ -201,7 +201,7 @@ impl Lane {
 
     /// Commits ends, then publishes them. A store that does not take them is asked again until it does, or until the
     /// daemon ends and the next start takes the runs up again: told before durable is never an option.
-    pub(super) async fn commit_ends(&mut self, ends: Vec<(Waiting, Ending)>) -> Result<(), LeaseLost> {
+    pub(super) async fn commit_ends(&mut self, ends: Vec<(QueuedRun, RunEnding)>) -> Result<(), LeaseLost> {
         if ends.is_empty() {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::store::QueuedInput;
-use belay_protocol::{JoinedRun, Message, Place, Purpose, QueueMode, RunId, StoreError};
+use belay_protocol::{Authority, JoinedRun, Message, Purpose, QueueMode, RunId, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -13,10 +13,10 @@ use tracing::Instrument;
 use super::accept::instruction;
 use super::port::note;
 use super::state::{LaneState, Running};
-use super::{Lane, Waiting};
+use super::{Lane, QueuedRun};
 use crate::mail::LaneNote;
 use crate::queue::fits_in;
-use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, run_turn};
+use crate::turn::{COLLECT, Gathered, MergedMessage, SUMMARIZE, TurnJob, run_turn};
 use belay_run::compaction::context_of;
 use belay_run::joining::Joining;
 
@@ -90,7 +90,7 @@ impl Lane {
             channel: next.channel.clone(),
             relayed: next.asker.relayed,
             audience: next.audience,
-            elsewhere: next.asker.place == Place::Operator,
+            elsewhere: next.asker.place == Authority::Operator,
             options: Arc::new(next.options.clone().over(&self.options)),
             gathered,
             joining: joining.clone(),
@@ -143,7 +143,7 @@ impl Lane {
 
     /// Whether the store knows everything of the messages that wait, their order included.
     fn may_be_parked(&self) -> bool {
-        let known = |waiting: &Waiting| !waiting.shortened && !waiting.began_anew && !waiting.has_begun();
+        let known = |waiting: &QueuedRun| !waiting.shortened && !waiting.began_anew && !waiting.has_begun();
         !matches!(self.parking, Parking::No { refused } if refused >= MOST_REFUSALS)
             && self.queue.iter().all(known)
             && self.queue.iter().is_sorted_by_key(|waiting| waiting.accepted_at)
@@ -158,7 +158,7 @@ impl Lane {
     }
 
     /// Reads the texts of the messages that get the next turn.
-    async fn read_texts(&self, next: &mut Waiting, gathered: Option<&mut Gathered>) -> Result<(), StoreError> {
+    async fn read_texts(&self, next: &mut QueuedRun, gathered: Option<&mut Gathered>) -> Result<(), StoreError> {
         let others = gathered.as_ref().map_or(&[][..], |gathered| &gathered.others);
         let unread = next.is_unread().then_some(next.run.id);
         let wanted: Vec<RunId> = unread.into_iter().chain(others.iter().map(|other| other.run.id)).collect();
@@ -186,14 +186,14 @@ impl Lane {
 
     /// What is answered together with `next`: lines of a digest before it, and what was collected behind it. They stay in
     /// the queue until the store has them as a part of that turn.
-    fn gather(&mut self, next: &Waiting) -> Option<Gathered> {
+    fn gather(&mut self, next: &QueuedRun) -> Option<Gathered> {
         if !next.is_plain() {
             return None;
         }
-        let joins = |waiting: &&Waiting| waiting.is_plain() && waiting.is_akin(next);
+        let joins = |waiting: &&QueuedRun| waiting.is_plain() && waiting.is_akin(next);
         let wanted = || self.queue.iter().filter(|waiting| is_wanted(waiting));
-        let shortened: Vec<&Waiting> = wanted().filter(|waiting| waiting.shortened).filter(joins).collect();
-        let mut collected: Vec<&Waiting> = Vec::new();
+        let shortened: Vec<&QueuedRun> = wanted().filter(|waiting| waiting.shortened).filter(joins).collect();
+        let mut collected: Vec<&QueuedRun> = Vec::new();
         if collects(next) && !self.individually {
             let behind = wanted().filter(|waiting| !waiting.shortened).take_while(|waiting| collects(waiting));
             collected = behind.collect();
@@ -210,7 +210,7 @@ impl Lane {
         }
         let at = self.services.clock.now();
         let beside = |how| {
-            move |waiting: &Waiting| Beside {
+            move |waiting: &QueuedRun| MergedMessage {
                 run: waiting.run.clone(),
                 message: nothing_yet(), // read with those of the others
                 joined: JoinedRun { run: waiting.run.id, how, at },
@@ -268,11 +268,11 @@ struct PlaceOrSeat {
 }
 
 /// Whether nobody has told it to stop.
-fn is_wanted(waiting: &Waiting) -> bool {
+fn is_wanted(waiting: &QueuedRun) -> bool {
     !waiting.run.cancel.is_cancelled()
 }
 
 /// Whether a message waits for others to come with it. One that had begun before does not.
-fn collects(waiting: &Waiting) -> bool {
+fn collects(waiting: &QueuedRun) -> bool {
     waiting.rules.mode == QueueMode::Collect && waiting.attempt == 0
 }

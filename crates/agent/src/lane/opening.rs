@@ -19,8 +19,8 @@ use super::state::LaneState;
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::agent_services::AgentServices;
 use crate::mail::{LaneNote, LanePort};
-use crate::waiting::{Ending, Waiting};
-use belay_run::approvals::{Answer, Answers};
+use crate::queued_run::{QueuedRun, RunEnding};
+use belay_run::approvals::{Answers, ApprovalAnswer};
 use belay_run::estimate::Calibration;
 use belay_run::live::LiveRun;
 use belay_run::metrics;
@@ -151,14 +151,14 @@ impl Lane {
                 None => Answers::new(),
             };
             let rules = self.rules_of(&pending.options, &pending.channel);
-            let waiting = Waiting::again(run, pending, answers, rules);
+            let waiting = QueuedRun::again(run, pending, answers, rules);
             if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.rested) {
                 self.rest_again(waiting, gate).await;
                 continue;
             }
             if exhausted {
                 let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.attempt);
-                given_up.push((waiting, Ending::early(end)));
+                given_up.push((waiting, RunEnding::early(end)));
             } else {
                 self.queue.push_back(waiting);
             }
@@ -173,7 +173,7 @@ impl Lane {
         let mut pause = STORE_BACKOFF.0;
         loop {
             match self.services.store.gates.gates_of(run).await {
-                Ok(gates) => return Ok(Answer::of(gates)),
+                Ok(gates) => return Ok(ApprovalAnswer::of(gates)),
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
                 Err(error) => {
                     tracing::error!(%error, %run, "the answers of a run could not be read; trying again");

@@ -15,17 +15,17 @@ use belay_run::hooks::HookRefusal;
 pub(super) struct Receiving {
     input: LaneInput,
     /// The one task that asks; ends with this.
-    asking: JoinSet<Said>,
+    asking: JoinSet<HookedText>,
 }
 
 /// What hooks have said about a message: its text as they have left it.
-type Said = Result<String, HookRefusal>;
+type HookedText = Result<String, HookRefusal>;
 
 /// What hooks say about the message; nothing, while there is none.
 ///
 /// # Cancel safety
 /// Nothing is lost.
-pub(super) async fn looked_at(receiving: &mut Option<Receiving>) -> Option<Result<Said, JoinError>> {
+pub(super) async fn looked_at(receiving: &mut Option<Receiving>) -> Option<Result<HookedText, JoinError>> {
     receiving.as_mut()?.asking.join_next().await
 }
 
@@ -64,7 +64,7 @@ impl Lane {
     }
 
     /// Hooks have looked at the message.
-    pub(super) async fn received(&mut self, said: Result<Said, JoinError>) -> Result<(), LeaseLost> {
+    pub(super) async fn received(&mut self, said: Result<HookedText, JoinError>) -> Result<(), LeaseLost> {
         let Some(Receiving { input, .. }) = self.receiving.take() else { return Ok(()) };
         let refusal = match said {
             Ok(Ok(text)) => return self.accept_as(input, text).await,

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use super::port::{not_acted_on, note, refuse_for};
 use super::state::LaneState;
 use super::{Lane, LeaseLost, STORE_BACKOFF};
-use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
+use crate::mail::{LaneAnswer, LaneNote, LaneReply, PendingQuestion};
+use crate::queued_run::{QueuedRun, RunEnding};
 use crate::turn::TurnEnd;
-use crate::waiting::{Ending, Waiting};
 use belay_run::approvals::question_text;
 use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::journal::Remainder;
@@ -27,7 +27,7 @@ const STOPPED: &str = "not executed: the run was stopped while it waited for a p
 
 /// A run that waits for a person.
 pub(super) struct Resting {
-    pub(super) waiting: Waiting,
+    pub(super) waiting: QueuedRun,
     pub(super) gate: Gate,
     /// When to look whether its time is up.
     pub(super) until: Instant,
@@ -36,7 +36,7 @@ pub(super) struct Resting {
 impl Lane {
     /// Stores the question that a turn has stopped at, and lays its run to rest. A store that does not take it is asked
     /// again until it does: shown before it is stored is never an option.
-    pub(super) async fn rest(&mut self, mut current: Waiting, ended: TurnEnd) -> Result<(), LeaseLost> {
+    pub(super) async fn rest(&mut self, mut current: QueuedRun, ended: TurnEnd) -> Result<(), LeaseLost> {
         let TurnEnd { mut messages, turn_start, unstored, begun_at, usage, cost_micro_usd, rest, .. } = ended;
         let Some(rest) = rest else { return Ok(()) };
         let (asking, state) = *rest;
@@ -103,7 +103,7 @@ impl Lane {
     }
 
     /// Takes up a run that rested when the daemon ended: its question was asked.
-    pub(super) async fn rest_again(&mut self, waiting: Waiting, gate: Gate) {
+    pub(super) async fn rest_again(&mut self, waiting: QueuedRun, gate: Gate) {
         let text = question_text(&gate, self.services.clock.now());
         waiting.run.begin();
         waiting.run.rest(Arc::new(waiting.record_at_rest(&gate, text)));
@@ -113,7 +113,7 @@ impl Lane {
 
     /// Tells the dispatcher of a question. Before anybody else can know of it: an answer that comes at once finds it here.
     async fn announce(&self, gate: &Gate) {
-        let waits = Waits {
+        let waits = PendingQuestion {
             gate: gate.id,
             run: gate.run_id,
             session: gate.session.clone(),
@@ -124,7 +124,7 @@ impl Lane {
         note(&self.port.notes, LaneNote::Rests(Box::new(waits))).await;
     }
 
-    fn await_answer(&mut self, waiting: Waiting, gate: Gate) {
+    fn await_answer(&mut self, waiting: QueuedRun, gate: Gate) {
         let until = self.instant_of(gate.expires_at);
         if waiting.run.cancel.is_cancelled() {
             self.port.wake.notify_one(); // told to stop while it was stored
@@ -132,7 +132,7 @@ impl Lane {
         self.state = LaneState::Paused(Box::new(Resting { waiting, gate, until }));
     }
 
-    fn gate_of(&self, current: &Waiting, asking: Asking, now: UnixMillis) -> Gate {
+    fn gate_of(&self, current: &QueuedRun, asking: Asking, now: UnixMillis) -> Gate {
         let Asking { call, wanted, .. } = asking;
         let time = match wanted.kind {
             GateKind::Approval => self.services.approvals.load().expires(),
@@ -147,7 +147,7 @@ impl Lane {
             kind: wanted.kind,
             summary: wanted.summary,
             arguments: wanted.arguments,
-            why: wanted.why,
+            detail: wanted.why,
             bound: wanted.bound,
             digest: wanted.digest,
             covers: wanted.covers,
@@ -304,7 +304,7 @@ impl Lane {
     }
 
     /// The resting run, when it was told to stop, and how it ends.
-    pub(super) fn stopped_at_rest(&mut self) -> Option<(Waiting, Ending)> {
+    pub(super) fn stopped_at_rest(&mut self) -> Option<(QueuedRun, RunEnding)> {
         let is_stopped = |resting: &Resting| resting.waiting.run.cancel.is_cancelled();
         let Resting { waiting, .. } = self.state.take_paused_if(is_stopped)?;
         let ending = stopped(&waiting);
@@ -316,10 +316,10 @@ impl Lane {
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The end of a run that was stopped while it waited, or before it went on: the calls that nobody answered were not executed.
-pub(super) fn stopped(waiting: &Waiting) -> Ending {
+pub(super) fn stopped(waiting: &QueuedRun) -> RunEnding {
     let results = open_calls(&waiting.own).into_iter().map(|call| {
         let (status, text) = (ToolStatus::NotExecuted, STOPPED.to_owned());
         Arc::new(Message::tool(ToolResult { call_id: call.id, name: call.name, status, text }))
     });
-    Ending { messages: results.collect(), ..Ending::stopped(waiting) }
+    RunEnding { messages: results.collect(), ..RunEnding::stopped(waiting) }
 }

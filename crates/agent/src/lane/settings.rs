@@ -3,12 +3,16 @@
 
 use belay_protocol::{ChannelId, RunOptions};
 
-use super::{Lane, LeaseLost, Said, unchanged};
+use super::{CommandResult, Lane, LeaseLost, unchanged};
 use crate::submission::{Change, Setting, SettingCommand};
 
 impl Lane {
     /// Shows a setting, or changes it once the store has it. `channel`: where the command came from.
-    pub(super) async fn set(&mut self, command: SettingCommand, channel: &ChannelId) -> Result<Said, LeaseLost> {
+    pub(super) async fn set(
+        &mut self,
+        command: SettingCommand,
+        channel: &ChannelId,
+    ) -> Result<CommandResult, LeaseLost> {
         if command.change == Change::Show {
             return Ok(Ok(self.shown(command.setting, channel)));
         }

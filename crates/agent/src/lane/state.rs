@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::compact::Compacting;
 use super::rest::Resting;
-use crate::waiting::Waiting;
+use crate::queued_run::QueuedRun;
 use belay_run::joining::Joining;
 
 /// What a lane is doing with its conversation.
@@ -21,7 +21,7 @@ pub(super) enum LaneState {
 
 /// The turn that runs.
 pub(super) struct Running {
-    pub(super) waiting: Waiting,
+    pub(super) waiting: QueuedRun,
     /// What may become part of it.
     pub(super) joining: Arc<Joining>,
 }
@@ -49,7 +49,7 @@ impl LaneState {
     }
 
     /// The message that is being answered.
-    pub(super) fn current(&self) -> Option<&Waiting> {
+    pub(super) fn current(&self) -> Option<&QueuedRun> {
         self.running().map(|running| &running.waiting)
     }
 

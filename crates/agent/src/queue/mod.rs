@@ -3,14 +3,14 @@
 //!
 //! **Does not know** lanes, turns, time or the store: the lane asks, and carries out.
 
+mod capacity;
 mod config;
-mod room;
 mod rules;
 mod texts;
 
+pub(crate) use capacity::{Capacity, Position, room};
 pub use config::QueueConfig;
 pub(crate) use config::{Bounds, MAX_CAP, MAX_DEBOUNCE_MS};
-pub(crate) use room::{Room, Waits, room};
 pub(crate) use rules::QueueRules;
 pub(crate) use texts::{fits_in, line, notice, one_text};
 

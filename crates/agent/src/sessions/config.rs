@@ -21,7 +21,7 @@ pub struct SessionsConfig {
     pub announce_reset: bool,
     /// What differs for a channel, by its name.
     pub by_channel: BTreeMap<String, ChannelReset>,
-    /// Days that conversations are kept after their last use, with all that belongs to them; and jobs and firings after
+    /// Days that conversations are kept after their last use, with all that belongs to them; and jobs and routine runs after
     /// their end. 0: for ever.
     pub keep_days: u32,
     /// Days that events are kept. 0: as long as the run they belong to.

@@ -24,7 +24,7 @@ pub(super) async fn sent_before(events: &dyn EventLog, run: RunId) -> Result<Vec
         let Some(last) = page.last() else { return Ok(digests) };
         query.after = last.seq;
         digests.extend(page.into_iter().filter_map(|event| match event.kind {
-            EventKind::Said { digest } => Some(digest),
+            EventKind::MessageEmitted { digest } => Some(digest),
             _ => None,
         }));
     }
@@ -79,7 +79,7 @@ impl BlockSender {
         let digest = blake3::hash(next.text.as_bytes()).to_hex().to_string();
         let known = self.run.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
         if !known {
-            self.journal.note(EventKind::Said { digest });
+            self.journal.note(EventKind::MessageEmitted { digest });
             self.journal.say(Outbound::new(Some(self.run.id), self.route.clone(), next.text));
             self.journal.write(&LoopContext::default(), Durability::Committed).await?;
         }

@@ -2,14 +2,15 @@
 
 use belay_agent_loop::{Forced, LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    HookPoint, Message, MessageScope, Place, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError, ToolStatus,
+    Authority, HookPoint, Message, MessageScope, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError,
+    ToolStatus,
 };
 
 use super::{TurnEnd, TurnJob};
 use crate::agent_services::AgentServices;
-use crate::sending;
+use crate::compose;
+use crate::reply_hooks;
 use crate::streaming::screen::Screen;
-use crate::telling;
 use belay_delegates::chat::ChatDelegate;
 use belay_run::config::AgentConfig;
 use belay_run::core::{RunCore, failure};
@@ -40,10 +41,10 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     let (mut end, mut reply) = ending(&delegate, outcome);
     reply = reply.or(said);
     end = with_force(end, context.state.forced);
-    (end, reply) = telling::instead_of_nothing(&mut delegate, &context, (end, reply));
+    (end, reply) = compose::instead_of_nothing(&mut delegate, &context, (end, reply));
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
-        (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
+        (end, reply) = reply_hooks::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
     // Nobody watches work that goes on by itself: its end says what it was that did not work.
     if job.purpose.is_autonomous() && end.reason.status() != RunStatus::Completed {
@@ -58,9 +59,9 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
     let told = match lease_lost || parked || delegate.asking.is_some() {
         true => None,
-        false => telling::told(&delegate, &context, &end, reply.clone()),
+        false => compose::told(&delegate, &context, &end, reply.clone()),
     };
-    let delivery = telling::deliver(run, screen, told).await;
+    let delivery = compose::deliver(run, screen, told).await;
     let rest = delegate.asking.take().map(|asking| Box::new((asking, context.state)));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(services, run.id).await;
@@ -153,9 +154,9 @@ fn with_force(end: RunEnd, forced: Option<Forced>) -> RunEnd {
 
 /// What an operator reads of a call that the provider refused. Other people read the line of the reason: the provider's words
 /// may name accounts and addresses, and what to do is for the operator to do.
-fn provider_line(place: Place, outcome: &Result<LoopOutcome, LoopError>) -> Option<String> {
+fn provider_line(place: Authority, outcome: &Result<LoopOutcome, LoopError>) -> Option<String> {
     match outcome {
-        Err(LoopError::Model(error)) if place == Place::Operator => {
+        Err(LoopError::Model(error)) if place == Authority::Operator => {
             error.refusal.as_ref().map(|refusal| refusal.line())
         }
         _ => None,
@@ -189,8 +190,8 @@ mod tests {
             let error = refused(kind, fault, status);
             let line = error.refusal.as_ref().map(|refusal| refusal.line());
             let outcome = Err(LoopError::Model(error.clone()));
-            assert_eq!(provider_line(Place::Operator, &outcome), line);
-            for place in [Place::Conversation, Place::Token] {
+            assert_eq!(provider_line(Authority::Operator, &outcome), line);
+            for place in [Authority::Conversation, Authority::Token] {
                 assert_eq!(provider_line(place, &outcome), None);
             }
             let end = failure(LoopError::Model(error));

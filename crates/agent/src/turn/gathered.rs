@@ -15,11 +15,11 @@ pub(crate) struct Gathered {
     /// What the message of the turn itself says.
     pub(crate) own: Arc<Message>,
     /// The others: lines of a digest, then what was collected.
-    pub(crate) others: Vec<Beside>,
+    pub(crate) others: Vec<MergedMessage>,
 }
 
 /// A message that is answered together with another.
-pub(crate) struct Beside {
+pub(crate) struct MergedMessage {
     pub(crate) run: Arc<LiveRun>,
     pub(crate) message: Arc<Message>,
     pub(crate) joined: JoinedRun,
@@ -85,7 +85,7 @@ pub(super) fn joined_at_start(job: &mut TurnJob, core: &mut RunCore) {
     for how in [SUMMARIZE, COLLECT] {
         let runs: Vec<RunId> = joined.iter().filter(|joined| joined.how == how).map(|joined| joined.run).collect();
         if !runs.is_empty() {
-            core.journal.note(EventKind::Joined { runs, how: how.into() });
+            core.journal.note(EventKind::Joined { runs, mode: how.into() });
         }
     }
     job.joining.committed(&joined);

@@ -3,7 +3,7 @@
 use belay_agent_loop::{AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
 
 use belay_delegates::chat::ChatDelegate;
-use belay_run::approvals::Answer;
+use belay_run::approvals::ApprovalAnswer;
 use belay_run::effect_gate::open_calls;
 use belay_run::terminate;
 
@@ -20,7 +20,7 @@ pub(super) async fn resume(
         let tools = delegate.reasoning.tools().clone();
         // A question about the first of them was answered, so none of them had begun: they go the way of every call.
         let answer = open.first().and_then(|call| delegate.core.answers.get(&call.id));
-        let answered = answer.is_some_and(Answer::is_open);
+        let answered = answer.is_some_and(ApprovalAnswer::is_open);
         let admit = |call| match answered {
             true => AdmittedCall { call, refused: None },
             false => services.gate.after_restart(&tools, call),

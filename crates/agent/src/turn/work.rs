@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
-use belay_protocol::{Audience, Message, Place, Purpose, RunEnd, StopReason};
+use belay_protocol::{Audience, Authority, Message, Purpose, RunEnd, StopReason};
 
 use super::TurnJob;
 use super::ending::iterations_used;
@@ -37,7 +37,7 @@ pub(super) async fn work(
         _ => None,
     };
     if let (Some(background), Some(post)) = (&background, &mut delegate.post) {
-        post.elsewhere = background.job.creator.place == Place::Operator;
+        post.elsewhere = background.job.creator.place == Authority::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
     if let Some(end) = take_up(delegate, context, job) {

@@ -50,7 +50,7 @@ async fn an_approved_call_runs_and_the_run_goes_on_with_its_counters() {
     let end = end_of(accepted).await;
     assert_eq!((end.status, end.usage.model_calls, end.usage.tool_calls, end.attempt), (RunStatus::Completed, 2, 1, 1));
     assert_eq!(results(&agent, 1), [(ToolStatus::Success, "noon".to_owned())]);
-    let gate = setup.store.gates.gate(waits.gate).await.expect("read").expect("kept");
+    let gate = setup.store.gates.gate(waits.approval).await.expect("read").expect("kept");
     assert_eq!((gate.state, gate.decided_by.as_deref()), (GateState::Used, Some("tester")));
     agent.shut_down().await;
 }
@@ -81,7 +81,7 @@ async fn a_question_of_one_program_is_answered_by_no_other_program_by_its_id_or_
     let asked = agent.one.said_by(client("one"), "alice", Body::Text("ring the bell".into())).await;
     let Ack::Accepted(mut accepted) = asked else { panic!("accepted") };
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     let by_id = Body::Control(Control::Decide { gate, decision: Decision::Approve });
     let others = [
         ("elsewhere", by_id.clone()),
@@ -109,7 +109,8 @@ async fn silence_becomes_a_denial() {
     setup.clock.set(waits.expires_at.0);
     assert_eq!(agent.one.next().await, "too late then");
     assert!(results(&agent, 1)[0].1.contains("did not answer in time"));
-    let Ack::Refused(late) = agent.one.control(Control::Decide { gate: waits.gate, decision: Decision::Approve }).await
+    let Ack::Refused(late) =
+        agent.one.control(Control::Decide { gate: waits.approval, decision: Decision::Approve }).await
     else {
         panic!("a late answer is told the truth")
     };
@@ -249,7 +250,7 @@ async fn a_question_survives_a_restart_and_so_does_its_answer() {
     let mut accepted = agent.one.accepted("alice", "ring").await;
     let run = accepted.run_id;
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     agent.crash().await;
 
     let second = first.next_boot(ScriptedModel::new([Scripted::text("done")]));
@@ -305,7 +306,7 @@ async fn a_stop_withdraws_the_question_and_every_call_has_a_result() {
     let mut agent = setup.start().await;
     let mut accepted = agent.one.accepted("alice", "ring").await;
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     assert_eq!(agent.one.command("alice", "/stop").await, "Interrupted.");
     assert_eq!(end_of(accepted).await.reason, Some(StopReason::UserStop));
     let kept = setup.store.gates.gate(gate).await.expect("read").expect("kept");
@@ -324,7 +325,7 @@ async fn only_the_person_whose_run_it_is_or_an_operator_answers() {
     let mut agent = setup.start().await;
     let Ack::Accepted(mut accepted) = agent.one.text_of("ann", "group", "ring").await else { panic!() };
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     let Ack::Refused(refused) = agent.one.text_of("bob", "group", &format!("/approve {gate}")).await else {
         panic!("bob may not")
     };
@@ -479,14 +480,14 @@ async fn an_answer_that_is_delivered_again_answers_no_other_question() {
     let mut agent = setup.start().await;
     let mut accepted = agent.one.accepted("alice", "ring").await;
     agent.one.next().await;
-    let first = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let first = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     let Ack::Command(reply) = agent.one.keyed("alice", "yes", "k1").await else { panic!() };
     assert_eq!(reply.reply, "Approved.");
     assert_eq!(agent.one.next().await, "Approved.");
     assert!(agent.one.next().await.contains("two"), "the next question waits");
     let Ack::Command(again) = agent.one.keyed("alice", "yes", "k1").await else { panic!() };
     assert_eq!(again.reply, "This was delivered before, and acted on.");
-    let second = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let second = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     assert_ne!(first, second);
     let kept = setup.store.gates.gate(second).await.expect("read").expect("kept");
     assert_eq!(kept.state, GateState::Waiting);
@@ -521,7 +522,7 @@ async fn the_beginning_of_an_id_means_ones_own_question_or_run_first_and_several
     let mut own = None;
     for who in ["ann", "bob"] {
         let Ack::Accepted(mut accepted) = agent.one.text_of(who, who, "ring").await else { panic!("accepted") };
-        let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("a question").gate;
+        let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("a question").approval;
         own = Some((accepted, gate.to_string()[..6].to_owned()));
     }
     let (bobs, prefix) = own.expect("two");

@@ -174,7 +174,7 @@ async fn brakes_leave_no_trace_in_the_next_turn_and_are_events() {
     let brakes: Vec<(String, u32)> = events
         .into_iter()
         .filter_map(|event| match event.kind {
-            EventKind::Brake { brake, count, .. } => Some((brake, count)),
+            EventKind::GuardrailTriggered { guardrail: brake, count, .. } => Some((brake, count)),
             _ => None,
         })
         .collect();
@@ -201,7 +201,7 @@ async fn a_step_without_tools_is_in_the_log_before_the_next_one_begins() {
     let query = EventQuery { run: Some(run), ..EventQuery::default() };
     let told = setup.store.events.read(query).await.expect("readable");
     let steps = told.iter().filter(|event| matches!(event.kind, EventKind::ModelCalled { step: 1, .. }));
-    let nudges = told.iter().filter(|event| matches!(event.kind, EventKind::Brake { .. }));
+    let nudges = told.iter().filter(|event| matches!(event.kind, EventKind::GuardrailTriggered { .. }));
     assert_eq!((steps.count(), nudges.count()), (1, 1), "{told:#?}");
     agent.crash().await;
 }

@@ -78,8 +78,8 @@ async fn a_conversation_is_shortened_before_it_outgrows_the_model_and_the_model_
     assert_golden!("compaction", transcript);
     let facts = facts(&setup, &record).await;
     let [
-        EventKind::CompactionStarted { tokens, why },
-        EventKind::Compacted { messages: 4, before, after, by, will_retry },
+        EventKind::CompactionStarted { tokens, reason: why },
+        EventKind::Compacted { messages: 4, before, after, source: by, will_retry },
     ] = &facts[..]
     else {
         panic!("{facts:#?}")
@@ -129,7 +129,7 @@ async fn an_account_of_no_use_is_asked_for_once_more_and_then_made_by_rule() {
         assert_eq!(agent.one.next().await, "done", "{name}");
         assert_eq!(agent.model.left(), 0, "{name}");
         let facts = facts(&setup, &record).await;
-        assert!(matches!(&facts[1], EventKind::Compacted { by: who, .. } if who == by), "{name}: {facts:?}");
+        assert!(matches!(&facts[1], EventKind::Compacted { source: who, .. } if who == by), "{name}: {facts:?}");
         let seen = agent.model.seen();
         let account = seen.last().expect("asked").messages[0].text().to_owned();
         assert_eq!(account.contains("## Decisions"), by == "model", "{name}: {account}");
@@ -176,7 +176,7 @@ async fn an_account_that_costs_too_much_is_made_by_rule_and_the_work_goes_on() {
     let record = end_of(agent.one.accepted("alice", "and now?").await).await;
     assert_eq!((record.status, agent.one.next().await.as_str()), (RunStatus::Completed, "done"), "{record:?}");
     let facts = facts(&setup, &record).await;
-    assert!(matches!(&facts[1], EventKind::Compacted { by, .. } if by == "extract"), "{facts:?}");
+    assert!(matches!(&facts[1], EventKind::Compacted { source: by, .. } if by == "extract"), "{facts:?}");
     assert_eq!(agent.model.seen().len(), 11, "no account was asked for");
     agent.shut_down().await;
 }
@@ -193,7 +193,7 @@ async fn a_stop_ends_the_writing_of_an_account_and_nothing_has_changed() {
     let record = end_of(accepted).await;
     assert_eq!(record.reason, Some(StopReason::UserStop));
     let facts = facts(&setup, &record).await;
-    let [EventKind::CompactionStarted { .. }, EventKind::CompactionAbandoned { why }] = &facts[..] else {
+    let [EventKind::CompactionStarted { .. }, EventKind::CompactionAbandoned { reason: why }] = &facts[..] else {
         panic!("{facts:#?}")
     };
     assert_eq!(why, "stopped");
@@ -390,7 +390,7 @@ async fn compact_on_request_keeps_in_mind_what_is_said_and_tells_what_it_did() {
     assert_eq!(runs.len(), 4, "a command is no run");
     let facts = setup.store.events.read(EventQuery::default()).await.expect("readable");
     let facts: Vec<_> = facts.into_iter().map(|event| event.kind).filter(is_about_compaction).collect();
-    assert!(matches!(&facts[0], EventKind::CompactionStarted { why, .. } if why == "command"), "{facts:?}");
+    assert!(matches!(&facts[0], EventKind::CompactionStarted { reason: why, .. } if why == "command"), "{facts:?}");
     agent.shut_down().await;
 }
 

@@ -28,7 +28,9 @@ async fn brakes(setup: &Setup, record: &RunRecord) -> Vec<String> {
     let query = EventQuery { run: Some(record.run_id), ..EventQuery::default() };
     let events = setup.store.events.read(query).await.expect("readable");
     assert_eq!(events.iter().filter(|event| matches!(event.kind, EventKind::RunEnded { .. })).count(), 1);
-    let brake = |kind: EventKind| if let EventKind::Brake { brake, .. } = kind { Some(brake) } else { None };
+    let brake = |kind: EventKind| {
+        if let EventKind::GuardrailTriggered { guardrail: brake, .. } = kind { Some(brake) } else { None }
+    };
     events.into_iter().filter_map(|event| brake(event.kind)).collect()
 }
 

@@ -9,9 +9,10 @@ use belay_automation::HeartbeatConfig;
 use belay_automation::RoutinesConfig;
 use belay_automation::routines::heartbeat::DeliverTo;
 use belay_protocol::{
-    Ack, Asker, Bootstrap, ContextSource, Control, EventKind, EventQuery, FiringFilter, FiringRecord, FiringStatus,
-    HEARTBEAT, HeartbeatReport, ModelErrorKind, NewRoutine, NoContext, Price, PrincipalRole, Purpose, PutBy, PutRule,
-    Refusal, RoutineAnswer, RoutineId, RoutineOrigin, RoutineRequest, Skills, SkipReason, Trigger, UnixMillis,
+    Ack, Asker, Bootstrap, ContextSource, Control, EventKind, EventQuery, HEARTBEAT, HeartbeatReport, ModelErrorKind,
+    NewRoutine, NoContext, Price, PrincipalRole, Purpose, PutBy, PutRule, Refusal, RoutineAnswer, RoutineId,
+    RoutineOrigin, RoutineRequest, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, Skills, SkipReason, Trigger,
+    UnixMillis,
 };
 use belay_run::LimitsConfig;
 use belay_store::SqliteStore;
@@ -100,15 +101,15 @@ fn untiring(model: ScriptedModel) -> Setup {
     Setup { heartbeat: HeartbeatConfig { idle_after_s: 0, ..every_half_hour() }, ..setup }
 }
 
-async fn beats_in(setup: &Setup) -> Vec<FiringRecord> {
-    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), limit: 1000, ..FiringFilter::default() };
-    let mut beats = setup.store.routines.firings(filter).await.expect("readable");
+async fn beats_in(setup: &Setup) -> Vec<RoutineRunRecord> {
+    let filter = RoutineRunFilter { routine: Some(HEARTBEAT.into()), limit: 1000, ..RoutineRunFilter::default() };
+    let mut beats = setup.store.routines.routine_runs(filter).await.expect("readable");
     beats.reverse();
     beats
 }
 
 /// Waits until so many beats have ended, and returns all, oldest first.
-async fn beats(setup: &Setup, count: usize) -> Vec<FiringRecord> {
+async fn beats(setup: &Setup, count: usize) -> Vec<RoutineRunRecord> {
     let wait = async {
         loop {
             let all = beats_in(setup).await;
@@ -122,13 +123,13 @@ async fn beats(setup: &Setup, count: usize) -> Vec<FiringRecord> {
 }
 
 /// Goes on by half an hour, and waits until that beat, the `n`-th, has ended.
-async fn beat(setup: &Setup, n: usize) -> FiringRecord {
+async fn beat(setup: &Setup, n: usize) -> RoutineRunRecord {
     setup.clock.forward(HOUR / 2);
     beats(setup, n).await.remove(n - 1)
 }
 
 /// The status of a beat, and what it says.
-fn said(beat: &FiringRecord) -> (FiringStatus, &str) {
+fn said(beat: &RoutineRunRecord) -> (RoutineRunStatus, &str) {
     (beat.status, beat.summary.as_deref().unwrap_or_default())
 }
 
@@ -164,7 +165,7 @@ async fn a_week_on_an_idle_session_asks_no_model_and_each_skip_is_told() {
     let mut agent = setup.start().await;
     is_set_up(&setup, true).await;
     agent.one.ask("alice", "hello").await;
-    assert_eq!(said(&beat(&setup, 1).await), (FiringStatus::Ok, ""), "she has just spoken");
+    assert_eq!(said(&beat(&setup, 1).await), (RoutineRunStatus::Ok, ""), "she has just spoken");
     setup.clock.forward(DAY);
     tokio::time::sleep(A_TICK).await; // what passed while nobody looked is missed
     let before = beats_in(&setup).await.len();
@@ -172,7 +173,7 @@ async fn a_week_on_an_idle_session_asks_no_model_and_each_skip_is_told() {
         setup.clock.forward(HOUR / 2);
         tokio::time::sleep(A_TICK).await;
         let all = beats(&setup, before + n).await;
-        assert_eq!(said(&all[before + n - 1]), (FiringStatus::Skipped, "idle"), "beat {n}");
+        assert_eq!(said(&all[before + n - 1]), (RoutineRunStatus::Skipped, "idle"), "beat {n}");
     }
     let all = beats_in(&setup).await;
     let week = &all[before..];
@@ -187,7 +188,7 @@ async fn a_week_on_an_idle_session_asks_no_model_and_each_skip_is_told() {
         let idle = |kind: &EventKind| matches!(kind, EventKind::HeartbeatSkipped { reason, .. } if reason == "idle");
         told += facts.iter().filter(|fact| idle(&fact.kind)).count();
     }
-    let skipped = all.iter().filter(|beat| beat.status == FiringStatus::Skipped).count();
+    let skipped = all.iter().filter(|beat| beat.status == RoutineRunStatus::Skipped).count();
     assert!(skipped >= week.len());
     assert_eq!(told, skipped, "each once");
     assert_eq!(report(&agent).await.would_skip, Some(SkipReason::Idle));
@@ -206,7 +207,7 @@ async fn what_needs_attention_is_told_where_the_settings_say_from_a_session_of_i
     let first = beat(&setup, 1).await;
     let told = agent.one.next_message().await;
     assert_eq!((&*told.text, &*told.route.conversation), ("Heartbeat: The cellar is wet.", "alice"));
-    assert_eq!(said(&first), (FiringStatus::Attention, "The cellar is wet."));
+    assert_eq!(said(&first), (RoutineRunStatus::Attention, "The cellar is wet."));
     assert_eq!(first.scheduled_at, Some(UnixMillis(NOON + 1_800_000)));
     beat(&setup, 2).await;
     let seen = agent.model.seen();
@@ -233,16 +234,16 @@ async fn the_same_alert_is_told_once_a_day() {
     let first = beat(&setup, 1).await;
     let again = beat(&setup, 2).await;
     let (status, why) = said(&again);
-    assert_eq!(status, FiringStatus::Ok, "what is not sent is not told");
-    assert!(why.starts_with(&format!("same as {}, told at ", first.firing_id)), "{why}");
+    assert_eq!(status, RoutineRunStatus::Ok, "what is not sent is not told");
+    assert!(why.starts_with(&format!("same as {}, told at ", first.routine_run_id)), "{why}");
     beat(&setup, 3).await;
-    assert_eq!(beat(&setup, 4).await.status, FiringStatus::Ok, "also behind another one");
+    assert_eq!(beat(&setup, 4).await.status, RoutineRunStatus::Ok, "also behind another one");
     assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet (12:30).");
     assert_eq!(agent.one.next().await, "Heartbeat: The attic burns.");
     setup.clock.forward(22 * HOUR); // 23½ hours after the first
     tokio::time::sleep(A_TICK).await;
     let beats = beats_in(&setup).await;
-    assert_eq!(beats.last().map(|beat| beat.status), Some(FiringStatus::Ok), "{beats:#?}");
+    assert_eq!(beats.last().map(|beat| beat.status), Some(RoutineRunStatus::Ok), "{beats:#?}");
     setup.clock.forward(HOUR / 2);
     assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet (12:30).", "a day after it was told");
     agent.shut_down().await;
@@ -259,7 +260,7 @@ async fn it_may_beat_once_a_day() {
     assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
     beats(&setup, 1).await;
     fire(&agent, HEARTBEAT).await.expect("fired");
-    assert_eq!(beats(&setup, 2).await[1].status, FiringStatus::Ok);
+    assert_eq!(beats(&setup, 2).await[1].status, RoutineRunStatus::Ok);
     setup.clock.forward(DAY);
     assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
     agent.shut_down().await;
@@ -273,20 +274,20 @@ async fn every_reason_to_skip_is_on_record_and_a_hand_passes_some() {
     let setup = Setup { heartbeat, context: lists.clone(), ..beating(model) };
     let agent = setup.start().await;
     is_set_up(&setup, true).await;
-    assert_eq!(said(&beat(&setup, 1).await), (FiringStatus::Skipped, "nothing_to_do"));
-    assert_eq!(said(&beat(&setup, 2).await), (FiringStatus::Skipped, "quiet_hours"));
+    assert_eq!(said(&beat(&setup, 1).await), (RoutineRunStatus::Skipped, "nothing_to_do"));
+    assert_eq!(said(&beat(&setup, 2).await), (RoutineRunStatus::Skipped, "quiet_hours"));
     lists.write(None);
     fire(&agent, HEARTBEAT).await.expect("fired");
-    assert_eq!(said(&beats(&setup, 3).await[2]), (FiringStatus::Skipped, "nothing_to_do"), "not even by hand");
+    assert_eq!(said(&beats(&setup, 3).await[2]), (RoutineRunStatus::Skipped, "nothing_to_do"), "not even by hand");
     lists.write(Some("- look at the cellar"));
     fire(&agent, HEARTBEAT).await.expect("fired");
-    assert_eq!(said(&beats(&setup, 4).await[3]), (FiringStatus::Ok, ""), "in quiet hours, and nobody has spoken");
+    assert_eq!(said(&beats(&setup, 4).await[3]), (RoutineRunStatus::Ok, ""), "in quiet hours, and nobody has spoken");
     setup.clock.forward(HOUR / 2); // 13:30
-    assert_eq!(said(&beats(&setup, 5).await[4]), (FiringStatus::Skipped, "quiet_hours"));
-    assert_eq!(said(&beat(&setup, 6).await), (FiringStatus::Skipped, "idle"), "14:00");
+    assert_eq!(said(&beats(&setup, 5).await[4]), (RoutineRunStatus::Skipped, "quiet_hours"));
+    assert_eq!(said(&beat(&setup, 6).await), (RoutineRunStatus::Skipped, "idle"), "14:00");
     agent.one.accepted("alice", "wait").await;
     agent.asked(2).await;
-    assert_eq!(said(&beat(&setup, 7).await), (FiringStatus::Skipped, "at_work"));
+    assert_eq!(said(&beat(&setup, 7).await), (RoutineRunStatus::Skipped, "at_work"));
     assert_eq!(agent.model.seen().len(), 2, "the one by hand, and hers");
     agent.crash().await;
 }
@@ -300,7 +301,7 @@ async fn without_money_no_model_is_asked_and_nothing_has_failed() {
         setup.limits = LimitsConfig { usd_per_day_for: [(Purpose::Heartbeat, usd)].into(), ..setup.limits };
         let agent = setup.start().await;
         is_set_up(&setup, true).await;
-        assert_eq!(said(&beat(&setup, 1).await), (FiringStatus::Skipped, "no_budget"), "{why}");
+        assert_eq!(said(&beat(&setup, 1).await), (RoutineRunStatus::Skipped, "no_budget"), "{why}");
         let routine = setup.store.routines.routine(HEARTBEAT).await.expect("readable").expect("there");
         assert_eq!((routine.failures, agent.model.seen().len()), (0, 0), "{why}");
         agent.shut_down().await;
@@ -318,9 +319,9 @@ async fn failures_make_the_pauses_longer_and_a_success_ends_that() {
     let mut course = String::new();
     for n in 1..=18 {
         course.push(match beat(&setup, n).await.status {
-            FiringStatus::Failed => 'F',
-            FiringStatus::Skipped => '.',
-            FiringStatus::Ok => 'o',
+            RoutineRunStatus::Failed => 'F',
+            RoutineRunStatus::Skipped => '.',
+            RoutineRunStatus::Ok => 'o',
             other => panic!("{other:?}"),
         });
     }
@@ -340,11 +341,11 @@ async fn a_refused_key_is_told_once_and_waits_a_day() {
     let setup = untiring(model);
     let mut agent = setup.start().await;
     is_set_up(&setup, true).await;
-    assert_eq!(beat(&setup, 1).await.status, FiringStatus::Failed);
+    assert_eq!(beat(&setup, 1).await.status, RoutineRunStatus::Failed);
     let told = agent.one.next().await;
     assert!(told.starts_with("The heartbeat failed (1 in a row): "), "{told}");
     for n in 2..=48 {
-        assert_eq!(said(&beat(&setup, n).await), (FiringStatus::Skipped, "back_off"), "beat {n}");
+        assert_eq!(said(&beat(&setup, n).await), (RoutineRunStatus::Skipped, "back_off"), "beat {n}");
         if n == 20 {
             // A new start forgets nothing of it.
             agent.shut_down().await;
@@ -352,11 +353,11 @@ async fn a_refused_key_is_told_once_and_waits_a_day() {
             agent = next.start().await;
         }
     }
-    assert_eq!(beat(&setup, 49).await.status, FiringStatus::Failed, "after a day it is tried again");
+    assert_eq!(beat(&setup, 49).await.status, RoutineRunStatus::Failed, "after a day it is tried again");
     for n in 50..=96 {
-        assert_eq!(said(&beat(&setup, n).await), (FiringStatus::Skipped, "back_off"), "beat {n}");
+        assert_eq!(said(&beat(&setup, n).await), (RoutineRunStatus::Skipped, "back_off"), "beat {n}");
     }
-    assert_eq!(said(&beat(&setup, 97).await), (FiringStatus::Ok, ""));
+    assert_eq!(said(&beat(&setup, 97).await), (RoutineRunStatus::Ok, ""));
     assert!(agent.one.delivered.try_recv().is_err(), "and nobody is told again");
     agent.shut_down().await;
 }
@@ -368,18 +369,18 @@ async fn a_crash_between_claim_and_settle_beats_and_tells_once() {
     let setup = Setup { store: ports(Arc::new(store.clone())), ..untiring(model) };
     let agent = setup.start().await;
     is_set_up(&setup, true).await;
-    store.plan().every(StoreOp::SettleFiring, Fault::Stall);
+    store.plan().every(StoreOp::SettleRoutineRun, Fault::Stall);
     setup.clock.forward(HOUR / 2);
     agent.asked(1).await;
     tokio::time::sleep(A_TICK).await;
-    assert_eq!(beats_in(&setup).await.iter().map(|beat| beat.status).collect::<Vec<_>>(), [FiringStatus::Running]);
+    assert_eq!(beats_in(&setup).await.iter().map(|beat| beat.status).collect::<Vec<_>>(), [RoutineRunStatus::Running]);
     agent.crash().await;
     store.plan().clear();
     let next = setup.next_boot(ScriptedModel::new([]));
     let mut agent = next.start().await;
     assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
     let all = beats(&setup, 1).await;
-    assert_eq!((all.len(), said(&all[0])), (1, (FiringStatus::Attention, "The cellar is wet.")));
+    assert_eq!((all.len(), said(&all[0])), (1, (RoutineRunStatus::Attention, "The cellar is wet.")));
     assert_eq!(agent.model.seen().len(), 0, "what was said is not asked for again");
     agent.shut_down().await;
     // One that had not begun is looked at again: by now nothing is to be done.
@@ -390,12 +391,12 @@ async fn a_crash_between_claim_and_settle_beats_and_tells_once() {
     store.plan().every(StoreOp::Presence, Fault::Stall);
     setup.clock.forward(HOUR / 2);
     tokio::time::sleep(2 * A_TICK).await;
-    assert_eq!(beats_in(&setup).await.last().map(|beat| beat.status), Some(FiringStatus::Running));
+    assert_eq!(beats_in(&setup).await.last().map(|beat| beat.status), Some(RoutineRunStatus::Running));
     agent.crash().await;
     store.plan().clear();
     lists.write(None);
     let agent = claimed.start().await;
-    assert_eq!(said(&beats(&setup, 2).await[1]), (FiringStatus::Skipped, "nothing_to_do"));
+    assert_eq!(said(&beats(&setup, 2).await[1]), (RoutineRunStatus::Skipped, "nothing_to_do"));
     agent.shut_down().await;
 }
 
@@ -409,14 +410,14 @@ async fn a_beat_that_a_crash_held_up_until_the_quiet_hours_is_skipped() {
     store.plan().every(StoreOp::Presence, Fault::Stall);
     setup.clock.forward(HOUR / 2);
     tokio::time::sleep(2 * A_TICK).await;
-    assert_eq!(beats_in(&setup).await.iter().map(|beat| beat.status).collect::<Vec<_>>(), [FiringStatus::Running]);
+    assert_eq!(beats_in(&setup).await.iter().map(|beat| beat.status).collect::<Vec<_>>(), [RoutineRunStatus::Running]);
     agent.crash().await;
     store.plan().clear();
     setup.clock.forward(50 * MINUTE); // 13:20
     let agent = setup.next_boot(ScriptedModel::new([])).start().await;
     let first = beats(&setup, 1).await.remove(0);
     assert_eq!(first.scheduled_at, Some(UnixMillis(NOON + 1_800_000)));
-    assert_eq!(said(&first), (FiringStatus::Skipped, "quiet_hours"));
+    assert_eq!(said(&first), (RoutineRunStatus::Skipped, "quiet_hours"));
     agent.shut_down().await;
 }
 
@@ -430,7 +431,7 @@ async fn an_alert_of_the_future_hides_none_after_the_clock_was_set_back() {
     assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
     setup.clock.set(NOON - 2 * 86_400_000);
     fire(&agent, HEARTBEAT).await.expect("fired");
-    assert_eq!(beats(&setup, 2).await[1].status, FiringStatus::Attention);
+    assert_eq!(beats(&setup, 2).await[1].status, RoutineRunStatus::Attention);
     assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
     agent.shut_down().await;
 }

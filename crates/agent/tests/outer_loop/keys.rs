@@ -140,7 +140,7 @@ async fn a_yes_that_was_a_message_approves_nothing_when_it_comes_again() {
     let message = first.run_id;
     end_of(first).await;
     let mut asking = agent.one.accepted("alice", "mark it").await;
-    let gate = rest_of(&mut asking).await.waiting_for.clone().expect("waits").gate;
+    let gate = rest_of(&mut asking).await.waiting_for.clone().expect("waits").approval;
     for boot in 1..=2 {
         let again = accepted(agent.one.keyed("alice", "yes", "update 1").await);
         assert_eq!((again.run_id, again.duplicate), (message, true), "{boot}");
@@ -183,7 +183,7 @@ async fn an_answer_that_was_refused_approves_no_question_that_is_asked_later() {
     answered(agent.one.text("alice", "hunter2").await);
     end_of(asking).await;
     let mut asking = agent.one.accepted("alice", "mark it again").await;
-    let gate = rest_of(&mut asking).await.waiting_for.clone().expect("waits").gate;
+    let gate = rest_of(&mut asking).await.waiting_for.clone().expect("waits").approval;
     agent.crash().await;
 
     let next = setup.next_boot(ScriptedModel::new([Scripted::text("not marked")]));

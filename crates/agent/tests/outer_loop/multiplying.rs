@@ -4,7 +4,7 @@ use belay_automation::JobsConfig;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Control, JobFilter, JobOrder, JobRequest, JobRoom, MessageBody, ToolResult, ToolStatus, Trigger,
+    Ack, Control, JobFilter, JobOrder, JobRequest, MessageBody, RunsIn, ToolResult, ToolStatus, Trigger,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -19,7 +19,7 @@ const MULTIPLY: [&str; 2] = ["create_job", "routine"];
 /// Who tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Who {
-    Firing,
+    RoutineRun,
     Job,
     JobWithPlan,
     JobInWorker,
@@ -49,7 +49,7 @@ fn plan() -> Scripted {
 
 impl Who {
     pub(crate) const ALL: [Self; 9] = [
-        Self::Firing,
+        Self::RoutineRun,
         Self::Job,
         Self::JobWithPlan,
         Self::JobInWorker,
@@ -64,7 +64,7 @@ impl Who {
     pub(crate) fn script(self, tries: Scripted) -> (Vec<Scripted>, usize) {
         let (text, worker) = (|| Scripted::text("done"), || hand_over(json!({"task": "do it"})));
         match self {
-            Self::Firing => (vec![tries, Scripted::text("done")], 1),
+            Self::RoutineRun => (vec![tries, Scripted::text("done")], 1),
             Self::Job => (vec![tries, done()], 1),
             Self::JobWithPlan => (vec![plan(), tries, done(), text()], 2),
             Self::JobInWorker => (vec![tries, text()], 1),
@@ -80,7 +80,7 @@ impl Who {
     pub(crate) async fn work(self, agent: &mut Running) -> usize {
         let order = JobOrder { task: "do it".into(), ..JobOrder::default() };
         let order = match self {
-            Self::Firing => {
+            Self::RoutineRun => {
                 put(agent, with_tools(routine("first", Trigger::Manual), 3)).await;
                 fire(agent, "first").await.expect("fired");
                 assert_eq!(agent.one.next().await, "Routine first: done");
@@ -88,7 +88,7 @@ impl Who {
             }
             Self::Job | Self::SubagentOfJob | Self::WorkerOfJob => order,
             Self::JobWithPlan => JobOrder { plan: true, ..order },
-            Self::JobInWorker => JobOrder { room: JobRoom::Worker, ..order },
+            Self::JobInWorker => JobOrder { runs_in: RunsIn::Worker, ..order },
             Self::StepOfChat | Self::SubagentOfChat | Self::WorkerOfChat => {
                 let text = if self == Self::StepOfChat { "/plan it" } else { "go" };
                 end_of(agent.one.accepted("alice", text).await).await;

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use belay_automation::JobsConfig;
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Admission, Control, FiringStatus, JobBudget, JobId, JobRequest, JobRoom, JobState, Notify, Place,
-    PrincipalRole, ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec, RunFilter, RunStatus,
-    Standing, StopReason, Trigger,
+    AccessDecision, Ack, Authority, ChannelAccess, Control, JobBudget, JobId, JobRequest, JobState, Notify,
+    PrincipalRole, ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineRunStatus, RoutineSpec, RunFilter,
+    RunStatus, RunsIn, StopReason, Trigger,
 };
 use belay_run::Absent;
 use belay_run::ApprovalRule;
@@ -24,16 +24,16 @@ use crate::support::{Running, Setup, TestTool, saw};
 
 /// People who are let in, and conversations that are not.
 struct Lists {
-    people: Vec<(&'static str, Place)>,
+    people: Vec<(&'static str, Authority)>,
     closed: Vec<&'static str>,
 }
 
-impl Admission for Lists {
-    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> Standing {
+impl ChannelAccess for Lists {
+    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision {
         let known = self.people.iter().find(|(id, _)| *id == principal);
         match known.filter(|_| conversation.is_none_or(|conversation| self.serves(conversation))) {
-            Some((_, place)) => Standing::May(*place),
-            None => Standing::NotAllowed("not on the list".into()),
+            Some((_, place)) => AccessDecision::May(*place),
+            None => AccessDecision::NotAllowed("not on the list".into()),
         }
     }
 
@@ -42,12 +42,12 @@ impl Admission for Lists {
     }
 }
 
-fn lists(people: &[(&'static str, Place)], closed: &[&'static str]) -> Arc<dyn Admission> {
+fn lists(people: &[(&'static str, Authority)], closed: &[&'static str]) -> Arc<dyn ChannelAccess> {
     Arc::new(Lists { people: people.to_vec(), closed: closed.to_vec() })
 }
 
 /// An agent with jobs, which lets these people in.
-fn setup_of(model: ScriptedModel, people: &[(&'static str, Place)]) -> Setup {
+fn setup_of(model: ScriptedModel, people: &[(&'static str, Authority)]) -> Setup {
     Setup { jobs: JobsConfig::default(), lists: Some(lists(people, &[])), ..Setup::new(model) }
 }
 
@@ -65,19 +65,19 @@ async fn job_of(agent: &mut Running, role: PrincipalRole, task: &str) -> JobId {
 #[tokio::test(start_paused = true)]
 async fn a_job_of_somebody_who_is_let_in_no_more_fails_and_is_told_where_that_may_be_told() {
     for (closed, told) in [(vec![], true), (vec!["alice"], false)] {
-        let setup = setup_of(hanging(), &[("tester", Place::Conversation)]);
+        let setup = setup_of(hanging(), &[("tester", Authority::Conversation)]);
         let mut agent = setup.start().await;
         let id = job_of(&mut agent, PrincipalRole::User, "count").await;
         agent.asked(1).await;
         agent.crash().await;
 
         let mut next = setup.next_boot(ScriptedModel::new([]));
-        next.lists = Some(lists(&[("bob", Place::Operator)], &closed));
+        next.lists = Some(lists(&[("bob", Authority::Operator)], &closed));
         let mut agent = next.start().await;
         let failed = until(&next, id, JobState::Failed).await;
-        assert_eq!(failed.why, "tester, for whom it worked, is no longer let in through one: not on the list");
+        assert_eq!(failed.detail, "tester, for whom it worked, is no longer let in through one: not on the list");
         if told {
-            assert_eq!(agent.one.next().await, format!("Job “count” ({id}) has failed: {}", failed.why));
+            assert_eq!(agent.one.next().await, format!("Job “count” ({id}) has failed: {}", failed.detail));
         }
         silence(&mut agent).await;
         assert!(agent.model.seen().is_empty(), "the run that the restart took up asks no model");
@@ -89,7 +89,7 @@ async fn a_job_of_somebody_who_is_let_in_no_more_fails_and_is_told_where_that_ma
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_was_asked_for_where_nobody_is_let_in_any_more_fails_although_its_creator_is() {
-    let people = [("tester", Place::Conversation)];
+    let people = [("tester", Authority::Conversation)];
     let setup = setup_of(hanging(), &people);
     let mut agent = setup.start().await;
     let id = job_of(&mut agent, PrincipalRole::User, "count").await;
@@ -104,7 +104,7 @@ async fn a_job_that_was_asked_for_where_nobody_is_let_in_any_more_fails_although
 
 #[tokio::test(start_paused = true)]
 async fn that_a_job_was_cancelled_is_not_told_where_nobody_is_let_in_any_more() {
-    let people = [("tester", Place::Conversation)];
+    let people = [("tester", Authority::Conversation)];
     let mut setup = setup_of(hanging(), &people);
     setup.jobs.max_parallel = 1;
     let mut agent = setup.start().await;
@@ -130,7 +130,7 @@ async fn that_a_job_was_cancelled_is_not_told_where_nobody_is_let_in_any_more() 
 }
 
 /// What a model says that writes to another conversation, and what it reads then.
-async fn writes_elsewhere(setup: &Setup, script: Vec<Scripted>, is: Place) -> (bool, String) {
+async fn writes_elsewhere(setup: &Setup, script: Vec<Scripted>, is: Authority) -> (bool, String) {
     let people = [("tester", is)];
     let next = Setup { lists: Some(lists(&people, &[])), ..setup.next_boot(ScriptedModel::new(script)) };
     let mut agent = next.start().await;
@@ -147,10 +147,10 @@ async fn writes_elsewhere(setup: &Setup, script: Vec<Scripted>, is: Place) -> (b
 #[tokio::test(start_paused = true)]
 async fn who_was_an_operator_has_the_rights_of_what_they_are_now_in_the_run_at_work_and_in_the_next_one() {
     let send = || Scripted::call("send_message", json!({"place": "one:bob", "text": "hello"}));
-    for (is, sent) in [(Place::Operator, true), (Place::Token, false), (Place::Conversation, false)] {
+    for (is, sent) in [(Authority::Operator, true), (Authority::Token, false), (Authority::Conversation, false)] {
         for pending in [false, true] {
             let mut setup = setup_of(ScriptedModel::new([Scripted::text("hi")]).then_forever(Scripted::hang()), &[]);
-            setup.lists = Some(lists(&[("tester", Place::Operator)], &[]));
+            setup.lists = Some(lists(&[("tester", Authority::Operator)], &[]));
             setup.config.send_message = true;
             setup.jobs.max_parallel = 1;
             setup.approvals.rules.push(ApprovalRule {
@@ -178,8 +178,8 @@ async fn who_was_an_operator_has_the_rights_of_what_they_are_now_in_the_run_at_w
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_is_switched_off_still_says_who_is_let_in_and_of_one_that_is_gone_all_are() {
-    let absent = |people: &[(&'static str, Place)]| Absent::from([("one".into(), lists(people, &[]))]);
-    let somebody = [("tester", Place::Conversation)];
+    let absent = |people: &[(&'static str, Authority)]| Absent::from([("one".into(), lists(people, &[]))]);
+    let somebody = [("tester", Authority::Conversation)];
     for (absent, state) in [
         (absent(&somebody), JobState::Submitted),
         (absent(&[]), JobState::Failed),
@@ -207,8 +207,12 @@ async fn routine_of(agent: &Running, role: PrincipalRole, spec: RoutineSpec) {
 }
 
 fn by_job(spec: RoutineSpec) -> RoutineSpec {
-    let action =
-        RoutineAction::FullJob { task: "look".into(), plan: false, room: JobRoom::Local, budget: JobBudget::default() };
+    let action = RoutineAction::FullJob {
+        task: "look".into(),
+        plan: false,
+        runs_in: RunsIn::Local,
+        budget: JobBudget::default(),
+    };
     RoutineSpec { action, ..spec }
 }
 
@@ -225,7 +229,7 @@ async fn fire(agent: &Running, name: &str) {
 
 async fn is_on(setup: &Setup, name: &str) -> (bool, String) {
     let routine = setup.store.routines.routine(name).await.expect("readable").expect("there");
-    (routine.enabled, routine.disabled_why)
+    (routine.enabled, routine.disabled_detail)
 }
 
 const GONE: &str = "tester, for whom it worked, is no longer let in through one: not on the list";
@@ -234,7 +238,7 @@ const GONE: &str = "tester, for whom it worked, is no longer let in through one:
 async fn a_routine_of_somebody_who_is_let_in_no_more_fails_is_off_and_tells_it_once() {
     for (closed, told) in [(vec![], true), (vec!["control"], false)] {
         for full_job in [false, true] {
-            let people = [("tester", Place::Conversation)];
+            let people = [("tester", Authority::Conversation)];
             let setup = with_routines(setup_of(ScriptedModel::new([]), &people));
             let agent = setup.start().await;
             let spec = routine("look", Trigger::Manual);
@@ -245,8 +249,8 @@ async fn a_routine_of_somebody_who_is_let_in_no_more_fails_is_off_and_tells_it_o
             next.lists = Some(lists(&[], &closed));
             let mut agent = next.start().await;
             fire(&agent, "look").await;
-            let firing = ended(&next, "look", 1).await.remove(0);
-            assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Failed, Some(GONE)));
+            let routine_run = ended(&next, "look", 1).await.remove(0);
+            assert_eq!((routine_run.status, routine_run.summary.as_deref()), (RoutineRunStatus::Failed, Some(GONE)));
             assert_eq!(is_on(&next, "look").await, (false, GONE.to_owned()));
             if told {
                 assert_eq!(agent.one.next().await, format!("The routine look is switched off: {GONE}."));
@@ -259,9 +263,9 @@ async fn a_routine_of_somebody_who_is_let_in_no_more_fails_is_off_and_tells_it_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_firing_at_work_at_a_crash_does_not_go_on_for_somebody_who_is_let_in_no_more() {
+async fn a_routine_run_at_work_at_a_crash_does_not_go_on_for_somebody_who_is_let_in_no_more() {
     for full_job in [false, true] {
-        let setup = with_routines(setup_of(hanging(), &[("tester", Place::Conversation)]));
+        let setup = with_routines(setup_of(hanging(), &[("tester", Authority::Conversation)]));
         let agent = setup.start().await;
         let spec = routine("look", Trigger::Manual);
         routine_of(&agent, PrincipalRole::User, if full_job { by_job(spec) } else { spec }).await;
@@ -271,8 +275,8 @@ async fn a_firing_at_work_at_a_crash_does_not_go_on_for_somebody_who_is_let_in_n
 
         let next = Setup { lists: Some(lists(&[], &[])), ..setup.next_boot(ScriptedModel::new([])) };
         let mut agent = next.start().await;
-        let firing = ended(&next, "look", 1).await.remove(0);
-        assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Failed, Some(GONE)));
+        let routine_run = ended(&next, "look", 1).await.remove(0);
+        assert_eq!((routine_run.status, routine_run.summary.as_deref()), (RoutineRunStatus::Failed, Some(GONE)));
         assert_eq!(agent.one.next().await, format!("The routine look is switched off: {GONE}."));
         silence(&mut agent).await;
         assert_eq!(is_on(&next, "look").await, (false, GONE.to_owned()));
@@ -285,8 +289,8 @@ async fn a_firing_at_work_at_a_crash_does_not_go_on_for_somebody_who_is_let_in_n
 
 #[tokio::test(start_paused = true)]
 async fn what_an_operator_has_a_routine_write_to_somebody_else_is_theirs_again_when_they_are_none() {
-    for (is, there) in [(Place::Operator, true), (Place::Conversation, false)] {
-        let setup = with_routines(setup_of(ScriptedModel::new([]), &[("tester", Place::Operator)]));
+    for (is, there) in [(Authority::Operator, true), (Authority::Conversation, false)] {
+        let setup = with_routines(setup_of(ScriptedModel::new([]), &[("tester", Authority::Operator)]));
         let agent = setup.start().await;
         let to = ReplyRoute { channel: "one".into(), conversation: "family".into(), reply_to: None };
         let notify = Notify { to: Some(to), ..Notify::default() };
@@ -305,7 +309,7 @@ async fn what_an_operator_has_a_routine_write_to_somebody_else_is_theirs_again_w
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_refused_by_now_is_refused_to_the_work_that_was_made_when_it_was_not() {
-    let people = [("tester", Place::Operator)];
+    let people = [("tester", Authority::Operator)];
     for refused in [false, true] {
         let tool = TestTool::named("echo").called("ring").asking();
         let calls = tool.calls.clone();

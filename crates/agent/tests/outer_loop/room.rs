@@ -87,8 +87,10 @@ async fn a_child_run_whose_context_is_too_long_goes_on_with_what_is_left_of_it()
                 assert!(seen[1..].iter().any(|text| text.starts_with("boat 4")), "{name}: {seen:#?}");
             }
             let facts = facts(&setup, &record).await;
-            let [EventKind::CompactionStarted { why, .. }, EventKind::Compacted { by: who, will_retry: true, .. }] =
-                &facts[..]
+            let [
+                EventKind::CompactionStarted { reason: why, .. },
+                EventKind::Compacted { source: who, will_retry: true, .. },
+            ] = &facts[..]
             else {
                 panic!("{name}: {facts:#?}")
             };
@@ -123,7 +125,8 @@ async fn a_child_run_is_shortened_before_it_outgrows_its_model() {
         "at most three, each with its end: {facts:#?}"
     );
     for pair in facts.chunks(2) {
-        let [EventKind::CompactionStarted { why, .. }, EventKind::Compacted { will_retry: false, .. }] = pair else {
+        let [EventKind::CompactionStarted { reason: why, .. }, EventKind::Compacted { will_retry: false, .. }] = pair
+        else {
             panic!("{facts:#?}")
         };
         assert_eq!(why, "threshold");
@@ -161,7 +164,7 @@ async fn a_shortening_that_has_begun_has_one_end_whatever_happens_to_it() {
                 panic!("{fate:?}, inside: {inside}: {facts:#?}")
             };
             match (end, ended) {
-                (Some(expected), EventKind::CompactionAbandoned { why }) => {
+                (Some(expected), EventKind::CompactionAbandoned { reason: why }) => {
                     assert_eq!(why, expected, "{fate:?} {inside}")
                 }
                 (None, EventKind::Compacted { .. }) => {}

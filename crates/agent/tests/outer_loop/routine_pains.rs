@@ -3,7 +3,7 @@
 //!
 //! | pain | proved by |
 //! |---|---|
-//! | a time is skipped | `night::after_a_night_of_crashes_each_firing_was_done_once_or_has_honestly_failed`, `misfire_tests::times_denser_than_the_ticks_all_fire_under_every_policy` |
+//! | a time is skipped | `night::after_a_night_of_crashes_each_routine_run_was_done_once_or_has_honestly_failed`, `misfire_tests::times_denser_than_the_ticks_all_fire_under_every_policy` |
 //! | a time fires twice, also from two daemons | `routines::a_schedule_fires_each_time_once_also_where_two_engines_share_a_store`, `routines::a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on` |
 //! | nothing fires any more after a change or an upgrade | `a_changed_schedule_fires_at_its_new_times_and_at_no_old_one`, `the_same_put_again_right_before_its_time_skips_nothing`, `routines::routines_of_the_configuration_are_put_at_each_start_and_switched_off_when_they_are_gone` |
 //! | one error ends the timer for ever | `a_store_that_fails_for_an_hour_ends_no_timer`, `routines::a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on` |
@@ -14,12 +14,12 @@
 //! | times that passed while it was down are lost, or all played back | `what_passed_while_it_was_down_is_settled_by_the_policy_of_each` |
 //! | a date for once comes again and again, or never | `a_date_for_once_fires_once_whether_it_fails_is_missed_or_the_daemon_dies`, `misfire_tests::a_date_that_was_missed_fires_once_or_is_passed_over` |
 //! | the wrong time zone | `schedule_tests::fixed_times_fire_once_where_clocks_are_changed`, `routines::people_make_and_see_their_own_routines_and_operators_all` |
-//! | told in the wrong place, or twice | `routines::nothing_to_report_is_silent_and_other_words_are_told`, `routines::a_firing_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once` |
-//! | a restart drops what was firing | `routines::a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it`, `routines::a_firing_that_is_at_work_at_the_end_of_the_daemon_goes_on_with_the_next_start`, `routines::the_first_message_after_a_start_sets_off_what_waits_for_it` |
+//! | told in the wrong place, or twice | `routines::nothing_to_report_is_silent_and_other_words_are_told`, `routines::a_routine_run_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once` |
+//! | a restart drops what was routine run | `routines::a_routine_run_is_led_on_by_the_next_start_wherever_a_crash_has_left_it`, `routines::a_routine_run_that_is_at_work_at_the_end_of_the_daemon_goes_on_with_the_next_start`, `routines::the_first_message_after_a_start_sets_off_what_waits_for_it` |
 //! | 30 February, and other days that never come | `schedule_tests::what_is_no_schedule_is_refused_with_the_forms_that_are`, `spec_tests::each_thing_that_is_wrong_names_its_field` |
 //! | a zone that nobody knows | `schedule_tests::an_unknown_zone_is_refused_with_the_nearest_names` |
 //! | a pattern that explodes | `a_pattern_that_explodes_elsewhere_is_answered_at_once`, `routines::everything_that_is_wrong_with_a_routine_is_said_at_once` |
-//! | a webhook without, with a wrong, or with a replayed secret | `hooks::a_call_that_proves_nothing_or_cannot_be_used_is_refused`, `hooks::a_second_delivery_is_answered_with_the_same_firing`, `routines::webhooks_cool_down_and_the_same_content_or_delivery_fires_once` |
+//! | a webhook without, with a wrong, or with a replayed secret | `hooks::a_call_that_proves_nothing_or_cannot_be_used_is_refused`, `hooks::a_second_delivery_is_answered_with_the_same_routine_run`, `routines::webhooks_cool_down_and_the_same_content_or_delivery_fires_once` |
 //! | more jobs at work than may be, or a place that is not given back | `jobs::places_are_exact_under_a_burst_and_a_finished_job_frees_its_own_at_once`, `jobs::one_person_leaves_places_to_others` |
 //! | a job leaves a state for one that it may not come to | `job::a_job_moves_along_the_table_and_nowhere_else` |
 //! | a job asks for more than any may use | `config::what_a_job_asks_for_is_brought_within_what_any_job_may_use` |
@@ -28,7 +28,7 @@
 //! | nothing to report is reported, and an empty answer is a report | `routines::nothing_to_report_is_silent_and_other_words_are_told`, `routines::an_empty_answer_is_asked_for_twice_more_and_then_a_failure` |
 //! | a burst passes the guardrails | `routines::a_burst_keeps_to_every_guardrail` |
 //! | a message sets off what is somebody else's, or is answered besides | `routines::a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise`, `spec_tests::a_message_sets_off_what_its_owner_made_through_the_channel_that_it_names` |
-//! | after a crash nobody looks after the job of a firing | `routines::a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash` |
+//! | after a crash nobody looks after the job of a routine run | `routines::a_full_job_is_the_routine_runs_work_until_it_is_over_also_over_a_crash` |
 //! | it is late where there are many | `of_ten_thousand_routines_ninety_nine_in_a_hundred_fire_within_200_ms` |
 
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use std::time::Duration;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Clock, FiringRecord, FiringStatus, Misfire, ModelErrorKind, NewRoutine, PutBy, PutRule, RoutineOrigin,
-    RoutineRequest, RoutineSpec, Trigger, UnixMillis,
+    Ack, Clock, Misfire, ModelErrorKind, NewRoutine, PutBy, PutRule, RoutineOrigin, RoutineRequest, RoutineRunRecord,
+    RoutineRunStatus, RoutineSpec, Trigger, UnixMillis,
 };
 use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -45,7 +45,7 @@ use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use tokio::time::sleep;
 
 use crate::routines::{
-    A_TICK, HOUR, TEN_PAST, ask, at_ten_past, ended, firings, hourly, put, routine, setup_with, statuses,
+    A_TICK, HOUR, TEN_PAST, ask, at_ten_past, ended, hourly, put, routine, routine_runs, setup_with, statuses,
 };
 use crate::support::{PATIENCE, Setup, ports};
 
@@ -60,10 +60,10 @@ fn scheduled(name: &str, when: &str, misfire: Misfire) -> RoutineSpec {
     routine(name, Trigger::Schedule { when: when.into(), zone: "UTC".into(), misfire })
 }
 
-/// The scheduled times of firings with one of these ends, in minutes after the full hour before [`TEN_PAST`].
-fn minutes(firings: &[FiringRecord], of: &[FiringStatus]) -> Vec<i64> {
-    let of = firings.iter().filter(|firing| of.contains(&firing.status));
-    of.filter_map(|firing| Some((firing.scheduled_at?.0 - (TEN_PAST - 600_000)) / 60_000)).collect()
+/// The scheduled times of routine runs with one of these ends, in minutes after the full hour before [`TEN_PAST`].
+fn minutes(routine_runs: &[RoutineRunRecord], of: &[RoutineRunStatus]) -> Vec<i64> {
+    let of = routine_runs.iter().filter(|routine_run| of.contains(&routine_run.status));
+    of.filter_map(|routine_run| Some((routine_run.scheduled_at?.0 - (TEN_PAST - 600_000)) / 60_000)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,8 +79,8 @@ async fn a_changed_schedule_fires_at_its_new_times_and_at_no_old_one() {
         ended(&setup, "watch", usize::try_from(hour + 1).expect("few")).await;
     }
     sleep(A_TICK).await;
-    let all = firings(&setup, "watch").await;
-    assert_eq!(minutes(&all, &[FiringStatus::Ok]), [40, 100, 160]);
+    let all = routine_runs(&setup, "watch").await;
+    assert_eq!(minutes(&all, &[RoutineRunStatus::Ok]), [40, 100, 160]);
     assert_eq!(all.len(), 3, "and nothing was missed: {all:#?}");
     agent.shut_down().await;
 }
@@ -102,14 +102,14 @@ async fn the_same_put_again_right_before_its_time_skips_nothing() {
         ended(&setup, "every", usize::try_from(time).expect("few")).await;
     }
     ended(&setup, "cron", 1).await;
-    assert_eq!(minutes(&firings(&setup, "every").await, &[FiringStatus::Ok]), [20, 30, 40]);
-    assert_eq!(minutes(&firings(&setup, "cron").await, &[FiringStatus::Ok]), [20]);
+    assert_eq!(minutes(&routine_runs(&setup, "every").await, &[RoutineRunStatus::Ok]), [20, 30, 40]);
+    assert_eq!(minutes(&routine_runs(&setup, "cron").await, &[RoutineRunStatus::Ok]), [20]);
     agent.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_for_an_hour_ends_no_timer() {
-    for op in [StoreOp::DueRoutines, StoreOp::ClaimFiring, StoreOp::ReadRoutines] {
+    for op in [StoreOp::DueRoutines, StoreOp::ClaimRoutineRun, StoreOp::ReadRoutines] {
         let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
         let setup = Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(quiet()) };
         let agent = setup.start().await;
@@ -119,9 +119,9 @@ async fn a_store_that_fails_for_an_hour_ends_no_timer() {
         sleep(HOUR).await;
         store.plan().clear();
         let first = ended(&setup, "watch", 1).await;
-        assert_eq!(statuses(&first), [FiringStatus::Ok], "{op:?}: it fires once the store answers");
+        assert_eq!(statuses(&first), [RoutineRunStatus::Ok], "{op:?}: it fires once the store answers");
         setup.clock.forward(HOUR);
-        assert_eq!(statuses(&ended(&setup, "watch", 2).await), [FiringStatus::Ok; 2], "{op:?}: and again");
+        assert_eq!(statuses(&ended(&setup, "watch", 2).await), [RoutineRunStatus::Ok; 2], "{op:?}: and again");
         agent.shut_down().await;
     }
 }
@@ -145,7 +145,7 @@ async fn a_clock_that_jumps_by_an_hour_or_a_day_either_way_fires_no_time_twice_a
         let times = usize::try_from(1 + hours.max(0) + 2).expect("few");
         let all = ended(&setup, "watch", times).await;
         let expected: Vec<i64> = (1..).take(times).map(|hour| hour * 60).collect();
-        assert_eq!(minutes(&all, &[FiringStatus::Ok]), expected, "a jump by {hours} hours");
+        assert_eq!(minutes(&all, &[RoutineRunStatus::Ok]), expected, "a jump by {hours} hours");
         assert_eq!(all.len(), times, "a jump by {hours} hours: {all:#?}");
         agent.shut_down().await;
     }
@@ -161,12 +161,12 @@ async fn what_is_still_at_work_is_not_begun_a_second_time() {
     agent.asked(1).await;
     setup.clock.set(TEN_PAST + 120_000);
     let all = ended(&setup, "watch", 1).await;
-    let held = all.iter().find(|firing| firing.ended_at.is_some()).expect("one has ended");
-    assert_eq!((held.status, held.summary.as_deref()), (FiringStatus::Missed, Some("max_concurrent")));
+    let held = all.iter().find(|routine_run| routine_run.ended_at.is_some()).expect("one has ended");
+    assert_eq!((held.status, held.summary.as_deref()), (RoutineRunStatus::Missed, Some("max_concurrent")));
     sleep(Duration::from_secs(110)).await;
     setup.clock.set(TEN_PAST + 180_000);
     let all = ended(&setup, "watch", 3).await;
-    assert_eq!(statuses(&all), [FiringStatus::Ok, FiringStatus::Missed, FiringStatus::Ok]);
+    assert_eq!(statuses(&all), [RoutineRunStatus::Ok, RoutineRunStatus::Missed, RoutineRunStatus::Ok]);
     assert_eq!(agent.model.seen().len(), 2);
     agent.shut_down().await;
 }
@@ -184,7 +184,7 @@ async fn a_herd_at_the_top_of_the_hour_fires_whole_and_never_more_at_once_than_m
     setup.clock.set(TEN_PAST + 50 * 60_000);
     let whole = async {
         loop {
-            let at_work = setup.store.routines.open_firings().await.expect("readable").len();
+            let at_work = setup.store.routines.open_routine_runs().await.expect("readable").len();
             assert!(at_work <= 10, "{at_work} at once");
             let next = setup.store.routines.due(setup.clock.now(), 1).await.expect("readable");
             if next.is_empty() && at_work == 0 {
@@ -195,7 +195,7 @@ async fn a_herd_at_the_top_of_the_hour_fires_whole_and_never_more_at_once_than_m
     };
     tokio::time::timeout(PATIENCE, whole).await.expect("the herd passes");
     for n in 0..HERD {
-        assert_eq!(statuses(&firings(&setup, &format!("r{n}")).await), [FiringStatus::Ok], "r{n}");
+        assert_eq!(statuses(&routine_runs(&setup, &format!("r{n}")).await), [RoutineRunStatus::Ok], "r{n}");
     }
     assert_eq!(agent.model.seen().len(), HERD);
     agent.shut_down().await;
@@ -219,14 +219,14 @@ async fn what_passed_while_it_was_down_is_settled_by_the_policy_of_each() {
     }
     for ((name, _), fired) in policies.into_iter().zip([&[][..], &[300], &[240, 300]]) {
         let all = ended(&setup, name, 5).await;
-        assert_eq!(minutes(&all, &[FiringStatus::Ok]), fired, "{name}");
+        assert_eq!(minutes(&all, &[RoutineRunStatus::Ok]), fired, "{name}");
         let missed: Vec<i64> = (1..=5).map(|hour| hour * 60).filter(|time| !fired.contains(time)).collect();
-        assert_eq!(minutes(&all, &[FiringStatus::Missed]), missed, "{name}");
+        assert_eq!(minutes(&all, &[RoutineRunStatus::Missed]), missed, "{name}");
     }
     setup.clock.set(TEN_PAST - 600_000 + 6 * HOUR_MS);
     for (name, _) in policies {
         let all = ended(&setup, name, 6).await;
-        assert_eq!(minutes(&all, &[FiringStatus::Ok]).last(), Some(&360), "{name} goes on");
+        assert_eq!(minutes(&all, &[RoutineRunStatus::Ok]).last(), Some(&360), "{name} goes on");
     }
     agent.shut_down().await;
 }
@@ -252,8 +252,8 @@ async fn a_date_for_once_fires_once_whether_it_fails_is_missed_or_the_daemon_die
         sleep(2 * A_TICK).await;
         agent.crash().await;
     }
-    for (name, expected) in [("fails", FiringStatus::Failed), ("missed", FiringStatus::Ok)] {
-        assert_eq!(statuses(&firings(&setup, name).await), [expected], "{name}");
+    for (name, expected) in [("fails", RoutineRunStatus::Failed), ("missed", RoutineRunStatus::Ok)] {
+        assert_eq!(statuses(&routine_runs(&setup, name).await), [expected], "{name}");
         assert_eq!(setup.store.routines.routine(name).await.expect("readable").expect("kept").next_at, None);
     }
 }
@@ -306,7 +306,7 @@ async fn of_ten_thousand_routines_ninety_nine_in_a_hundred_fire_within_200_ms() 
     let mut late = Vec::new();
     for n in 0..LOOKED_AT {
         let all = ended(&setup, &format!("r{n}"), 1).await;
-        assert_eq!(statuses(&all), [FiringStatus::Ok], "r{n}");
+        assert_eq!(statuses(&all), [RoutineRunStatus::Ok], "r{n}");
         late.push(all[0].claimed_at.0 - all[0].scheduled_at.expect("scheduled").0);
     }
     late.sort_unstable();

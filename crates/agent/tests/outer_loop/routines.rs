@@ -7,9 +7,9 @@ use belay_automation::JobsConfig;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Claim, Clock, Control, FiringFilter, FiringId, FiringRecord, FiringStatus, Guardrails, JobChange, JobId,
-    JobState, Misfire, NewFiring, Notify, PrincipalRole, Refusal, RoutineAction, RoutineAnswer, RoutineRecord,
-    RoutineRequest, RoutineSpec, Trigger, UnixMillis, firing_session,
+    Ack, Claim, Clock, Control, Guardrails, JobChange, JobId, JobState, Misfire, NewRoutineRun, Notify, PrincipalRole,
+    Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineRunFilter, RoutineRunId,
+    RoutineRunRecord, RoutineRunStatus, RoutineSpec, Trigger, UnixMillis, routine_run_session,
 };
 use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -68,38 +68,38 @@ pub(crate) async fn put(agent: &Running, spec: RoutineSpec) -> RoutineRecord {
     }
 }
 
-pub(crate) async fn fire(agent: &Running, name: &str) -> Result<FiringRecord, Refusal> {
+pub(crate) async fn fire(agent: &Running, name: &str) -> Result<RoutineRunRecord, Refusal> {
     let fire = RoutineRequest::Fire { name: name.into(), payload: None };
     match ask(agent, fire).await? {
-        RoutineAnswer::Fired(mut firings) => Ok(firings.remove(0)),
+        RoutineAnswer::Fired(mut routine_runs) => Ok(routine_runs.remove(0)),
         other => panic!("nothing was fired: {other:?}"),
     }
 }
 
-/// The firings of a routine, oldest first.
-pub(crate) async fn firings(setup: &Setup, name: &str) -> Vec<FiringRecord> {
-    let filter = FiringFilter { routine: Some(name.into()), limit: 1000, ..FiringFilter::default() };
-    let mut firings = setup.store.routines.firings(filter).await.expect("readable");
-    firings.reverse();
-    firings
+/// The routine runs of a routine, oldest first.
+pub(crate) async fn routine_runs(setup: &Setup, name: &str) -> Vec<RoutineRunRecord> {
+    let filter = RoutineRunFilter { routine: Some(name.into()), limit: 1000, ..RoutineRunFilter::default() };
+    let mut routine_runs = setup.store.routines.routine_runs(filter).await.expect("readable");
+    routine_runs.reverse();
+    routine_runs
 }
 
-/// Waits until the routine has so many firings that have ended.
-pub(crate) async fn ended(setup: &Setup, name: &str, count: usize) -> Vec<FiringRecord> {
+/// Waits until the routine has so many routine runs that have ended.
+pub(crate) async fn ended(setup: &Setup, name: &str, count: usize) -> Vec<RoutineRunRecord> {
     let wait = async {
         loop {
-            let all = firings(setup, name).await;
-            if all.iter().filter(|firing| firing.ended_at.is_some()).count() >= count {
+            let all = routine_runs(setup, name).await;
+            if all.iter().filter(|routine_run| routine_run.ended_at.is_some()).count() >= count {
                 return all;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.expect("so many firings end")
+    tokio::time::timeout(PATIENCE, wait).await.expect("so many routine runs end")
 }
 
-pub(crate) fn statuses(firings: &[FiringRecord]) -> Vec<FiringStatus> {
-    firings.iter().map(|firing| firing.status).collect()
+pub(crate) fn statuses(routine_runs: &[RoutineRunRecord]) -> Vec<RoutineRunStatus> {
+    routine_runs.iter().map(|routine_run| routine_run.status).collect()
 }
 
 /// At ten minutes past a full hour.
@@ -121,10 +121,10 @@ async fn nothing_to_report_is_silent_and_other_words_are_told() {
     ended(&setup, "cellar", 1).await;
     fire(&agent, "cellar").await.expect("fired");
     assert_eq!(agent.one.next().await, "Routine cellar: The cellar is wet.", "and nothing before it");
-    let firings = ended(&setup, "cellar", 2).await;
-    assert_eq!(statuses(&firings), [FiringStatus::Ok, FiringStatus::Attention]);
-    assert_eq!(firings[1].summary.as_deref(), Some("The cellar is wet."));
-    assert!(firings.iter().all(|firing| firing.run_id.is_some() && firing.by == "manual"));
+    let routine_runs = ended(&setup, "cellar", 2).await;
+    assert_eq!(statuses(&routine_runs), [RoutineRunStatus::Ok, RoutineRunStatus::Attention]);
+    assert_eq!(routine_runs[1].summary.as_deref(), Some("The cellar is wet."));
+    assert!(routine_runs.iter().all(|routine_run| routine_run.run_id.is_some() && routine_run.trigger == "manual"));
     assert_eq!(saw(&agent.model, 1), ["look after cellar"]);
     let prompt = agent.model.seen()[0].prompt.clone();
     assert!(prompt.contains("ROUTINE_OK") && prompt.contains("cellar"), "{prompt}");
@@ -143,7 +143,7 @@ async fn an_empty_answer_is_asked_for_twice_more_and_then_a_failure() {
     ended(&setup, "shy", 1).await;
     fire(&agent, "shy").await.expect("fired");
     assert!(agent.one.next().await.starts_with("The routine shy failed: "));
-    assert_eq!(statuses(&ended(&setup, "shy", 2).await), [FiringStatus::Attention, FiringStatus::Failed]);
+    assert_eq!(statuses(&ended(&setup, "shy", 2).await), [RoutineRunStatus::Attention, RoutineRunStatus::Failed]);
     assert_eq!(agent.model.seen().len(), 6);
     agent.shut_down().await;
 }
@@ -202,7 +202,7 @@ async fn a_burst_keeps_to_every_guardrail() {
     fire(&agent, "b").await.expect("fired");
     let third = busy(fire(&agent, "c").await.expect_err("held back"));
     assert!(third.contains("routines.max_concurrent"), "{third}");
-    assert_eq!(firings(&setup, "c").await, [], "what is held back is no firing");
+    assert_eq!(routine_runs(&setup, "c").await, [], "what is held back is no routine run");
     agent.crash().await;
 }
 
@@ -220,13 +220,13 @@ async fn webhooks_cool_down_and_the_same_content_or_delivery_fires_once() {
         payload: payload.into(),
     };
     let what = |answer: Result<RoutineAnswer, Refusal>| match answer {
-        Ok(RoutineAnswer::Fired(firings)) => firings[0].firing_id.to_string(),
+        Ok(RoutineAnswer::Fired(routine_runs)) => routine_runs[0].routine_run_id.to_string(),
         Err(Refusal::Busy { what, .. }) => what,
         other => panic!("{other:?}"),
     };
     let first = what(ask(&agent, call("1", "built")).await);
     ended(&setup, "deploy", 1).await;
-    assert_eq!(what(ask(&agent, call("1", "built")).await), first, "the same delivery is the same firing");
+    assert_eq!(what(ask(&agent, call("1", "built")).await), first, "the same delivery is the same routine run");
     assert!(what(ask(&agent, call("2", "other")).await).contains("guard.cooldown_s"));
     setup.clock.forward(Duration::from_secs(61));
     assert!(what(ask(&agent, call("3", "built")).await).contains("guard.dedup_window_s"));
@@ -259,7 +259,7 @@ async fn a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise()
     agent.one.text_of("bob", "bob", "water the plants").await;
     assert_eq!(agent.one.next().await, "hello bob");
     assert_eq!(agent.one.ask("alice", "how are you?").await, "chat");
-    assert_eq!(firings(&setup, "plants").await.len(), 1);
+    assert_eq!(routine_runs(&setup, "plants").await.len(), 1);
     agent.shut_down().await;
 }
 
@@ -271,7 +271,7 @@ async fn the_first_message_after_a_start_sets_off_what_waits_for_it() {
     put(&agent, routine("plants", Trigger::Event { pattern: "water".into(), channel: None })).await;
     agent.crash().await;
     // The engine is not as far as to look at anything yet.
-    store.plan().every(StoreOp::ReadFirings, Fault::Stall);
+    store.plan().every(StoreOp::ReadRoutineRuns, Fault::Stall);
     let agent = setup.next_boot(ScriptedModel::new([])).start().await;
     let Ack::Command(reply) = agent.one.keyed("alice", "please water them", "m1").await else { panic!() };
     assert_eq!(reply.reply, "Routine plants has begun.");
@@ -298,11 +298,11 @@ async fn a_system_event_fires_those_that_wait_for_it_once_for_each_key() {
     };
     for key in ["1", "1", "2"] {
         let Ok(RoutineAnswer::Fired(fired)) = ask(&agent, emit(key)).await else { panic!() };
-        assert_eq!(fired.iter().map(|firing| firing.routine.as_str()).collect::<Vec<_>>(), ["on-main"]);
+        assert_eq!(fired.iter().map(|routine_run| routine_run.routine.as_str()).collect::<Vec<_>>(), ["on-main"]);
         ended(&setup, "on-main", 1).await;
     }
     assert_eq!(ended(&setup, "on-main", 2).await.len(), 2);
-    assert_eq!(firings(&setup, "on-next").await, []);
+    assert_eq!(routine_runs(&setup, "on-next").await, []);
     agent.shut_down().await;
 }
 
@@ -318,9 +318,9 @@ async fn a_schedule_fires_each_time_once_also_where_two_engines_share_a_store() 
         ended(&setup, "watch", hour).await;
         tokio::time::sleep(A_TICK).await;
     }
-    let all = firings(&setup, "watch").await;
+    let all = routine_runs(&setup, "watch").await;
     assert_eq!(all.len(), 3, "{all:#?}");
-    assert!(all.iter().all(|firing| firing.status == FiringStatus::Ok), "{all:#?}");
+    assert!(all.iter().all(|routine_run| routine_run.status == RoutineRunStatus::Ok), "{all:#?}");
     assert_eq!(one.model.seen().len() + two.model.seen().len(), 3);
     one.shut_down().await;
     two.shut_down().await;
@@ -336,11 +336,14 @@ async fn a_clock_that_jumps_fires_by_the_policy_and_no_time_twice() {
         setup.clock.forward(24 * HOUR);
         ended(&setup, "watch", 24).await;
         tokio::time::sleep(2 * A_TICK).await;
-        let all = firings(&setup, "watch").await;
-        let count = |status| all.iter().filter(|firing| firing.status == status).count();
-        assert_eq!((count(FiringStatus::Ok), count(FiringStatus::Missed)), (fired, missed), "{misfire:?}");
-        let times: Vec<_> =
-            all.iter().filter(|firing| firing.status == FiringStatus::Ok).map(|firing| firing.scheduled_at).collect();
+        let all = routine_runs(&setup, "watch").await;
+        let count = |status| all.iter().filter(|routine_run| routine_run.status == status).count();
+        assert_eq!((count(RoutineRunStatus::Ok), count(RoutineRunStatus::Missed)), (fired, missed), "{misfire:?}");
+        let times: Vec<_> = all
+            .iter()
+            .filter(|routine_run| routine_run.status == RoutineRunStatus::Ok)
+            .map(|routine_run| routine_run.scheduled_at)
+            .collect();
         assert!(times.is_sorted(), "in order: {times:?}");
 
         // Back by five hours: nothing, until the clock is where it was, and then the next time alone.
@@ -350,7 +353,7 @@ async fn a_clock_that_jumps_fires_by_the_policy_and_no_time_twice() {
             setup.clock.forward(HOUR);
         }
         tokio::time::sleep(A_TICK).await;
-        assert_eq!(firings(&setup, "watch").await.len(), 24, "{misfire:?}");
+        assert_eq!(routine_runs(&setup, "watch").await.len(), 24, "{misfire:?}");
         setup.clock.forward(HOUR - Duration::from_secs(590));
         ended(&setup, "watch", 25).await;
         agent.shut_down().await;
@@ -375,11 +378,11 @@ async fn after_failures_in_a_row_it_is_switched_off_and_its_owner_told() {
     agent.shut_down().await;
 }
 
-/// A firing that a daemon has claimed which died before it did anything.
-pub(crate) async fn claimed_by_the_dead(setup: &Setup, name: &str) -> FiringId {
+/// A routine run that a daemon has claimed which died before it did anything.
+pub(crate) async fn claimed_by_the_dead(setup: &Setup, name: &str) -> RoutineRunId {
     let there = setup.store.routines.routine(name).await.expect("readable").expect("there");
-    let firing = NewFiring {
-        id: FiringId::new(),
+    let routine_run = NewRoutineRun {
+        id: RoutineRunId::new(),
         routine_id: there.routine_id,
         routine: name.into(),
         by: "manual",
@@ -395,14 +398,14 @@ pub(crate) async fn claimed_by_the_dead(setup: &Setup, name: &str) -> FiringId {
         boot: belay_protocol::BootId::new(),
         at: UnixMillis(TEN_PAST),
     };
-    match setup.store.routines.claim(firing, 10).await {
-        Ok(Claim::Claimed(firing)) => firing.firing_id,
+    match setup.store.routines.claim(routine_run, 10).await {
+        Ok(Claim::Claimed(routine_run)) => routine_run.routine_run_id,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it() {
+async fn a_routine_run_is_led_on_by_the_next_start_wherever_a_crash_has_left_it() {
     // Claimed, and nothing done.
     let setup = setup_with(ScriptedModel::new([]));
     let agent = setup.start().await;
@@ -412,7 +415,7 @@ async fn a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it() {
     let next = setup.next_boot(ScriptedModel::new([Scripted::text("done")]));
     let mut agent = next.start().await;
     assert_eq!(agent.one.next().await, "Routine watch: done");
-    assert_eq!(statuses(&ended(&setup, "watch", 1).await), [FiringStatus::Attention]);
+    assert_eq!(statuses(&ended(&setup, "watch", 1).await), [RoutineRunStatus::Attention]);
     agent.shut_down().await;
 
     // At work.
@@ -429,17 +432,18 @@ async fn a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_firing_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once() {
+async fn a_routine_run_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once() {
     let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
     let model = ScriptedModel::new([Scripted::text("done")]);
     let setup = Setup { store: ports(Arc::new(store.clone())), ..setup_with(model) };
     let agent = setup.start().await;
     put(&agent, routine("watch", Trigger::Manual)).await;
-    store.plan().every(StoreOp::SettleFiring, Fault::Fail);
-    let firing = fire(&agent, "watch").await.expect("fired");
+    store.plan().every(StoreOp::SettleRoutineRun, Fault::Fail);
+    let routine_run = fire(&agent, "watch").await.expect("fired");
     let done = async {
         loop {
-            let now = setup.store.routines.firing(firing.firing_id).await.expect("readable").expect("known");
+            let now =
+                setup.store.routines.routine_run(routine_run.routine_run_id).await.expect("readable").expect("known");
             if let Some(run) = now.run_id
                 && setup.store.runs.run(run).await.expect("readable").is_some_and(|run| run.status.is_end())
             {
@@ -466,35 +470,35 @@ async fn a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on() {
     let agent = setup.start().await;
     put(&agent, hourly("watch", Misfire::Once)).await;
     for (hour, fault) in [(1, Fault::LoseAnswer), (2, Fault::Fail)] {
-        store.plan().nth_of(StoreOp::ClaimFiring, 1, fault);
+        store.plan().nth_of(StoreOp::ClaimRoutineRun, 1, fault);
         setup.clock.forward(HOUR);
         ended(&setup, "watch", hour).await;
     }
-    let all = firings(&setup, "watch").await;
-    assert_eq!(statuses(&all), [FiringStatus::Ok; 2]);
+    let all = routine_runs(&setup, "watch").await;
+    assert_eq!(statuses(&all), [RoutineRunStatus::Ok; 2]);
     agent.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
+async fn a_full_job_is_the_routine_runs_work_until_it_is_over_also_over_a_crash() {
     let hangs = || ScriptedModel::new([]).then_forever(Scripted::hang());
     let setup = Setup { jobs: JobsConfig::default(), ..setup_with(hangs()) };
     let agent = setup.start().await;
     let action = RoutineAction::FullJob {
         task: "tidy the house".into(),
         plan: false,
-        room: Default::default(),
+        runs_in: Default::default(),
         budget: Default::default(),
     };
     put(&agent, RoutineSpec { action, ..routine("tidy", Trigger::Manual) }).await;
-    let firing = fire(&agent, "tidy").await.expect("fired");
-    let job = JobId::from(firing.firing_id.as_uuid());
+    let routine_run = fire(&agent, "tidy").await.expect("fired");
+    let job = JobId::from(routine_run.routine_run_id.as_uuid());
     let made = async {
         while setup.store.jobs.job(job).await.expect("readable").is_none() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, made).await.expect("a job of the firing");
+    tokio::time::timeout(PATIENCE, made).await.expect("a job of the routine run");
     agent.asked(1).await;
     assert!(saw(&agent.model, 1).iter().any(|said| said.contains("tidy the house")));
     assert!(matches!(fire(&agent, "tidy").await, Err(Refusal::Busy { .. })), "it is at work all the while");
@@ -504,7 +508,7 @@ async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
         job,
         to: JobState::Cancelled,
         attempt: None,
-        why: "taken back".into(),
+        detail: "taken back".into(),
         result: None,
         notice: None,
         told_in: None,
@@ -514,7 +518,7 @@ async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
     let mut agent = setup.next_boot(hangs()).start().await;
     assert_eq!(agent.one.next().await, "The routine tidy failed: taken back");
     let all = ended(&setup, "tidy", 1).await;
-    assert_eq!((all.len(), all[0].status, all[0].job_id), (1, FiringStatus::Failed, Some(job)));
+    assert_eq!((all.len(), all[0].status, all[0].job_id), (1, RoutineRunStatus::Failed, Some(job)));
     agent.shut_down().await;
 }
 
@@ -581,7 +585,7 @@ async fn people_make_and_see_their_own_routines_and_operators_all() {
     };
     assert_eq!(changed.spec.guard.cooldown_s, 7);
     assert_eq!((changed.creator, changed.channel, changed.reply_to), (hers.creator, hers.channel, hers.reply_to));
-    let inside = agent.two.text(firing_session(FiringId::new()).as_str(), "hello").await;
+    let inside = agent.two.text(routine_run_session(RoutineRunId::new()).as_str(), "hello").await;
     assert!(matches!(&inside, Ack::Refused(Refusal::Forbidden(_))), "{inside:?}");
     let time = UnixMillis(setup.clock.now().0 + 1);
     setup.store.routines.miss(hers.routine_id, vec![time], None, time).await.expect("kept");
@@ -687,7 +691,7 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_firing_that_is_at_work_at_the_end_of_the_daemon_goes_on_with_the_next_start() {
+async fn a_routine_run_that_is_at_work_at_the_end_of_the_daemon_goes_on_with_the_next_start() {
     let setup = setup_with(ScriptedModel::new([Scripted::hang()]));
     let agent = setup.start().await;
     put(&agent, routine("watch", Trigger::Manual)).await;
@@ -695,9 +699,9 @@ async fn a_firing_that_is_at_work_at_the_end_of_the_daemon_goes_on_with_the_next
     agent.asked(1).await;
     let (mut one, _two) = agent.shut_down().await;
     assert!(one.delivered.try_recv().is_err(), "nobody need be told");
-    assert_eq!(statuses(&firings(&setup, "watch").await), [FiringStatus::Running]);
+    assert_eq!(statuses(&routine_runs(&setup, "watch").await), [RoutineRunStatus::Running]);
     let mut agent = setup.next_boot(ScriptedModel::new([Scripted::text("done")])).start().await;
     assert_eq!(agent.one.next().await, "Routine watch: done");
-    assert_eq!(statuses(&ended(&setup, "watch", 1).await), [FiringStatus::Attention]);
+    assert_eq!(statuses(&ended(&setup, "watch", 1).await), [RoutineRunStatus::Attention]);
     agent.shut_down().await;
 }

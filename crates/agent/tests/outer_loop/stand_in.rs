@@ -79,7 +79,8 @@ async fn whoever_stands_in_is_an_event_once_and_is_paid_its_own_price() {
     let query = EventQuery { run: Some(record.run_id), ..EventQuery::default() };
     let events = setup.store.events.read(query).await.expect("readable");
     let fallbacks = events.iter().filter(|event| matches!(event.kind, EventKind::ModelFallback { .. }));
-    let expected = EventKind::ModelFallback { from: "scripted".into(), to: "other".into(), why: "rate_limited".into() };
+    let expected =
+        EventKind::ModelFallback { from: "scripted".into(), to: "other".into(), reason: "rate_limited".into() };
     assert!(events.iter().any(|event| event.kind == expected), "{events:?}");
     assert_eq!(fallbacks.count(), 2, "one for each time that it begins to stand in");
     agent.shut_down().await;

@@ -265,7 +265,7 @@ async fn a_call_of_which_a_piece_was_said_counts_as_heard() {
         assert_eq!(agent.one.next().await, StopReason::Network.user_line());
         let query = EventQuery { run: Some(record.run_id), ..EventQuery::default() };
         let events = setup.store.events.read(query).await.expect("readable");
-        let said = events.iter().filter(|event| matches!(event.kind, EventKind::Said { .. })).count();
+        let said = events.iter().filter(|event| matches!(event.kind, EventKind::MessageEmitted { .. })).count();
         assert_eq!(said, usize::from(heard));
         agent.shut_down().await;
     }

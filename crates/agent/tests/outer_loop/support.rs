@@ -13,11 +13,11 @@ use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_delegates::WorkersParts;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
-    ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
-    InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
-    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, SessionLifetime, Streaming, Tool, ToolContext,
-    ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, CallPreview, Channel, ChannelAccess, ChannelError,
+    ChannelId, Clock, ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope,
+    IdempotencyKey, Inbound, InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole,
+    QueueMode, ReplyRoute, RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, SessionLifetime, Streaming,
+    Tool, ToolContext, ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis,
 };
 use belay_run::{Absent, AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
 use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
@@ -60,7 +60,7 @@ pub(crate) struct ProbeChannel {
     refusals: Mutex<Vec<DeliverError>>,
     open_in_drain: Arc<AtomicBool>,
     shows: Shows,
-    lists: Option<Arc<dyn Admission>>,
+    lists: Option<Arc<dyn ChannelAccess>>,
     /// What was asked of its preview, one line each.
     previews: Mutex<Vec<String>>,
     /// What becomes of the next changes of its preview.
@@ -150,7 +150,7 @@ impl Channel for ProbeChannel {
         }
     }
 
-    fn admission(&self) -> Option<&dyn Admission> {
+    fn admission(&self) -> Option<&dyn ChannelAccess> {
         self.lists.as_deref()
     }
 
@@ -460,7 +460,7 @@ pub(crate) struct Setup {
     pub(crate) shows: Shows,
     pub(crate) streaming: StreamingConfig,
     /// Who is let in through its channels, where they say.
-    pub(crate) lists: Option<Arc<dyn Admission>>,
+    pub(crate) lists: Option<Arc<dyn ChannelAccess>>,
     /// Who is let in through channels that are switched off.
     pub(crate) absent: Absent,
     /// What its channels are called.
@@ -798,10 +798,10 @@ impl Tool for TestTool {
         &self.spec
     }
 
-    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let world = self.world.lock().expect("not poisoned").clone();
         let bound = if world.is_empty() { Vec::new() } else { vec![("world".to_owned(), world)] };
-        Ok(Weight { bound, covers: Some(format!("all of {}", self.spec.name)), ..Weight::default() })
+        Ok(CallPreview { bound, covers: Some(format!("all of {}", self.spec.name)), ..CallPreview::default() })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

@@ -70,7 +70,7 @@ async fn facts(setup: &Setup) -> Vec<String> {
         EventKind::ToolFailing { name, failures, runs, kind, .. } => {
             Some(format!("{name} failing: {failures} in {runs} runs, {kind}"))
         }
-        EventKind::ToolSwitched { name, on, by, .. } => {
+        EventKind::ToolStateChanged { name, on, actor: by, .. } => {
             Some(format!("{name} {} by {by}", if on { "on" } else { "off" }))
         }
         _ => None,
@@ -173,7 +173,7 @@ async fn what_is_switched_off_by_hand_stays_off_although_a_rule_switches_it_off_
     let setup = Setup { health: disable(2, 2, 60), ..setup.tool(tool) };
     let agent = setup.start().await;
     store.plan().nth_of(StoreOp::SwitchTool, 1, Fault::Stall);
-    let by_hand = ToolRequest::Disable { name: WEB.into(), why: "it lies".into() };
+    let by_hand = ToolRequest::Disable { name: WEB.into(), detail: "it lies".into() };
     let meanwhile = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         for _ in 0..2 {
@@ -184,10 +184,10 @@ async fn what_is_switched_off_by_hand_stays_off_although_a_rule_switches_it_off_
     };
     let (answer, ()) = tokio::join!(tools(&agent, PrincipalRole::Operator, by_hand), meanwhile);
     let [off] = &answer.expect("done")[..] else { panic!("one tool") };
-    assert_eq!((off.state, &*off.by, &*off.why, off.until), (ToolState::Off, "tester", "it lies", None));
+    assert_eq!((off.state, &*off.actor, &*off.detail, off.until), (ToolState::Off, "tester", "it lies", None));
     assert_eq!(facts(&setup).await, ["web off by rule", "web off by tester"], "each once");
     let stored = setup.store.switches.switches().await.expect("readable").remove(0);
-    assert!(stored.off.is_some_and(|off| off.for_s == 0 && off.by == "tester"));
+    assert!(stored.off.is_some_and(|off| off.for_s == 0 && off.actor == "tester"));
     agent.shut_down().await;
 }
 
@@ -302,7 +302,7 @@ async fn a_yes_to_a_call_does_not_switch_its_tool_on() {
 async fn only_operators_switch_tools_and_what_runs_need_stays_on() {
     let setup = Setup::new(ScriptedModel::new(turns(1))).tool(web().0);
     let mut agent = setup.start().await;
-    let off = |name: &str, why: &str| ToolRequest::Disable { name: name.into(), why: why.into() };
+    let off = |name: &str, why: &str| ToolRequest::Disable { name: name.into(), detail: why.into() };
     for (role, request, refused) in [
         (PrincipalRole::Client, off(WEB, "so"), "Only an operator may"),
         (PrincipalRole::User, ToolRequest::Enable(WEB.into()), "Only an operator may"),
@@ -322,7 +322,7 @@ async fn only_operators_switch_tools_and_what_runs_need_stays_on() {
     for (role, by) in [(PrincipalRole::Operator, "tester"), (PrincipalRole::Client, "")] {
         let Ack::Status(status) = agent.one.control_as(role, Control::Status).await else { panic!("no status") };
         let health = web_of(&agent, role).await;
-        assert_eq!((&*health.by, &*status.tools[0].by, &*health.why), (by, by, "it lies"), "{role:?}");
+        assert_eq!((&*health.actor, &*status.tools[0].actor, &*health.detail), (by, by, "it lies"), "{role:?}");
     }
     assert_eq!(agent.one.command("alice", "/tools enable web").await, "The tool web is on.");
     assert!(agent.one.command("alice", "/tools switch").await.starts_with("/tools lists"));
@@ -367,7 +367,7 @@ async fn what_the_store_does_not_take_is_not_done_by_hand_and_holds_until_the_ne
     let setup = Setup { health: disable(2, 2, 600), ..setup.tool(tool) };
     let mut agent = setup.start().await;
     store.plan().every(StoreOp::SwitchTool, Fault::Fail);
-    let request = ToolRequest::Disable { name: WEB.into(), why: "it lies".into() };
+    let request = ToolRequest::Disable { name: WEB.into(), detail: "it lies".into() };
     let refused = tools(&agent, PrincipalRole::Operator, request).await;
     assert!(matches!(refused, Err(Refusal::Store(_))), "{refused:?}");
     assert_eq!(web_of(&agent, PrincipalRole::Operator).await.state, ToolState::Ok);
@@ -398,7 +398,7 @@ async fn a_job_that_ends_since_a_tool_kept_failing_says_which() {
     let jobs = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
     let [job] = &jobs[..] else { panic!("{jobs:?}") };
     let named = "the tool web failed 5 times and did not work again";
-    assert!(job.why.contains(named), "{job:?}");
+    assert!(job.detail.contains(named), "{job:?}");
     assert!(told.contains(named), "{told}");
     agent.shut_down().await;
 }

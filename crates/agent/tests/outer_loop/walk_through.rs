@@ -318,7 +318,7 @@ async fn an_overflow_is_shortened_once_told_as_such_and_answered_once() {
     let told: Vec<String> = facts
         .iter()
         .filter_map(|(_, kind)| match kind {
-            EventKind::CompactionStarted { why, .. } => Some(format!("start {why}")),
+            EventKind::CompactionStarted { reason: why, .. } => Some(format!("start {why}")),
             EventKind::Compacted { will_retry, .. } => Some(format!("end, retries: {will_retry}")),
             EventKind::RunEnded { reason, .. } => Some(reason.word().to_owned()),
             _ => None,

@@ -6,10 +6,10 @@ use belay_agent_loop::LoopError;
 use belay_agent_loop::policies::RunLimits;
 use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, StopReason, job_of};
 
-use super::care::key_of;
 use super::context::JobContext;
 use super::service::JobService;
 use super::spent::spent;
+use super::supervisor::key_of;
 use super::text::NOT_AT_WORK;
 use belay_run::core::RunCore;
 use belay_run::rights;
@@ -72,8 +72,8 @@ async fn of_others(service: &JobService, job: &JobRecord) -> Result<bool, LoopEr
     if job.parent.is_some() {
         return Ok(true);
     }
-    let Some(firing) = job.firing else { return Ok(false) };
-    Ok(service.routines.firing(firing).await?.is_none_or(|firing| firing.payload.is_some()))
+    let Some(routine_run) = job.routine_run else { return Ok(false) };
+    Ok(service.routines.routine_run(routine_run).await?.is_none_or(|routine_run| routine_run.payload.is_some()))
 }
 
 /// The end of a run that is no attempt at a job at work.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobRoom, JobState, Purpose,
-    Refusal, RunRecord, RunWatch, StopReason,
+    Ack, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobState, Purpose, Refusal,
+    RunRecord, RunWatch, RunsIn, StopReason,
 };
 use uuid::Builder;
 
-use super::requests::{Client, cancel, create, find, is_theirs, unstored};
+use super::requests::{JobRequester, cancel, create, find, is_theirs, unstored};
 use super::service::JobService;
-use super::{care, text};
+use super::{supervisor, text};
 
 /// Jobs in a list.
 const LISTED: u32 = 20;
@@ -40,7 +40,7 @@ pub enum JobCommand {
 }
 
 /// The answer to a person.
-pub struct Answer {
+pub struct JobReply {
     pub text: String,
     /// The message that was passed on, if one was, and to which job.
     pub passed_on: Option<PassedOn>,
@@ -52,7 +52,7 @@ pub struct PassedOn {
     watch: RunWatch,
 }
 
-impl From<String> for Answer {
+impl From<String> for JobReply {
     fn from(text: String) -> Self {
         Self { text, passed_on: None }
     }
@@ -62,7 +62,7 @@ impl From<String> for Answer {
 ///
 /// # Errors
 /// Why it is not done.
-pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) -> Result<Answer, Refusal> {
+pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) -> Result<JobReply, Refusal> {
     match command {
         JobCommand::Create(task) => make(service, task, by).await,
         JobCommand::Show(id) => {
@@ -78,7 +78,7 @@ pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) ->
             Beginning::One(job) => pass_on(service, job, text, by).await,
             Beginning::Several => Err(several(&id)),
         },
-        JobCommand::List => list(service, by).await.map(Answer::from),
+        JobCommand::List => list(service, by).await.map(JobReply::from),
         JobCommand::Cancel(id) => {
             let id = meant(service, &id, by).await?;
             let job = cancel(service, id, by).await?;
@@ -88,10 +88,10 @@ pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) ->
 }
 
 /// Makes a job of a task; the same message again makes no second one.
-async fn make(service: &JobService, task: String, by: &Inbound) -> Result<Answer, Refusal> {
+async fn make(service: &JobService, task: String, by: &Inbound) -> Result<JobReply, Refusal> {
     let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
     let order = JobOrder { job_id, task, ..JobOrder::default() };
-    let job = create(service, order, Client::of(by)).await?;
+    let job = create(service, order, JobRequester::of(by)).await?;
     Ok(text::made(&job).into())
 }
 
@@ -151,14 +151,14 @@ async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
 async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRecord, Doing)>, Refusal> {
     let Some(run) = job.run_id.filter(|_| job.state.takes_place()) else { return Ok(None) };
     let Some(record) = service.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
-    let doing = Doing::of_run(&*service.events, run, job.room).await.map_err(unstored)?;
+    let doing = Doing::of_run(&*service.events, run, job.runs_in).await.map_err(unstored)?;
     Ok(Some((record, doing)))
 }
 
 /// Passes a message on to a job at work, which reads it with its next step.
-async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) -> Result<Answer, Refusal> {
+async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) -> Result<JobReply, Refusal> {
     let job = find(service, id, by).await?;
-    if job.room == JobRoom::Worker {
+    if job.runs_in == RunsIn::Worker {
         return Err(Refusal::Decided(text::deaf(&job.title)));
     }
     if job.state != JobState::InProgress {
@@ -170,11 +170,11 @@ async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) ->
         account: id.to_string().into(),
         message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
     });
-    match service.inlet.send(care::message(&job, &job.creator, said, key)).await {
+    match service.submitter.send(supervisor::message(&job, &job.creator, said, key)).await {
         Some(Ack::Accepted(accepted)) => {
             let title = job.title.clone();
             let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });
-            Ok(Answer { text: format!("Passed on to the job “{}”.", job.title), passed_on })
+            Ok(JobReply { text: format!("Passed on to the job “{}”.", job.title), passed_on })
         }
         Some(Ack::Refused(refusal)) => Err(refusal),
         _ => Err(Refusal::ShuttingDown),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{JobBudget, JobCaps, JobRoom};
+use belay_protocol::{JobBudget, JobCaps, RunsIn};
 use serde::{Deserialize, Serialize};
 
 /// `[jobs]`
@@ -36,7 +36,7 @@ pub struct JobsConfig {
     /// Whether every job makes a plan first. A job may ask for one by itself.
     pub plan: bool,
     /// Where jobs work that do not say where.
-    pub room: JobRoom,
+    pub runs_in: RunsIn,
 }
 
 /// Most steps of an attempt: what needs more is several jobs.
@@ -62,7 +62,7 @@ impl Default for JobsConfig {
             max_attempts: 3,
             max_crashes: 2,
             plan: false,
-            room: JobRoom::Local,
+            runs_in: RunsIn::Local,
         }
     }
 }

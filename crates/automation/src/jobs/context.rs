@@ -42,7 +42,7 @@ impl JobContext {
         let budget = job.budget.within(service.config.budget());
         let reached = match job.crashes {
             0 => 0,
-            _ => Doing::of_run(&*service.events, run, job.room).await?.piece(),
+            _ => Doing::of_run(&*service.events, run, job.runs_in).await?.piece(),
         };
         let progressed = AtomicBool::new(job.crashes == 0); // then there is nothing to take back
         Ok(Self { job, budget, reached, progressed, store: service.jobs.clone() })

@@ -11,19 +11,19 @@
 //!
 //! **Does not know**: how a run is made, resumed or stopped; when routines fire.
 //!
-//! Reading order: `config` → `requests` (making, cancelling, accepting) → `desk` (what begins) → `care` (from attempt to attempt) → `outcome` → `begin`
+//! Reading order: `config` → `requests` (making, cancelling, accepting) → `scheduler` (what begins) → `supervisor` (from attempt to attempt) → `outcome` → `begin`
 //! → `spent`, `context` (what everything that works on it shares) → `tool` → `commands` → `text`.
 
 mod begin;
-mod care;
 mod commands;
 mod config;
 mod context;
-mod desk;
 mod outcome;
 mod requests;
+mod scheduler;
 mod service;
 mod spent;
+mod supervisor;
 pub mod text;
 mod tool;
 
@@ -33,8 +33,8 @@ pub use config::JobsConfig;
 pub use begin::{Begun, begin};
 pub use commands::command;
 pub use context::JobContext;
-pub use desk::{Bell, Desk, take_up};
-pub use requests::{Client, create, request};
+pub use requests::{JobRequester, create, request};
+pub use scheduler::{JobScheduler, Wakeup, take_up};
 pub use service::JobService;
 pub use spent::spent;
 pub use tool::{CreateJob, JobToolContext};

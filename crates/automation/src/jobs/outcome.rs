@@ -7,7 +7,7 @@ use belay_run::tool_health::{FAILING_TOOL, FAILING_TOOL_TIMES};
 
 /// How an attempt ended, as far as its job cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum AttemptOutcome {
     /// With a result.
     Done(String),
     /// Somebody stopped it.
@@ -18,7 +18,7 @@ pub(super) enum Outcome {
     Failed { why: String, partial: Option<String> },
 }
 
-impl Outcome {
+impl AttemptOutcome {
     /// A failure before there was anything.
     pub(super) fn failed(why: impl Into<String>) -> Self {
         Self::Failed { why: why.into(), partial: None }
@@ -93,15 +93,15 @@ mod tests {
 
     #[test]
     fn only_a_result_is_done_and_a_limit_never_is() {
-        let failed = |why: StopReason, partial: Option<&str>| Outcome::Failed {
+        let failed = |why: StopReason, partial: Option<&str>| AttemptOutcome::Failed {
             why: text::why(why).to_owned(),
             partial: partial.map(str::to_owned),
         };
         let line = |reason: StopReason| format!("half of it\n\n{}", reason.user_line());
         for (reason, reply, expected) in [
-            (StopReason::FinalText, Some("42".to_owned()), Outcome::Done("42".into())),
+            (StopReason::FinalText, Some("42".to_owned()), AttemptOutcome::Done("42".into())),
             (StopReason::FinalText, None, failed(StopReason::FinalText, None)),
-            (StopReason::Terminated, Some("Done.".to_owned()), Outcome::Done("Done.".into())),
+            (StopReason::Terminated, Some("Done.".to_owned()), AttemptOutcome::Done("Done.".into())),
             (
                 StopReason::EmptyReply,
                 Some("The model had nothing to say.".into()),
@@ -113,10 +113,10 @@ mod tests {
                 failed(StopReason::MaxIterations, Some("half of it")),
             ),
             (StopReason::GaveUp, Some("no broom".into()), failed(StopReason::GaveUp, Some("no broom"))),
-            (StopReason::UserStop, Some("Interrupted.".into()), Outcome::Stopped("Interrupted.".into())),
-            (StopReason::Stuck, None, Outcome::Stuck("nothing was heard of it for 300 s".into())),
+            (StopReason::UserStop, Some("Interrupted.".into()), AttemptOutcome::Stopped("Interrupted.".into())),
+            (StopReason::Stuck, None, AttemptOutcome::Stuck("nothing was heard of it for 300 s".into())),
         ] {
-            assert_eq!(Outcome::of(&run(reason, reply.as_deref())), expected, "{reason:?}");
+            assert_eq!(AttemptOutcome::of(&run(reason, reply.as_deref())), expected, "{reason:?}");
         }
     }
 
@@ -127,6 +127,6 @@ mod tests {
         run.evidence.insert(FAILING_TOOL_TIMES.to_owned(), json!(6));
         let line = StopReason::ConsecutiveErrors.user_line();
         let why = format!("{line}; the tool web_search failed 6 times and did not work again");
-        assert_eq!(Outcome::of(&run), Outcome::failed(why));
+        assert_eq!(AttemptOutcome::of(&run), AttemptOutcome::failed(why));
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
 use belay_protocol::{
-    Asker, Body, ChannelId, Control, FiringId, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
-    JobRequest, JobRoom, JobState, NewJob, Outbound, Purpose, Refusal, ReplyRoute, RunId, SessionKey, StopTarget,
-    StoreError,
+    Asker, Body, ChannelId, Control, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
+    JobRequest, JobState, NewJob, Outbound, Purpose, Refusal, ReplyRoute, RoutineRunId, RunId, RunsIn, SessionKey,
+    StopTarget, StoreError,
 };
 
 use super::service::JobService;
-use super::{care, text};
+use super::{supervisor, text};
 use belay_run::metrics;
 use belay_run::rights;
 
@@ -20,7 +20,7 @@ const TOO_MANY_RETRY: Duration = Duration::from_secs(30);
 
 /// Who asks for a job, and where its result goes.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct JobRequester {
     /// In whose name it is asked.
     pub asker: Asker,
     /// The channel that they speak through.
@@ -31,18 +31,18 @@ pub struct Client {
     pub reply_to: Option<ReplyRoute>,
     /// The run that asks.
     pub parent: Option<RunId>,
-    /// The firing that it is the work of.
-    pub firing: Option<FiringId>,
+    /// The routine run that it is the work of.
+    pub routine_run: Option<RoutineRunId>,
 }
 
-impl Client {
+impl JobRequester {
     /// Whoever sends this message.
     pub(super) fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;
         let asker = Asker::of(principal, *relayed);
         // The result answers nobody's message: it comes when it comes.
         let reply_to = reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route });
-        Self { asker, channel: channel.clone(), session: session.clone(), reply_to, parent: None, firing: None }
+        Self { asker, channel: channel.clone(), session: session.clone(), reply_to, parent: None, routine_run: None }
     }
 }
 
@@ -52,7 +52,7 @@ impl Client {
 /// Why it is not done.
 pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) -> Result<JobRecord, Refusal> {
     match request {
-        JobRequest::Create(order) => create(service, order, Client::of(by)).await,
+        JobRequest::Create(order) => create(service, order, JobRequester::of(by)).await,
         JobRequest::Cancel(id) => cancel(service, id, by).await,
         JobRequest::Accept(id) => accept(service, id, by).await,
     }
@@ -62,7 +62,7 @@ pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) ->
 ///
 /// # Errors
 /// It cannot be made, or there are too many.
-pub async fn create(service: &JobService, order: JobOrder, client: Client) -> Result<JobRecord, Refusal> {
+pub async fn create(service: &JobService, order: JobOrder, client: JobRequester) -> Result<JobRecord, Refusal> {
     let config = &service.config;
     if !config.enabled {
         return Err(Refusal::Forbidden("Jobs are switched off here (jobs.enabled).".into()));
@@ -70,7 +70,7 @@ pub async fn create(service: &JobService, order: JobOrder, client: Client) -> Re
     if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
     }
-    if Purpose::of(&client.channel).is_autonomous() && client.firing.is_none() {
+    if Purpose::of(&client.channel).is_autonomous() && client.routine_run.is_none() {
         return Err(Refusal::Forbidden("What works by itself makes no jobs: do the work here.".into()));
     }
     let task = &order.task;
@@ -78,18 +78,18 @@ pub async fn create(service: &JobService, order: JobOrder, client: Client) -> Re
         let what = format!("task: must have text, at most {JOB_TASK_MAX_BYTES} bytes of it, without NUL characters");
         return Err(Refusal::Invalid(what));
     }
-    let room = if order.room == JobRoom::Worker { JobRoom::Worker } else { config.room };
-    if room == JobRoom::Worker && !service.has_workers {
+    let room = if order.runs_in == RunsIn::Worker { RunsIn::Worker } else { config.runs_in };
+    if room == RunsIn::Worker && !service.has_workers {
         return Err(Refusal::Invalid(text::NO_WORKERS.into()));
     }
-    if room == JobRoom::Worker && order.plan {
+    if room == RunsIn::Worker && order.plan {
         return Err(Refusal::Invalid(text::NO_PLAN_THERE.into()));
     }
     let new = NewJob {
         id: order.job_id.unwrap_or_default(),
         title: text::title(&order, JOB_TITLE_MAX_CHARS),
-        plan: order.plan || (config.plan && room == JobRoom::Local),
-        room,
+        plan: order.plan || (config.plan && room == RunsIn::Local),
+        runs_in: room,
         budget: order.budget.within(config.budget()),
         task: order.task,
         creator: client.asker,
@@ -97,7 +97,7 @@ pub async fn create(service: &JobService, order: JobOrder, client: Client) -> Re
         asked_in: client.session,
         reply_to: client.reply_to,
         parent: client.parent,
-        firing: client.firing,
+        routine_run: client.routine_run,
         at: service.clock.now(),
     };
     let (creator, channel) = (new.creator.principal.clone(), new.channel.clone());
@@ -143,9 +143,9 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
     let told = Inbound {
         principal: by.principal.clone(),
         body: Body::Control(stop),
-        ..care::message(&job, &job.creator, String::new(), None)
+        ..supervisor::message(&job, &job.creator, String::new(), None)
     };
-    service.inlet.send(told).await;
+    service.submitter.send(told).await;
     service.bell.ring();
     Ok(cancelled)
 }
@@ -157,7 +157,7 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
 async fn accept(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = find(service, id, by).await?;
     if job.state == JobState::Completed {
-        care::submit(service, &job).await;
+        supervisor::submit(service, &job).await;
     }
     match service.jobs.change(change(service, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
         JobChanged::Now(job) => {
@@ -178,7 +178,7 @@ fn change(service: &JobService, job: &JobRecord, to: JobState, why: String) -> J
         job: job.job_id,
         to,
         attempt: None,
-        why,
+        detail: why,
         result: None,
         notice: None,
         told_in: None,

@@ -6,8 +6,8 @@ use belay_protocol::{BootId, Clock, EventLog, JobStore, RoutineStore, RunProcess
 use tokio_util::sync::CancellationToken;
 
 use super::config::JobsConfig;
-use super::desk::Bell;
-use crate::inlet::Inlet;
+use super::scheduler::Wakeup;
+use crate::submitter::Submitter;
 use belay_run::rights::AccessPolicy;
 
 /// What making jobs, carrying them out and answering requests about them use.
@@ -31,9 +31,9 @@ pub struct JobService {
     /// This start of the daemon.
     pub boot: BootId,
     /// Where attempts are put in as messages.
-    pub inlet: Inlet,
+    pub submitter: Submitter,
     /// Wakes the part that begins jobs.
-    pub bell: Bell,
+    pub bell: Wakeup,
     /// Who is let in through which channel.
     pub access: Arc<AccessPolicy>,
     /// Whether a job may be carried out in a worker.

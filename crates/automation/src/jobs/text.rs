@@ -2,7 +2,7 @@
 
 use belay_protocol::{Doing, JobOrder, JobRecord, JobState, NO_SESSION, RunRecord, StopReason};
 
-use super::outcome::Outcome;
+use super::outcome::AttemptOutcome;
 
 /// What the system prompt of a job says instead of how a conversation's turn ends. The rehearsal knows its beginning.
 pub const ROLE: &str = "You work on a job, by yourself: nobody reads along, and nobody can answer a question. Decide \
@@ -97,19 +97,21 @@ pub(super) fn made(job: &JobRecord) -> String {
 }
 
 /// What whoever asked is told at the end: a line with the job and how it ended, then what it came to.
-pub(super) fn notice(job: &JobRecord, outcome: &Outcome) -> String {
+pub(super) fn notice(job: &JobRecord, outcome: &AttemptOutcome) -> String {
     let named = format!("Job “{}” ({})", job.title, job.job_id);
     match outcome {
-        Outcome::Done(result) => format!("{named} is done.\n\n{result}"),
-        Outcome::Stopped(why) => format!("{named} was cancelled. {why}"),
-        Outcome::Failed { why, partial: None } => format!("{named} has failed: {why}"),
-        Outcome::Failed { why, partial: Some(partial) } => format!("{named} has failed: {why}\n\nSo far:\n\n{partial}"),
-        Outcome::Stuck(why) => format!("{named} hangs: {why}"),
+        AttemptOutcome::Done(result) => format!("{named} is done.\n\n{result}"),
+        AttemptOutcome::Stopped(why) => format!("{named} was cancelled. {why}"),
+        AttemptOutcome::Failed { why, partial: None } => format!("{named} has failed: {why}"),
+        AttemptOutcome::Failed { why, partial: Some(partial) } => {
+            format!("{named} has failed: {why}\n\nSo far:\n\n{partial}")
+        }
+        AttemptOutcome::Stuck(why) => format!("{named} hangs: {why}"),
     }
 }
 
 /// The notice in the conversation that asked: what became of the job, with what it came to as untrusted content.
-pub(super) fn notice_in_session(job: &JobRecord, outcome: &Outcome) -> String {
+pub(super) fn notice_in_session(job: &JobRecord, outcome: &AttemptOutcome) -> String {
     let text = notice(job, outcome).replace("</job_notice", "<\\/job_notice");
     format!(
         "A job that was asked for in this conversation is over. The \
@@ -138,8 +140,8 @@ pub(super) fn line(job: &JobRecord, at_work: Option<&(RunRecord, Doing)>) -> Str
             line.push_str(&format!(", {:.4} US dollars", run.cost_micro_usd as f64 / 1e6));
         }
     }
-    if !job.why.is_empty() {
-        line.push_str(&format!(" ({})", job.why));
+    if !job.detail.is_empty() {
+        line.push_str(&format!(" ({})", job.detail));
     }
     line
 }

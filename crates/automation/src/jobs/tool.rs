@@ -9,7 +9,7 @@ use belay_protocol::{Effect, JobOrder, Refusal, Tool, ToolContext, ToolFailure, 
 use serde_json::{Map, Value, json};
 
 use super::commands::id_of;
-use super::requests::{Client, create};
+use super::requests::{JobRequester, create};
 use super::service::JobService;
 use belay_run::own_tools::CREATE_JOB;
 
@@ -72,7 +72,7 @@ pub struct JobToolContext {
     /// The service that carries out its requests.
     pub service: Arc<JobService>,
     /// Who asks, and where.
-    pub client: Arc<Client>,
+    pub client: Arc<JobRequester>,
 }
 
 impl JobToolContext {
@@ -105,7 +105,7 @@ impl Tool for Bound {
             plan: arguments.get("plan").and_then(Value::as_bool).unwrap_or_default(),
             ..JobOrder::default()
         };
-        match create(service, order, Client::clone(client)).await {
+        match create(service, order, JobRequester::clone(client)).await {
             Ok(job) => Ok(format!(
                 "Job {} is made and begins as soon as there is a place. Its result will be sent by itself.",
                 job.job_id

@@ -28,7 +28,7 @@ const ROUNDS_MAX: u32 = 20;
 const CATCH_UP_MAX: u32 = 100;
 /// Longest span of a guardrail: a year.
 const SPAN_MAX_S: u64 = 366 * 86_400;
-/// Firings of one routine that may be at work together.
+/// Routine runs of one routine that may be at work together.
 const CONCURRENT_MAX: u32 = 1000;
 
 /// Every problem of a routine as it is written, each beginning with its field. A schedule whose last time has gone by is none.

@@ -1,11 +1,11 @@
 //! `/routine`: what people ask about routines in a conversation, and the texts that answer them.
 
 use belay_protocol::{
-    FiringFilter, Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest,
+    Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineRunFilter,
     RoutineSpec, StoreError, Trigger, UnixMillis,
 };
 
-use super::requests::{By, find, request};
+use super::requests::{RoutineRequester, find, request};
 use super::service::RoutineService;
 use super::{check, preview};
 
@@ -18,9 +18,9 @@ delete NAME, and fire NAME [TEXT] are about one. /routine create NAME SCHEDULE [
 const LISTED: usize = 50;
 /// Times that `/routine next` shows.
 const NEXT: usize = 5;
-/// Firings that `/routine show` shows.
-const FIRINGS: u32 = 5;
-/// Characters of a text that are shown of a routine or a firing.
+/// Routine runs that `/routine show` shows.
+const ROUTINE_RUNS: u32 = 5;
+/// Characters of a text that are shown of a routine or a routine run.
 const SHOWN_CHARS: usize = 200;
 
 /// What is asked.
@@ -28,7 +28,7 @@ const SHOWN_CHARS: usize = 200;
 pub enum RoutineCommand {
     /// Those of the person; all, for an operator.
     List,
-    /// One, with its last firings.
+    /// One, with its last routine runs.
     Show(String),
     /// Its next times.
     Next(String),
@@ -109,7 +109,11 @@ fn is_zone(word: &str) -> bool {
 ///
 /// # Errors
 /// Why it is not done.
-pub async fn command(service: &RoutineService, command: RoutineCommand, by: &By) -> Result<String, Refusal> {
+pub async fn command(
+    service: &RoutineService,
+    command: RoutineCommand,
+    by: &RoutineRequester,
+) -> Result<String, Refusal> {
     let asked = match command {
         RoutineCommand::List => return list(service, by).await,
         RoutineCommand::Show(name) => return show(service, &name, by).await,
@@ -133,8 +137,8 @@ pub async fn command(service: &RoutineService, command: RoutineCommand, by: &By)
     Ok(match request(service, asked, by).await? {
         RoutineAnswer::Routine(routine) => line(service, &routine),
         RoutineAnswer::Deleted(name) => format!("The routine {name} is deleted."),
-        RoutineAnswer::Fired(firings) => match firings.first() {
-            Some(firing) if fires => format!("Routine {} has begun.", firing.routine),
+        RoutineAnswer::Fired(routine_runs) => match routine_runs.first() {
+            Some(routine_run) if fires => format!("Routine {} has begun.", routine_run.routine),
             _ => "Nothing was set off.".to_owned(),
         },
         RoutineAnswer::Heartbeat(report) => report.would, // no command asks for it
@@ -145,7 +149,7 @@ fn unread(error: StoreError) -> Refusal {
     Refusal::Store(error.to_string())
 }
 
-async fn list(service: &RoutineService, by: &By) -> Result<String, Refusal> {
+async fn list(service: &RoutineService, by: &RoutineRequester) -> Result<String, Refusal> {
     let routines = service.routines.routines().await.map_err(unread)?;
     let theirs: Vec<_> = routines.iter().filter(|routine| by.may_touch(routine)).collect();
     if theirs.is_empty() {
@@ -162,8 +166,8 @@ async fn list(service: &RoutineService, by: &By) -> Result<String, Refusal> {
 fn line(service: &RoutineService, routine: &RoutineRecord) -> String {
     let name = &routine.spec.name;
     if !routine.enabled {
-        let why = if routine.disabled_why.is_empty() { "" } else { ": " };
-        return format!("`{name}`: off{why}{}", routine.disabled_why);
+        let why = if routine.disabled_detail.is_empty() { "" } else { ": " };
+        return format!("`{name}`: off{why}{}", routine.disabled_detail);
     }
     let when = match &routine.spec.trigger {
         Trigger::Schedule { when, .. } => match routine.next_at {
@@ -175,7 +179,7 @@ fn line(service: &RoutineService, routine: &RoutineRecord) -> String {
         Trigger::System { source, event, .. } => format!("event {source} {event}"),
         Trigger::Manual => "by hand".to_owned(),
     };
-    let asleep = if service.board.config.enabled { "" } else { " (routines are switched off here)" };
+    let asleep = if service.registry.config.enabled { "" } else { " (routines are switched off here)" };
     format!("`{name}`: {when}{asleep}")
 }
 
@@ -187,22 +191,23 @@ fn local(routine: &RoutineRecord, at: UnixMillis) -> String {
     }
 }
 
-async fn show(service: &RoutineService, name: &str, by: &By) -> Result<String, Refusal> {
+async fn show(service: &RoutineService, name: &str, by: &RoutineRequester) -> Result<String, Refusal> {
     let routine = find(service, name, by).await?;
     // A name may have been somebody else's before.
     let (name, routine_id) = (Some(name.to_owned()), Some(routine.routine_id));
-    let filter = FiringFilter { routine: name, routine_id, status: None, limit: FIRINGS };
-    let firings = service.routines.firings(filter).await.map_err(unread)?;
+    let filter = RoutineRunFilter { routine: name, routine_id, status: None, limit: ROUTINE_RUNS };
+    let routine_runs = service.routines.routine_runs(filter).await.map_err(unread)?;
     let task = match &routine.spec.action {
         RoutineAction::Lightweight { prompt, .. } => shortened(prompt),
         RoutineAction::FullJob { task, .. } => format!("a job: {}", shortened(task)),
     };
     let mut lines = vec![line(service, &routine), task];
-    lines.push(format!("fired {} times, {} failures in a row", routine.firings, routine.failures));
-    for firing in firings {
-        let summary = firing.summary.as_deref().map(|summary| format!(": {}", shortened(summary))).unwrap_or_default();
-        let at = firing.scheduled_at.unwrap_or(firing.claimed_at);
-        lines.push(format!("- {} {}{summary}", local(&routine, at), firing.status.word()));
+    lines.push(format!("fired {} times, {} failures in a row", routine.routine_runs, routine.failures));
+    for routine_run in routine_runs {
+        let summary =
+            routine_run.summary.as_deref().map(|summary| format!(": {}", shortened(summary))).unwrap_or_default();
+        let at = routine_run.scheduled_at.unwrap_or(routine_run.claimed_at);
+        lines.push(format!("- {} {}{summary}", local(&routine, at), routine_run.status.word()));
     }
     Ok(lines.join("\n"))
 }

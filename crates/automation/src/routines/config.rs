@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 use super::check;
 use belay_schedule::misfire::GRACE;
 
-/// Most model calls of a lightweight firing, whatever the settings and the routine say.
+/// Most model calls of a lightweight routine run, whatever the settings and the routine say.
 pub const MOST_ITERATIONS: u32 = 5;
 
-/// Longest that firings are kept: a hundred years.
+/// Longest that routine runs are kept: a hundred years.
 const MOST_DAYS: u32 = 36_500;
 
 /// `[routines]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutinesConfig {
-    /// Whether routines fire, and can be made. Firings at work go on either way.
+    /// Whether routines fire, and can be made. Routine runs at work go on either way.
     pub enabled: bool,
-    /// Firings of all routines at work at the same time. 1 to 1000.
+    /// Routine runs of all routines at work at the same time. 1 to 1000.
     pub max_concurrent: u32,
     /// Seconds by which a scheduled time may be late and still count as on time. 1 to 3600.
     pub grace_s: u64,
     /// Whether lightweight routines that ask for tools get any.
     pub lightweight_tools: bool,
-    /// Most model calls of a lightweight firing; the last has no tools. 1 to 5.
+    /// Most model calls of a lightweight routine run; the last has no tools. 1 to 5.
     pub lightweight_max_iterations: u32,
-    /// Most tokens of one answer of a lightweight firing. 1 to 1000000.
+    /// Most tokens of one answer of a lightweight routine run. 1 to 1000000.
     pub max_tokens: u32,
     /// Routines that one person may have, by the channel that they speak through; operators have as many as they like. 1 to
     /// 10000.
     pub max_per_person: u32,
     /// Calls of webhooks that are let through in a minute, for each routine. 1 to 100000.
     pub webhooks_per_minute: u32,
-    /// Days that firings are kept after their end, with what was said in them. At most 36500. 0: as `sessions.keep_days` says.
-    pub keep_firings_days: u32,
+    /// Days that routine runs are kept after their end, with what was said in them. At most 36500. 0: as `sessions.keep_days` says.
+    pub keep_routine_runs_days: u32,
     /// Routines of the configuration.
     pub define: Vec<RoutineSpec>,
 }
@@ -55,7 +55,7 @@ impl Default for RoutinesConfig {
             max_tokens: 4096,
             max_per_person: 100,
             webhooks_per_minute: 10,
-            keep_firings_days: 30,
+            keep_routine_runs_days: 30,
             define: Vec::new(),
         }
     }
@@ -77,8 +77,8 @@ impl RoutinesConfig {
                 problems.push(format!("routines.{key}: must be between 1 and {most}"));
             }
         }
-        if self.keep_firings_days > MOST_DAYS {
-            problems.push(format!("routines.keep_firings_days: must be at most {MOST_DAYS}"));
+        if self.keep_routine_runs_days > MOST_DAYS {
+            problems.push(format!("routines.keep_routine_runs_days: must be at most {MOST_DAYS}"));
         }
         let mut names = BTreeSet::new();
         for (at, spec) in self.define.iter().enumerate() {

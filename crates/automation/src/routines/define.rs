@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use belay_protocol::{
-    Asker, NewRoutine, Place, Purpose, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    Asker, Authority, NewRoutine, Purpose, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
     RoutineSpec, StoreError,
 };
 
@@ -39,7 +39,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
         let new = NewRoutine {
             id: RoutineId::new(),
             spec,
-            creator: Asker { principal: "config".into(), place: Place::Operator, relayed: false },
+            creator: Asker { principal: "config".into(), place: Authority::Operator, relayed: false },
             channel: Purpose::Routine.channel(),
             made_in: "config".into(),
             reply_to: None,
@@ -74,15 +74,15 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
 /// # Errors
 /// The store does not answer.
 pub async fn redefine(service: &RoutineService, defined: Vec<RoutineSpec>) -> Result<(), StoreError> {
-    if *service.board.defined() == defined {
+    if *service.registry.defined() == defined {
         return Ok(());
     }
-    if service.board.config.enabled {
+    if service.registry.config.enabled {
         define(service, &defined).await?;
     }
-    service.board.adopt(defined);
+    service.registry.adopt(defined);
     show(service, None).await?;
-    service.board.ring();
+    service.registry.ring();
     Ok(())
 }
 
@@ -91,5 +91,5 @@ const GONE: &str = "the configuration has it no more";
 
 /// Whether a routine was switched off since it was gone, and for no other reason.
 fn was_gone(routine: &RoutineRecord) -> bool {
-    !routine.enabled && routine.disabled_why == GONE
+    !routine.enabled && routine.disabled_detail == GONE
 }

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //!            due ──▶ reckon ──▶ claim (store) ──┐
-//!  requests, messages, events ──▶ claim (store) ─┴─▶ a task for each firing ──▶ run or job ──▶ settle (store)
+//!  requests, messages, events ──▶ claim (store) ─┴─▶ a task for each routine run ──▶ run or job ──▶ settle (store)
 //! ```
 //!
 //! It decides from the store alone: a scheduled time is claimed, durably, before anything is done for it, so of two engines on
-//! one store one has it, and the clock may jump as it likes. On a start it goes on with the firings that it finds at work.
+//! one store one has it, and the clock may jump as it likes. On a start it goes on with the routine runs that it finds at work.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{FiringRecord, RoutineRecord, StoreError, UnixMillis};
+use belay_protocol::{RoutineRecord, RoutineRunRecord, StoreError, UnixMillis};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -20,10 +20,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::board::Handed;
 use super::define::define;
-use super::firing::{give_up, pursue};
 use super::heartbeat;
+use super::registry::Handed;
+use super::routine_run::{give_up, pursue};
 use super::service::RoutineService;
 use super::step::{Done, carry_out, decide};
 use belay_run::restart::persist;
@@ -38,19 +38,19 @@ const DUE_PAGE: u32 = 256;
 const ABREAST: usize = 32;
 /// Pause where routines are due that could not be fired, so that those which become due meanwhile are not late.
 const SOON: Duration = Duration::from_millis(100);
-/// Pause where the store counts more firings at work than are led here: what others have claimed is handed over sooner, and of
+/// Pause where the store counts more routine runs at work than are led here: what others have claimed is handed over sooner, and of
 /// those of another daemon nobody tells that they have ended.
 const ELSEWHERE: Duration = Duration::from_secs(1);
-/// How long a late routine is laid aside at a time while its own firings are at work; the end of one of them ends that.
+/// How long a late routine is laid aside at a time while its own routine runs are at work; the end of one of them ends that.
 const ASIDE_MS: i64 = 60_000;
 /// Pause before the beginning is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Whether there was room for what was due.
-enum Room {
+enum Capacity {
     /// All of it was looked at.
     Enough,
-    /// As many firings as may be are at work here; the rest waits.
+    /// As many routine runs as may be are at work here; the rest waits.
     TakenHere,
     /// As many are at work by the store's count; the rest waits.
     TakenElsewhere,
@@ -61,9 +61,9 @@ pub struct Engine {
     service: Arc<RoutineService>,
     /// Fires nothing any more; what is at work is awaited.
     stop: CancellationToken,
-    /// One task for each firing at work; ends with the engine.
+    /// One task for each routine run at work; ends with the engine.
     at_work: JoinSet<()>,
-    firings: HashMap<Id, FiringRecord>,
+    routine_runs: HashMap<Id, RoutineRunRecord>,
     /// As of which number of changes what waits for messages and events is shown.
     shown: Option<u64>,
     /// When that was asked for.
@@ -73,7 +73,7 @@ pub struct Engine {
 impl Engine {
     /// An engine that has not looked yet; it ends when `stop` is cancelled.
     pub fn new(service: Arc<RoutineService>, stop: CancellationToken) -> Self {
-        Self { service, stop, at_work: JoinSet::new(), firings: HashMap::new(), shown: None, shown_at: None }
+        Self { service, stop, at_work: JoinSet::new(), routine_runs: HashMap::new(), shown: None, shown_at: None }
     }
 
     /// Works until told to stop, and then until what is at work has ended.
@@ -98,7 +98,7 @@ impl Engine {
                 biased; // the end first; then a place that has become free
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next_with_id() => self.ended(ended),
-                () = service.board.changed() => {}
+                () = service.registry.changed() => {}
                 () = sleep(pause) => {}
             }
         }
@@ -107,14 +107,14 @@ impl Engine {
         }
     }
 
-    /// Puts the routines of the configuration, and takes up the firings that were at work. Done again it changes nothing.
+    /// Puts the routines of the configuration, and takes up the routine runs that were at work. Done again it changes nothing.
     async fn set_up(&mut self) -> Result<(), StoreError> {
-        if self.service.board.config.enabled {
-            define(&self.service, &self.service.board.defined()).await?;
+        if self.service.registry.config.enabled {
+            define(&self.service, &self.service.registry.defined()).await?;
         }
         heartbeat::set_up(&self.service).await?;
-        for firing in self.service.routines.open_firings().await? {
-            self.lead(firing);
+        for routine_run in self.service.routines.open_routine_runs().await? {
+            self.lead(routine_run);
         }
         Ok(())
     }
@@ -132,15 +132,15 @@ impl Engine {
             self.shown = show(&service, self.shown).await?;
             self.shown_at = self.shown.map(|_| now);
         }
-        if !service.board.config.enabled || self.places() == 0 {
+        if !service.registry.config.enabled || self.places() == 0 {
             return Ok(TICK); // the end of any wakes it
         }
         let due = service.routines.due(now, DUE_PAGE).await?;
         let found = due.len();
         match self.fire(due).await? {
-            Room::Enough => {}
-            Room::TakenHere => return Ok(TICK), // the end of any wakes it
-            Room::TakenElsewhere => return Ok(ELSEWHERE),
+            Capacity::Enough => {}
+            Capacity::TakenHere => return Ok(TICK), // the end of any wakes it
+            Capacity::TakenElsewhere => return Ok(ELSEWHERE),
         }
         if found == DUE_PAGE as usize {
             return Ok(Duration::ZERO); // there may be more
@@ -158,7 +158,7 @@ impl Engine {
     ///
     /// # Errors
     /// The last one.
-    async fn fire(&mut self, due: Vec<RoutineRecord>) -> Result<Room, StoreError> {
+    async fn fire(&mut self, due: Vec<RoutineRecord>) -> Result<Capacity, StoreError> {
         let (service, mut due) = (self.service.clone(), due.into_iter());
         let (mut under_way, mut claims, mut full, mut failed) = (FuturesUnordered::new(), 0, false, None);
         loop {
@@ -177,7 +177,7 @@ impl Engine {
             let Some((claim, done)) = under_way.next().await else { break };
             claims -= usize::from(claim);
             match done {
-                Ok(Done::Fired(firing)) => self.lead(*firing),
+                Ok(Done::Fired(routine_run)) => self.lead(*routine_run),
                 Ok(Done::NoRoom) => full = true,
                 Ok(Done::Settled) => {}
                 Err(error) => failed = Some(error),
@@ -185,9 +185,9 @@ impl Engine {
         }
         match failed {
             Some(error) => Err(error),
-            None if full => Ok(Room::TakenElsewhere),
-            None if due.len() > 0 => Ok(Room::TakenHere),
-            None => Ok(Room::Enough),
+            None if full => Ok(Capacity::TakenElsewhere),
+            None if due.len() > 0 => Ok(Capacity::TakenHere),
+            None => Ok(Capacity::Enough),
         }
     }
 
@@ -196,20 +196,20 @@ impl Engine {
     async fn take_handed(&mut self) -> bool {
         let service = self.service.clone();
         let mut unsure = false;
-        for handed in service.board.take_handed() {
+        for handed in service.registry.take_handed() {
             let id = match handed {
-                Handed::Claimed(firing) => {
-                    self.lead(*firing);
+                Handed::Claimed(routine_run) => {
+                    self.lead(*routine_run);
                     continue;
                 }
                 Handed::Unsure(id) => id,
             };
-            match service.routines.firing(id).await {
-                Ok(Some(firing)) if firing.ended_at.is_none() => self.lead(firing),
+            match service.routines.routine_run(id).await {
+                Ok(Some(routine_run)) if routine_run.ended_at.is_none() => self.lead(routine_run),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::error!(%error, firing = %id, "whether a firing was claimed cannot be seen; asking again");
-                    service.board.hand_over(Handed::Unsure(id));
+                    tracing::error!(%error, routine_run = %id, "whether a routine run was claimed cannot be seen; asking again");
+                    service.registry.hand_over(Handed::Unsure(id));
                     unsure = true;
                 }
             }
@@ -217,42 +217,42 @@ impl Engine {
         unsure
     }
 
-    /// Firings for which there is room.
+    /// Routine runs for which there is room.
     fn places(&self) -> usize {
-        (self.service.board.config.max_concurrent as usize).saturating_sub(self.at_work.len())
+        (self.service.registry.config.max_concurrent as usize).saturating_sub(self.at_work.len())
     }
 
-    /// Until when a routine is laid aside that has as many firings at work here as it may; `None`: it has fewer.
+    /// Until when a routine is laid aside that has as many routine runs at work here as it may; `None`: it has fewer.
     fn busy_until(&self, routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
-        let own = self.firings.values().filter(|firing| firing.routine_id == routine.routine_id).count();
+        let own = self.routine_runs.values().filter(|routine_run| routine_run.routine_id == routine.routine_id).count();
         let busy = own >= routine.spec.guard.max_concurrent as usize;
         busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS)))
     }
 
-    /// Leads a firing to its end, unless that is being done.
-    fn lead(&mut self, firing: FiringRecord) {
-        if self.firings.values().any(|known| known.firing_id == firing.firing_id) {
+    /// Leads a routine run to its end, unless that is being done.
+    fn lead(&mut self, routine_run: RoutineRunRecord) {
+        if self.routine_runs.values().any(|known| known.routine_run_id == routine_run.routine_run_id) {
             return;
         }
-        let span = tracing::info_span!("firing", id = %firing.firing_id, routine = firing.routine);
-        let task = self.at_work.spawn(pursue(self.service.clone(), firing.clone()).instrument(span));
-        self.firings.insert(task.id(), firing);
+        let span = tracing::info_span!("routine_run", id = %routine_run.routine_run_id, routine = routine_run.routine);
+        let task = self.at_work.spawn(pursue(self.service.clone(), routine_run.clone()).instrument(span));
+        self.routine_runs.insert(task.id(), routine_run);
     }
 
     fn ended(&mut self, ended: Result<(Id, ()), JoinError>) {
         match ended {
             Ok((id, ())) => {
-                self.firings.remove(&id);
+                self.routine_runs.remove(&id);
             }
             Err(error) => {
-                tracing::error!(%error, "the care for a firing crashed; it is given up");
-                let Some(firing) = self.firings.remove(&error.id()) else { return };
-                let (service, given_up, stop) = (self.service.clone(), firing.clone(), self.stop.clone());
+                tracing::error!(%error, "the care for a routine run crashed; it is given up");
+                let Some(routine_run) = self.routine_runs.remove(&error.id()) else { return };
+                let (service, given_up, stop) = (self.service.clone(), routine_run.clone(), self.stop.clone());
                 let task = self.at_work.spawn(async move {
                     // Where the daemon ends first, the next start leads the routine run to its end.
                     persist("routine_settlement", &stop, || give_up(service.clone(), given_up.clone())).await;
                 });
-                self.firings.insert(task.id(), firing);
+                self.routine_runs.insert(task.id(), routine_run);
             }
         }
     }
@@ -269,7 +269,7 @@ pub async fn show(service: &RoutineService, seen: Option<u64>) -> Result<Option<
     if seen == Some(number) {
         return Ok(seen);
     }
-    let changes = service.board.changes();
+    let changes = service.registry.changes();
     let routines = service.routines.routines().await?;
-    Ok(service.board.show(&routines, changes).then_some(number))
+    Ok(service.registry.show(&routines, changes).then_some(number))
 }

@@ -54,13 +54,13 @@ enum Fits {
 
 /// A routine that is set off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct TriggeredRoutine {
     /// Which. One that has its name by the time it is claimed may be another.
     pub(super) id: RoutineId,
     pub(super) name: String,
 }
 
-impl Waiting {
+impl TriggeredRoutine {
     pub(super) fn of(routine: &RoutineRecord) -> Self {
         Self { id: routine.routine_id, name: routine.spec.name.clone() }
     }
@@ -112,7 +112,7 @@ impl EventSet {
     }
 
     /// The routines that a message of their owner sets off, by name. None for one that is longer than [`SEARCHED_MAX_BYTES`].
-    pub fn for_message(&self, inbound: &Inbound, text: &str) -> Vec<Waiting> {
+    pub fn for_message(&self, inbound: &Inbound, text: &str) -> Vec<TriggeredRoutine> {
         if self.waiting.is_empty() || text.len() > SEARCHED_MAX_BYTES {
             return Vec::new();
         }
@@ -133,7 +133,7 @@ impl EventSet {
     }
 
     /// The routines that wait for such an event, by name.
-    pub(super) fn for_event(&self, source: &str, event: &str, payload: &Value) -> Vec<Waiting> {
+    pub(super) fn for_event(&self, source: &str, event: &str, payload: &Value) -> Vec<TriggeredRoutine> {
         let source = Source::System { source: source.to_lowercase(), event: event.to_lowercase() };
         let is = |(field, wanted): (&String, &String)| as_text(payload.get(field)).as_ref() == Some(wanted);
         self.fitting(&source, |fits| match fits {
@@ -142,10 +142,10 @@ impl EventSet {
         })
     }
 
-    fn fitting(&self, source: &Source, fits: impl Fn(&Fits) -> bool) -> Vec<Waiting> {
+    fn fitting(&self, source: &Source, fits: impl Fn(&Fits) -> bool) -> Vec<TriggeredRoutine> {
         let rules = self.waiting.get(source).into_iter().flatten();
         let fitting = rules.filter(|(_, rule)| fits(&rule.fits));
-        fitting.map(|(name, rule)| Waiting { id: rule.id, name: name.clone() }).collect()
+        fitting.map(|(name, rule)| TriggeredRoutine { id: rule.id, name: name.clone() }).collect()
     }
 }
 

@@ -1,29 +1,29 @@
-//! What is asked about routines: making, changing, deleting and firing them. By programs, by commands, and by messages and
+//! What is asked about routines: making, changing, deleting and routine run them. By programs, by commands, and by messages and
 //! events that set them off.
 
 use std::time::Duration;
 
-use belay_protocol::firing::FIRING_DETAIL_MAX_CHARS;
 use belay_protocol::routine::{ROUTINE_TEXT_MAX_BYTES, WEBHOOK_ECHO_MS};
+use belay_protocol::routine_run::ROUTINE_RUN_DETAIL_MAX_CHARS;
 use belay_protocol::{
-    Asker, ChannelId, Claim, Echo, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, PutBy, PutRule,
+    Asker, Authority, ChannelId, Claim, Echo, Held, Inbound, NewRoutine, NewRoutineRun, Purpose, PutBy, PutRule,
     Refusal, ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest,
-    RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
+    RoutineRunId, RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
 };
 use serde_json::Value;
 
-use super::board::Handed;
-use super::events::Waiting;
+use super::events::TriggeredRoutine;
+use super::registry::Handed;
 use super::service::RoutineService;
 use super::{check, heartbeat};
 use belay_schedule::schedule::Schedule;
 
-/// When a firing that is held back since others are at work may be tried again.
+/// When a routine run that is held back since others are at work may be tried again.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
 
 /// Who asks.
 #[derive(Clone, Debug)]
-pub struct By {
+pub struct RoutineRequester {
     /// In whose name it is asked.
     pub asker: Asker,
     /// The channel that they speak through.
@@ -36,7 +36,7 @@ pub struct By {
     pub key: Option<String>,
 }
 
-impl By {
+impl RoutineRequester {
     /// Whoever sends this message.
     pub fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, key, .. } = inbound;
@@ -56,7 +56,7 @@ impl By {
     }
 
     fn is_program(&self) -> bool {
-        self.asker.place != Place::Conversation
+        self.asker.place != Authority::Conversation
     }
 }
 
@@ -64,7 +64,11 @@ impl By {
 ///
 /// # Errors
 /// Why it is not done.
-pub async fn request(service: &RoutineService, request: RoutineRequest, by: &By) -> Result<RoutineAnswer, Refusal> {
+pub async fn request(
+    service: &RoutineService,
+    request: RoutineRequest,
+    by: &RoutineRequester,
+) -> Result<RoutineAnswer, Refusal> {
     if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
     }
@@ -80,7 +84,7 @@ pub async fn request(service: &RoutineService, request: RoutineRequest, by: &By)
         RoutineRequest::Emit { source, event, key, payload } => {
             emit(service, (&source, &event), key, payload, by).await
         }
-        RoutineRequest::Heartbeat if by.asker.place != Place::Operator => {
+        RoutineRequest::Heartbeat if by.asker.place != Authority::Operator => {
             Err(Refusal::Forbidden("Only an operator may look at the heartbeat.".into()))
         }
         RoutineRequest::Heartbeat => {
@@ -95,14 +99,18 @@ fn unstored(error: StoreError) -> Refusal {
 }
 
 fn is_on(service: &RoutineService) -> Result<(), Refusal> {
-    match service.board.config.enabled {
+    match service.registry.config.enabled {
         true => Ok(()),
         false => Err(Refusal::Forbidden("Routines are switched off here (routines.enabled).".into())),
     }
 }
 
 /// A routine of theirs. What is not theirs does not exist for them.
-pub(super) async fn find(service: &RoutineService, name: &str, by: &By) -> Result<RoutineRecord, Refusal> {
+pub(super) async fn find(
+    service: &RoutineService,
+    name: &str,
+    by: &RoutineRequester,
+) -> Result<RoutineRecord, Refusal> {
     let routine = service.routines.routine(name).await.map_err(unstored)?;
     let theirs = routine.filter(|routine| by.may_touch(routine));
     theirs.ok_or_else(|| Refusal::Unknown(format!("There is no routine named {name} of yours; /routine lists them.")))
@@ -123,7 +131,12 @@ fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
     }
 }
 
-async fn put(service: &RoutineService, spec: RoutineSpec, fresh: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+async fn put(
+    service: &RoutineService,
+    spec: RoutineSpec,
+    fresh: bool,
+    by: &RoutineRequester,
+) -> Result<RoutineAnswer, Refusal> {
     is_on(service)?;
     let (store, now) = (&service.routines, service.clock.now());
     // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
@@ -134,7 +147,7 @@ async fn put(service: &RoutineService, spec: RoutineSpec, fresh: bool, by: &By) 
     if !problems.is_empty() {
         return Err(Refusal::Invalid(problems.join("\n")));
     }
-    if spec.notify.to.is_some() && by.asker.place != Place::Operator {
+    if spec.notify.to.is_some() && by.asker.place != Authority::Operator {
         let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
         return Err(Refusal::Forbidden(what.into()));
     }
@@ -156,13 +169,13 @@ async fn put(service: &RoutineService, spec: RoutineSpec, fresh: bool, by: &By) 
         at: now,
     };
     let hand = match by.asker.place {
-        Place::Operator => PutBy::Operator,
-        Place::Conversation | Place::Token => PutBy::Owner { most: service.board.config.max_per_person },
+        Authority::Operator => PutBy::Operator,
+        Authority::Conversation | Authority::Token => PutBy::Owner { most: service.registry.config.max_per_person },
     };
     match store.put(new, PutRule { fresh, by: hand }).await.map_err(unstored)? {
         RoutinePut::Done(routine) => {
             tracing::info!(routine = routine.spec.name, revision = routine.revision, "a routine was put");
-            service.board.put(&routine);
+            service.registry.put(&routine);
             Ok(RoutineAnswer::Routine(routine))
         }
         RoutinePut::Refused(why) => Err(Refusal::Invalid(why)),
@@ -170,7 +183,12 @@ async fn put(service: &RoutineService, spec: RoutineSpec, fresh: bool, by: &By) 
     }
 }
 
-async fn enable(service: &RoutineService, name: &str, on: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+async fn enable(
+    service: &RoutineService,
+    name: &str,
+    on: bool,
+    by: &RoutineRequester,
+) -> Result<RoutineAnswer, Refusal> {
     let (routine, now) = (find(service, name, by).await?, service.clock.now());
     if routine.origin == RoutineOrigin::Heartbeat {
         not_of_config(&routine)?;
@@ -183,27 +201,27 @@ async fn enable(service: &RoutineService, name: &str, on: bool, by: &By) -> Resu
     let switched = service.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
     match switched {
         Some(routine) => {
-            service.board.put(&routine);
+            service.registry.put(&routine);
             Ok(RoutineAnswer::Routine(Box::new(routine)))
         }
         None => Err(Refusal::Unknown(format!("There is no routine named {name}."))),
     }
 }
 
-async fn delete(service: &RoutineService, name: &str, by: &By) -> Result<RoutineAnswer, Refusal> {
+async fn delete(service: &RoutineService, name: &str, by: &RoutineRequester) -> Result<RoutineAnswer, Refusal> {
     let id = match find(service, name, by).await {
         Ok(routine) => {
             not_of_config(&routine)?;
             Some(routine.routine_id) // who is allowed that was looked at for this one: it may be another's by now
         }
         // One that cannot be read any more is nobody's: an operator takes it away.
-        Err(Refusal::Unknown(_)) if by.asker.place == Place::Operator => None,
+        Err(Refusal::Unknown(_)) if by.asker.place == Authority::Operator => None,
         Err(refusal) => return Err(refusal),
     };
     if !service.routines.delete(name, id).await.map_err(unstored)? {
         return Err(Refusal::Unknown(format!("There is no routine named {name}.")));
     }
-    service.board.remove(name);
+    service.registry.remove(name);
     Ok(RoutineAnswer::Deleted(name.to_owned()))
 }
 
@@ -211,19 +229,19 @@ async fn fire(
     service: &RoutineService,
     name: &str,
     payload: Option<String>,
-    by: &By,
+    by: &RoutineRequester,
 ) -> Result<RoutineAnswer, Refusal> {
     is_on(service)?;
     let routine = find(service, name, by).await?;
     let key = match &by.key {
         Some(key) => format!("manual:{key}"),
-        None => format!("manual:{}", FiringId::new()),
+        None => format!("manual:{}", RoutineRunId::new()),
     };
     let cause = Cause { by: "manual", key, echo: None, detail: format!("by {}", by.asker.principal), payload };
     let told = cause.payload.clone();
-    match claim(service, &Waiting::of(&routine), cause).await? {
-        Claim::Known(firing) if firing.payload != told => {
-            Err(Refusal::Decided(format!("that key was used for another firing of {name}: use a new one")))
+    match claim(service, &TriggeredRoutine::of(&routine), cause).await? {
+        Claim::Known(routine_run) if routine_run.payload != told => {
+            Err(Refusal::Decided(format!("that key was used for another routine run of {name}: use a new one")))
         }
         claim => answered(name, claim),
     }
@@ -234,7 +252,7 @@ async fn webhook(
     name: &str,
     delivery: Option<String>,
     payload: String,
-    by: &By,
+    by: &RoutineRequester,
 ) -> Result<RoutineAnswer, Refusal> {
     is_on(service)?;
     programs_only(by)?;
@@ -243,8 +261,8 @@ async fn webhook(
     let routine = routine
         .filter(has_hook)
         .ok_or_else(|| Refusal::Unknown(format!("There is no routine with a webhook named {name}.")))?;
-    service.board.admit_webhook(routine.routine_id).map_err(|retry_after| {
-        let most = service.board.config.webhooks_per_minute;
+    service.registry.admit_webhook(routine.routine_id).map_err(|retry_after| {
+        let most = service.registry.config.webhooks_per_minute;
         Refusal::Busy {
             what: format!("more than {most} calls of this webhook in a minute (routines.webhooks_per_minute)"),
             retry_after,
@@ -261,7 +279,7 @@ async fn webhook(
         None => unnamed(&payload, service.clock.now()),
     };
     let payload = Some(payload).filter(|payload| !payload.is_empty());
-    answered(name, claim(service, &Waiting::of(&routine), Cause { payload, ..cause }).await?)
+    answered(name, claim(service, &TriggeredRoutine::of(&routine), Cause { payload, ..cause }).await?)
 }
 
 /// A call without a name: the same as one that said the same within [`WEBHOOK_ECHO_MS`]. Its key has the number of such a span,
@@ -279,7 +297,7 @@ fn unnamed(said: &str, now: UnixMillis) -> Cause {
     }
 }
 
-fn programs_only(by: &By) -> Result<(), Refusal> {
+fn programs_only(by: &RoutineRequester) -> Result<(), Refusal> {
     match by.is_program() {
         true => Ok(()),
         false => Err(Refusal::Forbidden("Only a program with the API token may tell of events.".into())),
@@ -291,13 +309,13 @@ async fn emit(
     (source, event): (&str, &str),
     key: Option<String>,
     payload: Value,
-    by: &By,
+    by: &RoutineRequester,
 ) -> Result<RoutineAnswer, Refusal> {
     is_on(service)?;
     programs_only(by)?;
-    let key = key.unwrap_or_else(|| FiringId::new().to_string());
+    let key = key.unwrap_or_else(|| RoutineRunId::new().to_string());
     let mut fired = Vec::new();
-    for waiting in service.board.events().for_event(source, event, &payload) {
+    for waiting in service.registry.events().for_event(source, event, &payload) {
         let cause = Cause {
             by: "system",
             key: format!("system:{source}:{event}:{key}"),
@@ -307,7 +325,7 @@ async fn emit(
         };
         let name = &waiting.name;
         match claim(service, &waiting, cause).await? {
-            Claim::Claimed(firing) | Claim::Known(firing) => fired.push(*firing),
+            Claim::Claimed(routine_run) | Claim::Known(routine_run) => fired.push(*routine_run),
             Claim::Held(held) => tracing::info!(routine = name, held = held.word(), "an event is held back"),
             Claim::Off(why) => tracing::debug!(routine = name, why, "an event fires nothing"),
         }
@@ -324,16 +342,16 @@ struct Cause {
     payload: Option<String>,
 }
 
-/// Claims a firing and hands it to the engine.
-async fn claim(service: &RoutineService, routine: &Waiting, cause: Cause) -> Result<Claim, Refusal> {
+/// Claims a routine run and hands it to the engine.
+async fn claim(service: &RoutineService, routine: &TriggeredRoutine, cause: Cause) -> Result<Claim, Refusal> {
     let Cause { by, key, echo, detail, payload } = cause;
     if payload.as_ref().is_some_and(|payload| payload.len() > ROUTINE_TEXT_MAX_BYTES || payload.contains('\0')) {
         let what = format!("payload: must be text of at most {ROUTINE_TEXT_MAX_BYTES} bytes, without NUL characters");
         return Err(Refusal::Invalid(what));
     }
     let content = payload.as_ref().map(|payload| blake3::hash(payload.as_bytes()).to_hex().to_string());
-    let firing = NewFiring {
-        id: FiringId::new(),
+    let routine_run = NewRoutineRun {
+        id: RoutineRunId::new(),
         routine_id: routine.id,
         routine: routine.name.clone(),
         by,
@@ -341,7 +359,7 @@ async fn claim(service: &RoutineService, routine: &Waiting, cause: Cause) -> Res
         echo,
         scheduled_at: None,
         by_hand: by == "manual",
-        detail: detail.chars().filter(|c| !c.is_control()).take(FIRING_DETAIL_MAX_CHARS).collect(),
+        detail: detail.chars().filter(|c| !c.is_control()).take(ROUTINE_RUN_DETAIL_MAX_CHARS).collect(),
         payload,
         content,
         missed: Vec::new(),
@@ -349,25 +367,25 @@ async fn claim(service: &RoutineService, routine: &Waiting, cause: Cause) -> Res
         boot: service.boot,
         at: service.clock.now(),
     };
-    let id = firing.id;
-    let claim = match service.routines.claim(firing, service.board.config.max_concurrent).await {
+    let id = routine_run.id;
+    let claim = match service.routines.claim(routine_run, service.registry.config.max_concurrent).await {
         Ok(claim) => claim,
         Err(error) => {
-            service.board.hand_over(Handed::Unsure(id));
-            service.board.ring();
+            service.registry.hand_over(Handed::Unsure(id));
+            service.registry.ring();
             return Err(unstored(error));
         }
     };
-    if let Claim::Claimed(firing) = &claim {
-        service.board.hand_over(Handed::Claimed(firing.clone()));
-        service.board.ring();
+    if let Claim::Claimed(routine_run) = &claim {
+        service.registry.hand_over(Handed::Claimed(routine_run.clone()));
+        service.registry.ring();
     }
     Ok(claim)
 }
 
 fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
     match claim {
-        Claim::Claimed(firing) | Claim::Known(firing) => Ok(RoutineAnswer::Fired(vec![*firing])),
+        Claim::Claimed(routine_run) | Claim::Known(routine_run) => Ok(RoutineAnswer::Fired(vec![*routine_run])),
         Claim::Held(held) => {
             let retry_after = match held {
                 Held::Cooldown(ms) => Duration::from_millis(ms),
@@ -379,7 +397,7 @@ fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
     }
 }
 
-/// Why a firing is held back, behind the name of the routine.
+/// Why a routine run is held back, behind the name of the routine.
 fn why_held(held: Held) -> String {
     match held {
         Held::Cooldown(ms) => format!("fired a moment ago and waits for {} s (guard.cooldown_s)", ms.div_ceil(1000)),
@@ -393,8 +411,13 @@ fn why_held(held: Held) -> String {
 ///
 /// # Errors
 /// The store does not answer; what was claimed before that is at work, and the message may come again.
-pub async fn start(service: &RoutineService, waiting: &[Waiting], text: &str, by: &By) -> Result<String, Refusal> {
-    let key = by.key.clone().unwrap_or_else(|| FiringId::new().to_string());
+pub async fn start(
+    service: &RoutineService,
+    waiting: &[TriggeredRoutine],
+    text: &str,
+    by: &RoutineRequester,
+) -> Result<String, Refusal> {
+    let key = by.key.clone().unwrap_or_else(|| RoutineRunId::new().to_string());
     let mut lines = Vec::with_capacity(waiting.len());
     for routine in waiting {
         let name = &routine.name;
@@ -414,7 +437,7 @@ pub async fn start(service: &RoutineService, waiting: &[Waiting], text: &str, by
     Ok(lines.join("\n"))
 }
 
-/// As much of a message as a firing may be set off with.
+/// As much of a message as a routine run may be set off with.
 fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(ROUTINE_TEXT_MAX_BYTES)].to_owned()
 }

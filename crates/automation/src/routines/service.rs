@@ -5,17 +5,17 @@ use std::sync::Arc;
 use belay_protocol::{BootId, Clock, ContextSource, RoutineStore, RunReader, ThreadStore};
 use tokio_util::sync::CancellationToken;
 
-use super::board::Board;
 use super::heartbeat::Heartbeat;
-use crate::inlet::Inlet;
+use super::registry::RoutineRegistry;
 use crate::jobs::JobService;
+use crate::submitter::Submitter;
 use belay_run::rights::{AccessPolicy, Channels};
 use belay_run::services::RunServices;
 
-/// What changing routines, claiming their firings and carrying them out use.
+/// What changing routines, claiming their routine runs and carrying them out use.
 pub struct RoutineService {
     /// What the engine shares.
-    pub board: Board,
+    pub registry: RoutineRegistry,
     /// The heartbeat, with its state.
     pub heartbeat: Heartbeat,
     /// Where routines and their runs are kept.
@@ -30,8 +30,8 @@ pub struct RoutineService {
     pub clock: Arc<dyn Clock>,
     /// This start of the daemon.
     pub boot: BootId,
-    /// Where firings are put in as messages.
-    pub inlet: Inlet,
+    /// Where routine runs are put in as messages.
+    pub submitter: Submitter,
     /// Reads files of the workspace.
     pub context: Arc<dyn ContextSource>,
     /// The configured channels, by name.

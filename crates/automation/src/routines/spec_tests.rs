@@ -127,13 +127,13 @@ fn record(spec: RoutineSpec) -> RoutineRecord {
         reply_to: None,
         origin: RoutineOrigin::Made,
         enabled: true,
-        disabled_why: String::new(),
+        disabled_detail: String::new(),
         revision: 1,
         next_at: None,
         claimed_to: Some(at("2027-01-01T00:00Z")),
         fired_at: None,
         set_off_at: None,
-        firings: 0,
+        routine_runs: 0,
         failures: 0,
         created_at: at("2027-01-01T00:00Z"),
         changed_at: at("2027-01-01T00:00Z"),
@@ -167,7 +167,7 @@ fn one_time_fires_at_a_look_and_what_lies_before_it_is_missed() {
 }
 
 #[test]
-fn a_firing_by_hand_cools_nothing_down() {
+fn a_routine_run_by_hand_cools_nothing_down() {
     let guard = Guardrails { cooldown_s: 600, ..Guardrails::default() };
     let made = record(RoutineSpec { guard, ..spec(schedule("* * * * *", "UTC")) });
     let (now, until) = (UnixMillis(1_000_000), UnixMillis(1_000_000 + 600_000));

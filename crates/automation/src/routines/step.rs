@@ -1,18 +1,18 @@
 //! What is done about one routine whose time has come: decided by itself, and carried out beside others.
 
 use belay_protocol::{
-    Aside, Claim, FiringId, FiringRecord, Held, NewFiring, RoutineId, RoutineRecord, StoreError, UnixMillis,
+    Aside, Claim, Held, NewRoutineRun, RoutineId, RoutineRecord, RoutineRunId, RoutineRunRecord, StoreError, UnixMillis,
 };
 
-use super::board::Handed;
 use super::reckon::{Reckoning, cools_until, reckon};
+use super::registry::Handed;
 use super::service::RoutineService;
 use belay_run::metrics;
 
 /// What is to be done.
 pub(super) enum Step {
     /// Claim a time.
-    Claim(Box<NewFiring>),
+    Claim(Box<NewRoutineRun>),
     /// Pass times over.
     Miss { routine: RoutineId, times: Vec<UnixMillis>, next: Option<UnixMillis>, at: UnixMillis },
     /// Lay it aside: what is late anyway waits until nothing holds it back.
@@ -28,7 +28,7 @@ impl Step {
     }
 }
 
-/// Decides about a routine. `busy_until`: until when to lay it aside if it waits for its own firings; `None`: it need not.
+/// Decides about a routine. `busy_until`: until when to lay it aside if it waits for its own routine runs; `None`: it need not.
 pub(super) fn decide(
     service: &RoutineService,
     routine: &RoutineRecord,
@@ -36,7 +36,7 @@ pub(super) fn decide(
     now: UnixMillis,
 ) -> Step {
     let (id, name) = (routine.routine_id, &routine.spec.name);
-    let Reckoning { fire, missed, next, catches_up } = match reckon(routine, service.board.config.grace(), now) {
+    let Reckoning { fire, missed, next, catches_up } = match reckon(routine, service.registry.config.grace(), now) {
         Ok(Some(reckoning)) => reckoning,
         // It has no schedule any more.
         Ok(None) => return Step::Miss { routine: id, times: Vec::new(), next: None, at: now },
@@ -48,14 +48,14 @@ pub(super) fn decide(
     };
     let Some(time) = fire else { return Step::Miss { routine: id, times: missed, next, at: now } };
     if catches_up && let Some(waits_for) = routine.next_at {
-        // Of its firings that are led here the store may know some to have ended: it has the last word.
+        // Of its routine runs that are led here the store may know some to have ended: it has the last word.
         let busy = busy_until.map(|until| (until, routine.spec.guard.max_concurrent));
         if let Some((until, at_work)) = busy.or_else(|| Some((cools_until(routine, now)?, 0))) {
             return Step::Defer { routine: id, aside: Aside { waits_for, until, at_work } };
         }
     }
-    Step::Claim(Box::new(NewFiring {
-        id: FiringId::new(),
+    Step::Claim(Box::new(NewRoutineRun {
+        id: RoutineRunId::new(),
         routine_id: id,
         routine: name.clone(),
         by: routine.spec.trigger.word(),
@@ -75,9 +75,9 @@ pub(super) fn decide(
 
 /// What has come of it.
 pub(super) enum Done {
-    /// A firing was claimed.
-    Fired(Box<FiringRecord>),
-    /// As many firings of all routines as may be are at work: the time can be claimed later.
+    /// A routine run was claimed.
+    Fired(Box<RoutineRunRecord>),
+    /// As many routine runs of all routines as may be are at work: the time can be claimed later.
     NoRoom,
     /// There is nothing to lead.
     Settled,
@@ -93,7 +93,7 @@ pub(super) enum Done {
 pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Done, StoreError> {
     let store = &service.routines;
     match step {
-        Step::Claim(firing) => return claim(service, *firing).await,
+        Step::Claim(routine_run) => return claim(service, *routine_run).await,
         Step::Miss { routine, times, next, at } => {
             let missed = times.len();
             store.miss(routine, times, next, at).await?;
@@ -105,16 +105,16 @@ pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Do
     Ok(Done::Settled)
 }
 
-async fn claim(service: &RoutineService, firing: NewFiring) -> Result<Done, StoreError> {
-    let NewFiring { id, scheduled_at, .. } = firing;
-    let (name, passed_over) = (firing.routine.clone(), firing.missed.len());
-    let claimed = service.routines.claim(firing, service.board.config.max_concurrent).await;
-    match claimed.inspect_err(|_| service.board.hand_over(Handed::Unsure(id)))? {
-        Claim::Claimed(firing) => {
+async fn claim(service: &RoutineService, routine_run: NewRoutineRun) -> Result<Done, StoreError> {
+    let NewRoutineRun { id, scheduled_at, .. } = routine_run;
+    let (name, passed_over) = (routine_run.routine.clone(), routine_run.missed.len());
+    let claimed = service.routines.claim(routine_run, service.registry.config.max_concurrent).await;
+    match claimed.inspect_err(|_| service.registry.hand_over(Handed::Unsure(id)))? {
+        Claim::Claimed(routine_run) => {
             let late_ms = scheduled_at.map_or(0, |time| service.clock.now().0.saturating_sub(time.0));
             metrics::scheduled_fired(late_ms);
             metrics::scheduled_missed(passed_over);
-            return Ok(Done::Fired(firing));
+            return Ok(Done::Fired(routine_run));
         }
         Claim::Held(Held::Global) => return Ok(Done::NoRoom),
         Claim::Held(held) => {

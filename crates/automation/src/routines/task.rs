@@ -1,8 +1,9 @@
-//! What the run of a lightweight firing has to do: read anew when it begins, since a restart may have resumed it.
+//! What the run of a lightweight routine run has to do: read anew when it begins, since a restart may have resumed it.
 
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
-    FiringRecord, RoutineAction, RoutineOrigin, RoutineRecord, RunEnd, SessionKey, StopReason, StoreError, firing_of,
+    RoutineAction, RoutineOrigin, RoutineRecord, RoutineRunRecord, RunEnd, SessionKey, StopReason, StoreError,
+    routine_run_of,
 };
 
 use super::config::MOST_ITERATIONS;
@@ -10,7 +11,7 @@ use super::service::RoutineService;
 use super::{heartbeat, text};
 use belay_run::rights;
 
-/// Most bytes of a file that a firing is shown; a longer one is not.
+/// Most bytes of a file that a routine run is shown; a longer one is not.
 const FILE_MAX_BYTES: u64 = 32 * 1024;
 
 /// What the small loop of a routine run is given.
@@ -38,7 +39,7 @@ pub struct NothingToReport {
     pub is_said: fn(&str) -> bool,
 }
 
-/// What a session of a lightweight firing has to do; or how its run ends, where that is not there any more.
+/// What a session of a lightweight routine run has to do; or how its run ends, where that is not there any more.
 ///
 /// # Errors
 /// The store does not answer.
@@ -47,13 +48,14 @@ pub async fn lightweight_task(
     session: &SessionKey,
 ) -> Result<Result<LightweightTask, RunEnd>, StoreError> {
     let store = &service.routines;
-    let firing = match firing_of(session) {
-        Some(id) => store.firing(id).await?,
+    let routine_run = match routine_run_of(session) {
+        Some(id) => store.routine_run(id).await?,
         None => None,
     };
-    let Some(firing) = firing else { return Ok(Err(cannot("firing"))) };
-    // One that was made anew under its name is another one: its words are not this firing's, nor are its creator's rights.
-    let routine = store.routine(&firing.routine).await?.filter(|routine| routine.routine_id == firing.routine_id);
+    let Some(routine_run) = routine_run else { return Ok(Err(cannot("routine_run"))) };
+    // One that was made anew under its name is another one: its words are not this routine run's, nor are its creator's rights.
+    let routine =
+        store.routine(&routine_run.routine).await?.filter(|routine| routine.routine_id == routine_run.routine_id);
     let Some(routine) = routine else { return Ok(Err(cannot("routine"))) };
     // Looked at before it was begun; since then a restart may have taken it up, with other settings.
     let Ok(routine) = rights::of_routine(&service.access, &routine) else {
@@ -63,11 +65,11 @@ pub async fn lightweight_task(
         return Ok(Err(cannot("mode")));
     };
     let beats = routine.origin == RoutineOrigin::Heartbeat;
-    let config = &service.board.config;
+    let config = &service.registry.config;
     let with_tools = *use_tools && config.lightweight_tools;
     let task = LightweightTask {
-        instructions: text::instructions(&firing, &routine),
-        shown: if beats { None } else { shown(service, &firing, &routine, files).await },
+        instructions: text::instructions(&routine_run, &routine),
+        shown: if beats { None } else { shown(service, &routine_run, &routine, files).await },
         with_tools,
         iterations: match with_tools {
             true => (*max_tool_rounds).min(config.lightweight_max_iterations).clamp(1, MOST_ITERATIONS),
@@ -76,7 +78,7 @@ pub async fn lightweight_task(
         max_tokens: config.max_tokens,
         nothing: NothingToReport { word: ROUTINE_OK, is_said: |answer| answer == ROUTINE_OK },
     };
-    Ok(Ok(if beats { heartbeat::task(service, &firing, &routine, task).await } else { task }))
+    Ok(Ok(if beats { heartbeat::task(service, &routine_run, &routine, task).await } else { task }))
 }
 
 /// What was to be done is not there any more.
@@ -84,10 +86,10 @@ fn cannot(what: &str) -> RunEnd {
     RunEnd::of(StopReason::Internal).with("cause", what)
 }
 
-/// The files, the state that earlier firings have left, and what set it off.
+/// The files, the state that earlier routine runs have left, and what set it off.
 async fn shown(
     service: &RoutineService,
-    firing: &FiringRecord,
+    routine_run: &RoutineRunRecord,
     routine: &RoutineRecord,
     files: &[String],
 ) -> Option<String> {
@@ -105,6 +107,6 @@ async fn shown(
         Ok(None) => {}
         Err(why) => parts.push(format!("The file {state} is not shown: {why}.")),
     }
-    parts.extend(firing.payload.as_deref().map(text::payload));
+    parts.extend(routine_run.payload.as_deref().map(text::payload));
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }

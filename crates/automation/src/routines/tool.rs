@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, Effect, Guardrails, Misfire, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec,
-    RunId, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger, Weight,
+    Ask, CallPreview, Effect, Guardrails, Misfire, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRequest,
+    RoutineSpec, RunId, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger,
 };
 use serde_json::{Map, Value, json};
 
 use super::commands::{self, RoutineCommand};
-use super::requests::{By, find, request};
+use super::requests::{RoutineRequester, find, request};
 use super::service::RoutineService;
-use crate::jobs::Client;
+use crate::jobs::JobRequester;
 use belay_run::own_tools::ROUTINE;
 
 /// Characters of a prompt that are shown to whoever is asked about it.
@@ -96,7 +96,7 @@ pub struct RoutineToolContext {
     /// The service that carries out its requests.
     pub service: Arc<RoutineService>,
     /// Who asks, and where.
-    pub client: Arc<Client>,
+    pub client: Arc<JobRequester>,
 }
 
 /// The tool in the hands of one run.
@@ -110,9 +110,9 @@ impl Bound {
         &self.context.service
     }
 
-    fn by(&self, run: Option<RunId>, call: &str) -> By {
+    fn by(&self, run: Option<RunId>, call: &str) -> RoutineRequester {
         let client = &self.context.client;
-        By {
+        RoutineRequester {
             asker: client.asker.clone(),
             channel: client.channel.clone(),
             session: client.session.clone(),
@@ -121,7 +121,7 @@ impl Bound {
         }
     }
 
-    async fn put(&self, arguments: &Map<String, Value>, by: &By) -> Result<String, Refusal> {
+    async fn put(&self, arguments: &Map<String, Value>, by: &RoutineRequester) -> Result<String, Refusal> {
         let spec = spec_of(arguments).map_err(Refusal::Invalid)?;
         let fresh = action_of(arguments) == "create";
         let spec = match fresh {
@@ -164,9 +164,12 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
     };
     let prompt = needed("prompt")?;
     let action = match text_of(arguments, "mode") {
-        Some("full_job") => {
-            RoutineAction::FullJob { task: prompt, plan: false, room: Default::default(), budget: Default::default() }
-        }
+        Some("full_job") => RoutineAction::FullJob {
+            task: prompt,
+            plan: false,
+            runs_in: Default::default(),
+            budget: Default::default(),
+        },
         _ => RoutineAction::Lightweight {
             prompt,
             files: Vec::new(),
@@ -195,10 +198,10 @@ impl Tool for Bound {
     }
 
     /// What goes on working after the conversation is asked about each time.
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let (action, name) = (action_of(arguments), text_of(arguments, "name").unwrap_or_default());
         if !matches!(action, "create" | "update" | "delete") {
-            return Ok(Weight::default());
+            return Ok(CallPreview::default());
         }
         let mut summary = format!("{action} the routine {name}");
         if action != "delete" {
@@ -215,7 +218,7 @@ impl Tool for Bound {
             let prompt: String = text_of(arguments, "prompt").unwrap_or_default().chars().take(SHOWN_CHARS).collect();
             let _ = write!(summary, "{when}: {prompt}"); // a String takes everything
         }
-        Ok(Weight { summary, ask: Some(Ask::UnlessApproved), ..Weight::default() })
+        Ok(CallPreview { summary, ask: Some(Ask::UnlessApproved), ..CallPreview::default() })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

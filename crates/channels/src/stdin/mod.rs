@@ -22,8 +22,8 @@ use std::thread;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Admission, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, Place, QueueMode,
-    Standing,
+    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, Envelope, InboundStream,
+    Outbound, QueueMode,
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
@@ -47,11 +47,11 @@ const LINES: usize = 16;
 /// what was made at a terminal goes on where the daemon runs as a service.
 pub struct Operators;
 
-impl Admission for Operators {
-    fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> Standing {
+impl ChannelAccess for Operators {
+    fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> AccessDecision {
         match principal == NAME {
-            true => Standing::May(Place::Operator),
-            false => Standing::NotAllowed("nobody of that name speaks through standard input".to_owned()),
+            true => AccessDecision::May(Authority::Operator),
+            false => AccessDecision::NotAllowed("nobody of that name speaks through standard input".to_owned()),
         }
     }
 
@@ -195,7 +195,7 @@ impl Channel for StdinChannel {
         }
     }
 
-    fn admission(&self) -> Option<&dyn Admission> {
+    fn admission(&self) -> Option<&dyn ChannelAccess> {
         Some(&Operators)
     }
 

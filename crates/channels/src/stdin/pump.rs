@@ -27,7 +27,7 @@ use super::deliveries::Deliveries;
 use super::lines::Line;
 use super::printer::{Look, Printer};
 use super::resting::{Resting, rests_with};
-use crate::words::{answers_a_question, asks_for_a_plan, ends_the_daemon};
+use crate::commands::{answers_a_question, asks_for_a_plan, ends_the_daemon};
 
 /// Unfinished runs above which texts wait. 15: a session's queue holds 20, and other channels may write to it too.
 const OUTSTANDING_MAX: usize = 15;
@@ -315,7 +315,7 @@ async fn answered(mut watch: RunWatch, before: Option<Arc<RunRecord>>, deliverie
     let Some(record) = record else {
         return Progress::Answered; // the daemon lets go of the run: nothing more will be said about it here
     };
-    let question = record.waiting_for.as_ref().filter(|_| record.status == RunStatus::Paused).map(|it| it.gate);
+    let question = record.waiting_for.as_ref().filter(|_| record.status == RunStatus::Paused).map(|it| it.approval);
     let is_shown = question.is_some() || record.reply.as_deref().is_some_and(|reply| !reply.is_empty());
     if is_shown && timeout(DELIVERY_GRACE, deliveries.wait_for((watch.run_id, question))).await.is_err() {
         debug!(run = %watch.run_id, "the reply or question of a run was not delivered here");

@@ -77,7 +77,7 @@ impl Run {
     async fn ask(&self, channel: &StdinChannel) -> GateId {
         let gate = GateId::new();
         let waiting_for = WaitingFor {
-            gate,
+            approval: gate,
             kind: GateKind::Approval,
             tool: "run_command".into(),
             summary: "ls".into(),

@@ -15,7 +15,7 @@ use tracing::{debug, info};
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
 use super::split::{Piece, pieces};
-use super::{preview, taps};
+use super::{callback_buttons, preview};
 
 /// Deadline of a message. Telegram answers within a second; a slow line needs longer.
 const SEND_DEADLINE: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), Deli
     let to = conversation(&message.route)?;
     let answered = message.route.reply_to.as_deref().and_then(|id| id.parse().ok());
     let pieces = pieces(&message.text);
-    let mut keyboard = message.question.as_ref().and_then(taps::keyboard);
+    let mut keyboard = message.question.as_ref().and_then(callback_buttons::keyboard);
     for (number, piece) in (0..).zip(&pieces).skip(message.pieces_sent as usize) {
         let preview = message.preview.as_deref().filter(|_| number == 0);
         if let Some(preview) = preview

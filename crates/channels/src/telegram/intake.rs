@@ -11,12 +11,12 @@ use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, Messa
 use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
+use super::callback_buttons::{self, ButtonPress};
 use super::conversation::Conversation;
 use super::facts;
 use super::groups::{Addressed, Heard};
 use super::people::AllowLists;
-use super::taps::{self, Tap};
-use crate::words::ends_the_daemon;
+use crate::commands::ends_the_daemon;
 
 /// What somebody is told who may not talk to the bot and taps on one of its buttons.
 const NOT_YOURS: &str = "This question is not yours to answer.";
@@ -74,11 +74,11 @@ pub(super) enum Verdict {
     /// A message for us.
     Message(Box<Inbound>),
     /// An answer to a question of ours, by a button.
-    Tapped(Box<Inbound>, Tap),
+    Tapped(Box<Inbound>, ButtonPress),
     /// A tap that answers nothing.
     TappedInVain {
         /// Who wants to know.
-        tap: Tap,
+        tap: ButtonPress,
         /// What they are told.
         words: &'static str,
         /// Who it was, if it is somebody who may not talk to the bot.
@@ -193,13 +193,13 @@ impl Rules {
 
     /// Decides on a tap on a button. Whose question it is, the agent knows.
     fn judge_tap(&self, query: &CallbackQuery) -> Verdict {
-        let tap = Tap::of(query);
+        let tap = ButtonPress::of(query);
         let sender = query.from.id;
         let Some(role) = self.people.role(sender) else {
             return Verdict::TappedInVain { tap, words: NOT_YOURS, stranger: Some(sender) };
         };
-        let answer = query.data.as_deref().and_then(taps::parse);
-        let (Some((gate, decision)), Some(message)) = (answer, taps::message_of(query)) else {
+        let answer = query.data.as_deref().and_then(callback_buttons::parse);
+        let (Some((gate, decision)), Some(message)) = (answer, callback_buttons::message_of(query)) else {
             return Verdict::TappedInVain { tap, words: OUT_OF_USE, stranger: None };
         };
         if message.chat.type_field != ChatType::Private && !self.people.serve(message.chat.id) {

@@ -5,12 +5,12 @@
 //! delivery changes nothing; a second tap on a button is told what the first one did.
 //!
 //! Reading order: `groups`, `people`, `facts` (what comes with a text), `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
-//! `split` (how an answer is written) → `deliver` (how it is sent) → `preview` (what is shown before) → `taps` (the buttons under a question) → `api`.
+//! `split` (how an answer is written) → `deliver` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under a question) → `api`.
 
 mod api;
+mod callback_buttons;
 mod conversation;
 mod deliver;
-mod desk;
 mod facts;
 mod format;
 mod groups;
@@ -18,10 +18,10 @@ mod intake;
 mod people;
 mod polling;
 mod preview;
+mod router;
 mod setup;
 mod split;
 mod styled;
-mod taps;
 mod webhook;
 
 use std::future::Future;
@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    Admission, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute,
+    Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute,
     Streaming, provenance,
 };
 use futures_util::{future::OptionFuture, stream};
@@ -43,10 +43,10 @@ use tracing::{info, warn};
 
 use self::api::BotApi;
 use self::conversation::Conversation;
-use self::desk::Desk;
 use self::intake::{Rules, Taken};
 pub use self::people::AllowLists;
 use self::polling::Poller;
+use self::router::UpdateRouter;
 use self::webhook::Webhook;
 use crate::config::{Stream, TelegramConfig, TelegramMode};
 
@@ -67,7 +67,7 @@ const START_DEADLINE: Duration = Duration::from_secs(3);
 pub struct Telegram {
     id: ChannelId,
     config: TelegramConfig,
-    desk: Arc<Desk>,
+    router: Arc<UpdateRouter>,
     /// `None` when polling.
     webhook: Option<Arc<Webhook>>,
     /// What the webhook receives; taken by `start`.
@@ -107,16 +107,16 @@ impl Telegram {
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             taken: Taken::default(),
         };
-        let desk = Arc::new(Desk::new(BotApi::new(http, &config.api_base, secrets.token), rules));
+        let router = Arc::new(UpdateRouter::new(BotApi::new(http, &config.api_base, secrets.token), rules));
         let (sender, inbox) = mpsc::channel(INBOX);
         let webhook = match config.mode {
             TelegramMode::Polling => None,
             TelegramMode::Webhook => {
                 let secret = usable_secret(secrets.webhook_secret).map_err(cannot)?;
-                Some(Arc::new(Webhook { desk: Arc::clone(&desk), secret, inbox: sender }))
+                Some(Arc::new(Webhook { router: Arc::clone(&router), secret, inbox: sender }))
             }
         };
-        Ok(Self { id: ChannelId::new(NAME), config, desk, webhook, inbox: Mutex::new(Some(inbox)) })
+        Ok(Self { id: ChannelId::new(NAME), config, router, webhook, inbox: Mutex::new(Some(inbox)) })
     }
 
     /// The webhook's route at `webhook_path`, for whoever owns the listener; `None` when polling.
@@ -126,12 +126,12 @@ impl Telegram {
 
     /// Who is let in, to be replaced while the bot is served.
     pub fn allow_lists(&self) -> AllowLists {
-        self.desk.rules.people.clone()
+        self.router.rules.people.clone()
     }
 
     /// Asks Telegram who we are. A wrong token is an error; a Telegram out of reach is not.
     async fn introduce(&self) -> Result<bool, ChannelError> {
-        match setup::introduce(&self.desk, START_DEADLINE).await {
+        match setup::introduce(&self.router, START_DEADLINE).await {
             Ok(()) => Ok(true),
             Err(error) if error.is_auth() => Err(cannot(format!(
                 "the Bot API at {} refuses the token ({error}). Check the token and channels.telegram.api_base",
@@ -160,7 +160,7 @@ impl Channel for Telegram {
         let is_introduced = self.introduce().await?;
         info!(mode = ?self.config.mode, "telegram intake begins");
         let Some(webhook) = &self.webhook else {
-            let poller = Poller::new(Arc::clone(&self.desk), is_introduced, intake);
+            let poller = Poller::new(Arc::clone(&self.router), is_introduced, intake);
             return Ok(Box::pin(stream::unfold(poller, |mut poller| async move {
                 poller.next().await.map(|envelope| (envelope, poller))
             })));
@@ -168,7 +168,7 @@ impl Channel for Telegram {
         let (webhook, url) = (Arc::clone(webhook), self.config.webhook_url.clone());
         let setup = Box::pin(async move {
             let registration = url.as_deref().map(|url| (url, &webhook.secret));
-            setup::until_reachable(&webhook.desk, is_introduced, registration).await;
+            setup::until_reachable(&webhook.router, is_introduced, registration).await;
         });
         let open = Open { inbox, setup: Some(setup), intake };
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
@@ -179,25 +179,25 @@ impl Channel for Telegram {
         Some(HINTS.as_str())
     }
 
-    fn admission(&self) -> Option<&dyn Admission> {
-        Some(&self.desk.rules.people)
+    fn admission(&self) -> Option<&dyn ChannelAccess> {
+        Some(&self.router.rules.people)
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
-        deliver::deliver(&self.desk.api, message).await
+        deliver::deliver(&self.router.api, message).await
     }
 
     fn streaming(&self) -> Streaming<'_> {
         match self.config.stream {
             Stream::Off => Streaming::Off,
-            Stream::Preview => Streaming::Preview(&*self.desk),
+            Stream::Preview => Streaming::Preview(&*self.router),
             Stream::Blocks => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
         }
     }
 
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         if let Ok(conversation) = route.conversation.parse::<Conversation>() {
-            deliver::typing(&self.desk.api, conversation, run).await;
+            deliver::typing(&self.router.api, conversation, run).await;
         }
     }
 }
@@ -254,7 +254,7 @@ fn usable_secret(secret: Option<SecretString>) -> Result<SecretString, &'static 
 
 /// A desk that reaches nobody.
 #[cfg(test)]
-fn test_desk() -> Desk {
+fn test_desk() -> UpdateRouter {
     use crate::config::GroupsConfig;
 
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
@@ -271,7 +271,7 @@ fn test_desk() -> Desk {
         since: 0,
         taken: Taken::default(),
     };
-    Desk::new(
+    UpdateRouter::new(
         BotApi::new(
             reqwest::Client::builder().build().expect("a client"),
             "http://127.0.0.1:9",

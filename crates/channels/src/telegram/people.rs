@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::principal::Role;
-use belay_protocol::{Admission, Standing};
+use belay_protocol::{AccessDecision, ChannelAccess};
 
 use super::conversation::Conversation;
 use super::groups::{Addressed, Groups, Heard};
@@ -38,17 +38,19 @@ impl People {
     }
 }
 
-impl Admission for People {
-    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> Standing {
+impl ChannelAccess for People {
+    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision {
         let Some(role) = principal.parse().ok().and_then(|id| self.role(id)) else {
             let why =
                 format!("{principal} is neither on the list channels.telegram.allow nor on that of the operators");
-            return Standing::NotAllowed(why);
+            return AccessDecision::NotAllowed(why);
         };
         let group = conversation.and_then(group_of);
         match group.filter(|group| !self.groups.serve(*group)) {
-            Some(group) => Standing::NotAllowed(format!("{group} is not on the list channels.telegram.groups.allow")),
-            None => Standing::May(role.into()),
+            Some(group) => {
+                AccessDecision::NotAllowed(format!("{group} is not on the list channels.telegram.groups.allow"))
+            }
+            None => AccessDecision::May(role.into()),
         }
     }
 
@@ -100,8 +102,8 @@ impl From<People> for AllowLists {
     }
 }
 
-impl Admission for AllowLists {
-    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> Standing {
+impl ChannelAccess for AllowLists {
+    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision {
         self.0.load().standing_of(principal, conversation)
     }
 
@@ -117,7 +119,7 @@ fn group_of(conversation: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::Place;
+    use belay_protocol::Authority;
 
     use super::*;
     use crate::config::GroupsConfig;
@@ -127,7 +129,7 @@ mod tests {
         let groups = GroupsConfig { allow: vec![-100], ..GroupsConfig::default() };
         let config = TelegramConfig { allow: vec![42, 7], operators: vec![7], groups, ..TelegramConfig::default() };
         let people = People::of(&config);
-        let (user, operator) = (Some(Place::Conversation), Some(Place::Operator));
+        let (user, operator) = (Some(Authority::Conversation), Some(Authority::Operator));
         for (principal, conversation, may, served) in [
             ("42", Some("42"), user, true),
             ("42", None, user, true),
@@ -145,8 +147,8 @@ mod tests {
         ] {
             let standing = people.standing_of(principal, conversation);
             let is = match &standing {
-                Standing::May(place) => Some(*place),
-                Standing::NotAllowed(_) => None,
+                AccessDecision::May(place) => Some(*place),
+                AccessDecision::NotAllowed(_) => None,
             };
             assert_eq!(is, may, "{principal} in {conversation:?}: {standing:?}");
             if let Some(conversation) = conversation {
@@ -168,8 +170,8 @@ mod tests {
         assert!(shared.role(42).is_some() && shared.serve(-1) && shared.role(7).is_none());
         lists.replace(&config(&[7], &[-2]));
         assert!(shared.role(42).is_none() && !shared.serve(-1) && shared.serve(-2));
-        assert_eq!(shared.standing_of("7", None), Standing::May(Place::Conversation));
-        assert!(matches!(shared.standing_of("42", None), Standing::NotAllowed(_)));
+        assert_eq!(shared.standing_of("7", None), AccessDecision::May(Authority::Conversation));
+        assert!(matches!(shared.standing_of("42", None), AccessDecision::NotAllowed(_)));
         assert!(shared.serves("7") && !shared.serves("42"));
     }
 }

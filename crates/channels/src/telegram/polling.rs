@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::api::ApiError;
-use super::desk::{Desk, Parcel, Settled, Sorted, update_id};
+use super::router::{Parcel, Settled, Sorted, UpdateRouter, update_id};
 use super::setup::{self, ALLOWED, Pauses};
 
 /// How long Telegram holds an empty answer back. 25 s: below the idle limits of common proxies.
@@ -61,7 +61,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
 
 /// Asks for updates and offers their messages.
 pub(super) struct Poller {
-    desk: Arc<Desk>,
+    router: Arc<UpdateRouter>,
     intake: CancellationToken,
     is_introduced: bool,
     is_set_up: bool,
@@ -107,9 +107,9 @@ struct Offer {
 }
 
 impl Poller {
-    pub(super) fn new(desk: Arc<Desk>, is_introduced: bool, intake: CancellationToken) -> Self {
+    pub(super) fn new(router: Arc<UpdateRouter>, is_introduced: bool, intake: CancellationToken) -> Self {
         Self {
-            desk,
+            router,
             intake,
             is_introduced,
             is_set_up: false,
@@ -140,7 +140,7 @@ impl Poller {
     async fn next_message(&mut self) -> Envelope {
         loop {
             if let Some(update) = self.batch.front() {
-                let sorted = self.desk.sort(update).await; // taken only afterwards: cancelled midway, it is not done with
+                let sorted = self.router.sort(update).await; // taken only afterwards: cancelled midway, it is not done with
                 let update_id = update_id(update);
                 self.batch.pop_front();
                 match sorted {
@@ -173,16 +173,16 @@ impl Poller {
 
     fn offer(&mut self, offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
-        let desk = Arc::clone(&self.desk);
+        let router = Arc::clone(&self.router);
         let inbound = offer.parcel.inbound.clone();
         self.unsettled.insert(offer.update_id);
         self.open.push(Box::pin(async move {
             let ack = timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok);
-            match desk.settle(&offer.parcel.after, ack).await {
+            match router.settle(&offer.parcel.after, ack).await {
                 Settled::Done => Progress::Settled(offer.update_id),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
                     warn!(session = %offer.parcel.inbound.session, "a message was given up: its conversation stays full");
-                    desk.say_not_taken(&offer.parcel).await;
+                    router.say_not_taken(&offer.parcel).await;
                     Progress::Settled(offer.update_id)
                 }
                 Settled::Later { after, .. } => {
@@ -195,9 +195,9 @@ impl Poller {
     }
 
     async fn set_up(&mut self) {
-        let desk = &*self.desk;
-        setup::until_reachable(desk, self.is_introduced, None).await;
-        setup::again_and_again("deleteWebhook", || setup::delete_webhook(desk)).await;
+        let router = &*self.router;
+        setup::until_reachable(router, self.is_introduced, None).await;
+        setup::again_and_again("deleteWebhook", || setup::delete_webhook(router)).await;
         self.is_set_up = true;
     }
 
@@ -226,8 +226,8 @@ impl Poller {
             .timeout(hold.as_secs() as u32)
             .allowed_updates(ALLOWED.to_vec())
             .build();
-        let desk = Arc::clone(&self.desk);
-        Box::pin(async move { desk.api.call("getUpdates", &parameters, deadline).await })
+        let router = Arc::clone(&self.router);
+        Box::pin(async move { router.api.call("getUpdates", &parameters, deadline).await })
     }
 
     /// Takes what is new; after an error, rests.
@@ -274,7 +274,7 @@ impl Poller {
             .timeout(0)
             .allowed_updates(ALLOWED.to_vec())
             .build();
-        let answer = self.desk.api.call::<_, IgnoredAny>("getUpdates", &parameters, LAST_DEADLINE).await;
+        let answer = self.router.api.call::<_, IgnoredAny>("getUpdates", &parameters, LAST_DEADLINE).await;
         if let Err(error) = answer {
             info!(%error, "the last updates could not be confirmed; they come again at the next start");
         }

@@ -15,7 +15,7 @@ use tracing::{debug, info};
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
 use super::deliver::{conversation, failed, send};
-use super::desk::Desk;
+use super::router::UpdateRouter;
 use super::split::{PIECE_MAX_UNITS, Piece, pieces};
 
 /// Deadline of a change while the answer grows. A later one is of no use: the next is on its way.
@@ -30,7 +30,7 @@ struct Sent {
 }
 
 #[async_trait]
-impl Preview for Desk {
+impl Preview for UpdateRouter {
     async fn begin(&self, route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError> {
         let to = conversation(route)?;
         let answered = route.reply_to.as_deref().and_then(|id| id.parse().ok());

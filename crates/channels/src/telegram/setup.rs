@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::api::ApiError;
-use super::desk::Desk;
+use super::router::UpdateRouter;
 
 /// Deadline of these calls.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -48,10 +48,10 @@ impl Pauses {
 }
 
 /// Learns the bot's user name, and whether the token is right.
-pub(super) async fn introduce(desk: &Desk, deadline: Duration) -> Result<(), ApiError> {
-    let me: Me = desk.api.call("getMe", &json!({}), deadline).await?;
+pub(super) async fn introduce(router: &UpdateRouter, deadline: Duration) -> Result<(), ApiError> {
+    let me: Me = router.api.call("getMe", &json!({}), deadline).await?;
     let name = me.username.unwrap_or_default();
-    let known = desk.rules.username.get_or_init(|| name.clone());
+    let known = router.rules.username.get_or_init(|| name.clone());
     if !known.eq_ignore_ascii_case(&name) {
         warn!(configured = %known, telegram = %name, "channels.telegram.bot_username is not the bot's name");
     }
@@ -60,28 +60,32 @@ pub(super) async fn introduce(desk: &Desk, deadline: Duration) -> Result<(), Api
 }
 
 /// Does [`introduce`] until it works, then registers the webhook until that works.
-pub(super) async fn until_reachable(desk: &Desk, is_introduced: bool, webhook: Option<(&str, &SecretString)>) {
+pub(super) async fn until_reachable(
+    router: &UpdateRouter,
+    is_introduced: bool,
+    webhook: Option<(&str, &SecretString)>,
+) {
     if !is_introduced {
-        again_and_again("getMe", || introduce(desk, DEADLINE)).await;
+        again_and_again("getMe", || introduce(router, DEADLINE)).await;
     }
     if let Some((url, secret)) = webhook {
-        again_and_again("setWebhook", || set_webhook(desk, url, secret)).await;
+        again_and_again("setWebhook", || set_webhook(router, url, secret)).await;
         info!(url, "telegram webhook registered");
     }
 }
 
-async fn set_webhook(desk: &Desk, url: &str, secret: &SecretString) -> Result<(), ApiError> {
+async fn set_webhook(router: &UpdateRouter, url: &str, secret: &SecretString) -> Result<(), ApiError> {
     let parameters = SetWebhookParams::builder()
         .url(url)
         .secret_token(secret.expose_secret())
         .allowed_updates(ALLOWED.to_vec())
         .build();
-    desk.api.call::<_, bool>("setWebhook", &parameters, DEADLINE).await.map(|_| ())
+    router.api.call::<_, bool>("setWebhook", &parameters, DEADLINE).await.map(|_| ())
 }
 
 /// Takes back a webhook, which would keep polling from getting anything.
-pub(super) async fn delete_webhook(desk: &Desk) -> Result<(), ApiError> {
-    desk.api.call::<_, bool>("deleteWebhook", &DeleteWebhookParams::builder().build(), DEADLINE).await.map(|_| ())
+pub(super) async fn delete_webhook(router: &UpdateRouter) -> Result<(), ApiError> {
+    router.api.call::<_, bool>("deleteWebhook", &DeleteWebhookParams::builder().build(), DEADLINE).await.map(|_| ())
 }
 
 /// Repeats a call until it works. Runs inside the channel's stream and ends with it.

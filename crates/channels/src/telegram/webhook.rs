@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::desk::{Desk, Parcel, Settled, Sorted};
+use super::router::{Parcel, Settled, Sorted, UpdateRouter};
 
 /// Bot API, setWebhook, `secret_token`.
 const SECRET_HEADER: &str = "X-Telegram-Bot-Api-Secret-Token";
@@ -38,7 +38,7 @@ const ACK_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What the route needs.
 pub(super) struct Webhook {
-    pub(super) desk: Arc<Desk>,
+    pub(super) router: Arc<UpdateRouter>,
     pub(super) secret: SecretString,
     pub(super) inbox: mpsc::Sender<Envelope>,
 }
@@ -64,7 +64,7 @@ async fn receive(State(webhook): State<Arc<Webhook>>, request: Request) -> Statu
         warn!(bytes = body.len(), "a webhook call whose body is not JSON");
         return StatusCode::BAD_REQUEST;
     };
-    match webhook.desk.sort(&update).await {
+    match webhook.router.sort(&update).await {
         Sorted::Message(parcel) => webhook.hand_over(*parcel).await,
         Sorted::Done => StatusCode::OK,
         Sorted::Later => StatusCode::SERVICE_UNAVAILABLE,
@@ -80,7 +80,7 @@ impl Webhook {
             answer.await.ok()
         };
         let ack = timeout(ACK_DEADLINE, handed).await.ok().flatten();
-        match self.desk.settle(&after, ack).await {
+        match self.router.settle(&after, ack).await {
             Settled::Done => StatusCode::OK,
             Settled::Later { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }

@@ -53,7 +53,7 @@ pub(crate) enum RoutinesCommand {
         #[arg(long, value_name = "TEXT")]
         payload: Option<String>,
     },
-    /// List the firings of a routine, newest first
+    /// List the routine runs of a routine, newest first
     Runs {
         /// The routine.
         #[command(flatten)]

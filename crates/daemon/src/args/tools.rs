@@ -37,7 +37,7 @@ pub(crate) enum ToolsCommand {
         /// The tool, or mcp:NAME for an MCP server with all its tools
         name: String,
         /// Why: models read it
-        why: String,
+        detail: String,
     },
     /// Switch a tool on
     Enable {

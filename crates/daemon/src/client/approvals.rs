@@ -127,7 +127,7 @@ fn details(question: &Json) -> Vec<Vec<Cell>> {
         row("question", text(question, "/id").into()),
         row("state", state(question)),
         row("about", waits_for(question).into()),
-        row("why", text(question, "/why").into()),
+        row("detail", text(question, "/detail").into()),
         row("arguments", question.pointer("/arguments").map(Json::to_string).unwrap_or_default().into()),
     ];
     for pair in question.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
@@ -156,7 +156,7 @@ mod tests {
     fn question(state: &str) -> Json {
         json!({
             "id": "q1", "run_id": "r1", "session": "me", "call_id": "c1", "tool": "run_command", "kind": "approval",
-            "summary": "git push", "arguments": {"argv": ["git", "push"]}, "why": "it asks before it acts",
+            "summary": "git push", "arguments": {"argv": ["git", "push"]}, "detail": "it asks before it acts",
             "bound": [["argv", "git push"]], "covers": "git push …", "asker": {"principal": "ann"},
             "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": state,
             "decided_by": null, "decided_at": null,

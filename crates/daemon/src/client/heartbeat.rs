@@ -29,11 +29,11 @@ pub(crate) async fn show(args: &ClientArgs, env: &Environment, out: Output<'_>) 
 /// Has it beat now.
 pub(crate) async fn now(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let path = ["api", "v1", "routines", "heartbeat", "fire"];
-    let firing = Client::find(args, env)?.post(&path, Some(&json!({})), Duration::ZERO).await?;
+    let routine_run = Client::find(args, env)?.post(&path, Some(&json!({})), Duration::ZERO).await?;
     if args.json {
-        out.json(&firing);
+        out.json(&routine_run);
     } else {
-        out.line(text(&firing, "/firing_id"));
+        out.line(text(&routine_run, "/routine_run_id"));
     }
     Ok(Exit::Fine)
 }
@@ -64,8 +64,8 @@ fn details(report: &Json) -> Vec<Vec<Cell>> {
     ]
 }
 
-fn beat(firing: &Json) -> Vec<Cell> {
-    let status = text(firing, "/status");
+fn beat(routine_run: &Json) -> Vec<Cell> {
+    let status = text(routine_run, "/status");
     let tone = match status {
         "ok" => Tone::Good,
         "attention" => Tone::Warn,
@@ -73,10 +73,10 @@ fn beat(firing: &Json) -> Vec<Cell> {
         _ => Tone::Dim,
     };
     vec![
-        since(text(firing, "/claimed_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(routine_run, "/claimed_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
         Cell::new(status, tone),
-        text(firing, "/by").into(),
-        text(firing, "/summary").lines().next().unwrap_or_default().into(),
+        text(routine_run, "/by").into(),
+        text(routine_run, "/summary").lines().next().unwrap_or_default().into(),
     ]
 }
 

@@ -74,7 +74,7 @@ async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Res
         "job_id": Uuid::now_v7(),
         "task": task,
         "plan": args.plan,
-        "room": if args.worker { "worker" } else { "local" },
+        "runs_in": if args.worker { "worker" } else { "local" },
         "budget": {
             "max_steps": args.max_steps,
             "max_tokens": args.max_tokens,
@@ -175,8 +175,8 @@ fn details(job: &Json) -> Vec<Vec<Cell>> {
     if let Some(run) = job.pointer("/run_id").and_then(Json::as_str) {
         rows.push(row("run", run.into()));
     }
-    if !text(job, "/why").is_empty() {
-        rows.push(row("why", text(job, "/why").into()));
+    if !text(job, "/detail").is_empty() {
+        rows.push(row("detail", text(job, "/detail").into()));
     }
     rows
 }

@@ -63,7 +63,7 @@ pub(crate) async fn list(args: &ClientArgs, env: &Environment, out: Output<'_>) 
         (true, _) => out.json(&json!({ "routines": routines })),
         (false, []) => out.line("no routines"),
         (false, routines) => {
-            let head = ["ROUTINE", "STATE", "NEXT", "FIRED", "FIRINGS", "SET OFF BY"];
+            let head = ["ROUTINE", "STATE", "NEXT", "FIRED", "ROUTINE_RUNS", "SET OFF BY"];
             let head = head.map(|name| Cell::new(name, Tone::Dim)).into();
             out.table(&std::iter::once(head).chain(routines.iter().map(row)).collect::<Vec<_>>());
         }
@@ -150,11 +150,11 @@ async fn fire(args: &RoutineArgs, payload: Option<&str>, env: &Environment, out:
     let payload = payload.map(crate::input::message).transpose()?;
     let body = json!({ "payload": payload });
     let path = ["api", "v1", "routines", &args.name, "fire"];
-    let firing = Client::find(&args.client, env)?.post(&path, Some(&body), Duration::ZERO).await?;
+    let routine_run = Client::find(&args.client, env)?.post(&path, Some(&body), Duration::ZERO).await?;
     if args.client.json {
-        out.json(&firing)
+        out.json(&routine_run)
     } else {
-        out.line(text(&firing, "/firing_id"))
+        out.line(text(&routine_run, "/routine_run_id"))
     }
     Ok(Exit::Fine)
 }
@@ -175,12 +175,12 @@ async fn runs(
         out.json(&answer);
         return Ok(Exit::Fine);
     }
-    match answer.pointer("/firings").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default() {
+    match answer.pointer("/routine_runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default() {
         [] => out.line("it has not fired"),
-        firings => {
-            let head = ["FIRING", "STATUS", "BY", "SCHEDULED", "CLAIMED", "COST", "SAYS"];
+        routine_runs => {
+            let head = ["ROUTINE_RUN", "STATUS", "BY", "SCHEDULED", "CLAIMED", "COST", "SAYS"];
             let head = head.map(|name| Cell::new(name, Tone::Dim)).into();
-            out.table(&std::iter::once(head).chain(firings.iter().map(firing_row)).collect::<Vec<_>>());
+            out.table(&std::iter::once(head).chain(routine_runs.iter().map(routine_run_row)).collect::<Vec<_>>());
         }
     }
     Ok(Exit::Fine)
@@ -196,7 +196,7 @@ async fn next(
     let count = count.to_string();
     let mut query = vec![("count", count.as_str())];
     query.extend(name.map(|name| ("routine", name)));
-    let answer = Client::find(args, env)?.get(&["api", "v1", "firings", "next"], &query).await?;
+    let answer = Client::find(args, env)?.get(&["api", "v1", "routine-runs", "next"], &query).await?;
     if args.json {
         out.json(&answer);
         return Ok(Exit::Fine);
@@ -244,7 +244,7 @@ fn tested_lines(tested: &Json, fires: bool) -> Vec<String> {
         Some(next) => format!("it fires next at {next}"),
         None => "it does not fire after that".to_owned(),
     });
-    if let Some(why) = tested.pointer("/disabled_why").and_then(Json::as_str) {
+    if let Some(why) = tested.pointer("/disabled_detail").and_then(Json::as_str) {
         lines.push(format!("it is switched off now{}{why}", if why.is_empty() { "" } else { ": " }));
     }
     lines
@@ -258,7 +258,7 @@ fn row(routine: &Json) -> Vec<Cell> {
         state(routine),
         next.into(),
         fired.into(),
-        number(routine, "/firings").to_string().into(),
+        number(routine, "/routine_runs").to_string().into(),
         set_off_by(routine).into(),
     ]
 }
@@ -292,11 +292,11 @@ fn details(routine: &Json) -> Vec<Vec<Cell>> {
         row("does", text(routine, "/action/mode").into()),
         row("next", text(routine, "/next_at").into()),
         row("fired", text(routine, "/fired_at").into()),
-        row("firings", number(routine, "/firings").to_string().into()),
+        row("routine_runs", number(routine, "/routine_runs").to_string().into()),
         row("made in", text(routine, "/made_in").into()),
         row("revision", number(routine, "/revision").to_string().into()),
     ];
-    for (name, place) in [("off because", "/disabled_why"), ("is", "/description")] {
+    for (name, place) in [("off because", "/disabled_detail"), ("is", "/description")] {
         if !text(routine, place).is_empty() {
             rows.push(row(name, text(routine, place).into()));
         }
@@ -304,22 +304,22 @@ fn details(routine: &Json) -> Vec<Vec<Cell>> {
     rows
 }
 
-fn firing_row(firing: &Json) -> Vec<Cell> {
-    let status = text(firing, "/status");
+fn routine_run_row(routine_run: &Json) -> Vec<Cell> {
+    let status = text(routine_run, "/status");
     let tone = match status {
         "ok" => Tone::Good,
         "attention" | "missed" => Tone::Warn,
         "failed" => Tone::Bad,
         _ => Tone::Plain,
     };
-    let summary = text(firing, "/summary").lines().next().unwrap_or_default();
+    let summary = text(routine_run, "/summary").lines().next().unwrap_or_default();
     vec![
-        text(firing, "/firing_id").into(),
+        text(routine_run, "/routine_run_id").into(),
         Cell::new(status, tone),
-        text(firing, "/by").into(),
-        text(firing, "/scheduled_at").into(),
-        since(text(firing, "/claimed_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
-        dollars(number(firing, "/cost_micro_usd")).into(),
+        text(routine_run, "/by").into(),
+        text(routine_run, "/scheduled_at").into(),
+        since(text(routine_run, "/claimed_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        dollars(number(routine_run, "/cost_micro_usd")).into(),
         summary.into(),
     ]
 }
@@ -369,7 +369,7 @@ mod tests {
             ["tick fires at there 1 (Z, 1), as full_job", "it fires next at there 2 (Z, 2)"]
         );
         let over =
-            json!({"routine": "tick", "fires": false, "at": time("1"), "next": null, "disabled_why": "5 failures"});
+            json!({"routine": "tick", "fires": false, "at": time("1"), "next": null, "disabled_detail": "5 failures"});
         assert_eq!(
             tested_lines(&over, false),
             [

@@ -88,7 +88,7 @@ pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
 fn asked(question: &Json, words: &str) -> String {
     let left = until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", spoken(left)));
     let about = if words.is_empty() { waits_for(question) } else { words.to_owned() };
-    let how = how_to_answer(question, text(question, "/gate"));
+    let how = how_to_answer(question, text(question, "/approval"));
     format!("the run rests until it is answered{left}\n\n{about}\n\n  {how}")
 }
 
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_run_that_rests_is_75_and_says_what_it_asks_and_how_to_answer() {
         let question = json!({
-            "gate": "q1", "kind": "approval", "tool": "run_command", "summary": "git push",
+            "approval": "q1", "kind": "approval", "tool": "run_command", "summary": "git push",
             "expires_at": "1999-01-01T00:00:00.000Z",
         });
         let said = asked(&question, "");

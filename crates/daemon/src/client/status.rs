@@ -58,7 +58,7 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
 fn troubled(report: &Json) -> Vec<String> {
     let tools = report.pointer("/tools").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let words = |tool: &Json| {
-        let (name, state, why) = (text(tool, "/name"), text(tool, "/state"), text(tool, "/why"));
+        let (name, state, why) = (text(tool, "/name"), text(tool, "/state"), text(tool, "/detail"));
         match state {
             "failing" => format!("{name} has failed {} times in a row", number(tool, "/failures")),
             state => format!("{name} is switched off ({state}): {why}"),
@@ -72,7 +72,7 @@ fn cooling(report: &Json) -> Vec<String> {
     let candidates = report.pointer("/candidates").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let words = |candidate: &Json| {
         let until = candidate.pointer("/cooling_until").and_then(Json::as_str)?;
-        Some(format!("{} until {until} ({})", text(candidate, "/name"), text(candidate, "/why")))
+        Some(format!("{} until {until} ({})", text(candidate, "/name"), text(candidate, "/reason")))
     };
     candidates.iter().filter_map(words).collect()
 }
@@ -186,12 +186,12 @@ mod tests {
             "routines": {"enabled": 3, "at_work": 1, "next_at": "2026-01-01T12:00:00Z"},
             "running": [{"run_id": "r1", "session": "me", "for_ms": 3000}], "model_trouble": null,
             "candidates": [
-                {"name": "a by openai", "cooling_until": "2026-01-01T12:00:00Z", "why": "rate_limited"},
-                {"name": "b by anthropic", "cooling_until": null, "why": null},
+                {"name": "a by openai", "cooling_until": "2026-01-01T12:00:00Z", "reason": "rate_limited"},
+                {"name": "b by anthropic", "cooling_until": null, "reason": null},
             ],
             "tools": [
                 {"name": "web_search", "state": "failing", "failures": 5, "runs": 2},
-                {"name": "mcp:files", "state": "trial", "failures": 0, "runs": 0, "why": "it is down"},
+                {"name": "mcp:files", "state": "trial", "failures": 0, "runs": 0, "detail": "it is down"},
             ],
         });
         let shown: Vec<_> = rows(&report).into_iter().flatten().collect();

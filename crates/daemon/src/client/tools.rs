@@ -18,9 +18,9 @@ pub(crate) async fn one(command: &ToolsCommand, env: &Environment, out: Output<'
     match command {
         ToolsCommand::List(client) => list(client, env, out).await,
         ToolsCommand::Show { client, name } => show(client, name, env, out).await,
-        ToolsCommand::Disable { client, name, why } => {
+        ToolsCommand::Disable { client, name, detail: why } => {
             let path = ["api", "v1", "tools", name, "disable"];
-            let why = json!({ "why": why });
+            let why = json!({ "detail": why });
             switched(Client::find(client, env)?.post(&path, Some(&why), Duration::ZERO).await?, client, out)
         }
         ToolsCommand::Enable { client, name } => {
@@ -109,7 +109,7 @@ fn details(tool: &Json) -> Vec<Vec<Cell>> {
     let mut rows = vec![row("tool", text(tool, "/name").into()), row("state", state(tool))];
     let failures = format!("{} in a row, in {} runs", number(tool, "/failures"), number(tool, "/runs"));
     rows.push(row("failures", failures.into()));
-    for (name, place) in [("since", "/since"), ("until", "/until"), ("by", "/by"), ("why", "/why")] {
+    for (name, place) in [("since", "/since"), ("until", "/until"), ("by", "/actor"), ("detail", "/detail")] {
         if !text(tool, place).is_empty() {
             rows.push(row(name, text(tool, place).into()));
         }
@@ -132,7 +132,7 @@ mod tests {
     fn a_tool_that_is_off_says_for_how_long_and_why() {
         let tool = json!({
             "name": "web_search", "description": "Searches.\nMuch more.", "state": "off", "failures": 10, "runs": 3,
-            "since": "2026-01-01T12:00:00Z", "until": "2999-01-01T12:00:00Z", "by": "rule", "why": "it failed",
+            "since": "2026-01-01T12:00:00Z", "until": "2999-01-01T12:00:00Z", "actor": "rule", "detail": "it failed",
             "last": [{ "at": "", "run_id": "r1", "kind": "timed_out", "fingerprint": "0123456789ab", "quote": "no result" }],
         });
         assert!(words(&tool).starts_with("off for "), "{}", words(&tool));
@@ -142,7 +142,7 @@ mod tests {
         for cell in ["10 in a row, in 3 runs", "it failed", "run r1: timed out [0123456789ab] no result"] {
             assert!(shown.contains(&Cell::from(cell)), "{cell:?} in {shown:?}");
         }
-        let forever = json!({ "name": "web_search", "state": "off", "by": "ann" });
+        let forever = json!({ "name": "web_search", "state": "off", "actor": "ann" });
         assert_eq!(words(&forever), "off");
         assert_eq!(words(&json!({ "state": "ok" })), "on");
     }

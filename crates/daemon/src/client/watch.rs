@@ -77,7 +77,7 @@ impl View<'_> {
         if self.out.is_terminal() {
             self.out.line("");
         }
-        let said = job.pointer("/result").and_then(Json::as_str).unwrap_or(text(job, "/why"));
+        let said = job.pointer("/result").and_then(Json::as_str).unwrap_or(text(job, "/detail"));
         if !said.is_empty() {
             self.out.line(said);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::ReplyRoute;
-use belay_protocol::{Admission, Channel, ChannelError, ChannelId, DeliverError, InboundStream, Outbound};
+use belay_protocol::{Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, InboundStream, Outbound};
 use tokio_util::sync::CancellationToken;
 
 /// The HTTP channel without a listener: what comes over the control socket are the operator's commands, and a daemon
@@ -29,7 +29,7 @@ impl Channel for Background {
         false
     }
 
-    fn admission(&self) -> Option<&dyn Admission> {
+    fn admission(&self) -> Option<&dyn ChannelAccess> {
         self.0.admission()
     }
 

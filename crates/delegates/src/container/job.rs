@@ -6,7 +6,7 @@ use belay_protocol::{StopReason, WorkerEnd, WorkerHost, WorkerStart};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::clerk::Clerk;
+use super::job_host::JobHost;
 
 /// How long a clerk that was told to stop may take. 5 s: the gate returns within a fraction of a second, the rest is for
 /// a slow disk.
@@ -43,26 +43,26 @@ enum Cut {
 pub(super) async fn run(
     host: &dyn WorkerHost,
     start: WorkerStart,
-    clerk: &mut Clerk,
+    job_host: &mut JobHost,
     stop: &CancellationToken,
     deadline: Instant,
 ) -> Ended {
     let began = Instant::now();
-    let end = carry_out(host, start, clerk, stop, deadline).await;
-    let reason = clerk.reason.unwrap_or(match &end {
+    let end = carry_out(host, start, job_host, stop, deadline).await;
+    let reason = job_host.reason.unwrap_or(match &end {
         WorkerEnd::Completed { .. } => StopReason::FinalText,
         WorkerEnd::MaxTurns => StopReason::MaxIterations,
         WorkerEnd::TimedOut => StopReason::ActiveTime,
         WorkerEnd::Stopped => StopReason::ParentStopped,
         WorkerEnd::Failed { .. } => StopReason::Internal,
     });
-    Ended { end, reason, turns: clerk.turns, duration: began.elapsed() }
+    Ended { end, reason, turns: job_host.turns, duration: began.elapsed() }
 }
 
 async fn carry_out(
     host: &dyn WorkerHost,
     start: WorkerStart,
-    clerk: &mut Clerk,
+    job_host: &mut JobHost,
     stop: &CancellationToken,
     deadline: Instant,
 ) -> WorkerEnd {
@@ -74,16 +74,16 @@ async fn carry_out(
             () = stop.cancelled() => return WorkerEnd::Stopped,
             () = sleep_until(deadline) => return WorkerEnd::TimedOut,
             started = &mut starting => break started,
-            () = sleep(SIGN_OF_LIFE) => clerk.core.live.touch(),
+            () = sleep(SIGN_OF_LIFE) => job_host.core.live.touch(),
         }
     };
     let mut process = match started {
         Ok(process) => process,
         Err(why) => return WorkerEnd::failed(format!("no worker could be started: {why}")),
     };
-    let served = clerk.core.cancel.clone();
+    let served = job_host.core.cancel.clone();
     let end = {
-        let serving = clerk.serve();
+        let serving = job_host.serve();
         tokio::pin!(serving);
         let cut = tokio::select! {
             biased; // an end that the worker has told comes before the end of its process, and before ours

@@ -14,16 +14,16 @@
 //!
 //! **Does not know**: HTTP, sockets, processes, sandboxes: those are ports of [`belay_protocol::worker`].
 //!
-//! Reading order: [`config`] → [`worker`] (the worker's side) → `tool` → `job` → `desk` → `clerk` (who answers) →
+//! Reading order: [`config`] → [`worker`] (the worker's side) → `tool` → `job` → `session` → `job_host` (who answers) →
 //! `orders` and `remote` (how a call is handed back) → `report`.
 
-mod clerk;
 pub mod config;
-mod desk;
 mod job;
+mod job_host;
 mod orders;
 mod remote;
 mod report;
+mod session;
 mod tool;
 pub mod worker;
 
@@ -32,8 +32,8 @@ use std::sync::Arc;
 use belay_protocol::{WorkerHost, WorkerLinks};
 
 pub use config::{WorkerRoom, WorkersConfig};
-pub(crate) use tool::Lender;
 pub use tool::RunInWorker;
+pub(crate) use tool::ToolGrant;
 pub use worker::work;
 
 /// What workers are started with.

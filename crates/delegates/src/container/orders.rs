@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belay_protocol::{CallId, DoneOutput, Order, ToolDone, ToolOrder};
+use belay_protocol::{CallId, DoneOutput, ToolDone, ToolOrder, WorkerCommand};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
@@ -27,12 +27,12 @@ struct State {
     last: u64,
     /// Up to which number the worker has received them.
     received: u64,
-    waiting: BTreeMap<u64, Order>,
+    waiting: BTreeMap<u64, WorkerCommand>,
     open: HashMap<CallId, (u64, oneshot::Sender<DoneOutput>)>,
 }
 
 impl State {
-    fn push(&mut self, order: Order) -> u64 {
+    fn push(&mut self, order: WorkerCommand) -> u64 {
         self.last += 1;
         self.waiting.insert(self.last, order);
         self.last
@@ -53,7 +53,7 @@ impl Orders {
         let (answer, output) = oneshot::channel();
         let number = {
             let mut state = self.state();
-            let number = state.push(Order::Run { call: call.clone(), tool, arguments });
+            let number = state.push(WorkerCommand::Run { call: call.clone(), tool, arguments });
             state.open.insert(call.clone(), (number, answer));
             number
         };
@@ -105,7 +105,7 @@ impl Orders {
             };
             state.waiting.remove(&number);
             // The worker may have seen it although it has not said so yet.
-            state.push(Order::Cancel { call: call.clone() });
+            state.push(WorkerCommand::Cancel { call: call.clone() });
         }
         self.news.notify_waiters();
     }
@@ -136,10 +136,10 @@ mod tests {
         orders.place(call.into(), "read_file".into(), Map::new())
     }
 
-    fn call_of(order: &Order) -> String {
+    fn call_of(order: &WorkerCommand) -> String {
         match order {
-            Order::Run { call, .. } => format!("run {call}"),
-            Order::Cancel { call } => format!("cancel {call}"),
+            WorkerCommand::Run { call, .. } => format!("run {call}"),
+            WorkerCommand::Cancel { call } => format!("cancel {call}"),
         }
     }
 

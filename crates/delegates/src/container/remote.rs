@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::{SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_protocol::{CallPreview, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value};
 
 use super::orders::Orders;
@@ -21,7 +21,7 @@ impl Tool for Remote {
         self.declaration.spec()
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         self.declaration.weigh(arguments, session).await
     }
 

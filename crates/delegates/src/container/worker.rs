@@ -12,8 +12,8 @@ use belay_agent_loop::{
 };
 use belay_protocol::{
     BatchCall, CallId, DoneOutput, FinishReason, Generation, LentTool, LinkError, Message, ModelAnswer, ModelAsk,
-    Order, Prompt, RunEnd, RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure,
-    ToolOutput, ToolSet, ToolSpec, WorkerEnd, WorkerLink, WorkerTask,
+    Prompt, RunEnd, RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure, ToolOutput,
+    ToolSet, ToolSpec, WorkerCommand, WorkerEnd, WorkerLink, WorkerTask,
 };
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -125,12 +125,12 @@ impl ContainerDelegate {
                 answer = &mut answered => break answer,
                 Some(()) = running.next() => {}
                 order = self.next_order() => match order {
-                    Some(Order::Run { call, tool, arguments }) => {
+                    Some(WorkerCommand::Run { call, tool, arguments }) => {
                         let cancel = CancellationToken::new();
                         tokens.insert(call.clone(), cancel.clone());
                         running.push(self.carry_out(call, &tool, arguments, cancel));
                     }
-                    Some(Order::Cancel { call }) => {
+                    Some(WorkerCommand::Cancel { call }) => {
                         tokens.get(&call).into_iter().for_each(CancellationToken::cancel);
                     }
                     None => {}
@@ -150,7 +150,7 @@ impl ContainerDelegate {
     ///
     /// # Cancel safety
     /// An order that was not returned is told again.
-    async fn next_order(&mut self) -> Option<Order> {
+    async fn next_order(&mut self) -> Option<WorkerCommand> {
         match self.link.order(self.received).await {
             Ok(Some(order)) => {
                 self.received = order.number;

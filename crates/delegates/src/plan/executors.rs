@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_agent_loop::Reasoning;
 use belay_protocol::{Prompt, Tool, ToolSet};
 
-use super::words;
+use super::texts;
 use crate::subagent::ChildServices;
 use belay_run::config::{AgentConfig, ExecutorConfig};
 use belay_run::error::AgentError;
@@ -66,14 +66,14 @@ impl PlanKit {
         let executors = named
             .map(|(name, executor)| {
                 let ExecutorConfig { description, prompt, max_steps, .. } = executor;
-                let persona = prompt.as_deref().unwrap_or(words::EXECUTOR);
+                let persona = prompt.as_deref().unwrap_or(texts::EXECUTOR);
                 let reasoning =
-                    ask(format!("{persona}\n\n{}\n\n{TEACHING}", words::WORK), tools_of(name, executor, &tools)?);
+                    ask(format!("{persona}\n\n{}\n\n{TEACHING}", texts::WORK), tools_of(name, executor, &tools)?);
                 let max_steps = max_steps.unwrap_or(config.plan.max_steps_per_execution);
                 Ok(Executor { name: name.to_owned(), description: description.clone(), reasoning, max_steps })
             })
             .collect::<Result<Vec<_>, AgentError>>()?;
-        let summary = ask(format!("{}\n\n{}", prompt::persona(config), words::SUMMARY), Vec::new());
+        let summary = ask(format!("{}\n\n{}", prompt::persona(config), texts::SUMMARY), Vec::new());
         let planner = Prompt::new(planner_prompt(&executors));
         Ok(Self { executors, planner, summary, children, max_tokens, max_attempts })
     }
@@ -135,14 +135,14 @@ fn tools_of(name: &str, executor: &ExecutorConfig, all: &[Arc<dyn Tool>]) -> Res
 /// The planner's prompt. Where there is a choice, it says whom to name and how.
 fn planner_prompt(executors: &[Executor]) -> String {
     if executors.len() < 2 {
-        return words::PLANNER.to_owned();
+        return texts::PLANNER.to_owned();
     }
     let lines: Vec<String> =
         executors.iter().map(|one| format!("- {}: {}", one.name.to_uppercase(), one.description.trim())).collect();
     format!(
         "{}\n\nThe steps are carried out by these executors:\n{}\n\nBegin each step with the name of the executor that is to \
          carry it out, in brackets: `[NAME] what is to be achieved`.",
-        words::PLANNER,
+        texts::PLANNER,
         lines.join("\n")
     )
 }
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(names(&two, 2), ["planning", "terminate"]);
         assert!(two.planner.text.contains("- GENERAL: has every tool") && two.planner.text.contains("- ONE: d"));
         let alone = kit(&[]).expect("built");
-        assert_eq!(alone.planner.text, words::PLANNER);
+        assert_eq!(alone.planner.text, texts::PLANNER);
         let wrong = kit(&[("one", Some(&["plannings"]))]).err().expect("refused").to_string();
         assert_eq!(wrong, "agent.executors.one.tools: there is no tool plannings; did you mean planning?");
     }

@@ -7,13 +7,13 @@ use belay_agent_loop::policies::{Observation, Totals};
 use belay_agent_loop::{LoopContext, LoopError, Meter};
 use belay_protocol::{Durability, EventKind, Message, RunEnd, RunStatus, StopLayer, StopReason};
 
-use super::ears::Ears;
 use super::executors::PlanKit;
+use super::inbox::PlanInbox;
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
 use super::state::{PlanState, note_of};
 use super::step::{self, ChildEnd, Execution};
-use super::words;
+use super::texts;
 use belay_run::closing::{self, closing_turn};
 use belay_run::core::{Asked, RunCore};
 use belay_run::reply::{self, Reply};
@@ -193,12 +193,12 @@ impl PlanFlow<'_> {
         // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
         self.note_step(index, StepStatus::InProgress, &trouble, Durability::Relaxed).await?;
         let Some(plan) = self.state.plans.active() else { return Ok(ChildEnd::Failed("there is no plan".into())) };
-        let task = words::task(self.request, plan, &self.state, index, attempt);
+        let task = texts::task(self.request, plan, &self.state, index, attempt);
         tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
         let core = self.core.seed(self.context).grow(Duration::MAX);
-        let ears = Ears { core: self.core, context: self.context, state: &mut self.state, taken: Vec::new() };
+        let inbox = PlanInbox { core: self.core, context: self.context, state: &mut self.state, taken: Vec::new() };
         let (end, used) =
-            Box::pin(step::execute(Execution { core, children: &self.kit.children, executor, task, limit, ears }))
+            Box::pin(step::execute(Execution { core, children: &self.kit.children, executor, task, limit, inbox }))
                 .await;
         self.state.made(index, used);
         self.state.write(&mut self.context.state.delegate); // also where the run ends here
@@ -286,13 +286,13 @@ impl PlanFlow<'_> {
 
     /// A context that tells what has become of the plan, with the counters of the run.
     fn report(&self) -> LoopContext {
-        let text = self.state.plans.active().map(|plan| words::report(self.request, plan, &self.state));
+        let text = self.state.plans.active().map(|plan| texts::report(self.request, plan, &self.state));
         let messages = vec![Message::user(text.unwrap_or_default()).into()];
         LoopContext { messages, state: self.context.state.clone() }
     }
 
     fn outcome(&self) -> String {
-        self.state.plans.active().map(|plan| words::outcome(plan, &self.state)).unwrap_or_default()
+        self.state.plans.active().map(|plan| texts::outcome(plan, &self.state)).unwrap_or_default()
     }
 
     fn count(&self, status: StepStatus) -> usize {

@@ -16,17 +16,17 @@
 //! `LoopState::delegate`, so that a restart goes on at the step that was in progress.
 //!
 //! Reading order: [`plans`] (what a plan is) → [`mod@tool`] → [`flow`] (the loop over steps) → [`planner`] → [`step`] →
-//! [`ears`] (what is said to a job meanwhile) → [`executors`] → [`state`] → [`words`].
+//! [`inbox`] (what is said to a job meanwhile) → [`executors`] → [`state`] → [`texts`].
 
-mod ears;
 mod executors;
 mod flow;
+mod inbox;
 mod planner;
 mod plans;
 mod state;
 mod step;
+mod texts;
 mod tool;
-mod words;
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use super::plans::Plans;
 use super::state::cut;
 use super::step::{ChildEnd, end_of_child};
 use super::tool::{Planning, SharedPlans};
-use belay_run::core::{Asked, CallPurpose, RunCore, Seed};
+use belay_run::core::{Asked, CallPurpose, ChildStart, RunCore};
 use belay_run::effect_gate::unbound;
 use belay_run::outage::OutageWait;
 
@@ -37,7 +37,7 @@ pub(super) enum Planned {
 /// The model cannot be asked, or the store does not answer.
 pub(super) async fn make_plan(
     kit: &PlanKit,
-    seed: &Seed,
+    seed: &ChildStart,
     history: &[Arc<Message>],
     request: &str,
 ) -> Result<Planned, LoopError> {
@@ -67,7 +67,7 @@ pub(super) async fn make_plan(
 
 async fn ask(
     kit: &PlanKit,
-    seed: &Seed,
+    seed: &ChildStart,
     history: &[Arc<Message>],
     request: &str,
     plans: SharedPlans,

@@ -56,7 +56,7 @@ impl PlanState {
         let mut state: Self = stored.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default();
         for work in state.steps.values_mut().filter(|work| work.running) {
             work.running = false;
-            work.trouble = Some(super::words::INTERRUPTED.to_owned());
+            work.trouble = Some(super::texts::INTERRUPTED.to_owned());
             let booked = std::mem::take(&mut work.booked);
             state.used = state.used.saturating_sub(booked.saturating_sub(made.unwrap_or(booked)));
             if forgiving {

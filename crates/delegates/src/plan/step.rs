@@ -7,9 +7,9 @@ use belay_agent_loop::{
 };
 use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd, StopLayer, StopReason};
 
-use super::ears::Ears;
 use super::executors::Executor;
-use super::words;
+use super::inbox::PlanInbox;
+use super::texts;
 use crate::subagent::{ChildServices, binder};
 use belay_run::compaction::Shortener;
 use belay_run::core::{RunCore, failure};
@@ -20,7 +20,7 @@ use belay_run::unattended::{Manner, Texts, last_words};
 use std::sync::Arc;
 
 /// An executor that says the same kind of thing twice has nothing to add: others carry out the rest of the plan.
-const MANNER: Manner = Manner { nudge: words::NUDGE, empty: words::EMPTY, second_is_end: true };
+const MANNER: Manner = Manner { nudge: texts::NUDGE, empty: texts::EMPTY, second_is_end: true };
 
 /// How a child run of a plan ended, as far as the plan cares.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Execution<'a> {
     /// Most steps.
     pub(super) limit: u32,
     /// Where the run hears what is said to it.
-    pub(super) ears: Ears<'a>,
+    pub(super) inbox: PlanInbox<'a>,
 }
 
 /// Runs an executor on its task. Returns its end, and how many steps it has begun.
@@ -55,7 +55,7 @@ pub(super) struct Execution<'a> {
 /// # Errors
 /// The store does not answer.
 pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopError>, u32) {
-    let Execution { core, children, executor, task, limit, ears } = execution;
+    let Execution { core, children, executor, task, limit, inbox } = execution;
     let rules = core.rules.clone();
     let mut context = LoopContext::new(vec![Message::user(&task).into()]);
     let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
@@ -65,7 +65,7 @@ pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopE
         children,
         executor,
         task,
-        ears,
+        inbox,
         shortener: Shortener::default(),
         start: 0,
         limit,
@@ -139,7 +139,7 @@ struct StepDelegate<'a> {
     children: &'a Arc<ChildServices>,
     executor: &'a Executor,
     task: String,
-    ears: Ears<'a>,
+    inbox: PlanInbox<'a>,
     shortener: Shortener,
     /// Where the task stands in the context.
     start: usize,
@@ -155,13 +155,13 @@ impl LoopDelegate for StepDelegate<'_> {
     async fn check_signals(&mut self) -> LoopSignal {
         match self.core.stopped() {
             Some(reason) => LoopSignal::Stop(reason),
-            None => self.ears.take().await.map_or(LoopSignal::Continue, LoopSignal::InjectMessage),
+            None => self.inbox.take().await.map_or(LoopSignal::Continue, LoopSignal::InjectMessage),
         }
     }
 
     async fn on_injected(&mut self, _context: &LoopContext) -> Result<(), LoopError> {
         self.texts.forget(); // they were said before this
-        self.ears.keep().await
+        self.inbox.keep().await
     }
 
     fn meter(&self) -> Meter {
@@ -173,7 +173,7 @@ impl LoopDelegate for StepDelegate<'_> {
             return Some(LoopOutcome::Stopped(end));
         }
         if iteration == self.limit {
-            context.push(Message::system(words::LAST_CALL).for_run());
+            context.push(Message::system(texts::LAST_CALL).for_run());
         }
         judge::consult(&mut self.core, context, self.start).await
     }

@@ -15,7 +15,7 @@ use belay_protocol::{FinishReason, RunEnd, StopLayer, StopReason, Termination};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::goal::{Goal, Pursuit, last_chance};
+use super::goal::{Goal, GoalRun, last_chance};
 use super::lanes::ChildServices;
 use super::spawn::binder;
 use belay_run::compaction::Shortener;
@@ -39,7 +39,7 @@ pub(crate) struct SubagentDelegate {
 
 /// How a subagent ended.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(super) struct SubagentEnd {
     pub termination: Termination,
     pub end: RunEnd,
     /// In words; `None` where it said nothing, or had outputs to hand over.
@@ -62,7 +62,7 @@ pub(super) async fn run(
     reasoning: Arc<Reasoning>,
     context: &mut LoopContext,
     max_turns: u32,
-) -> (Ending, RunCore) {
+) -> (SubagentEnd, RunCore) {
     let began = Instant::now();
     let config =
         AgenticLoopConfig { max_iterations: max_turns, rules: core.rules.clone(), ..AgenticLoopConfig::default() };
@@ -85,7 +85,7 @@ pub(super) async fn run(
     let SubagentDelegate { core, goal, result, .. } = delegate;
     let result = goal.declared.result().or(result);
     let outputs = goal.declared.values();
-    (Ending { termination: termination(end.reason), end, result, outputs, turns, duration: began.elapsed() }, core)
+    (SubagentEnd { termination: termination(end.reason), end, result, outputs, turns, duration: began.elapsed() }, core)
 }
 
 fn deserves_a_last_chance(reason: StopReason) -> bool {
@@ -131,7 +131,7 @@ impl SubagentDelegate {
     }
 }
 
-impl Pursuit for SubagentDelegate {
+impl GoalRun for SubagentDelegate {
     fn core(&mut self) -> &mut RunCore {
         &mut self.core
     }

@@ -47,7 +47,7 @@ impl Memo {
 }
 
 /// A run with a goal, for its last chance.
-pub trait Pursuit: LoopDelegate {
+pub trait GoalRun: LoopDelegate {
     /// The shared part.
     fn core(&mut self) -> &mut RunCore;
     /// The goal.
@@ -206,7 +206,7 @@ impl Goal {
 ///
 /// # Cancel safety
 /// Dropped midway, the run has its ending all the same.
-pub async fn last_chance<D: Pursuit>(delegate: &mut D, context: &mut LoopContext, end: RunEnd) -> RunEnd {
+pub async fn last_chance<D: GoalRun>(delegate: &mut D, context: &mut LoopContext, end: RunEnd) -> RunEnd {
     let Some((reasoning, words)) = delegate.goal().map(|goal| (goal.closing_reasoning(), goal.last_words(&end))) else {
         return end;
     };

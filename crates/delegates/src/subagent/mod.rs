@@ -15,7 +15,7 @@ mod lanes;
 mod outputs;
 mod spawn;
 
-pub(crate) use goal::Pursuit;
+pub(crate) use goal::GoalRun;
 pub use goal::{Goal, last_chance};
 pub use lanes::{ChildServices, SubagentLanes};
 pub use outputs::Declared;

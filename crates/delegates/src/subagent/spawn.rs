@@ -11,14 +11,14 @@ use belay_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::delegate::{self, Ending};
+use super::delegate::{self, SubagentEnd};
 use super::emit::is_own;
 use super::goal::Goal;
 use super::lanes::ChildServices;
 use super::outputs::Declared;
-use crate::container::Lender;
+use crate::container::ToolGrant;
 use belay_run::config::SubagentsConfig;
-use belay_run::core::{RunCore, Seed};
+use belay_run::core::{ChildStart, RunCore};
 use belay_run::own_tools::creates_work;
 use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::terminate::Terminate;
@@ -109,10 +109,10 @@ pub(crate) fn binder(
 ) -> impl Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync + use<> {
     let parent =
         tools.get(SPAWN_SUBAGENT).map(|tool| (tool.clone(), core.seed(context), tools.clone(), children.clone()));
-    let lender = Lender::new(children.workers.as_ref(), core, context, tools);
+    let lender = ToolGrant::new(children.workers.as_ref(), core, context, tools);
     move |name| {
         if name == RUN_IN_WORKER {
-            return lender.as_ref().map(Lender::bind);
+            return lender.as_ref().map(ToolGrant::bind);
         }
         let (declaration, seed, tools, children) = parent.as_ref().filter(|_| name == SPAWN_SUBAGENT)?;
         let (declaration, seed, tools) = (declaration.clone(), seed.clone(), tools.clone());
@@ -130,14 +130,14 @@ pub fn spawned(messages: &[Arc<Message>]) -> u32 {
 /// The tool in the hands of one run.
 struct Bound {
     declaration: Arc<dyn Tool>,
-    seed: Seed,
+    seed: ChildStart,
     /// The parent's tools.
     tools: Arc<ToolSet>,
     children: Arc<ChildServices>,
 }
 
 /// What a call asks for, checked.
-struct Order {
+struct CheckedArguments {
     task: String,
     message: String,
     declared: Declared,
@@ -186,7 +186,7 @@ impl Tool for Bound {
 
         let (ending, mut core) =
             delegate::run(self.children.clone(), core, goal, reasoning, &mut talk, order.max_turns).await;
-        let Ending { termination, ref end, turns, .. } = ending;
+        let SubagentEnd { termination, ref end, turns, .. } = ending;
         tracing::info!(run = %context.run_id, termination = termination.word(), reason = end.reason.word(), turns, "subagent ended");
         core.journal.note(EventKind::SubagentEnded { call_id, termination, reason: end.reason, turns });
         core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
@@ -203,7 +203,7 @@ fn unstored(error: &belay_protocol::StoreError) -> ToolFailure {
 
 impl Bound {
     /// Reads the arguments, whose shape the gate has checked.
-    fn order(&self, arguments: &Map<String, Value>) -> Result<Order, String> {
+    fn order(&self, arguments: &Map<String, Value>) -> Result<CheckedArguments, String> {
         let text =
             |key: &str| arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
         let config = &self.seed.services().config.subagents;
@@ -221,7 +221,7 @@ impl Bound {
             None => Declared::compile(Vec::new())?,
         };
         let wanted = arguments.get("tools").and_then(Value::as_array);
-        Ok(Order {
+        Ok(CheckedArguments {
             task,
             message,
             declared,
@@ -274,8 +274,8 @@ fn declared(name: &str, kind: &Value) -> Result<DeclaredOutput, String> {
 }
 
 /// What the parent's model reads: facts as JSON, and one plain line.
-fn report(ending: Ending) -> ToolOutput {
-    let Ending { termination, end, result, outputs, turns, duration } = ending;
+fn report(ending: SubagentEnd) -> ToolOutput {
+    let SubagentEnd { termination, end, result, outputs, turns, duration } = ending;
     let mut facts = json!({
         "termination": termination.word(),
         "reason": end.reason.word(),

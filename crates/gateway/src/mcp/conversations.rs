@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use belay_protocol::{HistoryEntry, Principal, SessionFilter};
 use serde_json::{Value, json};
 
-use super::told::{Told, json_of};
+use super::results::{CallFailure, json_of};
 use super::tools::{ListSessions, ReadConversation};
 use crate::app::App;
 use crate::checks::{LIST_MAX, no_such_session};
@@ -15,17 +15,17 @@ use crate::error::ApiError;
 const TEXTS_MAX_BYTES: usize = 200_000;
 
 /// `list_sessions`
-pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, Told> {
+pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, CallFailure> {
     let (limit, read) = (asked.limit()?, |limit| app.runs.sessions(SessionFilter::lasting(limit)));
-    let sessions = app.sight(principal).page(limit, read, |session| &session.session).await;
+    let sessions = app.visibility(principal).page(limit, read, |session| &session.session).await;
     let sessions = sessions.map_err(ApiError::from)?;
     Ok(json!({ "sessions": json_of(&sessions) }))
 }
 
 /// `read_conversation`: the newest messages that fit.
-pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversation) -> Result<Value, Told> {
+pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversation) -> Result<Value, CallFailure> {
     let (session, limit) = (asked.session()?, asked.limit()? as usize);
-    let session = app.sight(principal).visible_session(session).await?.into_key();
+    let session = app.visibility(principal).visible_session(session).await?.into_key();
     let mut newest: VecDeque<HistoryEntry> = VecDeque::new();
     let (mut after, mut earlier) = (0, 0usize);
     // The store reads from the beginning: a page at a time, of which the end is kept.

@@ -10,12 +10,12 @@
 //! that a request can be cancelled and a broken stream be taken up again. Their tasks are the SDK's; all of them end when
 //! the gateway does.
 //!
-//! Reading order: here → `tools` (what is offered) → `server` (who answers) → `runs`, `conversations` → `told`.
+//! Reading order: here → `tools` (what is offered) → `server` (who answers) → `runs`, `conversations` → `results`.
 
 mod conversations;
+mod results;
 mod runs;
 mod server;
-mod told;
 mod tools;
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::told::{Told, json_of, next_step, run as told_run};
+use super::results::{CallFailure, json_of, next_step, run as told_run};
 use super::tools::{RunStatus, SendMessage, StopRun};
 use crate::app::App;
 use crate::checks::no_such_run;
@@ -28,7 +28,7 @@ pub(super) async fn send(
     principal: Principal,
     message: SendMessage,
     context: &RequestContext<RoleServer>,
-) -> Result<Value, Told> {
+) -> Result<Value, CallFailure> {
     let SendMessage { session, text, wait_ms, stop_on_cancel, idempotency_key } = message;
     let message = NewMessage::plain(session, text, idempotency_key, wait_ms);
     let (inbound, wait) = message.check(&app.config, app.channel.clone(), principal.clone())?;
@@ -43,7 +43,7 @@ pub(super) async fn send(
             if tied && begun.ours {
                 app.tell(principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
             }
-            Err(Told::cancelled())
+            Err(CallFailure::cancelled())
         }
     }
 }
@@ -54,13 +54,13 @@ pub(super) async fn status(
     principal: Principal,
     asked: RunStatus,
     context: &RequestContext<RoleServer>,
-) -> Result<Value, Told> {
+) -> Result<Value, CallFailure> {
     let run = asked.run()?;
     let limit = Duration::from_millis(asked.wait_ms.unwrap_or(0));
     if limit > app.config.max_wait() {
-        return Err(Told::wrong(format!("wait_ms: at most {}", app.config.max_wait_ms)));
+        return Err(CallFailure::wrong(format!("wait_ms: at most {}", app.config.max_wait_ms)));
     }
-    let run = app.sight(&principal).visible_run(run).await?.id();
+    let run = app.visibility(&principal).visible_run(run).await?.id();
     if app.runs.run(run).await.map_err(ApiError::from)?.is_none() {
         return Err(no_such_run(run).into());
     }
@@ -69,13 +69,13 @@ pub(super) async fn status(
     match wait_for(app, run, watch, limit, context).await? {
         Waited::Until(Some(record)) => Ok(told_run(&record)),
         Waited::Until(None) => Err(no_such_run(run).into()),
-        Waited::Cancelled => Err(Told::cancelled()),
+        Waited::Cancelled => Err(CallFailure::cancelled()),
     }
 }
 
 /// `stop_run`: what has ended, and what has not yet.
-pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Result<Value, Told> {
-    let run = app.sight(&principal).visible_run(asked.run()?).await?;
+pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Result<Value, CallFailure> {
+    let run = app.visibility(&principal).visible_run(asked.run()?).await?;
     let report = stop_run(app, principal, run, Duration::ZERO).await?;
     let mut told = json_of(&report);
     if !report.still_running.is_empty() {
@@ -98,7 +98,7 @@ struct Begun {
 }
 
 impl Begun {
-    fn of(ack: Ack) -> Result<Self, Told> {
+    fn of(ack: Ack) -> Result<Self, CallFailure> {
         match ack {
             Ack::Accepted(Accepted { run_id, session, duplicate, watch, .. }) => {
                 let next = next_step(belay_protocol::RunStatus::Accepted);
@@ -120,21 +120,26 @@ impl Begun {
 
 /// Hands a message to the agent; one that is `tied` to its call is not left behind by a call that is cancelled before the
 /// run has a name.
-async fn hand_over(app: &App, inbound: Inbound, tied: bool, context: &RequestContext<RoleServer>) -> Result<Ack, Told> {
+async fn hand_over(
+    app: &App,
+    inbound: Inbound,
+    tied: bool,
+    context: &RequestContext<RoleServer>,
+) -> Result<Ack, CallFailure> {
     if !tied {
         return Ok(app.ask(inbound).await?);
     }
     tokio::select! {
         biased;
-        () = context.ct.cancelled() => Err(Told::cancelled()),
+        () = context.ct.cancelled() => Err(CallFailure::cancelled()),
         ack = app.ask_while_there(inbound) => Ok(ack?),
     }
 }
 
 /// A place among those who wait; a call that does not wait needs none.
-fn place(app: &App, wait: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>, Told> {
+fn place(app: &App, wait: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>, CallFailure> {
     let taken = wait.map(|_| app.streams.clone().try_acquire_owned()).transpose();
-    taken.map_err(|_full| Told::too_many_wait())
+    taken.map_err(|_full| CallFailure::too_many_wait())
 }
 
 /// What came of waiting.
@@ -152,7 +157,7 @@ async fn wait_for(
     watch: Option<RunWatch>,
     limit: Duration,
     context: &RequestContext<RoleServer>,
-) -> Result<Waited, Told> {
+) -> Result<Waited, CallFailure> {
     let begun = Instant::now();
     let token = context.meta.get_progress_token();
     let mut ticks = interval_at(begun + PROGRESS_EVERY, PROGRESS_EVERY);

@@ -12,7 +12,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 
-use super::told::{self, Told};
+use super::results::{self, CallFailure};
 use super::tools::{arguments, catalogue};
 use super::{conversations, runs};
 use crate::app::Shared;
@@ -65,7 +65,7 @@ impl ServerHandler for Server {
         let Some(principal) = principal.cloned() else {
             return Err(ErrorData::internal_error("the request came past the guard", None));
         };
-        Ok(told::told(self.answer(request, principal, &context).await).into())
+        Ok(results::told(self.answer(request, principal, &context).await).into())
     }
 }
 
@@ -79,7 +79,7 @@ impl Server {
         request: CallToolRequestParams,
         principal: Principal,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Value, Told> {
+    ) -> Result<Value, CallFailure> {
         let (app, given) = (&*self.app, request.arguments);
         match &*request.name {
             "send_message" => runs::send(app, principal, arguments(given)?, context).await,
@@ -89,7 +89,7 @@ impl Server {
             "read_conversation" => conversations::read(app, &principal, arguments(given)?).await,
             other => {
                 let names: Vec<_> = self.tools.iter().map(|tool| &*tool.name).collect();
-                Err(Told::no_tool(other, &names.join(", ")))
+                Err(CallFailure::no_tool(other, &names.join(", ")))
             }
         }
     }

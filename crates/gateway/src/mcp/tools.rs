@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::told::Told;
+use super::results::CallFailure;
 
 use crate::checks::LIST_MAX;
 
@@ -64,42 +64,42 @@ pub(super) struct ReadConversation {
 }
 
 impl RunStatus {
-    pub(super) fn run(&self) -> Result<RunId, Told> {
+    pub(super) fn run(&self) -> Result<RunId, CallFailure> {
         run_of(&self.run_id)
     }
 }
 
 impl StopRun {
-    pub(super) fn run(&self) -> Result<RunId, Told> {
+    pub(super) fn run(&self) -> Result<RunId, CallFailure> {
         run_of(&self.run_id)
     }
 }
 
 impl ListSessions {
-    pub(super) fn limit(&self) -> Result<u32, Told> {
+    pub(super) fn limit(&self) -> Result<u32, CallFailure> {
         within(self.limit, SESSIONS_DEFAULT, LIST_MAX)
     }
 }
 
 impl ReadConversation {
-    pub(super) fn session(&self) -> Result<SessionKey, Told> {
-        SessionKey::parse(&self.session).map_err(|why| Told::wrong(format!("session: {why}")))
+    pub(super) fn session(&self) -> Result<SessionKey, CallFailure> {
+        SessionKey::parse(&self.session).map_err(|why| CallFailure::wrong(format!("session: {why}")))
     }
 
-    pub(super) fn limit(&self) -> Result<u32, Told> {
+    pub(super) fn limit(&self) -> Result<u32, CallFailure> {
         within(self.limit, READ_DEFAULT, READ_MAX)
     }
 }
 
-fn run_of(text: &str) -> Result<RunId, Told> {
+fn run_of(text: &str) -> Result<RunId, CallFailure> {
     let what = "run_id: must be the id that send_message answered with, a UUID";
-    text.parse().map_err(|_not_a_uuid| Told::wrong(what))
+    text.parse().map_err(|_not_a_uuid| CallFailure::wrong(what))
 }
 
-fn within(limit: Option<u32>, default: u32, most: u32) -> Result<u32, Told> {
+fn within(limit: Option<u32>, default: u32, most: u32) -> Result<u32, CallFailure> {
     match limit.unwrap_or(default) {
         limit if (1..=most).contains(&limit) => Ok(limit),
-        limit => Err(Told::wrong(format!("limit: must be 1 to {most}, not {limit}"))),
+        limit => Err(CallFailure::wrong(format!("limit: must be 1 to {most}, not {limit}"))),
     }
 }
 
@@ -107,11 +107,11 @@ fn within(limit: Option<u32>, default: u32, most: u32) -> Result<u32, Told> {
 ///
 /// # Errors
 /// What is wrong, and where.
-pub(super) fn arguments<T: DeserializeOwned>(given: Option<JsonObject>) -> Result<T, Told> {
+pub(super) fn arguments<T: DeserializeOwned>(given: Option<JsonObject>) -> Result<T, CallFailure> {
     serde_path_to_error::deserialize(Value::Object(given.unwrap_or_default())).map_err(|error| {
         let place = error.path().to_string();
         let what = error.inner();
-        Told::wrong(if place == "." { what.to_string() } else { format!("{place}: {what}") })
+        CallFailure::wrong(if place == "." { what.to_string() } else { format!("{place}: {what}") })
     })
 }
 

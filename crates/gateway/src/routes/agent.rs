@@ -13,9 +13,9 @@ use crate::app::Shared;
 use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody};
-use crate::sight::{VisibleRun, VisibleSession};
 use crate::streams::{Source, events};
 use crate::submit::AgentParams;
+use crate::visibility::{VisibleRun, VisibleSession};
 
 /// Takes a message: 202 once it is on disk; 200 and how it ended for one that was sent before; 200 for a command.
 pub(crate) async fn send(

@@ -15,7 +15,7 @@ use crate::app::{App, Shared};
 use crate::checks::check_limit;
 use crate::error::ApiError;
 use crate::extract::{Caller, GatePath, JsonBody, Params};
-use crate::sight::VisibleSession;
+use crate::visibility::VisibleSession;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,7 +70,7 @@ pub(crate) struct Approval<'a> {
     kind: &'a GateKind,
     summary: &'a str,
     arguments: &'a Value,
-    why: &'a str,
+    detail: &'a str,
     bound: &'a [(String, String)],
     covers: Option<&'a str>,
     asker: &'a Asker,
@@ -93,7 +93,7 @@ impl<'a> Approval<'a> {
             kind: &gate.kind,
             summary: &gate.summary,
             arguments: &gate.arguments,
-            why: &gate.why,
+            detail: &gate.detail,
             bound: &gate.bound,
             covers: gate.covers.as_deref(),
             asker: &gate.asker,
@@ -112,7 +112,7 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
+    let session = app.visibility(&principal).named_session("session", params.session.as_deref()).await?;
     let filter = GateFilter {
         id: id_prefix(params.id.as_deref())?,
         waiting: !params.all,
@@ -134,7 +134,7 @@ pub(crate) async fn list_gates(
     let (now, waiting) = (app.clock.now(), filter.waiting);
     let filter = GateFilter { session: session.map(VisibleSession::into_key), ..filter };
     let read = |limit| app.gates.gates(GateFilter { limit, ..filter.clone() });
-    let gates = app.sight(principal).page(filter.limit, read, |gate| &gate.session).await?;
+    let gates = app.visibility(principal).page(filter.limit, read, |gate| &gate.session).await?;
     let wanted = gates.iter().filter(|gate| !waiting || gate.state_at(now) == GateState::Waiting);
     shown(&ApprovalList { approvals: wanted.map(|gate| Approval::at(gate, now)).collect() })
 }
@@ -162,7 +162,7 @@ pub(crate) async fn decide(
 pub(crate) async fn decide_gate(app: &App, principal: Principal, id: GateId, word: &str) -> Result<Value, ApiError> {
     let decision = decision(word)?;
     // An operator's answer does not wait for a store to say whose question it is: the agent knows.
-    if app.sight(&principal).own_only().is_some() {
+    if app.visibility(&principal).own_only().is_some() {
         find(app, &principal, id).await?;
     }
     let reply = match app.control(principal.clone(), Control::Decide { gate: id, decision }).await? {
@@ -184,7 +184,7 @@ fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
 async fn find(app: &App, principal: &Principal, id: GateId) -> Result<Gate, ApiError> {
     let absent = || ApiError::not_found(format!("no such question: {id}"));
     let gate = app.gates.gate(id).await?.ok_or_else(absent)?;
-    match app.sight(principal).session(&gate.session).await? {
+    match app.visibility(principal).session(&gate.session).await? {
         true => Ok(gate),
         false => Err(absent()),
     }

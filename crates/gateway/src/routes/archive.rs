@@ -20,7 +20,7 @@ use crate::checks::{check_limit, no_such_session};
 use crate::error::ApiError;
 use crate::export::Format;
 use crate::extract::{Caller, NamePath, Operator, OptionalBody, Params};
-use crate::sight::VisibleSession;
+use crate::visibility::VisibleSession;
 
 /// Messages that an export reads at a time.
 const PAGE: u32 = 200;
@@ -44,7 +44,7 @@ pub(crate) async fn search(
     Caller(principal): Caller,
     Params(params): Params<SearchParams>,
 ) -> Result<Response, ApiError> {
-    let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
+    let session = app.visibility(&principal).named_session("session", params.session.as_deref()).await?;
     let session = session.map(VisibleSession::into_key);
     if params.q.len() > QUERY_MAX_BYTES {
         return Err(ApiError::invalid(format!("q: at most {QUERY_MAX_BYTES} bytes")));
@@ -53,7 +53,7 @@ pub(crate) async fn search(
     if query.terms().is_empty() {
         return Err(ApiError::invalid("q: a word to look for is needed"));
     }
-    let found = app.sight(&principal).rows(app.archive.search(query).await?, |found| &found.session).await?;
+    let found = app.visibility(&principal).rows(app.archive.search(query).await?, |found| &found.session).await?;
     Ok(Json(FoundList { found }).into_response())
 }
 

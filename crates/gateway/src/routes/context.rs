@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
-use crate::sight::VisibleSession;
+use crate::visibility::VisibleSession;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,8 +11,8 @@ use crate::app::Shared;
 use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::extract::Caller;
-use crate::sight::VisibleRun;
 use crate::sse::{Feed, RunFeed, events};
+use crate::visibility::VisibleRun;
 
 /// All facts that whoever asks is shown, without end. Without a number to go on from: those from now on, behind an event that
 /// says where that is.

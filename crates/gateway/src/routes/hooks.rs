@@ -29,7 +29,7 @@ pub(crate) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-
 /// Names a delivery, so that a second one of it is recognised.
 pub(crate) const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
 
-/// Sets the routine off, once for each delivery: a second one is answered with the same firing. One without a name is recognised
+/// Sets the routine off, once for each delivery: a second one is answered with the same routine run. One without a name is recognised
 /// by its body, for a minute.
 pub(crate) async fn receive(
     State(app): State<Shared>,
@@ -55,10 +55,10 @@ pub(crate) async fn receive(
         return Err(ApiError::invalid("the body must not contain NUL"));
     }
     let caller = Entry::RoutineHook.principal();
-    let firings = fired(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
-    let Some(firing) = firings.first() else { return Err(ApiError::internal()) }; // it names one routine
+    let routine_runs = fired(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
+    let Some(routine_run) = routine_runs.first() else { return Err(ApiError::internal()) }; // it names one routine
     // No more than this: what came of it is for whom the routine works.
-    let told = json!({ "firing_id": firing.firing_id, "routine": firing.routine, "status": firing.status });
+    let told = json!({ "routine_run_id": routine_run.routine_run_id, "routine": routine_run.routine, "status": routine_run.status });
     Ok(Json(told).into_response())
 }
 

@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Ack, Body, Control, IdempotencyKey, Inbound, JobBudget, JobFilter, JobId, JobOrder, JobRecord, JobRequest, JobRoom,
-    JobState, Principal, SessionKey,
+    Ack, Body, Control, IdempotencyKey, Inbound, JobBudget, JobFilter, JobId, JobOrder, JobRecord, JobRequest,
+    JobState, Principal, RunsIn, SessionKey,
 };
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub(crate) struct NewJob {
     #[serde(default)]
     plan: bool,
     #[serde(default)]
-    room: JobRoom,
+    runs_in: RunsIn,
     #[serde(default)]
     budget: JobBudget,
     /// The session that asks; without one, none of anybody's.
@@ -53,7 +53,7 @@ pub(crate) struct NewJob {
 /// What is said to a job.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Said {
+pub(crate) struct JobMessage {
     text: String,
     idempotency_key: Option<String>,
 }
@@ -77,7 +77,7 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let asked_in = params.session.as_deref().map(session).transpose()?;
     let states = params.state.as_deref().map(states).transpose()?.unwrap_or_default();
-    let creator = app.sight(&principal).own_only().map(|id| (id.to_owned(), app.channel.clone()));
+    let creator = app.visibility(&principal).own_only().map(|id| (id.to_owned(), app.channel.clone()));
     let filter = JobFilter {
         id: id_prefix(params.id.as_deref())?,
         states,
@@ -126,9 +126,9 @@ pub(crate) async fn create(
     Caller(principal): Caller,
     JsonBody(new): JsonBody<NewJob>,
 ) -> Result<Response, ApiError> {
-    let NewJob { job_id, title, task, plan, room, budget, session: asked_in } = new;
+    let NewJob { job_id, title, task, plan, runs_in, budget, session: asked_in } = new;
     check_text(&task).map_err(|e| ApiError::invalid(format!("task: {e}")))?;
-    let order = JobOrder { job_id, title, task, plan, room, budget };
+    let order = JobOrder { job_id, title, task, plan, runs_in, budget };
     let body = Body::Control(Control::Job(JobRequest::Create(order)));
     let mut inbound = app.without_session(principal, body);
     if let Some(key) = asked_in {
@@ -165,7 +165,7 @@ async fn change(
     request: fn(JobId) -> JobRequest,
 ) -> Result<Response, ApiError> {
     // The agent looks too. For an operator the store is not asked: a job is taken back where that does not answer.
-    if app.sight(&principal).own_only().is_some() {
+    if app.visibility(&principal).own_only().is_some() {
         find(app, &principal, id).await?;
     }
     let inbound = app.without_session(principal, Body::Control(Control::Job(request(id))));
@@ -186,7 +186,7 @@ pub(crate) async fn message(
     State(app): State<Shared>,
     Caller(principal): Caller,
     JobPath(id): JobPath,
-    JsonBody(said): JsonBody<Said>,
+    JsonBody(said): JsonBody<JobMessage>,
 ) -> Result<Response, ApiError> {
     check_text(&said.text).map_err(|e| ApiError::invalid(format!("text: {e}")))?;
     let key = said.idempotency_key.as_deref().map(check_key).transpose();
@@ -219,6 +219,6 @@ pub(crate) async fn events(
 
 /// A job that whoever asks is shown.
 async fn find(app: &App, principal: &Principal, id: JobId) -> Result<JobRecord, ApiError> {
-    let job = app.jobs.job(id).await?.filter(|job| app.sight(principal).job(job));
+    let job = app.jobs.job(id).await?.filter(|job| app.visibility(principal).job(job));
     job.ok_or_else(|| ApiError::not_found(format!("no such job: {id}")))
 }

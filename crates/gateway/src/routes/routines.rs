@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Ack, Body, Control, FiringRecord, IdempotencyKey, Principal, RoutineAnswer, RoutineRecord, RoutineRequest,
+    Ack, Body, Control, IdempotencyKey, Principal, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineRunRecord,
     RoutineSpec,
 };
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ struct RoutineList {
     next: Option<String>,
 }
 
-/// What a firing by hand is told.
+/// What a routine run by hand is told.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hand {
@@ -43,7 +43,7 @@ pub(crate) struct Hand {
     idempotency_key: Option<String>,
 }
 
-/// Carries the key of a firing by hand, for who sends no body.
+/// Carries the key of a routine run by hand, for who sends no body.
 pub(crate) const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A date to test a routine at: with an offset, or as the clock of its zone shows it.
@@ -69,7 +69,7 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let limit = check_limit(Some(params.limit.unwrap_or(LIST_MAX)))? as usize;
     let mut routines = app.routines.routines().await?;
-    routines.retain(|routine| app.sight(&principal).routine(routine));
+    routines.retain(|routine| app.visibility(&principal).routine(routine));
     if let Some(after) = params.after {
         routines.retain(|routine| routine.spec.name > after);
     }
@@ -113,7 +113,7 @@ pub(crate) async fn put(
 
 /// Refuses to change a routine that its caller is not shown, as if there were none. The agent looks too; for an operator it alone.
 async fn look_first(app: &App, principal: &Principal, name: &str) -> Result<(), ApiError> {
-    match app.sight(principal).own_only() {
+    match app.visibility(principal).own_only() {
         Some(_) => find(app, principal, name).await.map(|_theirs| ()),
         None => Ok(()),
     }
@@ -172,11 +172,11 @@ pub(crate) async fn fire(
         message_id: key.into(),
     });
     let fired = fired_by(answer_of(app.ask(inbound).await?)?)?;
-    let Some(firing) = fired.into_iter().next() else { return Err(ApiError::internal()) }; // it names one routine
-    Ok((StatusCode::ACCEPTED, Json(firing)).into_response())
+    let Some(routine_run) = fired.into_iter().next() else { return Err(ApiError::internal()) }; // it names one routine
+    Ok((StatusCode::ACCEPTED, Json(routine_run)).into_response())
 }
 
-/// The key of a firing by hand, wherever it stands.
+/// The key of a routine run by hand, wherever it stands.
 fn hand_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
     let in_header = headers.get(KEY_HEADER).map(|key| key.to_str().unwrap_or_default());
     if in_header.is_some() && in_body.is_some() && in_header != in_body {
@@ -196,7 +196,7 @@ pub(crate) async fn test(
     let routine = find(&app, &principal, &name).await?;
     let mut tested = tested(&app, &routine.spec, &at)?;
     if let Some(tested) = tested.as_object_mut().filter(|_| !routine.enabled) {
-        tested.insert("disabled_why".into(), routine.disabled_why.into());
+        tested.insert("disabled_detail".into(), routine.disabled_detail.into());
     }
     Ok(Json(tested))
 }
@@ -222,7 +222,7 @@ fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<Value, ApiError> {
 /// # Errors
 /// 404.
 pub(super) async fn find(app: &App, principal: &Principal, name: &str) -> Result<RoutineRecord, ApiError> {
-    let routine = app.routines.routine(name).await?.filter(|routine| app.sight(principal).routine(routine));
+    let routine = app.routines.routine(name).await?.filter(|routine| app.visibility(principal).routine(routine));
     routine.ok_or_else(|| ApiError::not_found(format!("no such routine: {name}")))
 }
 
@@ -231,13 +231,13 @@ pub(super) async fn fired(
     app: &App,
     principal: Principal,
     request: RoutineRequest,
-) -> Result<Vec<FiringRecord>, ApiError> {
+) -> Result<Vec<RoutineRunRecord>, ApiError> {
     fired_by(asked(app, principal, request).await?)
 }
 
-fn fired_by(answer: RoutineAnswer) -> Result<Vec<FiringRecord>, ApiError> {
+fn fired_by(answer: RoutineAnswer) -> Result<Vec<RoutineRunRecord>, ApiError> {
     match answer {
-        RoutineAnswer::Fired(firings) => Ok(firings),
+        RoutineAnswer::Fired(routine_runs) => Ok(routine_runs),
         other => Err(unexpected(&other)),
     }
 }

@@ -14,7 +14,7 @@ use crate::app::Shared;
 use crate::checks::{check_limit, no_such_run};
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
-use crate::sight::{VisibleRun, VisibleSession};
+use crate::visibility::{VisibleRun, VisibleSession};
 
 /// What `wait` waits when nothing else is said.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
@@ -46,12 +46,12 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
+    let session = app.visibility(&principal).named_session("session", params.session.as_deref()).await?;
     let session = session.map(VisibleSession::into_key);
     let id = id_prefix(params.id.as_deref())?;
     let filter = RunFilter { id, session, status: params.status, limit: check_limit(params.limit)? };
     let read = |limit| app.runs.runs(RunFilter { limit, ..filter.clone() });
-    let runs = app.sight(&principal).page(filter.limit, read, |run| &run.session).await?;
+    let runs = app.visibility(&principal).page(filter.limit, read, |run| &run.session).await?;
     Ok(Json(RunList { runs }).into_response())
 }
 

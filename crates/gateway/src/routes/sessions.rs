@@ -10,7 +10,7 @@ use crate::app::Shared;
 use crate::checks::{check_limit, no_such_session};
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
-use crate::sight::VisibleSession;
+use crate::visibility::VisibleSession;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,7 +49,7 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let ephemeral = params.all;
     let (limit, read) = (check_limit(params.limit)?, |limit| app.runs.sessions(SessionFilter { limit, ephemeral }));
-    let sessions = app.sight(&principal).page(limit, read, |session| &session.session).await?;
+    let sessions = app.visibility(&principal).page(limit, read, |session| &session.session).await?;
     Ok(Json(SessionList { sessions }).into_response())
 }
 

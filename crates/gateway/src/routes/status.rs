@@ -32,7 +32,7 @@ pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<Sta
         other => return Err(ApiError::unexpected(&other)),
     };
     let running = std::mem::take(&mut report.running);
-    report.running = app.sight(&principal).rows(running, |run| &run.session).await?;
+    report.running = app.visibility(&principal).rows(running, |run| &run.session).await?;
     Ok(report)
 }
 

@@ -13,7 +13,7 @@ use crate::app::{App, Shared};
 use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::extract::{Caller, Operator, OptionalBody, Params};
-use crate::sight::{VisibleRun, VisibleSession};
+use crate::visibility::{VisibleRun, VisibleSession};
 
 /// Longest time a stop may wait for its last process.
 const WAIT_MAX: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ pub(crate) struct ToolList {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Why {
-    why: String,
+    detail: String,
 }
 
 /// All of them, by name, MCP servers among them.
@@ -32,9 +32,9 @@ pub(crate) async fn disable(
     State(app): State<Shared>,
     Operator(principal): Operator,
     NamePath(name): NamePath,
-    JsonBody(Why { why }): JsonBody<Why>,
+    JsonBody(Why { detail }): JsonBody<Why>,
 ) -> Result<Json<ToolHealth>, ApiError> {
-    one(&app, principal, ToolRequest::Disable { name, why }).await
+    one(&app, principal, ToolRequest::Disable { name, detail }).await
 }
 
 /// Switches one on.

@@ -253,26 +253,32 @@ mod tests {
     fn what_goes_on_before_the_end_is_shown_and_what_is_no_part_of_it_is_not() {
         for (kind, expected) in [
             (
-                EventKind::CompactionStarted { tokens: 9000, why: "threshold".into() },
-                vec![r#"1 compaction {"phase":"start","tokens":9000,"why":"threshold"} Some(1)"#],
+                EventKind::CompactionStarted { tokens: 9000, reason: "threshold".into() },
+                vec![r#"1 compaction {"phase":"start","reason":"threshold","tokens":9000} Some(1)"#],
             ),
             (
-                EventKind::CompactionAbandoned { why: "nothing_won".into() },
-                vec![r#"1 compaction {"completed":false,"phase":"end","why":"nothing_won"} Some(1)"#],
+                EventKind::CompactionAbandoned { reason: "nothing_won".into() },
+                vec![r#"1 compaction {"completed":false,"phase":"end","reason":"nothing_won"} Some(1)"#],
             ),
             (
-                EventKind::Compacted { messages: 4, before: 9000, after: 800, by: "model".into(), will_retry: true },
+                EventKind::Compacted {
+                    messages: 4,
+                    before: 9000,
+                    after: 800,
+                    source: "model".into(),
+                    will_retry: true,
+                },
                 vec![
-                    r#"1 compaction {"by":"model","completed":true,"messages":4,"phase":"end","tokensAfter":800,"tokensBefore":9000,"willRetry":true} Some(1)"#,
+                    r#"1 compaction {"completed":true,"messages":4,"phase":"end","source":"model","tokensAfter":800,"tokensBefore":9000,"willRetry":true} Some(1)"#,
                 ],
             ),
             (
-                EventKind::ModelFallback { from: "a".into(), to: "b".into(), why: "overloaded".into() },
-                vec![r#"1 lifecycle {"from":"a","phase":"fallback","to":"b","why":"overloaded"} Some(1)"#],
+                EventKind::ModelFallback { from: "a".into(), to: "b".into(), reason: "overloaded".into() },
+                vec![r#"1 lifecycle {"from":"a","phase":"fallback","reason":"overloaded","to":"b"} Some(1)"#],
             ),
             (EventKind::ThreadEdited { edit: "undo".into() }, vec![]),
             (EventKind::Delivered { outcome: "sent".into() }, vec![]),
-            (EventKind::Said { digest: "00".into() }, vec![]),
+            (EventKind::MessageEmitted { digest: "00".into() }, vec![]),
             (EventKind::Hook { point: "p".into(), name: "n".into(), outcome: "changed".into() }, vec![]),
         ] {
             let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);

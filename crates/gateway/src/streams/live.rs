@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep_until};
 
-use super::order::{Order, Place};
+use super::order::{FragmentPosition, Order};
 use super::source::News;
 
 /// Fragments of text that wait are handed on as one of at most so many bytes, so that who comes behind catches up.
@@ -37,11 +37,13 @@ enum Heard {
 
 impl Heard {
     /// Where it stands; `None`: nowhere, or at the beginning.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<FragmentPosition> {
         match self {
-            Self::Delta(Delta::Tool { call_id, .. }) => Some(Place::Call(call_id.clone())),
+            Self::Delta(Delta::Tool { call_id, .. }) => Some(FragmentPosition::Call(call_id.clone())),
             Self::SoFar(Partial { step, .. })
-            | Self::Delta(Delta::Text { step, .. } | Delta::Reasoning { step, .. }) => Some(Place::Step(*step)),
+            | Self::Delta(Delta::Text { step, .. } | Delta::Reasoning { step, .. }) => {
+                Some(FragmentPosition::Step(*step))
+            }
             Self::Lost(_) => None,
         }
     }

@@ -10,7 +10,7 @@ use belay_protocol::{CallId, Event, EventKind, RunId};
 
 /// Where a fragment stands in the course of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FragmentPosition {
     /// In the model's answer of that step.
     Step(u32),
     /// In the output of that tool call.
@@ -62,7 +62,7 @@ impl Order {
                 self.at_work = true;
                 self.calls.clear();
             }
-            EventKind::GateAsked { .. } => self.at_work = false,
+            EventKind::ApprovalRequested { .. } => self.at_work = false,
             EventKind::ModelCalled { step, .. } if self.calls.is_empty() => self.called = self.called.max(*step),
             EventKind::ToolStarted { call_id, .. } => {
                 *self.calls.entry(call_id.clone()).or_default() += 1;
@@ -78,28 +78,30 @@ impl Order {
     }
 
     /// Whether all that comes before a fragment has been brought.
-    pub(crate) fn allows(&self, place: &Place) -> bool {
+    pub(crate) fn allows(&self, place: &FragmentPosition) -> bool {
         match place {
-            Place::Step(step) if *step <= self.waived => true,
-            Place::Step(step) => self.at_work && *step <= self.called + 1 && self.calls.is_empty(),
-            Place::Call(call) => self.some_calls || self.calls.contains_key(call),
+            FragmentPosition::Step(step) if *step <= self.waived => true,
+            FragmentPosition::Step(step) => self.at_work && *step <= self.called + 1 && self.calls.is_empty(),
+            FragmentPosition::Call(call) => self.some_calls || self.calls.contains_key(call),
         }
     }
 
     /// A fragment has waited for long enough, and is shown with those that follow it in the same place.
-    pub(crate) fn waive(&mut self, place: &Place) {
+    pub(crate) fn waive(&mut self, place: &FragmentPosition) {
         match place {
-            Place::Step(step) => self.waived = *step,
-            Place::Call(_) => self.some_calls = true,
+            FragmentPosition::Step(step) => self.waived = *step,
+            FragmentPosition::Call(_) => self.some_calls = true,
         }
     }
 
     /// Whether what is heard there belongs before a fact, which would be brought next. `None`: fragments that were lost.
-    pub(crate) fn precedes(&self, place: Option<&Place>, fact: &Event) -> bool {
+    pub(crate) fn precedes(&self, place: Option<&FragmentPosition>, fact: &Event) -> bool {
         match (&fact.kind, place) {
             (EventKind::RunEnded { .. }, _) => true,
-            (EventKind::ModelCalled { step, .. }, Some(Place::Step(of))) => of <= step && self.calls.is_empty(),
-            (EventKind::ToolFinished { .. }, Some(place @ Place::Call(_))) => self.allows(place),
+            (EventKind::ModelCalled { step, .. }, Some(FragmentPosition::Step(of))) => {
+                of <= step && self.calls.is_empty()
+            }
+            (EventKind::ToolFinished { .. }, Some(place @ FragmentPosition::Call(_))) => self.allows(place),
             _ => false,
         }
     }
@@ -120,13 +122,13 @@ mod tests {
             "model" => EventKind::ModelCalled { step: of.parse().unwrap_or(0), attempts: 1, input: None, output: None },
             "tool" => EventKind::ToolStarted { call_id, name },
             "result" => EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 0 },
-            "question" => EventKind::GateAsked {
-                gate: belay_protocol::GateId::new(),
+            "question" => EventKind::ApprovalRequested {
+                approval: belay_protocol::GateId::new(),
                 call_id,
                 name,
                 kind: String::new(),
                 summary: String::new(),
-                why: String::new(),
+                detail: String::new(),
             },
             _ => EventKind::RunAccepted,
         };
@@ -139,8 +141,8 @@ mod tests {
         (run, order)
     }
 
-    fn step(step: u32) -> Place {
-        Place::Step(step)
+    fn step(step: u32) -> FragmentPosition {
+        FragmentPosition::Step(step)
     }
 
     #[test]
@@ -157,13 +159,13 @@ mod tests {
             (&["start", "model 3", "model 1"], step(4), true),
             // Its calls may bear the id of the tool's own.
             (&["start", "model 1", "tool a", "tool a", "result a"], step(2), false),
-            (&["start", "model 1", "tool a", "tool a", "result a"], Place::Call("a".into()), true),
+            (&["start", "model 1", "tool a", "tool a", "result a"], FragmentPosition::Call("a".into()), true),
             (&["start", "model 1", "tool a", "tool a", "result a", "model 1", "result a"], step(2), true),
             (&["start", "model 1", "result a", "tool a"], step(2), false),
             (&["start", "model 1", "question"], step(2), false),
             (&["start", "model 1", "question", "start"], step(2), true),
-            (&["start", "model 1"], Place::Call("a".into()), false),
-            (&["start", "model 1", "tool a"], Place::Call("a".into()), true),
+            (&["start", "model 1"], FragmentPosition::Call("a".into()), false),
+            (&["start", "model 1", "tool a"], FragmentPosition::Call("a".into()), true),
         ] {
             assert_eq!(after(facts).1.allows(&place), expected, "{facts:?} {place:?}");
         }
@@ -185,7 +187,7 @@ mod tests {
         order.join(run, 3);
         let allowed = [3, 4, 5].map(|of| order.allows(&step(of)));
         assert_eq!(allowed, [true, true, false], "the call of the step may be over and its tools at work");
-        assert!(order.allows(&Place::Call("of a tool that was at work".into())));
+        assert!(order.allows(&FragmentPosition::Call("of a tool that was at work".into())));
         order.bring(&fact(run, "model 3"));
         assert_eq!((order.allows(&step(4)), order.allows(&step(5))), (true, false));
         order.bring(&fact(run, "model 4"));
@@ -200,15 +202,15 @@ mod tests {
         let (_, mut order) = after(&["start"]);
         order.waive(&step(2));
         assert_eq!((order.allows(&step(2)), order.allows(&step(3))), (true, false));
-        order.waive(&Place::Call("a".into()));
-        assert!(order.allows(&Place::Call("b".into())));
+        order.waive(&FragmentPosition::Call("a".into()));
+        assert!(order.allows(&FragmentPosition::Call("b".into())));
     }
 
     #[test]
     fn a_fact_waits_for_the_fragments_that_belong_before_it() {
         let (run, order) = after(&["start"]);
         let (_, busy) = after(&["start", "model 1", "tool a"]);
-        let call = Place::Call("a".into());
+        let call = FragmentPosition::Call("a".into());
         for (order, place, words, expected) in [
             (&order, &step(1), "model 1", true),
             (&order, &step(2), "model 1", false),
@@ -216,7 +218,7 @@ mod tests {
             (&order, &call, "model 1", false),
             (&busy, &step(2), "model 2", false),
             (&busy, &call, "result a", true),
-            (&busy, &Place::Call("b".into()), "result a", false),
+            (&busy, &FragmentPosition::Call("b".into()), "result a", false),
             (&busy, &step(2), "result a", false),
         ] {
             assert_eq!(order.precedes(Some(place), &fact(run, words)), expected, "{place:?} {words}");

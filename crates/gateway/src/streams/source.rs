@@ -154,7 +154,7 @@ impl Source {
     /// Cancel safe: what was not returned is returned the next time.
     pub(crate) async fn next(&mut self) -> Option<News> {
         if let Some(session) = &self.unseen {
-            match self.app.sight(&self.principal).session(session).await {
+            match self.app.visibility(&self.principal).session(session).await {
                 Ok(true) => self.unseen = None,
                 Ok(false) => return None,
                 Err(error) => {

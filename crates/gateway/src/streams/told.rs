@@ -16,7 +16,9 @@ pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static
             let data = json!({ "phase": "start", "startedAt": fact.at.0, "attempt": attempt });
             ("lifecycle", Some(data))
         }
-        Kind::ModelCalled { .. } | Kind::ModelFallback { .. } | Kind::Brake { .. } => ("lifecycle", course(kind)),
+        Kind::ModelCalled { .. } | Kind::ModelFallback { .. } | Kind::GuardrailTriggered { .. } => {
+            ("lifecycle", course(kind))
+        }
         Kind::RunEnded { status, reason, .. } => ("lifecycle", Some(end(fact, *status, *reason, record))),
         Kind::ToolStarted { .. } | Kind::ToolFinished { .. } => ("tool", tool(kind)),
         Kind::CompactionStarted { .. } | Kind::Compacted { .. } | Kind::CompactionAbandoned { .. } => {
@@ -24,14 +26,16 @@ pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static
         }
         Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
         Kind::PlanCreated { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
-        Kind::GateAsked { .. } | Kind::GateDecided { .. } => ("approval", approval(kind)),
+        Kind::ApprovalRequested { .. } | Kind::ApprovalResolved { .. } => ("approval", approval(kind)),
         // A notice is an event of its session by itself. Changes of a conversation, deliveries, jobs and routines are no part of a run's course. What hooks do, and which parts
         // of an answer were committed early, is for the operator, who reads it in the log.
-        Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::Said { .. } => return None,
-        Kind::JobChanged { .. } | Kind::RoutineFired { .. } | Kind::RoutineEnded { .. } => return None,
+        Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::MessageEmitted { .. } => {
+            return None;
+        }
+        Kind::JobChanged { .. } | Kind::RoutineRunStarted { .. } | Kind::RoutineRunEnded { .. } => return None,
         Kind::HeartbeatSkipped { .. } | Kind::Notice { .. } => return None,
-        // How tools get on is a matter of all runs.
-        Kind::ToolFailing { .. } | Kind::ToolSwitched { .. } => return None,
+        // The state of tools concerns all runs.
+        Kind::ToolFailing { .. } | Kind::ToolStateChanged { .. } => return None,
     };
     Some((stream, data?))
 }
@@ -40,7 +44,7 @@ fn queue(kind: &EventKind) -> Option<Value> {
     Some(match kind {
         EventKind::RunAccepted => json!({ "phase": "accepted" }),
         EventKind::Queued { mode, before } => json!({ "phase": "queued", "mode": mode, "before": before }),
-        EventKind::Joined { runs, how } => json!({ "phase": "joined", "runs": runs, "how": how }),
+        EventKind::Joined { runs, mode } => json!({ "phase": "joined", "runs": runs, "mode": mode }),
         _ => return None,
     })
 }
@@ -52,11 +56,11 @@ fn course(kind: &EventKind) -> Option<Value> {
             let usage = json!({ "input": input, "output": output });
             json!({ "phase": "step", "step": step, "attempts": attempts, "usage": usage })
         }
-        EventKind::ModelFallback { from, to, why } => {
-            json!({ "phase": "fallback", "from": from, "to": to, "why": why })
+        EventKind::ModelFallback { from, to, reason } => {
+            json!({ "phase": "fallback", "from": from, "to": to, "reason": reason })
         }
-        EventKind::Brake { brake, count, force_text } => {
-            json!({ "phase": "notice", "brake": brake, "count": count, "forceText": force_text })
+        EventKind::GuardrailTriggered { guardrail, count, force_text } => {
+            json!({ "phase": "notice", "guardrail": guardrail, "count": count, "forceText": force_text })
         }
         _ => return None,
     })
@@ -90,12 +94,16 @@ fn tool(kind: &EventKind) -> Option<Value> {
 
 fn compaction(kind: &EventKind) -> Option<Value> {
     Some(match kind {
-        EventKind::CompactionStarted { tokens, why } => json!({ "phase": "start", "tokens": tokens, "why": why }),
-        EventKind::Compacted { messages, before, after, by, will_retry } => json!({
+        EventKind::CompactionStarted { tokens, reason } => {
+            json!({ "phase": "start", "tokens": tokens, "reason": reason })
+        }
+        EventKind::Compacted { messages, before, after, source, will_retry } => json!({
             "phase": "end", "completed": true, "messages": messages, "tokensBefore": before, "tokensAfter": after,
-            "by": by, "willRetry": will_retry,
+            "source": source, "willRetry": will_retry,
         }),
-        EventKind::CompactionAbandoned { why } => json!({ "phase": "end", "completed": false, "why": why }),
+        EventKind::CompactionAbandoned { reason } => {
+            json!({ "phase": "end", "completed": false, "reason": reason })
+        }
         _ => return None,
     })
 }
@@ -127,12 +135,12 @@ fn plan(kind: &EventKind) -> Option<Value> {
 
 fn approval(kind: &EventKind) -> Option<Value> {
     Some(match kind {
-        EventKind::GateAsked { gate, call_id, name, kind, summary, why } => json!({
-            "phase": "requested", "approvalId": gate, "toolCallId": call_id, "name": name, "kind": kind,
-            "summary": summary, "why": why,
+        EventKind::ApprovalRequested { approval, call_id, name, kind, summary, detail } => json!({
+            "phase": "requested", "approvalId": approval, "toolCallId": call_id, "name": name, "kind": kind,
+            "summary": summary, "detail": detail,
         }),
-        EventKind::GateDecided { gate, state, by } => {
-            json!({ "phase": "resolved", "approvalId": gate, "decision": state, "by": by })
+        EventKind::ApprovalResolved { approval, state, actor } => {
+            json!({ "phase": "resolved", "approvalId": approval, "decision": state, "actor": actor })
         }
         _ => return None,
     })

@@ -91,9 +91,9 @@ fn refused() -> ApiError {
 }
 
 /// The desk of the job in the path, for a request with its token.
-struct Desk(Arc<dyn WorkerLink>);
+struct LinkState(Arc<dyn WorkerLink>);
 
-impl FromRequestParts<Arc<Jobs>> for Desk {
+impl FromRequestParts<Arc<Jobs>> for LinkState {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, jobs: &Arc<Jobs>) -> Result<Self, ApiError> {
@@ -120,15 +120,15 @@ fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, ApiError> {
         .map_err(|error| ApiError::bad_request("bad_body", format!("the body cannot be read: {error}")))
 }
 
-async fn task(Desk(desk): Desk) -> Response {
+async fn task(LinkState(desk): LinkState) -> Response {
     answer(desk.task().await.map(Json))
 }
 
-async fn model(Desk(desk): Desk, body: Bytes) -> Result<Response, ApiError> {
+async fn model(LinkState(desk): LinkState, body: Bytes) -> Result<Response, ApiError> {
     Ok(answer(desk.model(read(&body)?).await.map(Json)))
 }
 
-async fn batch(Desk(desk): Desk, body: Bytes) -> Result<Response, ApiError> {
+async fn batch(LinkState(desk): LinkState, body: Bytes) -> Result<Response, ApiError> {
     Ok(answer(desk.batch(read(&body)?).await.map(Json)))
 }
 
@@ -139,17 +139,17 @@ struct After {
     after: u64,
 }
 
-async fn order(Desk(desk): Desk, Query(After { after }): Query<After>) -> Response {
+async fn order(LinkState(desk): LinkState, Query(After { after }): Query<After>) -> Response {
     answer(desk.order(after).await.map(|order| match order {
         Some(order) => Json(order).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     }))
 }
 
-async fn done(Desk(desk): Desk, body: Bytes) -> Result<Response, ApiError> {
+async fn done(LinkState(desk): LinkState, body: Bytes) -> Result<Response, ApiError> {
     Ok(answer(desk.done(read(&body)?).await.map(|()| StatusCode::NO_CONTENT)))
 }
 
-async fn finish(Desk(desk): Desk, body: Bytes) -> Response {
+async fn finish(LinkState(desk): LinkState, body: Bytes) -> Response {
     answer(desk.finish(WorkerEnd::read(&body)).await.map(|()| StatusCode::NO_CONTENT))
 }

@@ -113,7 +113,7 @@ async fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, A
     match principal {
         Some(principal) if app.auth.is_proof(peer, headers) => Ok(Entrance::Proven(principal, app.stream_place()?)),
         principal => {
-            let place = app.strangers.clone().try_acquire_owned();
+            let place = app.failed_auth.clone().try_acquire_owned();
             let place = place.map_err(|_full| ApiError::busy("too many connections have yet to say connect"))?;
             Ok(Entrance::Waiting(principal, place))
         }

@@ -16,7 +16,7 @@ async fn who_signs_messages_answers_its_own_questions_and_not_those_of_the_token
     let house = House::locked().await;
     let asked = json!({"session": "alice", "text": "ask push", "wait_ms": 30_000});
     let (_, run) = read(house.client.post(house.url("/api/v1/messages")).bearer_auth("client").json(&asked)).await;
-    let gate: GateId = run["waiting_for"]["gate"].as_str().unwrap().parse().unwrap();
+    let gate: GateId = run["waiting_for"]["approval"].as_str().unwrap().parse().unwrap();
     let state = async |gate| house.store.gate(gate).await.unwrap().unwrap().state;
 
     assert_eq!(signed(&house, "alice", "yes").await.0, 403);
@@ -62,7 +62,7 @@ async fn a_question_is_shown_whole_but_for_its_digest_and_listed_while_it_waits(
     let (_, other) = house.ask("t", "login").await;
     let shown = json!({
         "id": gate, "run_id": run["run_id"], "session": "s", "call_id": "call-1", "tool": "run_command", "kind": "approval",
-        "summary": "ls", "arguments": {"argv": ["ls"]}, "why": "run_command asks before it acts", "bound": [["argv", "ls"]],
+        "summary": "ls", "arguments": {"argv": ["ls"]}, "detail": "run_command asks before it acts", "bound": [["argv", "ls"]],
         "covers": null, "asker": {"principal": "loopback", "place": "operator", "relayed": false},
         "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": "waiting",
         "decided_by": null, "decided_at": null,
@@ -113,7 +113,7 @@ async fn an_answer_that_cannot_count_says_why() {
         |token: &str, path: &str, body: Value| read(house.client.post(house.url(path)).bearer_auth(token).json(&body));
     let message = json!({"session": "s", "text": "ask ls", "wait_ms": 30_000});
     let (_, run) = bearer("operator", "/api/v1/messages", message).await;
-    let gate = run["waiting_for"]["gate"].as_str().unwrap().to_owned();
+    let gate = run["waiting_for"]["approval"].as_str().unwrap().to_owned();
     let path = format!("/api/v1/approvals/{gate}");
     let yes = json!({"decision": "approve"});
     for (token, path, body, status, code) in [
@@ -170,7 +170,7 @@ async fn a_wait_returns_a_run_that_rests_at_once_and_after_the_answer_waits_for_
     let wait = format!("/api/v1/runs/{}/wait?timeout_ms=30000", run["run_id"].as_str().unwrap());
     let (_, rests) = house.get(&wait).await;
     let waiting_for = json!({
-        "gate": gate, "kind": "approval", "tool": "run_command", "summary": "slowly",
+        "approval": gate, "kind": "approval", "tool": "run_command", "summary": "slowly",
         "expires_at": "2026-11-20T20:13:00.000Z",
     });
     assert_eq!(
@@ -209,9 +209,9 @@ async fn a_stream_of_a_run_goes_on_over_its_question_to_its_end() {
     let facts: Vec<Value> =
         events(response, usize::MAX).await.iter().filter_map(|(_, _, data)| serde_json::from_str(data).ok()).collect();
     let kinds: Vec<_> = facts.iter().filter_map(|fact| fact["type"].as_str()).collect();
-    assert_eq!(kinds, ["run_accepted", "run_started", "gate_asked", "gate_decided", "run_ended"]);
-    assert_eq!((&facts[2]["gate"], &facts[2]["summary"]), (&json!(gate), &json!("slowly")));
-    assert_eq!((&facts[3]["state"], &facts[3]["by"]), (&json!("approved"), &json!("loopback")));
+    assert_eq!(kinds, ["run_accepted", "run_started", "approval_requested", "approval_resolved", "run_ended"]);
+    assert_eq!((&facts[2]["approval"], &facts[2]["summary"]), (&json!(gate), &json!("slowly")));
+    assert_eq!((&facts[3]["state"], &facts[3]["actor"]), (&json!("approved"), &json!("loopback")));
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ async fn call(house: &House, path: &str, secret: Option<&str>, id: Option<&str>,
 async fn a_caller_with_the_secret_sets_the_routine_off_and_sees_no_more_than_that() {
     let house = house().await;
     let (status, fired) = call(&house, "ci", Some(SECRET), None, b"the build is red").await;
-    let expected = json!({"firing_id": fired["firing_id"], "routine": "build", "status": "running"});
+    let expected = json!({"routine_run_id": fired["routine_run_id"], "routine": "build", "status": "running"});
     assert_eq!((status, fired), (200, expected));
     assert_eq!(house.work.told().as_deref(), Some("the build is red"));
     let seen = house.agent.seen.lock().unwrap().last().unwrap().clone();
@@ -40,21 +40,21 @@ async fn a_caller_with_the_secret_sets_the_routine_off_and_sees_no_more_than_tha
 }
 
 #[tokio::test]
-async fn a_second_delivery_is_answered_with_the_same_firing() {
+async fn a_second_delivery_is_answered_with_the_same_routine_run() {
     let house = house().await;
-    let firing = async |id: Option<&str>, body: &str| {
+    let routine_run = async |id: Option<&str>, body: &str| {
         let (status, fired) = call(&house, "ci", Some(SECRET), id, body.as_bytes()).await;
         assert_eq!(status, 200, "{fired}");
-        fired["firing_id"].clone()
+        fired["routine_run_id"].clone()
     };
-    let first = firing(Some("d1"), "red").await;
-    assert_eq!(firing(Some("d1"), "sent again, in other words").await, first);
-    assert_ne!(firing(Some("d2"), "red").await, first);
+    let first = routine_run(Some("d1"), "red").await;
+    assert_eq!(routine_run(Some("d1"), "sent again, in other words").await, first);
+    assert_ne!(routine_run(Some("d2"), "red").await, first);
     // Without an id it is the body that is recognised, for as long as the agent says.
-    let unnamed = firing(None, "red").await;
+    let unnamed = routine_run(None, "red").await;
     assert_ne!(unnamed, first);
-    assert_eq!(firing(None, "red").await, unnamed);
-    assert_ne!(firing(None, "green").await, unnamed);
+    assert_eq!(routine_run(None, "red").await, unnamed);
+    assert_ne!(routine_run(None, "green").await, unnamed);
 }
 
 #[tokio::test]

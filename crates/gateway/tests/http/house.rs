@@ -407,7 +407,10 @@ impl FakeAgent {
         };
         let run = self.store.run(gate.run_id).await.unwrap().unwrap();
         self.store.put(RunRecord { status: RunStatus::Running, waiting_for: None, ..run.clone() });
-        self.store.fact(&run, EventKind::GateDecided { gate: id, state: state.word().into(), by: by.to_string() });
+        self.store.fact(
+            &run,
+            EventKind::ApprovalResolved { approval: id, state: state.word().into(), actor: by.to_string() },
+        );
         match gate.summary.as_str() {
             "slowly" => {}
             command => self.finish(gate.run_id, StopReason::FinalText, &format!("{} {command}", state.word())),
@@ -433,7 +436,7 @@ impl FakeAgent {
             kind,
             summary: summary.into(),
             arguments: serde_json::json!({"argv": [summary]}),
-            why: "run_command asks before it acts".into(),
+            detail: "run_command asks before it acts".into(),
             bound: vec![("argv".into(), summary.into())],
             digest: "not for the outside".into(),
             covers: None,
@@ -451,13 +454,13 @@ impl FakeAgent {
         let record =
             RunRecord { status: RunStatus::Paused, waiting_for: Some(WaitingFor::from(&gate)), ..life.record.clone() };
         self.store.put(record.clone());
-        let asked = EventKind::GateAsked {
-            gate: gate.id,
+        let asked = EventKind::ApprovalRequested {
+            approval: gate.id,
             call_id: gate.call_id.clone(),
             name: gate.tool.clone(),
             kind: "approval".into(),
             summary: summary.into(),
-            why: gate.why.clone(),
+            detail: gate.detail.clone(),
         };
         self.store.gates.lock().unwrap().push(gate);
         self.store.fact(&record, asked);
@@ -663,10 +666,10 @@ fn status() -> StatusReport {
 /// What an agent says whose only tool is web_search, which is off unless it is switched on.
 fn tools(request: &ToolRequest) -> Ack {
     let on = ToolHealth { name: "web_search".into(), description: "Searches.".into(), ..ToolHealth::default() };
-    let off = |why: &str| ToolHealth { state: ToolState::Off, why: why.into(), ..on.clone() };
+    let off = |why: &str| ToolHealth { state: ToolState::Off, detail: why.into(), ..on.clone() };
     match request {
         ToolRequest::List => Ack::Tools(vec![off("it failed")]),
-        ToolRequest::Disable { name, why } if *name == on.name => Ack::Tools(vec![off(why)]),
+        ToolRequest::Disable { name, detail: why } if *name == on.name => Ack::Tools(vec![off(why)]),
         ToolRequest::Enable(name) if *name == on.name => Ack::Tools(vec![on]),
         ToolRequest::Disable { name, .. } | ToolRequest::Enable(name) => {
             Ack::Refused(Refusal::Unknown(format!("There is no tool {name:?}.")))
@@ -766,7 +769,7 @@ impl House {
         let message = serde_json::json!({"session": session, "text": text, "wait_ms": 30_000});
         let (status, run) = self.post("/api/v1/messages", message).await;
         assert_eq!((status, run["status"].as_str()), (200, Some("paused")), "{run}");
-        let gate = run["waiting_for"]["gate"].as_str().unwrap().parse().unwrap();
+        let gate = run["waiting_for"]["approval"].as_str().unwrap().parse().unwrap();
         (run, gate)
     }
 

@@ -24,7 +24,7 @@ fn begin(house: &House, id: JobId) -> RunRecord {
 }
 
 fn changed(job: JobId, from: Option<JobState>, to: JobState) -> EventKind {
-    EventKind::JobChanged { job, from, to, attempt: 1, why: String::new() }
+    EventKind::JobChanged { job, from, to, attempt: 1, detail: String::new() }
 }
 
 #[tokio::test]

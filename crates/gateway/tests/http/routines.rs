@@ -69,32 +69,33 @@ async fn routines_are_listed_by_name_in_pages() {
 }
 
 #[tokio::test]
-async fn a_routine_fires_by_hand_and_by_an_event_and_its_firings_are_listed() {
+async fn a_routine_fires_by_hand_and_by_an_event_and_its_routine_runs_are_listed() {
     let house = House::open().await;
     house.post(ROUTINES, hourly("tick")).await;
     house.post(ROUTINES, spec("red", json!({ "kind": "system", "source": "ci", "event": "failed" }))).await;
-    let (status, firing) = house.post(&format!("{ROUTINES}/tick/fire"), json!({"payload": "now"})).await;
-    assert_eq!((status, &firing["routine"], &firing["by"]), (202, &json!("tick"), &json!("manual")));
+    let (status, routine_run) = house.post(&format!("{ROUTINES}/tick/fire"), json!({"payload": "now"})).await;
+    assert_eq!((status, &routine_run["routine"], &routine_run["trigger"]), (202, &json!("tick"), &json!("manual")));
     assert_eq!(house.work.told().as_deref(), Some("now"));
     let event = json!({"source": "ci", "event": "failed", "key": "build-7", "payload": {"branch": "main"}});
     let (status, fired) = house.post("/api/v1/events", event.clone()).await;
-    assert_eq!((status, &fired["firings"][0]["routine"]), (200, &json!("red")));
+    assert_eq!((status, &fired["routine_runs"][0]["routine"]), (200, &json!("red")));
     assert_eq!(house.post("/api/v1/events", event).await.1, fired, "told twice, fired once");
     let nobody = json!({"source": "ci", "event": "passed"});
-    assert_eq!(house.post("/api/v1/events", nobody).await, (200, json!({"firings": []})));
+    assert_eq!(house.post("/api/v1/events", nobody).await, (200, json!({"routine_runs": []})));
     for (path, expected) in [
-        ("/api/v1/firings", json!(["red", "tick"])),
-        ("/api/v1/firings?routine=tick", json!(["tick"])),
-        ("/api/v1/firings?status=ok", json!([])),
+        ("/api/v1/routine-runs", json!(["red", "tick"])),
+        ("/api/v1/routine-runs?routine=tick", json!(["tick"])),
+        ("/api/v1/routine-runs?status=ok", json!([])),
         ("/api/v1/routines/red/runs?status=running", json!(["red"])),
     ] {
         let (status, list) = house.get(path).await;
         let names: Vec<_> =
-            list["firings"].as_array().unwrap().iter().map(|firing| firing["routine"].clone()).collect();
+            list["routine_runs"].as_array().unwrap().iter().map(|routine_run| routine_run["routine"].clone()).collect();
         assert_eq!((status, json!(names)), (200, expected), "{path}");
     }
-    let (status, one) = house.get(&format!("/api/v1/firings/{}", firing["firing_id"].as_str().unwrap())).await;
-    assert_eq!((status, &one), (200, &firing));
+    let (status, one) =
+        house.get(&format!("/api/v1/routine-runs/{}", routine_run["routine_run_id"].as_str().unwrap())).await;
+    assert_eq!((status, &one), (200, &routine_run));
 }
 
 #[tokio::test]
@@ -106,7 +107,7 @@ async fn a_routine_is_tested_at_a_date_before_and_after_it_is_made() {
     house.post(ROUTINES, hourly("tick")).await;
     house.post(&format!("{ROUTINES}/tick/disable"), json!({})).await;
     let (status, tested) = house.post(&format!("{ROUTINES}/tick/test"), json!({"at": "60"})).await;
-    assert_eq!((status, &tested["fires"], &tested["disabled_why"]), (200, &json!(true), &json!("")));
+    assert_eq!((status, &tested["fires"], &tested["disabled_detail"]), (200, &json!(true), &json!("")));
     let (status, refused) = house.post(&format!("{ROUTINES}/tick/test"), json!({"at": "soon"})).await;
     assert_eq!((status, &refused["error"]["message"]), (422, &json!("at: \"soon\" is not a date")));
 }
@@ -119,14 +120,14 @@ async fn what_fires_next_is_of_all_routines_together_or_of_one() {
     }
     house.post(ROUTINES, spec("hand", json!({ "kind": "manual" }))).await;
     let names = async |query: &str| {
-        let (status, list) = house.get(&format!("/api/v1/firings/next{query}")).await;
+        let (status, list) = house.get(&format!("/api/v1/routine-runs/next{query}")).await;
         assert_eq!(status, 200, "{list}");
         list["next"].as_array().unwrap().iter().map(|time| time["routine"].clone()).collect::<Value>()
     };
     assert_eq!(names("?count=3").await, json!(["a", "slow", "a"]));
     assert_eq!(names("?count=2&routine=slow").await, json!(["slow", "slow"]));
     assert_eq!(names("?routine=hand").await, json!([]));
-    assert_eq!(house.get("/api/v1/firings/next?routine=nobody").await.0, 404);
+    assert_eq!(house.get("/api/v1/routine-runs/next?routine=nobody").await.0, 404);
 }
 
 #[tokio::test]
@@ -154,9 +155,9 @@ async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
     for (path, status) in [
         ("/api/v1/routines/tick", 404),
         ("/api/v1/routines/tick/runs", 404),
-        ("/api/v1/firings/7", 404),
-        ("/api/v1/firings?status=asleep", 422),
-        ("/api/v1/firings/next?count=0", 422),
+        ("/api/v1/routine-runs/7", 404),
+        ("/api/v1/routine-runs?status=asleep", 422),
+        ("/api/v1/routine-runs/next?count=0", 422),
         ("/api/v1/routines?limit=501", 422),
     ] {
         assert_eq!(house.get(path).await.0, status, "{path}");
@@ -168,7 +169,7 @@ async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
 }
 
 #[tokio::test]
-async fn a_firing_by_hand_is_asked_for_once_under_a_key_wherever_that_stands() {
+async fn a_routine_run_by_hand_is_asked_for_once_under_a_key_wherever_that_stands() {
     let house = House::open().await;
     house.post(ROUTINES, hourly("tick")).await;
     let fire = async |header: Option<&str>, body: Value| {
@@ -177,7 +178,7 @@ async fn a_firing_by_hand_is_asked_for_once_under_a_key_wherever_that_stands() {
             request = request.header("idempotency-key", key);
         }
         let (status, answer) = read(request).await;
-        (status, answer["firing_id"].clone())
+        (status, answer["routine_run_id"].clone())
     };
     let first = fire(Some("k"), json!({})).await;
     assert_eq!(first.0, 202);

@@ -1,8 +1,8 @@
-//! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
+//! Whose jobs, routines and routine runs are shown to whom: an operator sees all of them, the holder of the API token their own.
 
 use belay_protocol::status::LiveRun;
 use belay_protocol::{
-    EventKind, FiringId, FiringStatus, JobId, JobState, RunId, RunRecord, firing_session, job_session,
+    EventKind, JobId, JobState, RoutineRunId, RoutineRunStatus, RunId, RunRecord, job_session, routine_run_session,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -31,24 +31,24 @@ async fn posted(house: &House, token: &str, path: &str, body: Value) -> Value {
     answer
 }
 
-/// A job, a routine and a firing of each of both.
+/// A job, a routine and a routine run of each of both.
 struct Work {
     jobs: [String; 2],
-    firings: [String; 2],
+    routine_runs: [String; 2],
 }
 
 /// The operator's are `theirs`, those of the token `mine`.
 async fn work(house: &House) -> Work {
-    let (mut jobs, mut firings) = (Vec::new(), Vec::new());
+    let (mut jobs, mut routine_runs) = (Vec::new(), Vec::new());
     for (token, name) in [("operator", "theirs"), ("client", "mine")] {
         let job = posted(house, token, "/api/v1/jobs", json!({ "task": name })).await;
         jobs.push(job["job_id"].as_str().unwrap().to_owned());
         let hourly = spec(name, json!({ "kind": "schedule", "when": "@hourly" }));
         posted(house, token, "/api/v1/routines", hourly).await;
-        let firing = posted(house, token, &format!("/api/v1/routines/{name}/fire"), json!({})).await;
-        firings.push(firing["firing_id"].as_str().unwrap().to_owned());
+        let routine_run = posted(house, token, &format!("/api/v1/routines/{name}/fire"), json!({})).await;
+        routine_runs.push(routine_run["routine_run_id"].as_str().unwrap().to_owned());
     }
-    Work { jobs: jobs.try_into().unwrap(), firings: firings.try_into().unwrap() }
+    Work { jobs: jobs.try_into().unwrap(), routine_runs: routine_runs.try_into().unwrap() }
 }
 
 /// What a list says in this field, sorted.
@@ -68,9 +68,9 @@ async fn lists_have_what_is_ones_own_and_an_operators_have_all() {
         ("/api/v1/jobs", "jobs", "task"),
         ("/api/v1/jobs?state=pending", "jobs", "task"),
         ("/api/v1/routines", "routines", "name"),
-        ("/api/v1/firings", "firings", "routine"),
-        ("/api/v1/firings?status=running", "firings", "routine"),
-        ("/api/v1/firings/next", "next", "routine"),
+        ("/api/v1/routine-runs", "routine_runs", "routine"),
+        ("/api/v1/routine-runs?status=running", "routine_runs", "routine"),
+        ("/api/v1/routine-runs/next", "next", "routine"),
     ] {
         for (token, expected) in [("client", vec!["mine"]), ("operator", vec!["mine", "theirs"])] {
             let (status, list) = got(&house, token, path).await;
@@ -105,22 +105,22 @@ async fn the_digest_of_a_webhooks_secret_is_taken_and_shown_to_nobody() {
 #[tokio::test]
 async fn what_is_not_ones_own_is_not_there() {
     let house = House::locked().await;
-    let Work { jobs, firings } = work(&house).await;
+    let Work { jobs, routine_runs } = work(&house).await;
     let nobody = JobId::new();
-    let paths = |job: &str, name: &str, firing: &str| {
+    let paths = |job: &str, name: &str, routine_run: &str| {
         [
             (Method::GET, format!("/api/v1/jobs/{job}"), None),
             (Method::POST, format!("/api/v1/jobs/{job}/messages"), Some(json!({"text": "hi"}))),
             (Method::GET, format!("/api/v1/routines/{name}"), None),
             (Method::POST, format!("/api/v1/routines/{name}/test"), Some(json!({"at": "60"}))),
             (Method::GET, format!("/api/v1/routines/{name}/runs"), None),
-            (Method::GET, format!("/api/v1/firings?routine={name}"), None),
-            (Method::GET, format!("/api/v1/firings/next?routine={name}"), None),
-            (Method::GET, format!("/api/v1/firings/{firing}"), None),
+            (Method::GET, format!("/api/v1/routine-runs?routine={name}"), None),
+            (Method::GET, format!("/api/v1/routine-runs/next?routine={name}"), None),
+            (Method::GET, format!("/api/v1/routine-runs/{routine_run}"), None),
         ]
     };
-    let theirs = paths(&jobs[0], "theirs", &firings[0]);
-    let mine = paths(&jobs[1], "mine", &firings[1]);
+    let theirs = paths(&jobs[0], "theirs", &routine_runs[0]);
+    let mine = paths(&jobs[1], "mine", &routine_runs[1]);
     for (method, path, body) in mine.iter().chain(&theirs) {
         let (status, answer) = asked(&house, "operator", method.clone(), path, body.clone()).await;
         assert_eq!(status, 200, "operator {path}: {answer}");
@@ -144,27 +144,28 @@ async fn what_is_not_ones_own_is_not_there() {
 #[tokio::test]
 async fn facts_about_work_are_read_by_those_whose_it_is_however_many_of_others_are_between() {
     let house = House::locked().await;
-    let Work { jobs, firings } = work(&house).await;
+    let Work { jobs, routine_runs } = work(&house).await;
     let job = |id: &str| -> JobId { id.parse().unwrap() };
-    let firing = |id: &str| -> FiringId { id.parse().unwrap() };
+    let routine_run = |id: &str| -> RoutineRunId { id.parse().unwrap() };
     let fact_of_job = |id: JobId| {
         let run = RunRecord { session: job_session(id), ..blank() };
-        let kind = EventKind::JobChanged { job: id, from: None, to: JobState::Pending, attempt: 0, why: String::new() };
+        let kind =
+            EventKind::JobChanged { job: id, from: None, to: JobState::Pending, attempt: 0, detail: String::new() };
         house.store.fact(&run, kind);
     };
-    let fact_of_firing = |id: FiringId| {
-        let run = RunRecord { session: firing_session(id), ..blank() };
-        let (routine, status) = ("x".to_owned(), FiringStatus::Ok);
-        house.store.fact(&run, EventKind::RoutineEnded { firing: id, routine, status, disabled: false });
+    let fact_of_routine_run = |id: RoutineRunId| {
+        let run = RunRecord { session: routine_run_session(id), ..blank() };
+        let (routine, status) = ("x".to_owned(), RoutineRunStatus::Ok);
+        house.store.fact(&run, EventKind::RoutineRunEnded { routine_run: id, routine, status, disabled: false });
     };
     // More than a page of what the token is not shown.
     for _ in 0..300 {
         fact_of_job(job(&jobs[0]));
-        fact_of_firing(firing(&firings[0]));
+        fact_of_routine_run(routine_run(&routine_runs[0]));
     }
     fact_of_job(job(&jobs[1]));
     fact_of_job(JobId::new());
-    fact_of_firing(firing(&firings[1]));
+    fact_of_routine_run(routine_run(&routine_runs[1]));
     house.store.fact(&blank(), EventKind::RunAccepted);
     let facts = async |token: &str, enough: usize| {
         let request = house.client.get(house.url("/api/v1/events?since=0")).bearer_auth(token);
@@ -175,19 +176,19 @@ async fn facts_about_work_are_read_by_those_whose_it_is_however_many_of_others_a
         .iter()
         .map(|(_, _, data)| serde_json::from_str::<Value>(data).unwrap()["session"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(sessions, [format!("job:{}", jobs[1]), format!("routine:{}", firings[1]), "s".to_owned()]);
+    assert_eq!(sessions, [format!("job:{}", jobs[1]), format!("routine:{}", routine_runs[1]), "s".to_owned()]);
     assert_eq!(facts("operator", 604).await.len(), 604);
 }
 
 #[tokio::test]
 async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
     let house = House::locked().await;
-    let Work { jobs, firings } = work(&house).await;
+    let Work { jobs, routine_runs } = work(&house).await;
     let chat = blank();
     house.store.put(chat.clone());
     let mut runs = vec![("s".to_owned(), chat.run_id, true)];
     for (at, shown) in [(0, false), (1, true)] {
-        for session in [format!("job:{}", jobs[at]), format!("routine:{}", firings[at])] {
+        for session in [format!("job:{}", jobs[at]), format!("routine:{}", routine_runs[at])] {
             let run = RunRecord { session: session.as_str().into(), run_id: RunId::new(), ..blank() };
             house.store.put(run.clone());
             runs.push((session, run.run_id, shown));
@@ -236,14 +237,14 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
 #[tokio::test]
 async fn whoever_takes_the_name_of_a_deleted_routine_is_not_shown_what_it_did() {
     let house = House::locked().await;
-    let Work { firings, .. } = work(&house).await;
+    let Work { routine_runs, .. } = work(&house).await;
     assert_eq!(asked(&house, "operator", Method::DELETE, "/api/v1/routines/theirs", None).await.0, 200);
     let hourly = spec("theirs", json!({ "kind": "schedule", "when": "@hourly" }));
     posted(&house, "client", "/api/v1/routines", hourly).await;
-    let run = RunRecord { session: format!("routine:{}", firings[0]).as_str().into(), ..blank() };
+    let run = RunRecord { session: format!("routine:{}", routine_runs[0]).as_str().into(), ..blank() };
     house.store.put(run.clone());
     let of_before = [
-        format!("/api/v1/firings/{}", firings[0]),
+        format!("/api/v1/routine-runs/{}", routine_runs[0]),
         format!("/api/v1/runs/{}", run.run_id),
         format!("/api/v1/sessions/{}/messages", run.session),
     ];
@@ -253,11 +254,18 @@ async fn whoever_takes_the_name_of_a_deleted_routine_is_not_shown_what_it_did() 
     }
     let again = posted(&house, "client", "/api/v1/routines/theirs/fire", json!({})).await;
     for (token, count) in [("client", 1), ("operator", 2)] {
-        for path in ["/api/v1/routines/theirs/runs", "/api/v1/firings?routine=theirs"] {
+        for path in ["/api/v1/routines/theirs/runs", "/api/v1/routine-runs?routine=theirs"] {
             let (_, list) = got(&house, token, path).await;
-            let shown = list["firings"].as_array().unwrap();
-            assert_eq!((shown.len(), &shown[0]["firing_id"]), (count, &again["firing_id"]), "{token} {path}: {list}");
+            let shown = list["routine_runs"].as_array().unwrap();
+            assert_eq!(
+                (shown.len(), &shown[0]["routine_run_id"]),
+                (count, &again["routine_run_id"]),
+                "{token} {path}: {list}"
+            );
         }
     }
-    assert_eq!(names(&got(&house, "client", "/api/v1/firings").await.1, "firings", "routine"), ["mine", "theirs"]);
+    assert_eq!(
+        names(&got(&house, "client", "/api/v1/routine-runs").await.1, "routine_runs", "routine"),
+        ["mine", "theirs"]
+    );
 }

@@ -10,18 +10,18 @@ const TOOLS: &str = "/api/v1/tools";
 async fn tools_are_listed_and_switched() {
     let house = House::open().await;
     let off = json!({
-        "name": "web_search", "description": "Searches.", "state": "off", "failures": 0, "runs": 0, "why": "it failed",
+        "name": "web_search", "description": "Searches.", "state": "off", "failures": 0, "runs": 0, "detail": "it failed",
     });
     assert_eq!(house.get(TOOLS).await, (200, json!({ "tools": [off] })));
     let path = format!("{TOOLS}/web_search");
-    let (status, tool) = house.post(&format!("{path}/disable"), json!({ "why": "it lies" })).await;
-    assert_eq!((status, &tool["state"], &tool["why"]), (200, &json!("off"), &json!("it lies")));
+    let (status, tool) = house.post(&format!("{path}/disable"), json!({ "detail": "it lies" })).await;
+    assert_eq!((status, &tool["state"], &tool["detail"]), (200, &json!("off"), &json!("it lies")));
     let (status, tool) = house.post(&format!("{path}/enable"), json!({})).await;
     assert_eq!((status, &tool["state"]), (200, &json!("ok")));
     for (path, body, expected) in [
         (format!("{path}/disable"), json!({}), 422),
-        (format!("{path}/disable"), json!({ "why": "x", "for": 3 }), 422),
-        (format!("{path}/enable"), json!({ "why": "x" }), 422),
+        (format!("{path}/disable"), json!({ "detail": "x", "for": 3 }), 422),
+        (format!("{path}/enable"), json!({ "detail": "x" }), 422),
         (format!("{TOOLS}/mcp:files/enable"), json!({}), 404),
         (path, json!({}), 404),
     ] {
@@ -34,7 +34,7 @@ async fn a_client_lists_tools_and_switches_none() {
     let house = House::locked().await;
     let as_client = |request: reqwest::RequestBuilder| read(request.bearer_auth("client"));
     assert_eq!(as_client(house.client.get(house.url(TOOLS))).await.0, 200);
-    for (verb, body) in [("disable", json!({ "why": "it lies" })), ("enable", json!({}))] {
+    for (verb, body) in [("disable", json!({ "detail": "it lies" })), ("enable", json!({}))] {
         let url = house.url(&format!("{TOOLS}/web_search/{verb}"));
         assert_eq!(as_client(house.client.post(&url).json(&body)).await.0, 403, "{verb}");
         assert_eq!(read(house.client.post(&url).json(&body)).await.0, 401, "{verb}");

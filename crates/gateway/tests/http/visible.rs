@@ -1,8 +1,8 @@
-//! What names a run, a session, a question, a job, a routine or a firing says of a hidden one what it says of one that is not
+//! What names a run, a session, a question, a job, a routine or a routine run says of a hidden one what it says of one that is not
 //! there. The routes are read from the source of the router, and the methods and tools are asked for their names, so that a new
 //! one is looked at here too.
 
-use belay_protocol::{FiringId, GateId, JobId, RunId};
+use belay_protocol::{GateId, JobId, RoutineRunId, RunId};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ struct Names {
     session: String,
     run: String,
     gate: String,
-    firing: String,
+    routine_run: String,
     routine: &'static str,
 }
 
@@ -28,7 +28,7 @@ impl Names {
         let job = JobId::new().to_string();
         let session = format!("job:{job}");
         let (run, gate) = (RunId::new().to_string(), GateId::new().to_string());
-        Self { job, session, run, gate, firing: FiringId::new().to_string(), routine: "of-nobody" }
+        Self { job, session, run, gate, routine_run: RoutineRunId::new().to_string(), routine: "of-nobody" }
     }
 
     async fn of_an_operator(house: &House) -> Self {
@@ -41,18 +41,18 @@ impl Names {
         let job = word(&post("/api/v1/jobs", json!({ "task": "secret" })).await["job_id"]);
         let hourly = spec("theirs", json!({ "kind": "schedule", "when": "@hourly" }));
         post("/api/v1/routines", hourly).await;
-        let firing = word(&post("/api/v1/routines/theirs/fire", json!({})).await["firing_id"]);
+        let routine_run = word(&post("/api/v1/routines/theirs/fire", json!({})).await["routine_run_id"]);
         let session = format!("job:{job}");
         let asks = json!({ "session": session, "text": "ask secretly", "wait_ms": 30_000 });
         let run = post("/api/v1/messages", asks).await;
-        let gate = word(&run["waiting_for"]["gate"]);
-        Self { job, session, run: word(&run["run_id"]), gate, firing, routine: "theirs" }
+        let gate = word(&run["waiting_for"]["approval"]);
+        Self { job, session, run: word(&run["run_id"]), gate, routine_run, routine: "theirs" }
     }
 
     /// An answer without these names.
     fn anonymous(&self, answer: &Value) -> String {
-        let Self { job, run, gate, firing, routine, .. } = self;
-        let names = [job.as_str(), run, gate, firing, routine];
+        let Self { job, run, gate, routine_run, routine, .. } = self;
+        let names = [job.as_str(), run, gate, routine_run, routine];
         names.into_iter().fold(answer.to_string(), |text, name| text.replace(name, "NAME"))
     }
 
@@ -68,13 +68,13 @@ impl Names {
         } else if path.starts_with("/api/v1/jobs/{id}") {
             let body = if path.ends_with("/messages") { json!({ "text": "hi" }) } else { json!({}) };
             (fill("{id}", &self.job), body)
-        } else if path.starts_with("/api/v1/firings/{id}") {
-            (fill("{id}", &self.firing), json!({}))
+        } else if path.starts_with("/api/v1/routine-runs/{id}") {
+            (fill("{id}", &self.routine_run), json!({}))
         } else if path.starts_with("/api/v1/routines/{name}") {
             let body = if path.ends_with("/test") { json!({ "at": "60" }) } else { json!({}) };
             (fill("{name}", self.routine), body)
         } else if path.starts_with("/api/v1/tools/{name}") {
-            (path.replace("{name}", "web_search"), json!({ "why": "so" })) // shown to everybody, changed by operators
+            (path.replace("{name}", "web_search"), json!({ "detail": "so" })) // shown to everybody, changed by operators
         } else if path == "/v1/models/{name}" {
             (path.replace("{name}", "nothing"), json!({})) // shown to everybody
         } else if path == "/hooks/{name}" {
@@ -266,5 +266,5 @@ async fn what_is_hidden_takes_no_place_in_a_list() {
     let (_, runs) = as_client(house.client.get(house.url("/api/v1/runs?limit=1"))).await;
     assert_eq!((&runs["runs"][0]["run_id"], runs["runs"].as_array().unwrap().len()), (&mine["run_id"], 1), "{runs}");
     let (_, gates) = as_client(house.client.get(house.url("/api/v1/approvals?limit=1"))).await;
-    assert_eq!(gates["approvals"][0]["id"], mine["waiting_for"]["gate"], "{gates}");
+    assert_eq!(gates["approvals"][0]["id"], mine["waiting_for"]["approval"], "{gates}");
 }

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use crate::house::NOW;
 
-/// Keeps jobs, routines and firings.
+/// Keeps jobs, routines and routine runs.
 #[derive(Default)]
 pub(crate) struct FakeWork {
     pub(crate) jobs: Mutex<Vec<JobRecord>>,
     pub(crate) routines: Mutex<Vec<RoutineRecord>>,
-    firings: Mutex<Vec<FiringRecord>>,
+    routine_runs: Mutex<Vec<RoutineRunRecord>>,
 }
 
 impl FakeWork {
@@ -94,7 +94,7 @@ impl FakeWork {
                 Some(at) => {
                     let key = inbound.key.as_ref().map(|key| format!("{}/{}", key.account, key.message_id));
                     self.fired(
-                        &[(&routines[at], "manual", key.unwrap_or_else(|| FiringId::new().to_string()))],
+                        &[(&routines[at], "manual", key.unwrap_or_else(|| RoutineRunId::new().to_string()))],
                         payload,
                     )
                 }
@@ -126,7 +126,7 @@ impl FakeWork {
                 last: Vec::new(),
             }))),
             RoutineRequest::Emit { source, event, key, payload } => {
-                let key = key.unwrap_or_else(|| FiringId::new().to_string());
+                let key = key.unwrap_or_else(|| RoutineRunId::new().to_string());
                 let waits = |routine: &&RoutineRecord| matches!(&routine.spec.trigger, Trigger::System { source: s, event: e, .. } if *s == source && *e == event);
                 let causes: Vec<_> =
                     routines.iter().filter(waits).map(|routine| (routine, "system", key.clone())).collect();
@@ -136,23 +136,25 @@ impl FakeWork {
     }
 
     fn fired(&self, causes: &[(&RoutineRecord, &str, String)], payload: Option<String>) -> Ack {
-        let mut firings = self.firings.lock().unwrap();
+        let mut routine_runs = self.routine_runs.lock().unwrap();
         let mut fired = Vec::new();
         for (routine, by, key) in causes {
-            let known =
-                firings.iter().find(|firing| firing.routine_id == routine.routine_id && firing.key == *key).cloned();
-            let firing = known.unwrap_or_else(|| firing_of(routine, by, key, payload.clone()));
-            if !firings.iter().any(|other| other.firing_id == firing.firing_id) {
-                firings.push(firing.clone());
+            let known = routine_runs
+                .iter()
+                .find(|routine_run| routine_run.routine_id == routine.routine_id && routine_run.key == *key)
+                .cloned();
+            let routine_run = known.unwrap_or_else(|| routine_run_of(routine, by, key, payload.clone()));
+            if !routine_runs.iter().any(|other| other.routine_run_id == routine_run.routine_run_id) {
+                routine_runs.push(routine_run.clone());
             }
-            fired.push(firing);
+            fired.push(routine_run);
         }
         Ack::Routine(RoutineAnswer::Fired(fired))
     }
 
-    /// What the newest firing was told.
+    /// What the newest routine run was told.
     pub(crate) fn told(&self) -> Option<String> {
-        self.firings.lock().unwrap().last()?.payload.clone()
+        self.routine_runs.lock().unwrap().last()?.payload.clone()
     }
 }
 
@@ -162,9 +164,9 @@ fn job_of(id: JobId, order: JobOrder, inbound: &Inbound) -> JobRecord {
         title: order.title.unwrap_or_else(|| order.task.clone()),
         task: order.task,
         state: JobState::Pending,
-        why: String::new(),
+        detail: String::new(),
         plan: order.plan,
-        room: order.room,
+        runs_in: order.runs_in,
         budget: order.budget,
         session: job_session(id),
         creator: asker(inbound),
@@ -172,7 +174,7 @@ fn job_of(id: JobId, order: JobOrder, inbound: &Inbound) -> JobRecord {
         asked_in: inbound.session.clone(),
         reply_to: None,
         parent: None,
-        firing: None,
+        routine_run: None,
         attempt: 0,
         crashes: 0,
         run_id: None,
@@ -200,30 +202,30 @@ fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {
         reply_to: None,
         origin: RoutineOrigin::Made,
         enabled: true,
-        disabled_why: String::new(),
+        disabled_detail: String::new(),
         revision: 1,
         claimed_to: None,
         fired_at: None,
         set_off_at: None,
-        firings: 0,
+        routine_runs: 0,
         failures: 0,
         created_at: UnixMillis(NOW),
         changed_at: UnixMillis(NOW),
     }
 }
 
-fn firing_of(routine: &RoutineRecord, by: &str, key: &str, payload: Option<String>) -> FiringRecord {
-    FiringRecord {
-        firing_id: FiringId::new(),
+fn routine_run_of(routine: &RoutineRecord, by: &str, key: &str, payload: Option<String>) -> RoutineRunRecord {
+    RoutineRunRecord {
+        routine_run_id: RoutineRunId::new(),
         routine_id: routine.routine_id,
         routine: routine.spec.name.clone(),
         revision: 1,
-        by: by.into(),
+        trigger: by.into(),
         key: key.into(),
         scheduled_at: None,
         detail: String::new(),
         payload,
-        status: FiringStatus::Running,
+        status: RoutineRunStatus::Running,
         summary: Some("not for who calls".into()),
         run_id: None,
         job_id: None,
@@ -316,8 +318,8 @@ impl RoutineStore for FakeWork {
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
         panic!("the engine does that")
     }
-    async fn claim(&self, _: NewFiring, _: u32) -> Result<Claim, StoreError> {
-        panic!("the agent claims firings")
+    async fn claim(&self, _: NewRoutineRun, _: u32) -> Result<Claim, StoreError> {
+        panic!("the agent claims routine runs")
     }
     async fn miss(
         &self,
@@ -328,25 +330,25 @@ impl RoutineStore for FakeWork {
     ) -> Result<(), StoreError> {
         panic!("the engine does that")
     }
-    async fn note_work(&self, _: FiringId, _: Option<RunId>, _: Option<JobId>) -> Result<(), StoreError> {
+    async fn note_work(&self, _: RoutineRunId, _: Option<RunId>, _: Option<JobId>) -> Result<(), StoreError> {
         panic!("the engine does that")
     }
-    async fn settle(&self, _: FiringEnd) -> Result<Settled, StoreError> {
+    async fn settle(&self, _: RoutineRunEnd) -> Result<Settled, StoreError> {
         panic!("the engine does that")
     }
-    async fn firing(&self, id: FiringId) -> Result<Option<FiringRecord>, StoreError> {
-        Ok(self.firings.lock().unwrap().iter().find(|firing| firing.firing_id == id).cloned())
+    async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError> {
+        Ok(self.routine_runs.lock().unwrap().iter().find(|routine_run| routine_run.routine_run_id == id).cloned())
     }
-    async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError> {
-        let firings = self.firings.lock().unwrap();
-        let fits = |firing: &&FiringRecord| {
-            filter.routine.as_ref().is_none_or(|routine| *routine == firing.routine)
-                && filter.routine_id.is_none_or(|id| id == firing.routine_id)
-                && filter.status.is_none_or(|status| status == firing.status)
+    async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError> {
+        let routine_runs = self.routine_runs.lock().unwrap();
+        let fits = |routine_run: &&RoutineRunRecord| {
+            filter.routine.as_ref().is_none_or(|routine| *routine == routine_run.routine)
+                && filter.routine_id.is_none_or(|id| id == routine_run.routine_id)
+                && filter.status.is_none_or(|status| status == routine_run.status)
         };
-        Ok(firings.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        Ok(routine_runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
-    async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
+    async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError> {
         panic!("the engine does that")
     }
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use belay_gateway::{GatewayError, LinkClient, WorkerLinkServer};
 use belay_protocol::{
     BatchAnswer, BatchCall, CallId, DoneOutput, FinishReason, JobToken, LentTool, LinkError, LinkId, Message,
-    ModelAnswer, ModelAsk, ModelReply, OpenLink, Order, ToolBatch, ToolCall, ToolDone, ToolOrder, WorkerEnd,
+    ModelAnswer, ModelAsk, ModelReply, OpenLink, ToolBatch, ToolCall, ToolDone, ToolOrder, WorkerCommand, WorkerEnd,
     WorkerLink, WorkerLinks, WorkerTask,
 };
 use serde_json::json;
@@ -35,7 +35,8 @@ fn reply() -> ModelReply {
 }
 
 fn order() -> ToolOrder {
-    let order = Order::Run { call: CallId::from("c"), tool: "read_file".into(), arguments: serde_json::Map::new() };
+    let order =
+        WorkerCommand::Run { call: CallId::from("c"), tool: "read_file".into(), arguments: serde_json::Map::new() };
     ToolOrder { number: 8, order }
 }
 

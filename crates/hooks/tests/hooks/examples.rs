@@ -72,7 +72,7 @@ fn the_table_of_the_guide_has_each_point_with_its_kind_its_time_and_its_failure(
         let row = rows.iter().find(|row| row[0].split(", ").any(|cell| cell == name));
         let row = row.unwrap_or_else(|| panic!("no row for {name}"));
         let may = match point.kind() {
-            HookKind::Observe => "look on",
+            HookKind::Observe => "observe",
             HookKind::Change => "change",
             HookKind::Decide => "refuse",
         };

@@ -7,7 +7,7 @@ use belay_protocol::ModelErrorKind::{self, *};
 use belay_protocol::{Heard, NoSink, Thinking};
 
 use super::*;
-use crate::patience::{FIRST_PAUSE, PAUSES_SUM_MAX};
+use crate::retry_budget::{FIRST_PAUSE, PAUSES_SUM_MAX};
 use crate::testing::{Asked, Audience, info};
 use crate::thinking::{Ability, Gate};
 

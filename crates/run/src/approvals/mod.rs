@@ -13,4 +13,4 @@ pub(crate) use policy::Untrusted;
 pub use policy::{Case, Need, Policy};
 pub(crate) use question::Wanted;
 pub use question::question_text;
-pub use question::{Answer, Answers, digest, parse_answer, too_long};
+pub use question::{Answers, ApprovalAnswer, digest, parse_answer, too_long};

@@ -1,6 +1,6 @@
 //! Which calls need a person: pure.
 
-use belay_protocol::{Ask, Effect, ToolSpec, Weight};
+use belay_protocol::{Ask, CallPreview, Effect, ToolSpec};
 use globset::{Glob, GlobMatcher};
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub struct Case<'a> {
     pub spec: &'a ToolSpec,
     /// The arguments of the call.
     pub arguments: &'a Map<String, Value>,
-    pub(crate) weight: &'a Weight,
+    pub(crate) weight: &'a CallPreview,
     /// What untrusted content the run has before it.
     pub untrusted: Untrusted,
 }
@@ -191,7 +191,7 @@ mod tests {
             (own("write_file", Ask::UnlessApproved, Some(Ask::Always)), json!({}), false, "always"),
             (own("write_file", Ask::Always, Some(Ask::Never)), json!({}), false, "always"),
         ] {
-            let weight = Weight { ask: weighs, ..Weight::default() };
+            let weight = CallPreview { ask: weighs, ..CallPreview::default() };
             let spec = spec(name, approval);
             let arguments = arguments.as_object().expect("an object");
             let untrusted = if outside { Untrusted::Content } else { Untrusted::Nothing };
@@ -210,7 +210,7 @@ mod tests {
         ] {
             let policy = Policy::compile(&ApprovalsConfig { outside, ..ApprovalsConfig::default() });
             let spec = ToolSpec { effect, ..ToolSpec::new("t", "", json!({})) };
-            let (weight, arguments) = (Weight::default(), Map::new());
+            let (weight, arguments) = (CallPreview::default(), Map::new());
             let untrusted = Untrusted::Content;
             let need = policy.need(Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted });
             assert_eq!(word(&need), expected, "{outside:?} {effect:?}");
@@ -231,7 +231,7 @@ mod tests {
         ] {
             let server = server.map(str::to_owned);
             let spec = ToolSpec { effect: Effect::External, server, ..ToolSpec::new(tool, "", json!({})) };
-            let (weight, arguments) = (Weight::default(), Map::new());
+            let (weight, arguments) = (CallPreview::default(), Map::new());
             let need = rules.need(Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted });
             assert_eq!(word(&need), expected, "{tool} {untrusted:?}");
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use belay_protocol::{CallId, Decision, Gate, GateId, GateKind, GateState, UnixMillis, Weight, canonical_json};
+use belay_protocol::{CallId, CallPreview, Decision, Gate, GateId, GateKind, GateState, UnixMillis, canonical_json};
 use serde_json::{Map, Value};
 
 /// Longest part of a question, in characters; of longer content of files both ends are shown. 16 000: a command of the
@@ -40,7 +40,7 @@ pub struct Wanted {
 
 /// What became of the questions about one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApprovalAnswer {
     /// A yes that is not used yet: its gate, and what it is bound to.
     pub approved: Option<(GateId, String)>,
     /// Earlier ones of the same call, which had changed before it was made, so that it was asked about again.
@@ -52,9 +52,9 @@ pub struct Answer {
 }
 
 /// Answers by call.
-pub type Answers = HashMap<CallId, Answer>;
+pub type Answers = HashMap<CallId, ApprovalAnswer>;
 
-impl Answer {
+impl ApprovalAnswer {
     /// Whether the call that it is about has not begun: nothing of it was used up.
     pub fn is_open(&self) -> bool {
         self.approved.is_some() || self.supplied.is_some() || self.denied.is_some()
@@ -108,7 +108,7 @@ fn denial(kind: &GateKind, state: GateState) -> String {
 }
 
 /// The digest that binds an answer: blake3, in hex, over tool, canonical arguments and all that the call weighs.
-pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &Weight) -> String {
+pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &CallPreview) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut feed = |text: &str| {
         // With its length before it, no text can pass for two.
@@ -143,7 +143,7 @@ pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
     for (name, value) in shown_of(&gate.bound) {
         let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
     }
-    let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&gate.why));
+    let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&gate.detail));
     if let Some(covers) = &gate.covers {
         let _ = write!(text, ", or **always** for {} in this conversation", plain(covers));
     }
@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn an_answer_is_bound_to_every_byte() {
-        let weigh = |bound: &[(&str, &str)]| Weight {
+        let weigh = |bound: &[(&str, &str)]| CallPreview {
             bound: bound.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-            ..Weight::default()
+            ..CallPreview::default()
         };
         let of = |tool: &str, arguments: Value, bound: &[(&str, &str)]| {
             digest(tool, arguments.as_object().expect("an object"), &weigh(bound))

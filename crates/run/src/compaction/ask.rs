@@ -20,14 +20,14 @@ const FEWEST_CHARS: u64 = 400;
 
 /// The room for an account in a context of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Room {
+struct SummaryBudget {
     /// Tokens of the account.
     tokens: u32,
     /// Characters of conversation that it can be written from.
     chars: usize,
 }
 
-impl Room {
+impl SummaryBudget {
     /// `None`: the context is too small.
     fn of(context_tokens: u64, prompt: &str, calibration: Calibration) -> Option<Self> {
         let tokens = (context_tokens / 8).min(MAX_TOKENS);
@@ -54,7 +54,7 @@ pub(super) async fn account(
     let context_tokens = core.services.model.info().context_tokens;
     let words = (context_tokens / 8).min(MAX_TOKENS) / 2;
     let prompt = summary::prompt(words as u32, config.identifiers);
-    let room = Room::of(context_tokens, &prompt, calibration)?;
+    let room = SummaryBudget::of(context_tokens, &prompt, calibration)?;
     let question = summary::request(account, room.chars, wish);
     let system = || Prompt::new(prompt.clone());
     let reasoning =
@@ -116,8 +116,14 @@ mod tests {
     fn the_room_scales_with_the_context_and_a_tiny_one_has_none() {
         let prompt = "x".repeat(1600);
         let sure = Calibration::default();
-        assert_eq!(Room::of(200_000, &prompt, sure), Some(Room { tokens: 2048, chars: (150_000 - 2448) * 4 }));
-        assert_eq!(Room::of(2_000, &prompt, sure), Some(Room { tokens: 250, chars: (1_500 - 650) * 4 }));
-        assert_eq!(Room::of(600, &prompt, sure), None);
+        assert_eq!(
+            SummaryBudget::of(200_000, &prompt, sure),
+            Some(SummaryBudget { tokens: 2048, chars: (150_000 - 2448) * 4 })
+        );
+        assert_eq!(
+            SummaryBudget::of(2_000, &prompt, sure),
+            Some(SummaryBudget { tokens: 250, chars: (1_500 - 650) * 4 })
+        );
+        assert_eq!(SummaryBudget::of(600, &prompt, sure), None);
     }
 }

@@ -27,14 +27,14 @@ pub struct How<'a> {
 
 /// Who has written an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum SummarySource {
     /// A model.
     Model,
     /// A rule, since no model could, or should.
     Rule,
 }
 
-impl By {
+impl SummarySource {
     /// The word in facts.
     pub fn word(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ pub struct Shortened {
     /// What is left.
     pub context: Compacted,
     /// Who tells of what has left.
-    pub by: By,
+    pub by: SummarySource,
     /// Its tokens before, as the provider would count them.
     pub before: u64,
     /// And after.
@@ -58,7 +58,7 @@ pub struct Shortened {
 }
 
 impl Shortened {
-    fn new(cut: &Cut, context: Compacted, by: By, calibration: Calibration) -> Self {
+    fn new(cut: &Cut, context: Compacted, by: SummarySource, calibration: Calibration) -> Self {
         let [before, after] = [cut.messages(), &context.messages].map(|messages| calibration.counted(tokens(messages)));
         Self { gains: context.gains(cut), context, by, before, after }
     }
@@ -72,7 +72,7 @@ impl Shortened {
     pub fn fact(&self, will_retry: bool) -> EventKind {
         let Self { context, by, before, after, .. } = self;
         let (by, messages) = (by.word().into(), context.dropped);
-        EventKind::Compacted { messages, before: *before, after: *after, by, will_retry }
+        EventKind::Compacted { messages, before: *before, after: *after, source: by, will_retry }
     }
 }
 
@@ -98,10 +98,10 @@ pub async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<
         if let Some(text) = written {
             let shorter = cut.close(account.by_model(&text));
             if shorter.gains(cut) {
-                return Shortened::new(cut, shorter, By::Model, how.calibration);
+                return Shortened::new(cut, shorter, SummarySource::Model, how.calibration);
             }
         }
     }
     let most = (info.context_tokens / 2).clamp(RULE_CHARS.0, RULE_CHARS.1);
-    Shortened::new(cut, cut.close(account.by_rule(most as usize)), By::Rule, how.calibration)
+    Shortened::new(cut, cut.close(account.by_rule(most as usize)), SummarySource::Rule, how.calibration)
 }

@@ -115,7 +115,7 @@ impl RunCore {
         let to = reply.answered_by.clone().unwrap_or_default();
         if self.stand_in.as_ref() != Some(&to) {
             let (from, why) = (fell_back.from.clone(), fell_back.why.clone());
-            self.journal.note(EventKind::ModelFallback { from, to: to.clone(), why });
+            self.journal.note(EventKind::ModelFallback { from, to: to.clone(), reason: why });
             self.stand_in = Some(to);
         }
     }

@@ -7,7 +7,7 @@ use belay_protocol::{EventKind, Progress, ToolSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::RunCore;
-use crate::effect_gate::{Asking, Bind, Caller};
+use crate::effect_gate::{Asking, Bind, CallContext};
 use crate::terminate::{self, Terminated};
 
 /// Why a run in its last turn asks nobody.
@@ -36,13 +36,17 @@ impl RunCore {
         terminate::hold_back(&mut calls);
         if unavailable > 0 {
             let force_text = context.state.force_text;
-            self.journal.note(EventKind::Brake { brake: "unavailable_tool".into(), count: unavailable, force_text });
+            self.journal.note(EventKind::GuardrailTriggered {
+                guardrail: "unavailable_tool".into(),
+                count: unavailable,
+                force_text,
+            });
         }
         let before = context.messages.len();
         let deadline = self.deadline(context, self.allowance(1).purpose);
         let cancel = self.cancel.child_token();
         let generation = self.live.generation.renewed();
-        let caller = Caller {
+        let caller = CallContext {
             session: &self.live.session,
             run: self.live.id,
             tools,

@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Caller;
+use super::CallContext;
 use crate::joining::Joining;
 use crate::own_tools::starts_run;
-use crate::tool_health::Pass;
+use crate::tool_health::Permit;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
 const MAX_PARALLEL: usize = 16;
@@ -34,7 +34,7 @@ pub(super) struct Runnable {
     pub(super) arguments: Map<String, Value>,
     pub(super) credential: Option<Secret>,
     /// Leave to call the tool.
-    pub(super) pass: Pass,
+    pub(super) pass: Permit,
     /// Approvals that it uses up.
     pub(super) uses: Vec<GateId>,
     /// What a person has approved of it, if one was asked.
@@ -48,7 +48,7 @@ pub(super) struct Ran {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) end: End,
     pub(super) took: Duration,
-    pub(super) pass: Pass,
+    pub(super) pass: Permit,
     /// What it was called with and nobody is shown.
     pub(super) credential: Option<Secret>,
 }
@@ -66,16 +66,16 @@ pub(super) enum End {
 }
 
 /// A call that runs.
-struct Place {
+struct RunningCall {
     at: usize,
     call: ToolCall,
     tool: Arc<dyn Tool>,
     begun: Instant,
-    pass: Pass,
+    pass: Permit,
     credential: Option<Secret>,
 }
 
-impl Place {
+impl RunningCall {
     /// Whether what it does cannot be taken back, so that a call without an end has an unknown outcome.
     fn lasting(&self) -> bool {
         self.tool.spec().effect.waits_for_disk()
@@ -127,10 +127,10 @@ impl Place {
 ///
 /// # Cancel safety
 /// Told by the token, it returns within [`STOP_GRACE`]. Dropped, running tools are aborted.
-pub(super) async fn run(caller: &Caller<'_>, runnable: Vec<(usize, Runnable)>) -> (Vec<Ran>, usize) {
+pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable)>) -> (Vec<Ran>, usize) {
     let mut waiting = runnable.into_iter().peekable();
     let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
-    let mut places: HashMap<Id, Place> = HashMap::new();
+    let mut places: HashMap<Id, RunningCall> = HashMap::new();
     let mut ran = Vec::with_capacity(waiting.len());
     let mut begun = 0;
     let mut give_up: Option<Instant> = None;
@@ -167,7 +167,7 @@ pub(super) async fn run(caller: &Caller<'_>, runnable: Vec<(usize, Runnable)>) -
                 approved,
             };
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
-            places.insert(id, Place { at, call, tool, begun: Instant::now(), pass, credential });
+            places.insert(id, RunningCall { at, call, tool, begun: Instant::now(), pass, credential });
             begun += 1;
         }
         tokio::select! {
@@ -185,7 +185,7 @@ pub(super) async fn run(caller: &Caller<'_>, runnable: Vec<(usize, Runnable)>) -
             }
         }
     }
-    ran.extend(places.into_values().map(Place::abandoned));
+    ran.extend(places.into_values().map(RunningCall::abandoned));
     ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));
     (ran, begun)
 }
@@ -198,7 +198,7 @@ fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {
 
 /// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,
 /// or has nothing to leave behind.
-fn tell_abandoned(run: RunId, places: &HashMap<Id, Place>) {
+fn tell_abandoned(run: RunId, places: &HashMap<Id, RunningCall>) {
     let named = |lasting: bool| -> Vec<&str> {
         places.values().filter(|place| place.lasting() == lasting).map(|place| place.call.name.as_str()).collect()
     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use belay_agent_loop::LoopContext;
 use belay_protocol::{Arguments, HookPoint, MessageBody, ToolCall, ToolResult, ToolStatus};
 
-use super::{Caller, EffectGate, Outcome, result_of};
-use crate::hooks::{CallAbout, Place};
+use super::{CallContext, EffectGate, Outcome, result_of};
+use crate::hooks::{CallAbout, HookContext};
 
 /// What a result reads that hooks had no time to look at.
 const WITHHELD: &str = "withheld: the run was ended before the operator's hooks had looked at this result";
@@ -19,7 +19,7 @@ impl EffectGate {
     /// It is not made, and this is its result.
     pub(super) async fn consult(
         &self,
-        caller: &mut Caller<'_>,
+        caller: &mut CallContext<'_>,
         context: &mut LoopContext,
         call: ToolCall,
     ) -> Result<ToolCall, ToolResult> {
@@ -53,7 +53,7 @@ impl EffectGate {
     }
 
     /// Has hooks look at a result: they may change its text, and are told of the call's end.
-    pub(super) async fn show(&self, caller: &mut Caller<'_>, context: &LoopContext, outcome: &mut Outcome) {
+    pub(super) async fn show(&self, caller: &mut CallContext<'_>, context: &LoopContext, outcome: &mut Outcome) {
         let Outcome { result, own_words, took_ms, .. } = outcome;
         if self.hooks.is_bound(HookPoint::ToolResultPersist) {
             let mut facts = Vec::new();
@@ -84,11 +84,11 @@ impl EffectGate {
     }
 }
 
-fn place<'a>(caller: &Caller<'a>) -> Place<'a> {
-    Place { session: caller.session, run: caller.run }
+fn place<'a>(caller: &CallContext<'a>) -> HookContext<'a> {
+    HookContext { session: caller.session, run: caller.run }
 }
 
-fn about<'a>(caller: &Caller<'a>, call: &'a ToolCall) -> CallAbout<'a> {
+fn about<'a>(caller: &CallContext<'a>, call: &'a ToolCall) -> CallAbout<'a> {
     CallAbout { place: place(caller), id: &call.id, tool: &call.name }
 }
 

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use belay_agent_loop::INVALID_ARGUMENTS;
 use belay_protocol::{
-    Approved, Arguments, CredentialNeed, Effect, GateKind, Secret, StoreError, Tool, ToolCall, ToolFailure, ToolResult,
-    ToolSet, ToolSpec, ToolStatus, Weight,
+    Approved, Arguments, CallPreview, CredentialNeed, Effect, GateKind, Secret, StoreError, Tool, ToolCall,
+    ToolFailure, ToolResult, ToolSet, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::batch::Runnable;
-use super::{Caller, EffectGate, result_of};
-use crate::approvals::{Answer, Case, Need, Untrusted, Wanted, digest, too_long};
+use super::{CallContext, EffectGate, result_of};
+use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, too_long};
 
 /// Problems of invalid arguments that the model is told of.
 const MAX_PROBLEMS: usize = 5;
@@ -38,22 +38,22 @@ pub(super) enum Verdict {
 }
 
 /// A refusal on the way.
-struct No(ToolStatus, String);
+struct Rejected(ToolStatus, String);
 
 /// What stands between a call and its beginning.
-enum Barrier {
-    No(No),
+enum Blocked {
+    Rejected(Rejected),
     Ask(Box<Wanted>),
     Store(StoreError),
 }
 
-impl From<No> for Barrier {
-    fn from(no: No) -> Self {
-        Self::No(no)
+impl From<Rejected> for Blocked {
+    fn from(rejected: Rejected) -> Self {
+        Self::Rejected(rejected)
     }
 }
 
-impl From<StoreError> for Barrier {
+impl From<StoreError> for Blocked {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
@@ -64,16 +64,16 @@ impl EffectGate {
     ///
     /// # Errors
     /// The store does not say what was granted, or which secret is kept: nothing may begin.
-    pub(super) async fn preflight(&self, caller: &Caller<'_>, call: ToolCall) -> Result<Verdict, StoreError> {
+    pub(super) async fn preflight(&self, caller: &CallContext<'_>, call: ToolCall) -> Result<Verdict, StoreError> {
         match self.pass(caller, &call).await {
             Ok(runnable) => Ok(Verdict::Run(Box::new(runnable))),
-            Err(Barrier::No(No(status, text))) => Ok(Verdict::Answered(result_of(&call, status, text))),
-            Err(Barrier::Ask(wanted)) => Ok(Verdict::Ask(wanted)),
-            Err(Barrier::Store(error)) => Err(error),
+            Err(Blocked::Rejected(Rejected(status, text))) => Ok(Verdict::Answered(result_of(&call, status, text))),
+            Err(Blocked::Ask(wanted)) => Ok(Verdict::Ask(wanted)),
+            Err(Blocked::Store(error)) => Err(error),
         }
     }
 
-    async fn pass(&self, caller: &Caller<'_>, call: &ToolCall) -> Result<Runnable, Barrier> {
+    async fn pass(&self, caller: &CallContext<'_>, call: &ToolCall) -> Result<Runnable, Blocked> {
         let tool = find(caller.tools, call)?;
         let tool = (caller.bind)(&call.name).unwrap_or(tool);
         let arguments = self.check(call)?;
@@ -92,20 +92,23 @@ impl EffectGate {
         uses.extend(answer.supplied);
         self.rates.admit(&call.name, caller.session).map_err(|wait| {
             let seconds = wait.as_secs().max(1);
-            No(ToolStatus::Error, format!("not executed: {} was called too often; try again in {seconds} s", call.name))
+            Rejected(
+                ToolStatus::Error,
+                format!("not executed: {} was called too often; try again in {seconds} s", call.name),
+            )
         })?;
-        let pass = self.health.admit(tool.spec()).map_err(|refusal| No(ToolStatus::Denied, refusal))?;
+        let pass = self.health.admit(tool.spec()).map_err(|refusal| Rejected(ToolStatus::Denied, refusal))?;
         if let Some(limit) = caller.tally.admit_tool(caller.limits, &call.name) {
             let text =
                 format!("not executed: the run has made all the calls that it may (limit {limit}); answer with text");
-            return Err(No(ToolStatus::NotExecuted, text).into());
+            return Err(Rejected(ToolStatus::NotExecuted, text).into());
         }
         Ok(Runnable { call: call.clone(), tool, arguments, credential, pass, uses, approved })
     }
 
     /// Checks the arguments against the schema.
-    fn check(&self, call: &ToolCall) -> Result<Map<String, Value>, No> {
-        let no = |text: String| No(ToolStatus::Error, text);
+    fn check(&self, call: &ToolCall) -> Result<Map<String, Value>, Rejected> {
+        let no = |text: String| Rejected(ToolStatus::Error, text);
         let Arguments::Object(arguments) = &call.arguments else {
             return Err(no("the arguments are not a JSON object".into()));
         };
@@ -127,15 +130,15 @@ impl EffectGate {
     /// what that one is bound to.
     async fn approve(
         &self,
-        caller: &Caller<'_>,
+        caller: &CallContext<'_>,
         call: &ToolCall,
         spec: &ToolSpec,
         arguments: &Map<String, Value>,
-        weight: Weight,
-        answer: &Answer,
-    ) -> Result<(Vec<belay_protocol::GateId>, Option<Approved>), Barrier> {
+        weight: CallPreview,
+        answer: &ApprovalAnswer,
+    ) -> Result<(Vec<belay_protocol::GateId>, Option<Approved>), Blocked> {
         if let Some(denied) = &answer.denied {
-            return Err(No(ToolStatus::Denied, denied.clone()).into());
+            return Err(Rejected(ToolStatus::Denied, denied.clone()).into());
         }
         let digest = digest(&spec.name, arguments, &weight);
         let untrusted = if caller.tally.outside() {
@@ -148,7 +151,7 @@ impl EffectGate {
         let case = Case { spec, arguments, weight: &weight, untrusted };
         let (unless_approved, why) = match (self.policy.load().need(case), &answer.approved) {
             (Need::Refused(why), _) => {
-                return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
+                return Err(Rejected(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
             }
             (_, Some((_, approved))) if *approved == digest => {
                 // The digests agree: what was weighed just now is what the person was shown.
@@ -157,7 +160,7 @@ impl EffectGate {
             (Need::Nobody, _) => return Ok((answer.yeses(), None)),
             // Twice is enough: what changes under every question cannot be approved.
             (Need::Yes { .. }, Some(_)) if !answer.outdated.is_empty() || caller.may_ask.is_err() => {
-                return Err(No(ToolStatus::Denied, CHANGED.into()).into());
+                return Err(Rejected(ToolStatus::Denied, CHANGED.into()).into());
             }
             (Need::Yes { unless_approved, .. }, Some(_)) => {
                 (unless_approved, "what was approved has changed since; this is how it is now".to_owned())
@@ -170,10 +173,10 @@ impl EffectGate {
         }
         if let Some(unbound) = weight.unbound {
             let text = format!("denied: {} needs a person's yes, and {unbound}. It was not done.", spec.name);
-            return Err(No(ToolStatus::Denied, text).into());
+            return Err(Rejected(ToolStatus::Denied, text).into());
         }
         if let Err(nobody) = caller.may_ask {
-            return Err(No(
+            return Err(Rejected(
                 ToolStatus::Denied,
                 format!("denied: {} needs a person's yes ({why}), and {nobody}.", spec.name),
             )
@@ -188,9 +191,9 @@ impl EffectGate {
                  Put long texts into a file with write_file first, and name the file. It was not done.",
                 spec.name
             );
-            return Err(No(ToolStatus::Denied, text).into());
+            return Err(Rejected(ToolStatus::Denied, text).into());
         }
-        Err(Barrier::Ask(Box::new(Wanted {
+        Err(Blocked::Ask(Box::new(Wanted {
             kind: GateKind::Approval,
             summary,
             arguments: shown,
@@ -204,20 +207,20 @@ impl EffectGate {
     /// Finds the secret that a tool needs.
     async fn secret(
         &self,
-        caller: &Caller<'_>,
+        caller: &CallContext<'_>,
         spec: &ToolSpec,
         need: &CredentialNeed,
-        answer: &Answer,
-    ) -> Result<Secret, Barrier> {
+        answer: &ApprovalAnswer,
+    ) -> Result<Secret, Blocked> {
         if let Some(secret) = self.vault.find(caller.session, &need.name).await? {
             return Ok(secret);
         }
         let nobody = caller.may_ask.err().or_else(|| answer.supplied.map(|_| "the one that was given is gone"));
         if let Some(nobody) = nobody {
             let text = format!("denied: {} needs the secret {}, and {nobody}.", spec.name, need.name);
-            return Err(No(ToolStatus::Denied, text).into());
+            return Err(Rejected(ToolStatus::Denied, text).into());
         }
-        Err(Barrier::Ask(Box::new(Wanted {
+        Err(Blocked::Ask(Box::new(Wanted {
             kind: GateKind::Credential { name: need.name.clone() },
             summary: need.instructions.clone(),
             arguments: Value::Null,
@@ -229,11 +232,18 @@ impl EffectGate {
     }
 }
 
-fn find(tools: &ToolSet, call: &ToolCall) -> Result<Arc<dyn Tool>, No> {
-    tools.get(&call.name).cloned().ok_or_else(|| No(ToolStatus::Error, format!("there is no tool named {}", call.name)))
+fn find(tools: &ToolSet, call: &ToolCall) -> Result<Arc<dyn Tool>, Rejected> {
+    tools
+        .get(&call.name)
+        .cloned()
+        .ok_or_else(|| Rejected(ToolStatus::Error, format!("there is no tool named {}", call.name)))
 }
 
-async fn weigh(tool: &dyn Tool, arguments: &Map<String, Value>, caller: &Caller<'_>) -> Result<Weight, No> {
+async fn weigh(
+    tool: &dyn Tool,
+    arguments: &Map<String, Value>,
+    caller: &CallContext<'_>,
+) -> Result<CallPreview, Rejected> {
     let weighed = tokio::select! {
         biased; // who is stopped weighs nothing any more
         () = caller.cancel.cancelled() => Ok(Err(ToolFailure::Cancelled)),
@@ -241,11 +251,15 @@ async fn weigh(tool: &dyn Tool, arguments: &Map<String, Value>, caller: &Caller<
     };
     match weighed {
         Ok(Ok(weight)) => Ok(weight),
-        Ok(Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text))) => Err(No(ToolStatus::Error, text)),
-        Ok(Err(ToolFailure::Denied(text))) => Err(No(ToolStatus::Denied, text)),
-        Ok(Err(ToolFailure::Cancelled)) => Err(No(ToolStatus::NotExecuted, "not executed: the run was stopped".into())),
+        Ok(Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text))) => {
+            Err(Rejected(ToolStatus::Error, text))
+        }
+        Ok(Err(ToolFailure::Denied(text))) => Err(Rejected(ToolStatus::Denied, text)),
+        Ok(Err(ToolFailure::Cancelled)) => {
+            Err(Rejected(ToolStatus::NotExecuted, "not executed: the run was stopped".into()))
+        }
         Err(_elapsed) => {
-            Err(No(ToolStatus::Error, "not executed: what it would do could not be found out in time".into()))
+            Err(Rejected(ToolStatus::Error, "not executed: what it would do could not be found out in time".into()))
         }
     }
 }

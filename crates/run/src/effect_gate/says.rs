@@ -17,42 +17,48 @@ use serde_json::Value;
 use super::batch::End;
 use crate::OWN_TOOLS;
 use crate::own_tools::SEND_MESSAGE;
-use crate::tool_health::{Fault, Says};
+use crate::tool_health::{Fault, ToolSignal};
 
 /// What an end says, before it is known what is shown of the result.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum ResultSignal {
     Works,
     Fails(FaultKind, Vec<String>),
     Nothing,
 }
 
-impl Told {
+impl ResultSignal {
     /// The same, with the result as everybody sees it.
-    pub(super) fn seen_in(self, result: &str) -> Says {
+    pub(super) fn seen_in(self, result: &str) -> ToolSignal {
         match self {
-            Self::Works => Says::Works,
-            Self::Fails(kind, hidden) => Says::Fails(Fault::of(kind, result, &hidden)),
-            Self::Nothing => Says::Nothing,
+            Self::Works => ToolSignal::Works,
+            Self::Fails(kind, hidden) => ToolSignal::Fails(Fault::of(kind, result, &hidden)),
+            Self::Nothing => ToolSignal::Nothing,
         }
     }
 }
 
 /// Reads an end. `stopped`: the run was told to stop, or its time was up, before the call had ended.
-pub(super) fn of(end: &End, spec: &ToolSpec, call: &ToolCall, credential: Option<&Secret>, stopped: bool) -> Told {
+pub(super) fn of(
+    end: &End,
+    spec: &ToolSpec,
+    call: &ToolCall,
+    credential: Option<&Secret>,
+    stopped: bool,
+) -> ResultSignal {
     let kind = match end {
-        End::Reply(_) => return Told::Works,
+        End::Reply(_) => return ResultSignal::Works,
         End::Failure(ToolFailure::Failed(_)) => FaultKind::Failed,
         End::Broken(kind, ..) => *kind,
         End::Failure(ToolFailure::Denied(_) | ToolFailure::Cancelled | ToolFailure::CredentialRefused(_)) => {
-            return Told::Nothing;
+            return ResultSignal::Nothing;
         }
-        End::Ours(..) => return Told::Nothing,
+        End::Ours(..) => return ResultSignal::Nothing,
     };
     if stopped || OWN_TOOLS.contains(&&*spec.name) || spec.name == SEND_MESSAGE {
-        return Told::Nothing;
+        return ResultSignal::Nothing;
     }
-    Told::Fails(kind, hidden(spec, call, credential))
+    ResultSignal::Fails(kind, hidden(spec, call, credential))
 }
 
 /// What is not to be quoted.
@@ -74,9 +80,9 @@ mod tests {
         let call = ToolCall { id: "c".into(), name: tool.into(), arguments: Arguments::parse("") };
         let spec = ToolSpec::new(tool, "", json!({}));
         match of(end, &spec, &call, None, stopped) {
-            Told::Works => "works".into(),
-            Told::Fails(kind, _) => kind.word().into(),
-            Told::Nothing => "nothing".into(),
+            ResultSignal::Works => "works".into(),
+            ResultSignal::Fails(kind, _) => kind.word().into(),
+            ResultSignal::Nothing => "nothing".into(),
         }
     }
 
@@ -114,7 +120,7 @@ mod tests {
         let secret = Secret::new("s3cr3t-t0ken".into());
         let said = of(&end, &spec, &call, Some(&secret), false);
         let text = "front: 48151623, open  sesame and s3cr3t-t0ken were refused";
-        let Says::Fails(fault) = said.seen_in(text) else { panic!("it fails") };
+        let ToolSignal::Fails(fault) = said.seen_in(text) else { panic!("it fails") };
         let expected = "front: [not shown], [not shown] and [not shown] were refused";
         assert_eq!(fault.quote, expected);
     }

@@ -17,4 +17,4 @@ mod tests;
 use chain::{About, HookDecision};
 pub use chain::{HookChain, HookRefusal};
 pub(crate) use points::CallAbout;
-pub use points::Place;
+pub use points::HookContext;

@@ -11,7 +11,7 @@ use super::{About, HookChain, HookDecision, HookRefusal};
 
 /// Where something happens.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct HookContext<'a> {
     /// The session.
     pub session: &'a SessionKey,
     /// The run.
@@ -21,13 +21,13 @@ pub struct Place<'a> {
 /// A tool call that something is about.
 #[derive(Clone, Copy, Debug)]
 pub struct CallAbout<'a> {
-    pub place: Place<'a>,
+    pub place: HookContext<'a>,
     pub id: &'a CallId,
     pub tool: &'a str,
 }
 
-impl<'a> From<Place<'a>> for About<'a> {
-    fn from(Place { session, run }: Place<'a>) -> Self {
+impl<'a> From<HookContext<'a>> for About<'a> {
+    fn from(HookContext { session, run }: HookContext<'a>) -> Self {
         Self { session: Some(session), run: Some(run), tool: None }
     }
 }
@@ -92,7 +92,7 @@ impl HookChain {
     }
 
     /// A session has its first message.
-    pub fn session_start(&self, place: Place<'_>, inbound: &Inbound) {
+    pub fn session_start(&self, place: HookContext<'_>, inbound: &Inbound) {
         self.observe(HookPoint::SessionStart, place.into(), || Value::Object(sender(inbound)));
     }
 
@@ -109,7 +109,7 @@ impl HookChain {
     /// The run is refused.
     pub async fn before_agent_start(
         &self,
-        place: Place<'_>,
+        place: HookContext<'_>,
         prompt: String,
         files: Value,
         message: &str,
@@ -126,7 +126,7 @@ impl HookChain {
 
     /// A run has ended.
     pub fn agent_end(&self, record: &RunRecord) {
-        let place = Place { session: &record.session, run: record.run_id };
+        let place = HookContext { session: &record.session, run: record.run_id };
         self.observe(HookPoint::AgentEnd, place.into(), || {
             json!({
                 "status": record.status.word(),
@@ -212,7 +212,7 @@ impl HookChain {
     /// It is refused.
     pub async fn message_sending(
         &self,
-        place: Place<'_>,
+        place: HookContext<'_>,
         channel: Option<&ChannelId>,
         text: String,
         facts: &mut Vec<EventKind>,

@@ -59,7 +59,7 @@ fn full() -> Briefing {
     }
 }
 
-fn names(parts: &[Part]) -> Vec<&str> {
+fn names(parts: &[PromptPart]) -> Vec<&str> {
     parts.iter().map(|part| part.name).collect()
 }
 

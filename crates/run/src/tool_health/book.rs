@@ -20,7 +20,7 @@ use belay_protocol::tool_health::{BY_RULE, LONGEST_OFF_S, SERVER_PREFIX};
 use belay_protocol::{RunId, ToolFault, ToolHealth, ToolOff, ToolState, ToolSwitch, UnixMillis};
 use tokio::time::Instant;
 
-use super::evidence::{Fault, Says};
+use super::evidence::{Fault, ToolSignal};
 use super::rules::Rules;
 use super::streak::Streak;
 
@@ -176,7 +176,7 @@ impl Book {
         trials: &[Trial],
         subjects: &[String],
         run: RunId,
-        says: &Says,
+        says: &ToolSignal,
         now: Now,
     ) -> Vec<News> {
         self.give_back(trials);
@@ -185,13 +185,13 @@ impl Book {
             let trial = trials.iter().find(|trial| trial.subject == *subject);
             let tried = trial.is_some_and(|trial| self.tried(trial).is_some());
             match (self.off(subject).is_some(), says) {
-                (_, Says::Nothing) => {}
-                (false, Says::Works) => drop(self.streaks.remove(subject)),
-                (false, Says::Fails(fault)) => news.extend(self.failed(subject, run, fault, now)),
-                (true, Says::Works) if tried => news.push(self.switched(subject, None, BY_TRIAL, now)),
-                (true, Says::Fails(fault)) if tried => news.push(self.failed_again(subject, run, fault, now)),
+                (_, ToolSignal::Nothing) => {}
+                (false, ToolSignal::Works) => drop(self.streaks.remove(subject)),
+                (false, ToolSignal::Fails(fault)) => news.extend(self.failed(subject, run, fault, now)),
+                (true, ToolSignal::Works) if tried => news.push(self.switched(subject, None, BY_TRIAL, now)),
+                (true, ToolSignal::Fails(fault)) if tried => news.push(self.failed_again(subject, run, fault, now)),
                 // It began before that was switched off, and says nothing new of it.
-                (true, Says::Works | Says::Fails(_)) => {}
+                (true, ToolSignal::Works | ToolSignal::Fails(_)) => {}
             }
         }
         news
@@ -210,7 +210,8 @@ impl Book {
                 since.to_rfc3339(),
                 fault.kind.told()
             );
-            let off = ToolOff { since: now.date, until: None, for_s, by: BY_RULE.into(), why, failures, runs };
+            let off =
+                ToolOff { since: now.date, until: None, for_s, actor: BY_RULE.into(), detail: why, failures, runs };
             return Some(self.switched(subject, Some(off), BY_RULE, now));
         }
         let told = streak.reported.is_some_and(|at| now.instant.saturating_duration_since(at) < REPORT_AGAIN);
@@ -232,7 +233,7 @@ impl Book {
                 off.record.failures,
                 fault.kind.told()
             );
-            ToolOff { since: now.date, until: None, for_s, why, failures, ..off.record.clone() }
+            ToolOff { since: now.date, until: None, for_s, detail: why, failures, ..off.record.clone() }
         });
         self.switched(subject, off, BY_TRIAL, now)
     }
@@ -299,9 +300,20 @@ impl Book {
         };
         match (self.off(subject), streak) {
             (Some(off), _) => {
-                let ToolOff { since, until, by, why, failures, runs, .. } = off.record.clone();
+                let ToolOff { since, until, actor: by, detail: why, failures, runs, .. } = off.record.clone();
                 let description = String::new();
-                ToolHealth { name, description, state, failures, runs, since: Some(since), until, by, why, last }
+                ToolHealth {
+                    name,
+                    description,
+                    state,
+                    failures,
+                    runs,
+                    since: Some(since),
+                    until,
+                    actor: by,
+                    detail: why,
+                    last,
+                }
             }
             (None, Some(streak)) => {
                 let (failures, runs, since) = (streak.failures, streak.runs(), Some(streak.since));
@@ -334,7 +346,7 @@ fn refused(subject: &str, off: &Off) -> String {
         Some(server) => format!("the MCP server {server}, with all its tools,"),
         None => format!("the tool {subject}"),
     };
-    let ToolOff { by, why, until, .. } = &off.record;
+    let ToolOff { actor: by, detail: why, until, .. } = &off.record;
     let why = match by == BY_RULE {
         true => why.clone(),
         false => format!("an operator says: {why}"),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::book::{Book, News, Now};
-use super::evidence::{Fault, Says};
+use super::evidence::{Fault, ToolSignal};
 use super::rules::Rules;
 
 const TOOL: &str = "web_search";
@@ -39,8 +39,8 @@ fn disable(failures: u32, within_s: u64, runs: u32, for_s: u64) -> ToolHealthRul
     }
 }
 
-fn fails() -> Says {
-    Says::Fails(Fault::of(FaultKind::TimedOut, "no answer within 30 s", &[]))
+fn fails() -> ToolSignal {
+    ToolSignal::Fails(Fault::of(FaultKind::TimedOut, "no answer within 30 s", &[]))
 }
 
 impl Story {
@@ -57,7 +57,7 @@ impl Story {
     }
 
     /// A call of a run, if it may begin; what is told of it.
-    fn call(&mut self, subjects: &[&str], run: usize, says: &Says) -> Result<Vec<News>, String> {
+    fn call(&mut self, subjects: &[&str], run: usize, says: &ToolSignal) -> Result<Vec<News>, String> {
         let subjects: Vec<String> = subjects.iter().map(|&subject| subject.to_owned()).collect();
         let trials = self.book.admit(&subjects, self.now())?;
         Ok(self.book.ended(&trials, &subjects, self.runs[run], says, self.now()))
@@ -81,7 +81,7 @@ fn told(news: &[News]) -> Vec<&'static str> {
 #[test]
 fn what_fails_in_several_runs_is_told_once_until_it_works_or_a_day_has_passed() {
     let mut story = Story::new(&config(Vec::new()), Vec::new());
-    let mut one = |after: u64, run, says: &Says| {
+    let mut one = |after: u64, run, says: &ToolSignal| {
         story.seconds += after;
         told(&story.call(&[TOOL], run, says).expect("on"))
     };
@@ -90,8 +90,8 @@ fn what_fails_in_several_runs_is_told_once_until_it_works_or_a_day_has_passed() 
     }
     assert_eq!(one(1, 1, &fails()), ["failing"]);
     assert_eq!(one(1, 2, &fails()), [""; 0], "it is told once");
-    assert_eq!(one(1, 2, &Says::Nothing), [""; 0]);
-    assert_eq!(one(1, 2, &Says::Works), [""; 0]);
+    assert_eq!(one(1, 2, &ToolSignal::Nothing), [""; 0]);
+    assert_eq!(one(1, 2, &ToolSignal::Works), [""; 0]);
     assert_eq!([one(1, 0, &fails()), one(1, 1, &fails())].concat(), [""; 0], "it is counted anew");
     assert_eq!(one(1, 0, &fails()), ["failing"]);
     for _ in 0..23 {
@@ -140,7 +140,7 @@ fn a_rule_switches_off_for_twice_as_long_each_time_until_a_call_that_is_let_thro
         assert_eq!(switch.off.as_ref().map(|off| off.for_s), Some(next));
     }
     story.seconds += LONGEST_OFF_S;
-    assert_eq!(told(&story.call(&[TOOL], 3, &Says::Works).expect("let through")), ["on"]);
+    assert_eq!(told(&story.call(&[TOOL], 3, &ToolSignal::Works).expect("let through")), ["on"]);
     assert_eq!(story.state(), ToolState::Ok);
     assert_eq!(told(&story.call(&[TOOL], 0, &fails()).expect("on")), [""; 0], "it is counted anew");
 }
@@ -154,7 +154,7 @@ fn one_call_at_a_time_is_let_through_and_one_that_says_nothing_lets_the_next() {
     let trials = story.book.admit(&subjects, story.now()).expect("let through");
     let refused = story.book.admit(&subjects, story.now()).expect_err("one at a time");
     assert!(refused.contains("Another call is trying it"), "{refused}");
-    assert_eq!(story.book.ended(&trials, &subjects, story.runs[0], &Says::Nothing, story.now()), []);
+    assert_eq!(story.book.ended(&trials, &subjects, story.runs[0], &ToolSignal::Nothing, story.now()), []);
     let trials = story.book.admit(&subjects, story.now()).expect("the next");
     story.book.give_back(&trials);
     let trials = story.book.admit(&subjects, story.now()).expect("the one after a call that was dropped");
@@ -171,9 +171,9 @@ fn one_call_at_a_time_is_let_through_and_one_that_says_nothing_lets_the_next() {
     };
     let switch = story.book.switch(TOOL, Some(by_hand), story.now());
     story.book.apply(switch, story.now());
-    assert_eq!(story.book.ended(&trials, &subjects, story.runs[0], &Says::Works, story.now()), []);
+    assert_eq!(story.book.ended(&trials, &subjects, story.runs[0], &ToolSignal::Works, story.now()), []);
     story.seconds = 1_000_000;
-    let refused = story.call(&[TOOL], 0, &Says::Works).expect_err("until a person switches it on");
+    let refused = story.call(&[TOOL], 0, &ToolSignal::Works).expect_err("until a person switches it on");
     assert!(refused.contains("an operator says: it lies."), "{refused}");
 }
 
@@ -183,7 +183,7 @@ fn a_call_that_began_before_says_nothing_of_what_was_switched_off_meanwhile() {
     let subjects = [TOOL.to_owned()];
     let early = story.book.admit(&subjects, story.now()).expect("on");
     assert_eq!(told(&story.call(&[TOOL], 0, &fails()).expect("on")), ["off"]);
-    for says in [Says::Works, fails()] {
+    for says in [ToolSignal::Works, fails()] {
         assert_eq!(story.book.ended(&early, &subjects, story.runs[1], &says, story.now()), []);
         assert_eq!(story.state(), ToolState::Off);
     }
@@ -201,7 +201,7 @@ fn a_server_fails_with_any_of_its_tools_and_takes_them_all_with_it() {
     assert!(refused.starts_with("denied: the MCP server files, with all its tools, is switched off: "), "{refused}");
     assert_eq!(told(&story.call(&["mcp_other_stat", "mcp:other"], 0, &fails()).expect("another server")), [""; 0]);
     story.seconds = 60;
-    assert_eq!(told(&story.call(&["mcp_files_stat", SERVER], 0, &Says::Works).expect("let through")), ["on"]);
+    assert_eq!(told(&story.call(&["mcp_files_stat", SERVER], 0, &ToolSignal::Works).expect("let through")), ["on"]);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_run_names_the_tool_that_failed_it_most_and_did_not_work_again() {
         (TOOL, 1, fails()),
         (TOOL, 0, fails()),
         (TOOL, 0, fails()),
-        ("fetch_url", 1, Says::Works),
+        ("fetch_url", 1, ToolSignal::Works),
     ] {
         story.call(&[tool], run, &says).expect("on");
     }
@@ -273,7 +273,7 @@ fn the_newest_failures_are_kept_and_no_more() {
     let mut story = Story::new(&config(Vec::new()), Vec::new());
     for n in 0..500 {
         story.seconds = n;
-        let says = Says::Fails(Fault::of(FaultKind::Failed, &format!("failure {n}"), &[]));
+        let says = ToolSignal::Fails(Fault::of(FaultKind::Failed, &format!("failure {n}"), &[]));
         story.call(&[TOOL], 0, &says).expect("on");
     }
     let health = story.book.health(TOOL, story.now());
@@ -379,9 +379,9 @@ proptest! {
         let mut naive = Naive::default();
         for (at, event) in events.iter().enumerate() {
             let said = match *event {
-                Event::Works(run) => story.call(&[TOOL], run, &Says::Works),
+                Event::Works(run) => story.call(&[TOOL], run, &ToolSignal::Works),
                 Event::Fails(run) => story.call(&[TOOL], run, &fails()),
-                Event::Nothing(run) => story.call(&[TOOL], run, &Says::Nothing),
+                Event::Nothing(run) => story.call(&[TOOL], run, &ToolSignal::Nothing),
                 Event::Later(seconds) => {
                     story.seconds += seconds;
                     Ok(Vec::new())

@@ -20,7 +20,7 @@ pub enum ToolsCommand {
         /// Which.
         name: String,
         /// Why.
-        why: String,
+        detail: String,
     },
     /// `/tools enable NAME`
     Enable(String),
@@ -34,7 +34,7 @@ impl ToolsCommand {
         let (name, why) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
         let (name, why) = (name.to_owned(), why.trim().to_owned());
         match verb.to_lowercase().as_str() {
-            "disable" if !why.is_empty() => Some(Self::Disable { name, why }),
+            "disable" if !why.is_empty() => Some(Self::Disable { name, detail: why }),
             "enable" if why.is_empty() && !name.is_empty() => Some(Self::Enable(name)),
             _ => None,
         }
@@ -53,7 +53,7 @@ pub async fn command(
 ) -> Result<String, Refusal> {
     let asked = match command {
         ToolsCommand::List => return Ok(list(health, offered)),
-        ToolsCommand::Disable { name, why } => ToolRequest::Disable { name, why },
+        ToolsCommand::Disable { name, detail: why } => ToolRequest::Disable { name, detail: why },
         ToolsCommand::Enable(name) => ToolRequest::Enable(name),
     };
     let tools = request(health, asked, by).await?;
@@ -71,7 +71,7 @@ fn list(health: &Health, offered: &ToolSet) -> String {
 
 /// What is wrong with a subject, for a person; `None`: nothing is.
 pub fn trouble_line(tool: &ToolHealth) -> Option<String> {
-    let ToolHealth { name, failures, runs, since, until, why, .. } = tool;
+    let ToolHealth { name, failures, runs, since, until, detail: why, .. } = tool;
     let (subject, since) = (subject(name), since.map(|since| since.to_rfc3339()).unwrap_or_default());
     let until = until.map(|until| until.to_rfc3339());
     Some(match (tool.state, until) {

@@ -5,7 +5,7 @@ use belay_protocol::{FaultKind, NOT_SHOWN};
 
 /// What the end of a call says of its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum ToolSignal {
     /// That it works.
     Works,
     /// That it does not.

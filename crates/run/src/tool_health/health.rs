@@ -11,8 +11,8 @@ use belay_protocol::{
 use tokio::time::Instant;
 
 use super::book::{Book, News, Now, Trial};
-use super::evidence::Says;
-use super::pass::Pass;
+use super::evidence::ToolSignal;
+use super::pass::Permit;
 use super::rules::Rules;
 use crate::metrics;
 
@@ -62,7 +62,7 @@ impl Health {
         let now = Now { date: clock.now(), instant: Instant::now() };
         let book = Book::new(Rules::compile(config), switches, now);
         for off in known.keys().map(|name| book.health(name, now)).filter(|health| health.state != ToolState::Ok) {
-            tracing::warn!(tool = off.name, by = off.by, "a tool is switched off, as it was before this start");
+            tracing::warn!(tool = off.name, by = off.actor, "a tool is switched off, as it was before this start");
         }
         count(&book);
         Ok(Self { book: Mutex::new(book), known, store, events, clock })
@@ -88,10 +88,10 @@ impl Health {
     ///
     /// # Errors
     /// Why it may not be called, for a model.
-    pub fn admit(self: &Arc<Self>, tool: &ToolSpec) -> Result<Pass, String> {
+    pub fn admit(self: &Arc<Self>, tool: &ToolSpec) -> Result<Permit, String> {
         let now = self.now();
         let trials = self.book().admit(&subjects(tool), now)?;
-        Ok(Pass::new(self.clone(), trials))
+        Ok(Permit::new(self.clone(), trials))
     }
 
     pub(super) fn give_back(&self, trials: &[Trial]) {
@@ -102,7 +102,7 @@ impl Health {
     ///
     /// # Cancel safety
     /// Dropped midway, it is noted; what follows from it may not be stored, and is undone by a restart then.
-    pub async fn ended(&self, mut pass: Pass, tool: &ToolSpec, run: RunId, says: &Says) {
+    pub async fn ended(&self, mut pass: Permit, tool: &ToolSpec, run: RunId, says: &ToolSignal) {
         let trials = pass.take_trials();
         let now = self.now();
         let news = {
@@ -222,11 +222,11 @@ fn subjects(tool: &ToolSpec) -> Vec<String> {
 
 fn switched(switch: &ToolSwitch, by: &str) -> EventKind {
     let off = switch.off.as_ref();
-    EventKind::ToolSwitched {
+    EventKind::ToolStateChanged {
         name: switch.name.clone(),
         on: off.is_none(),
-        by: by.to_owned(),
-        why: off.map(|off| off.why.clone()).unwrap_or_default(),
+        actor: by.to_owned(),
+        detail: off.map(|off| off.detail.clone()).unwrap_or_default(),
         until_ms: off.and_then(|off| off.until).map(|until| until.0),
     }
 }

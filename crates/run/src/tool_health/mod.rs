@@ -1,7 +1,7 @@
 //! How tools get on over all runs: those that fail again and again are reported, and switched off where a rule of the
 //! operator, or the operator, says so.
 //!
-//! **For**: the gate, through which every call passes, asks for a [`Pass`] before a call and hands it back with
+//! **For**: the gate, through which every call passes, asks for a [`Permit`] before a call and hands it back with
 //! what the call's end says of its tool. What is off is offered to no model and refused to every run.
 //!
 //! **Does not know**: which ends of calls are a tool's own fault (the gate does), and what a run does when a tool is gone.
@@ -25,9 +25,9 @@ mod streak;
 
 pub use commands::ToolsCommand;
 pub use commands::{USAGE, command, trouble_line};
-pub use evidence::{Fault, Says};
+pub use evidence::{Fault, ToolSignal};
 pub use health::{FAILING_TOOL, FAILING_TOOL_TIMES};
 pub use health::{Health, HealthPorts};
-pub use pass::Pass;
+pub use pass::Permit;
 pub use requests::request;
 pub use rules::problems;

@@ -7,12 +7,12 @@ use super::health::Health;
 
 /// Held by a call from before it begins until its end was noted. Dropped before that, the call has said nothing of its tool:
 /// where it was to show whether the tool works again, the next one may.
-pub struct Pass {
+pub struct Permit {
     health: Arc<Health>,
     trials: Vec<Trial>,
 }
 
-impl Pass {
+impl Permit {
     pub(super) fn new(health: Arc<Health>, trials: Vec<Trial>) -> Self {
         Self { health, trials }
     }
@@ -23,7 +23,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     fn drop(&mut self) {
         if !self.trials.is_empty() {
             self.health.give_back(&self.trials);

@@ -20,7 +20,7 @@ pub async fn request(health: &Health, request: ToolRequest, by: &Inbound) -> Res
             return Ok(if operator { all } else { all.into_iter().map(ToolHealth::for_everybody).collect() });
         }
         _ if !operator => return Err(Refusal::Forbidden("Only an operator may switch tools on and off.".into())),
-        ToolRequest::Disable { name, why } => {
+        ToolRequest::Disable { name, detail: why } => {
             let known = find(health, &name)?;
             if !may_be_off(&name) {
                 return Err(Refusal::Invalid(format!(
@@ -31,8 +31,8 @@ pub async fn request(health: &Health, request: ToolRequest, by: &Inbound) -> Res
                 since: health.now().date,
                 until: None,
                 for_s: 0,
-                by: by.principal.id.to_string(),
-                why: reason(&why)?,
+                actor: by.principal.id.to_string(),
+                detail: reason(&why)?,
                 failures: known.failures,
                 runs: known.runs,
             };

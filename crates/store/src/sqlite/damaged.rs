@@ -1,7 +1,7 @@
-//! Rows of routines and firings that cannot be read: passed over, and set aside once with the reason, so that none of them stops
+//! Rows of routines and routine runs that cannot be read: passed over, and set aside once with the reason, so that none of them stops
 //! another.
 
-use belay_protocol::{Durability, FiringStatus};
+use belay_protocol::{Durability, RoutineRunStatus};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Params, Row, params};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ pub(super) struct Sifted<T> {
 /// A row that cannot be read.
 #[derive(Clone, Debug)]
 pub(super) struct Damaged {
-    /// What names it in its table: a routine's name, a firing's id.
+    /// What names it in its table: a routine's name, a routine run's id.
     pub(super) name: Value,
     /// What is wrong with it.
     why: String,
@@ -63,11 +63,11 @@ pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     Ok(switched)
 }
 
-/// Ends a firing, so that it takes no place. Its routine, which may be another's by now, does not answer for it.
-pub(super) fn firing(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
+/// Ends a routine run, so that it takes no place. Its routine, which may be another's by now, does not answer for it.
+pub(super) fn routine_run(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     let ended = tx.exec(
         "UPDATE routine_runs SET status = ?2, summary = ?3, ended_at = claimed_at WHERE id = ?1 AND status = 'running'",
-        params![row.name, FiringStatus::Failed.word(), format!("what is stored of it cannot be read: {}", row.why)],
+        params![row.name, RoutineRunStatus::Failed.word(), format!("what is stored of it cannot be read: {}", row.why)],
     )?;
     Ok(ended > 0)
 }
@@ -105,6 +105,6 @@ pub(super) fn tell(row: &Damaged) {
     tracing::error!(
         row = name,
         why = row.why,
-        "what is stored of a routine or a firing cannot be read; it is set aside"
+        "what is stored of a routine or a routine_run cannot be read; it is set aside"
     );
 }

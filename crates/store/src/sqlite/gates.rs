@@ -63,7 +63,7 @@ fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
             ":secret_name": secret_name,
             ":summary": gate.summary,
             ":arguments": rows::to_json(&gate.arguments)?,
-            ":detail": gate.why,
+            ":detail": gate.detail,
             ":bound": rows::to_json(&gate.bound)?,
             ":digest": gate.digest,
             ":covers": gate.covers,
@@ -215,7 +215,7 @@ fn gate_row(row: &Row<'_>) -> Done<Gate> {
         summary: row.get("summary")?,
         // Only shown: what an answer is bound to is in the digest.
         arguments: rows::readable(row, run_id, "arguments")?.unwrap_or_default(),
-        why: row.get("detail")?,
+        detail: row.get("detail")?,
         bound: rows::readable(row, run_id, "bound")?.unwrap_or_default(),
         digest: row.get("digest")?,
         covers: row.get("covers")?,

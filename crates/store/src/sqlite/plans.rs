@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params_from_iter};
 
-use super::{firings, jobs, open, routines};
+use super::{jobs, open, routine_runs, routines};
 
 /// What SQLite does for it, step by step: <https://www.sqlite.org/eqp.html>.
 fn plan(conn: &Connection, sql: &str) -> Vec<String> {
@@ -20,18 +20,18 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
         (routines::due_sql().as_str(), "routines", "INDEX routines_due (due_at<?)"),
         (routines::NEXT_DUE, "routines", "INDEX routines_due (due_at>?)"),
         (
-            firings::known_sql().as_str(),
+            routine_runs::known_sql().as_str(),
             "routine_runs",
             "INDEX sqlite_autoindex_routine_runs_2 (routine_id=? AND key=?)",
         ),
-        (firings::RUNNING, "routine_runs", "COVERING INDEX routine_runs_running"),
-        (firings::RUNNING_OF, "routine_runs", "COVERING INDEX routine_runs_running (routine_id=?"),
+        (routine_runs::RUNNING, "routine_runs", "COVERING INDEX routine_runs_running"),
+        (routine_runs::RUNNING_OF, "routine_runs", "COVERING INDEX routine_runs_running (routine_id=?"),
         (
-            firings::SAME_CONTENT,
+            routine_runs::SAME_CONTENT,
             "routine_runs",
             "COVERING INDEX routine_runs_by_content (routine_id=? AND content=? AND claimed_at<?)",
         ),
-        (firings::open_sql().as_str(), "routine_runs", "INDEX routine_runs_running"),
+        (routine_runs::open_sql().as_str(), "routine_runs", "INDEX routine_runs_running"),
         (jobs::OPEN, "jobs", "COVERING INDEX jobs_open"),
         (jobs::OPEN_OF, "jobs", "COVERING INDEX jobs_open (creator=?"),
         (jobs::AT_WORK, "jobs", "COVERING INDEX jobs_at_work"),

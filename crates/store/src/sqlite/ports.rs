@@ -16,7 +16,7 @@ use belay_protocol::{
 use tokio::sync::watch;
 
 use super::{
-    SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, principals, prune, reads, spending, words,
+    SqliteStore, acted_on, archive, edits, gates, index, lanes, ledger, outbox, principals, prune, reads, spending,
 };
 use crate::notes;
 use crate::vault::SealedSecrets;
@@ -233,7 +233,7 @@ impl RunReader for SqliteStore {
 #[async_trait]
 impl Archive for SqliteStore {
     async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
-        self.read(move |conn| words::search(conn, &query)).await
+        self.read(move |conn| index::search(conn, &query)).await
     }
 
     async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {

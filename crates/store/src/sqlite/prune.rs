@@ -10,12 +10,12 @@ use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::ephemeral::{self, ended_without_thread, old_ephemeral};
+use super::index;
 use super::lanes::lane;
 use super::ledger::append_events;
 use super::principals;
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
-use super::words;
 use crate::limits::{deleted, id_before};
 
 /// A condition on threads `t`, joined with their session `s` where they are its active one: used last before `?1`, by nobody
@@ -29,8 +29,8 @@ macro_rules! too_old {
     };
 }
 
-/// The same for the conversations of firings that ended before `?2`.
-macro_rules! of_old_firings {
+/// The same for the conversations of routine runs that ended before `?2`.
+macro_rules! of_old_routine_runs {
     () => {
         "FROM routine_runs f JOIN threads t ON t.session = f.session
          LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
@@ -141,15 +141,16 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
         removed.replies += count(replies);
     }
     delete_loose_runs(tx, old, &mut left, &mut removed)?;
-    if let Some(before) = old.ended_firings_before {
-        for thread in of_firings(tx, before, left, &mut removed)? {
+    if let Some(before) = old.ended_routine_runs_before {
+        for thread in of_routine_runs(tx, before, left, &mut removed)? {
             if left > 0 {
                 delete_part(tx, &thread, old.keys_before, &mut left, &mut removed)?;
             }
         }
     }
     removed.jobs += delete_work(tx, OLD_JOBS, old.threads_before, old, &mut left, &mut removed.events)?;
-    removed.firings += delete_work(tx, OLD_FIRINGS, old.firings_before(), old, &mut left, &mut removed.events)?;
+    removed.routine_runs +=
+        delete_work(tx, OLD_ROUTINE_RUNS, old.routine_runs_before(), old, &mut left, &mut removed.events)?;
     if let Some(before) = old.events_before {
         let events = tx.exec(
             &format!(
@@ -178,18 +179,18 @@ fn prune_ephemeral(
     Ok(())
 }
 
-/// A condition on jobs or firings: over before `?1`; and where something recognises a second asking for them by their row, from
+/// A condition on jobs or routine runs: over before `?1`; and where something recognises a second asking for them by their row, from
 /// before `?2`.
 macro_rules! old_work {
     (jobs) => {
         "FROM jobs WHERE ended_at < ?1 AND created_at < ?2"
     };
-    (firings) => {
+    (routine_runs) => {
         "FROM routine_runs WHERE ended_at < ?1 AND (scheduled_at IS NOT NULL OR claimed_at < ?2)"
     };
 }
 
-/// Old jobs and firings, without those whose session is there still: it goes by its own age, and before them.
+/// Old jobs and routine runs, without those whose session is there still: it goes by its own age, and before them.
 const OLD_JOBS: (&str, &str) = (
     "DELETE FROM jobs WHERE seq = ?1",
     concat!(
@@ -198,16 +199,16 @@ const OLD_JOBS: (&str, &str) = (
         " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = jobs.session) ORDER BY ended_at LIMIT ?3"
     ),
 );
-const OLD_FIRINGS: (&str, &str) = (
+const OLD_ROUTINE_RUNS: (&str, &str) = (
     "DELETE FROM routine_runs WHERE seq = ?1",
     concat!(
         "SELECT seq, session ",
-        old_work!(firings),
+        old_work!(routine_runs),
         " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = routine_runs.session) ORDER BY ended_at LIMIT ?3"
     ),
 );
 
-/// Deletes jobs or firings that were over before the date, with their facts, as far as `left` more rows may be deleted now.
+/// Deletes jobs or routine runs that were over before the date, with their facts, as far as `left` more rows may be deleted now.
 /// Returns how many there were.
 fn delete_work(
     tx: &mut Tx<'_>,
@@ -251,12 +252,12 @@ fn oldest(tx: &mut Tx<'_>, before: UnixMillis, removed: &mut Removed) -> Done<Op
     Ok(Some(old))
 }
 
-/// Conversations of firings that ended before the date, at most `most`, whose sessions end with that.
-fn of_firings(tx: &mut Tx<'_>, before: UnixMillis, most: i64, removed: &mut Removed) -> Done<Vec<Old>> {
+/// Conversations of routine runs that ended before the date, at most `most`, whose sessions end with that.
+fn of_routine_runs(tx: &mut Tx<'_>, before: UnixMillis, most: i64, removed: &mut Removed) -> Done<Vec<Old>> {
     let found = tx.rows(
         concat!(
             "SELECT t.id, t.session, s.session IS NOT NULL AS active ",
-            of_old_firings!(),
+            of_old_routine_runs!(),
             " ORDER BY f.ended_at LIMIT ?1"
         ),
         params![most.max(0), before.0],
@@ -302,7 +303,7 @@ fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i
         |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?)),
     )?;
     if let Some((Some(upto), rows)) = upto {
-        words::forget(tx, *thread, upto)?;
+        index::forget(tx, *thread, upto)?;
         removed.messages +=
             count(tx.exec("DELETE FROM messages WHERE thread = ?1 AND position <= ?2", params![thread, upto])?);
         *left -= rows;
@@ -365,7 +366,7 @@ pub(super) fn count(rows: usize) -> u64 {
 pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
     let ms = |date: Option<UnixMillis>| date.map_or(i64::MIN, |date| date.0);
     let ephemeral = ms(old.ephemeral_before);
-    let dates = [ms(old.threads_before), ms(old.ended_firings_before), old.keys_before.0, ephemeral];
+    let dates = [ms(old.threads_before), ms(old.ended_routine_runs_before), old.keys_before.0, ephemeral];
     // Every question names the last of the dates.
     let one = |sql: &str| -> Done<u64> {
         let values = rusqlite::params_from_iter(&dates);
@@ -375,7 +376,7 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         "(SELECT t.id, s.session AS ended ",
         too_old!(),
         " UNION SELECT t.id, s.session AS ended ",
-        of_old_firings!(),
+        of_old_routine_runs!(),
         " UNION SELECT t.id, CASE WHEN s.thread = t.id THEN s.session END AS ended ",
         old_ephemeral!("?4"),
         ")"
@@ -417,7 +418,7 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         notes: one(&format!("SELECT COUNT(*) FROM notes WHERE session IN {ended_ephemeral}"))?,
         secrets: one(&format!("SELECT COUNT(*) FROM secrets WHERE session IN {ended_ephemeral}"))?,
         jobs: over(old_work!(jobs), old.threads_before)?,
-        firings: over(old_work!(firings), old.firings_before())?,
+        routine_runs: over(old_work!(routine_runs), old.routine_runs_before())?,
         ..Removed::default()
     })
 }

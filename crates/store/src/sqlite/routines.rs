@@ -118,14 +118,14 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
             ":reply_to": record.reply_to.as_ref().map(rows::to_json).transpose()?,
             ":origin": rows::to_json(&record.origin)?,
             ":enabled": record.enabled,
-            ":disabled_detail": record.disabled_why,
+            ":disabled_detail": record.disabled_detail,
             ":revision": record.revision,
             ":next_at": date(record.next_at),
             ":not_before": date(*not_before),
             ":claimed_to": date(record.claimed_to),
             ":last_run_at": date(record.fired_at),
             ":triggered_at": date(record.set_off_at),
-            ":run_count": to_sql_int(record.firings),
+            ":run_count": to_sql_int(record.routine_runs),
             ":failures": record.failures,
             ":created_at": record.created_at.0,
             ":changed_at": record.changed_at.0,
@@ -134,7 +134,7 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     Ok(())
 }
 
-/// Writes what firings and switches change: all but what it is and whose. One that waits for another time now is not laid aside.
+/// Writes what routine runs and switches change: all but what it is and whose. One that waits for another time now is not laid aside.
 pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
@@ -145,12 +145,12 @@ pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<
         params![
             record.spec.name,
             record.enabled,
-            record.disabled_why,
+            record.disabled_detail,
             date(record.next_at),
             date(record.claimed_to),
             date(record.fired_at),
             date(record.set_off_at),
-            to_sql_int(record.firings),
+            to_sql_int(record.routine_runs),
             record.failures,
             record.changed_at.0,
             date(*not_before)
@@ -171,13 +171,13 @@ fn record(row: &Row<'_>) -> Done<RoutineRecord> {
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
         origin: rows::from_json(&json("origin")?)?,
         enabled: row.get("enabled")?,
-        disabled_why: row.get("disabled_detail")?,
+        disabled_detail: row.get("disabled_detail")?,
         revision: row.get("revision")?,
         next_at: rows::optional_date(row, "next_at")?,
         claimed_to: rows::optional_date(row, "claimed_to")?,
         fired_at: rows::optional_date(row, "last_run_at")?,
         set_off_at: rows::optional_date(row, "triggered_at")?,
-        firings: rows::count(row, "run_count")?,
+        routine_runs: rows::count(row, "run_count")?,
         failures: row.get("failures")?,
         created_at: rows::date(row, "created_at")?,
         changed_at: rows::date(row, "changed_at")?,
@@ -221,7 +221,7 @@ fn kept(row: &Row<'_>) -> Done<Kept> {
 pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, aside: Aside) -> Done<()> {
     let sql = format!(
         "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at = ?3 AND ({}) >= ?4",
-        super::firings::RUNNING_OF
+        super::routine_runs::RUNNING_OF
     );
     tx.exec(&sql, params![id.as_uuid(), aside.until.0, aside.waits_for.0, aside.at_work])?;
     Ok(())
@@ -267,7 +267,7 @@ pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Sifted
     sift(conn, &due_sql(), params![now.0, limit], "name", record)
 }
 
-/// Routines that are on, and firings at work.
+/// Routines that are on, and routine runs at work.
 pub(super) const NUMBERS: &str = "SELECT (SELECT COUNT(*) FROM routines WHERE enabled = 1) AS enabled,
             (SELECT COUNT(*) FROM routine_runs INDEXED BY routine_runs_running WHERE status = 'running') AS at_work";
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, ChannelId, Event, IdPrefix, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place,
-    Purpose, ReplyRoute, RunRecord, RunStatus, Seq, SessionLifetime, StopReason, ThreadState, UnixMillis,
+    Asker, Authority, ChannelId, Event, IdPrefix, IdempotencyKey, Message, MessageBody, MessageScope, Outbound,
+    OutboxRow, Purpose, ReplyRoute, RunRecord, RunStatus, Seq, SessionLifetime, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
 use rusqlite::types::Value;
@@ -115,19 +115,20 @@ pub(super) fn purpose(row: &Row<'_>) -> Done<Purpose> {
     Purpose::from_word(&word).ok_or_else(|| Failure::damaged("purpose of money"))
 }
 
-pub(super) fn place_word(place: Place) -> &'static str {
+pub(super) fn place_word(place: Authority) -> &'static str {
     match place {
-        Place::Conversation => "conversation",
-        Place::Token => "token",
-        Place::Operator => "operator",
+        Authority::Conversation => "conversation",
+        Authority::Token => "token",
+        Authority::Operator => "operator",
     }
 }
 
 /// For whom a run works, in the columns that runs and questions share.
 pub(super) fn asker(row: &Row<'_>) -> Done<Asker> {
     let word: String = row.get("authority")?;
-    let place =
-        [Place::Conversation, Place::Token, Place::Operator].into_iter().find(|place| place_word(*place) == word);
+    let place = [Authority::Conversation, Authority::Token, Authority::Operator]
+        .into_iter()
+        .find(|place| place_word(*place) == word);
     Ok(Asker {
         principal: row.get("principal")?,
         place: place.ok_or_else(|| Failure::damaged("place of an asker"))?,

@@ -1,6 +1,6 @@
 //! Money: reserved before each model call, settled after it, summed by day, purpose, principal and model.
 
-use belay_protocol::{NewReservation, Purpose, RunId, SessionKey, Spent, StoreError, firing_of, job_of};
+use belay_protocol::{NewReservation, Purpose, RunId, SessionKey, Spent, StoreError, job_of, routine_run_of};
 use rusqlite::{Row, params};
 
 use super::rows;
@@ -108,7 +108,7 @@ fn payer(tx: &mut Tx<'_>, run: RunId) -> Done<Payer> {
     let creator = match Purpose::of(&sender.channel.as_str().into()).is_autonomous() {
         true => job_of(&session)
             .map(|job| (CREATOR_OF_JOB, job.as_uuid()))
-            .or_else(|| firing_of(&session).map(|firing| (CREATOR_OF_ROUTINE, firing.as_uuid()))),
+            .or_else(|| routine_run_of(&session).map(|routine_run| (CREATOR_OF_ROUTINE, routine_run.as_uuid()))),
         false => None,
     };
     let Some((sql, id)) = creator else { return Ok(sender) };

@@ -9,11 +9,11 @@ use belay_protocol::{
 use rusqlite::params;
 use uuid::Uuid;
 
+use super::index;
 use super::lanes::Lane;
 use super::ledger::append_events;
 use super::rows;
 use super::tx::{Done, Failure, Tx, to_sql_int};
-use super::words;
 use crate::notices::behind_results;
 
 pub(super) fn insert_thread(
@@ -91,7 +91,7 @@ pub(super) struct Place {
 }
 
 fn append_message(tx: &mut Tx<'_>, place: &Place, message: &Message) -> Done<()> {
-    let doc = words::keep(tx, message)?;
+    let doc = index::keep(tx, message)?;
     tx.exec(
         "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, index_row)
          VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Aside, BootId, Claim, Durability, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged,
-    JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
-    RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
+    Aside, BootId, Claim, Durability, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
+    JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId, RoutineNumbers, RoutinePut,
+    RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineStore, RunId, Settled,
+    StoreError, UnixMillis,
 };
 
-use super::{SqliteStore, damaged, firings, jobs, routines};
+use super::{SqliteStore, damaged, jobs, routine_runs, routines};
 use Durability::Committed;
 
 #[async_trait]
@@ -114,8 +115,8 @@ impl RoutineStore for SqliteStore {
         self.write(Committed, move |tx| routines::defer(tx, routine, aside)).await
     }
 
-    async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError> {
-        self.write(Committed, move |tx| firings::claim(tx, &firing, global)).await
+    async fn claim(&self, routine_run: NewRoutineRun, global: u32) -> Result<Claim, StoreError> {
+        self.write(Committed, move |tx| routine_runs::claim(tx, &routine_run, global)).await
     }
 
     async fn miss(
@@ -125,29 +126,34 @@ impl RoutineStore for SqliteStore {
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<(), StoreError> {
-        self.write(Committed, move |tx| firings::miss(tx, routine, &missed, next_at, at)).await
+        self.write(Committed, move |tx| routine_runs::miss(tx, routine, &missed, next_at, at)).await
     }
 
-    async fn note_work(&self, firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> Result<(), StoreError> {
-        self.write(Committed, move |tx| firings::note_work(tx, firing, run, job)).await
+    async fn note_work(
+        &self,
+        routine_run: RoutineRunId,
+        run: Option<RunId>,
+        job: Option<JobId>,
+    ) -> Result<(), StoreError> {
+        self.write(Committed, move |tx| routine_runs::note_work(tx, routine_run, run, job)).await
     }
 
-    async fn settle(&self, end: FiringEnd) -> Result<Settled, StoreError> {
-        self.write(Committed, move |tx| firings::settle(tx, &end)).await
+    async fn settle(&self, end: RoutineRunEnd) -> Result<Settled, StoreError> {
+        self.write(Committed, move |tx| routine_runs::settle(tx, &end)).await
     }
 
-    async fn firing(&self, id: FiringId) -> Result<Option<FiringRecord>, StoreError> {
-        self.read(move |conn| firings::firing(conn, id)).await
+    async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError> {
+        self.read(move |conn| routine_runs::routine_run(conn, id)).await
     }
 
-    async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError> {
-        let found = self.read(move |conn| firings::firings(conn, &filter)).await?;
-        Ok(self.pass_over(found, damaged::firing).await)
+    async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError> {
+        let found = self.read(move |conn| routine_runs::routine_runs(conn, &filter)).await?;
+        Ok(self.pass_over(found, damaged::routine_run).await)
     }
 
-    async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
-        let found = self.read(firings::open_firings).await?;
-        Ok(self.pass_over(found, damaged::firing).await)
+    async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError> {
+        let found = self.read(routine_runs::open_routine_runs).await?;
+        Ok(self.pass_over(found, damaged::routine_run).await)
     }
 
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {

@@ -1,7 +1,7 @@
 //! Rows that another hand has spoilt: they stop no others, and what becomes of them is said.
 
 use belay_protocol::{
-    Claim, FiringFilter, FiringStatus, PutBy, PutRule, RoutinePut, RoutineRecord, RoutineStore, Settled,
+    Claim, PutBy, PutRule, RoutinePut, RoutineRecord, RoutineRunFilter, RoutineRunStatus, RoutineStore, Settled,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::Connection;
@@ -18,7 +18,7 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
     for (name, next) in [("first", 2_000), ("second", 3_000), ("third", 4_000), ("fourth", 5_000)] {
         put(&store, scheduled(name, next)).await;
     }
-    let running = claim(&store, firing("fourth", "k")).await;
+    let running = claim(&store, routine_run("fourth", "k")).await;
     let changes = store.changes().await.unwrap();
     let conn = Connection::open(directory.path().join("belay.db")).unwrap();
     let spoil = |sql: &str| assert_eq!(conn.execute(sql, []).unwrap(), 1, "{sql}");
@@ -38,10 +38,10 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
         .unwrap();
     assert!(off.starts_with("what is stored of it cannot be read: damaged: JSON"), "{off}");
 
-    // Its firing ends all the same, and nothing sets it off.
-    let settled = RoutineStore::settle(&store, end(running.firing_id, FiringStatus::Failed)).await.unwrap();
+    // Its routine run ends all the same, and nothing sets it off.
+    let settled = RoutineStore::settle(&store, end(running.routine_run_id, RoutineRunStatus::Failed)).await.unwrap();
     assert!(matches!(settled, Settled::Now { disabled: false, .. }), "{settled:?}");
-    let off = store.claim(firing("fourth", "next"), 10).await.unwrap();
+    let off = store.claim(routine_run("fourth", "next"), 10).await.unwrap();
     assert!(matches!(off, Claim::Off(_)), "{off:?}");
     // Its name is nobody's to take but an operator's, who makes it anew.
     let rule = |by| PutRule { fresh: false, by };
@@ -54,23 +54,23 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
 }
 
 #[tokio::test]
-async fn a_firing_that_cannot_be_read_takes_no_place() {
+async fn a_routine_run_that_cannot_be_read_takes_no_place() {
     let (store, directory) = sqlite();
     put(&store, routine("hook")).await;
-    let bad = claim(&store, firing("hook", "bad")).await.firing_id;
-    let good = claim(&store, firing("hook", "good")).await;
+    let bad = claim(&store, routine_run("hook", "bad")).await.routine_run_id;
+    let good = claim(&store, routine_run("hook", "good")).await;
     let path = directory.path().join("belay.db");
     let conn = Connection::open(&path).unwrap();
     let sql = "UPDATE routine_runs SET run_id = x'00' WHERE id = ?1";
     assert_eq!(conn.execute(sql, [bad.as_uuid()]).unwrap(), 1);
-    let nameless = claim(&store, firing("hook", "nameless")).await.firing_id;
+    let nameless = claim(&store, routine_run("hook", "nameless")).await.routine_run_id;
     assert_eq!(conn.execute("UPDATE routine_runs SET id = x'01' WHERE id = ?1", [nameless.as_uuid()]).unwrap(), 1);
     store.close().await;
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
-    assert_eq!(store.open_firings().await.unwrap(), std::slice::from_ref(&good));
-    assert_eq!(store.firings(FiringFilter::default()).await.unwrap(), std::slice::from_ref(&good));
-    let held = store.claim(firing("hook", "more"), 2).await.unwrap();
+    assert_eq!(store.open_routine_runs().await.unwrap(), std::slice::from_ref(&good));
+    assert_eq!(store.routine_runs(RoutineRunFilter::default()).await.unwrap(), std::slice::from_ref(&good));
+    let held = store.claim(routine_run("hook", "more"), 2).await.unwrap();
     assert!(matches!(held, Claim::Claimed(_)), "of two places one is free: {held:?}");
     let (status, why): (String, String) = conn
         .query_row("SELECT status, summary FROM routine_runs WHERE id = ?1", [bad.as_uuid()], |row| {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Acceptance, Archive, Asker, BootId, Checkpoint, Claim, Decided, Durability, EditOutcome, EventKind, EventLog,
-    EventQuery, FinishedRun, FiringEnd, FiringId, FiringRecord, FiringStatus, Gate, GateId, GateKind, GateState,
-    GateStore, Guardrails, IdempotencyKey, JobBudget, JobId, JobRoom, JobStore, Lease, Message, Misfire, NewFiring,
-    NewInput, NewJob, NewReservation, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun,
-    Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
-    RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, SessionKey, SessionLifetime, SpendLedger, StopReason,
-    ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, ToolSwitches, Trigger, UnixMillis,
+    EventQuery, FinishedRun, Gate, GateId, GateKind, GateState, GateStore, Guardrails, IdempotencyKey, JobBudget,
+    JobId, JobStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, NoteStore,
+    Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy, PutRule, ReplyRoute, RoutineAction,
+    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord,
+    RoutineRunStatus, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunsIn, SessionKey, SessionLifetime,
+    SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, ToolSwitches, Trigger, UnixMillis,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -173,7 +173,7 @@ pub(crate) fn gate(lease: &Lease, run: RunId) -> Gate {
         kind: GateKind::Approval,
         summary: "run git push".into(),
         arguments: serde_json::json!({"argv": ["git", "push"]}),
-        why: "it writes outside".into(),
+        detail: "it writes outside".into(),
         bound: vec![("directory".into(), "src".into())],
         digest: "d1".into(),
         covers: Some("git".into()),
@@ -289,10 +289,10 @@ pub(crate) async fn put(store: &dyn RoutineStore, new: NewRoutine) -> RoutineRec
     }
 }
 
-/// A firing of that cause.
-pub(crate) fn firing(routine: &str, key: &str) -> NewFiring {
-    NewFiring {
-        id: FiringId::new(),
+/// A routine run of that cause.
+pub(crate) fn routine_run(routine: &str, key: &str) -> NewRoutineRun {
+    NewRoutineRun {
+        id: RoutineRunId::new(),
         routine_id: routine_id(routine),
         routine: routine.into(),
         by: "webhook",
@@ -310,30 +310,30 @@ pub(crate) fn firing(routine: &str, key: &str) -> NewFiring {
     }
 }
 
-/// The firing of a scheduled time, on time.
-pub(crate) fn on_time(routine: &str, time: i64, next: i64) -> NewFiring {
-    NewFiring {
+/// The routine run of a scheduled time, on time.
+pub(crate) fn on_time(routine: &str, time: i64, next: i64) -> NewRoutineRun {
+    NewRoutineRun {
         by: "schedule",
         scheduled_at: Some(at(time)),
         payload: None,
         next_at: Some(at(next)),
         at: at(time),
-        ..firing(routine, &time.to_string())
+        ..routine_run(routine, &time.to_string())
     }
 }
 
-/// Claims a firing that nobody has and nothing holds back.
-pub(crate) async fn claim(store: &dyn RoutineStore, new: NewFiring) -> FiringRecord {
+/// Claims a routine run that nobody has and nothing holds back.
+pub(crate) async fn claim(store: &dyn RoutineStore, new: NewRoutineRun) -> RoutineRunRecord {
     match store.claim(new, 1_000).await.unwrap() {
         Claim::Claimed(record) => *record,
         other => panic!("it was not claimed: {other:?}"),
     }
 }
 
-/// The end of a firing, of which nobody is told.
-pub(crate) fn end(firing: FiringId, status: FiringStatus) -> FiringEnd {
-    FiringEnd {
-        firing,
+/// The end of a routine run, of which nobody is told.
+pub(crate) fn end(routine_run: RoutineRunId, status: RoutineRunStatus) -> RoutineRunEnd {
+    RoutineRunEnd {
+        routine_run,
         status,
         summary: Some("there is a comet".into()),
         usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0, estimated_calls: 1 },
@@ -352,14 +352,14 @@ pub(crate) fn job(principal: &str) -> NewJob {
         title: "count".into(),
         task: "count the stars".into(),
         plan: true,
-        room: JobRoom::Worker,
+        runs_in: RunsIn::Worker,
         budget: JobBudget { max_steps: 7, ..JobBudget::default() },
         creator: Asker { principal: principal.into(), ..Asker::default() },
         channel: "http".into(),
         asked_in: "s".into(),
         reply_to: Some(route("c")),
         parent: Some(RunId::new()),
-        firing: None,
+        routine_run: None,
         at: at(1_000),
     }
 }

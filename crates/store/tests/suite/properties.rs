@@ -193,7 +193,7 @@ impl Player<'_> {
         let old = Retention {
             threads_before: Some(at(before)),
             events_before: None,
-            ended_firings_before: None,
+            ended_routine_runs_before: None,
             ephemeral_before: None,
             keys_before: at(before),
         };
@@ -299,7 +299,7 @@ async fn what_is_left_fits_together(store: &dyn Store) -> Result<(), TestCaseErr
         let own = |gate: &Gate| gate.run_id == record.run_id;
         prop_assert_eq!(record.ended_at.is_some(), record.reason.is_some(), "{:?}", record);
         let asked =
-            record.waiting_for.as_ref().is_none_or(|it| gates.iter().any(|gate| own(gate) && gate.id == it.gate));
+            record.waiting_for.as_ref().is_none_or(|it| gates.iter().any(|gate| own(gate) && gate.id == it.approval));
         prop_assert!(asked, "it waits for a question that is gone: {:?}", record);
         prop_assert!(record.status != RunStatus::Paused || gates.iter().any(own), "it rests on nothing: {:?}", record);
     }

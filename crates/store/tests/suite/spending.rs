@@ -1,8 +1,8 @@
 //! Who is charged for a model call, and for which model.
 
 use belay_protocol::{
-    Asker, FiringId, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RunId, SessionKey, SpendLedger,
-    firing_session, job_session,
+    Asker, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RoutineRunId, RunId, SessionKey, SpendLedger,
+    job_session, routine_run_session,
 };
 use belay_store::SqliteStore;
 use rusqlite::Connection;
@@ -21,8 +21,8 @@ async fn run(store: &SqliteStore, session: SessionKey, channel: &str, principal:
 }
 
 /// A job of that creator, as its id.
-async fn job_of(store: &SqliteStore, channel: &str, creator: &str, firing: Option<FiringId>) -> JobId {
-    let new = NewJob { channel: channel.into(), firing, parent: None, ..job(creator) };
+async fn job_of(store: &SqliteStore, channel: &str, creator: &str, routine_run: Option<RoutineRunId>) -> JobId {
+    let new = NewJob { channel: channel.into(), routine_run, parent: None, ..job(creator) };
     let id = new.id;
     JobStore::create(store, new, CAPS).await.unwrap();
     id
@@ -35,14 +35,14 @@ async fn a_call_is_charged_to_the_sender_or_to_the_creator_of_the_work_and_to_th
     let mut watch = routine("watch");
     (watch.channel, watch.creator.principal) = ("telegram".into(), "cat".into());
     put(&store, watch).await;
-    let fired = claim(&store, firing("watch", "k")).await.firing_id;
+    let fired = claim(&store, routine_run("watch", "k")).await.routine_run_id;
     let of_routine = job_of(&store, "routine", "cat", Some(fired)).await;
 
     let runs = [
         (run(&store, "s".into(), "http", "ann").await, Purpose::Chat, 1),
         (run(&store, job_session(job), "job", "bob").await, Purpose::Job, 10),
         (run(&store, job_session(of_routine), "job", "cat").await, Purpose::Job, 100),
-        (run(&store, firing_session(fired), "routine", "cat").await, Purpose::Routine, 1_000),
+        (run(&store, routine_run_session(fired), "routine", "cat").await, Purpose::Routine, 1_000),
         // A client chose the session key of the job.
         (run(&store, job_session(job), "http", "eve").await, Purpose::Chat, 10_000),
         // A model call outside every run.

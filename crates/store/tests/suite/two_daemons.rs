@@ -1,7 +1,7 @@
 //! Two daemons on one file: what only the rows can settle between them.
 
 use belay_protocol::{
-    Claim, EventLog, EventQuery, FiringFilter, Held, JobCaps, JobChange, JobState, JobStore, RoutineStore,
+    Claim, EventLog, EventQuery, Held, JobCaps, JobChange, JobState, JobStore, RoutineRunFilter, RoutineStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ fn two() -> (SqliteStore, SqliteStore, TempDir) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_firing_is_claimed_by_exactly_one() {
+async fn each_routine_run_is_claimed_by_exactly_one() {
     let (one, other, _directory) = two();
     put(&one, scheduled("tick", 60_000)).await;
     put(&one, routine("hook")).await;
@@ -27,7 +27,7 @@ async fn each_firing_is_claimed_by_exactly_one() {
             claiming.spawn(async move {
                 let time = n * 60_000;
                 let scheduled = store.claim(on_time("tick", time, time + 60_000), 1_000).await.unwrap();
-                let webhook = store.claim(firing("hook", &format!("delivery {n}")), 1_000).await.unwrap();
+                let webhook = store.claim(routine_run("hook", &format!("delivery {n}")), 1_000).await.unwrap();
                 [scheduled, webhook]
             });
         }
@@ -36,10 +36,11 @@ async fn each_firing_is_claimed_by_exactly_one() {
     let count = |is: fn(&Claim) -> bool| claims.iter().filter(|claim| is(claim)).count();
     let claimed = count(|claim| matches!(claim, Claim::Claimed(_)));
     assert_eq!(claimed + count(|claim| matches!(claim, Claim::Known(_) | Claim::Off(_))), 200, "nothing else");
-    let filter = |name: &str| FiringFilter { routine: Some(name.into()), limit: 1_000, ..FiringFilter::default() };
-    let deliveries = one.firings(filter("hook")).await.unwrap();
+    let filter =
+        |name: &str| RoutineRunFilter { routine: Some(name.into()), limit: 1_000, ..RoutineRunFilter::default() };
+    let deliveries = one.routine_runs(filter("hook")).await.unwrap();
     assert_eq!(deliveries.len(), 50, "each delivery once");
-    let ticks = one.firings(filter("tick")).await.unwrap();
+    let ticks = one.routine_runs(filter("tick")).await.unwrap();
     // A time that came late, after a later one, has passed.
     assert_eq!(ticks.len() + deliveries.len(), claimed);
     assert!(ticks.windows(2).all(|pair| pair[0].scheduled_at > pair[1].scheduled_at), "in their order, each once");
@@ -60,7 +61,7 @@ async fn caps_hold_for_both_together() {
             asking.spawn(async move {
                 store.create(job("ann"), caps).await.unwrap();
                 let begun = store.begin_next(caps, at(2_000)).await.unwrap();
-                let claim = store.claim(firing("hook", &format!("{name} {n}")), 7).await.unwrap();
+                let claim = store.claim(routine_run("hook", &format!("{name} {n}")), 7).await.unwrap();
                 (begun.is_some(), claim)
             });
         }
@@ -88,7 +89,7 @@ async fn what_was_answered_is_there_after_a_restart() {
         job: begun.job_id,
         to: JobState::Completed,
         attempt: Some(1),
-        why: "done".into(),
+        detail: "done".into(),
         result: Some("42".into()),
         notice: Some(outbound("c", "it is 42")),
         told_in: None,
@@ -98,7 +99,7 @@ async fn what_was_answered_is_there_after_a_restart() {
     store.close().await;
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
-    assert_eq!(store.open_firings().await.unwrap(), [claimed]);
+    assert_eq!(store.open_routine_runs().await.unwrap(), [claimed]);
     assert_eq!(
         store.routine("tick").await.unwrap().map(|now| (now.revision, now.next_at)),
         Some((1, Some(at(120_000))))

@@ -1,19 +1,19 @@
 //! Any sequence of writes about jobs and routines has the same answers, and leaves the same rows, in memory and on disk, and
-//! keeps caps, unique firings and what has ended.
+//! keeps caps, unique routine runs and what has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_protocol::{
-    Aside, BootId, Claim, EventKind, EventQuery, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus,
-    JobCaps, JobChange, JobFilter, JobId, JobState, NewFiring, NewRoutine, Outbound, Retention, RoutineId,
-    RoutineStore, UnixMillis,
+    Aside, BootId, Claim, EventKind, EventQuery, JobCaps, JobChange, JobFilter, JobId, JobState, NewRoutine,
+    NewRoutineRun, Outbound, Retention, RoutineId, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
+    RoutineRunStatus, RoutineStore, UnixMillis,
 };
 use belay_store::SqliteStore;
 use proptest::prelude::*;
 
 use crate::kit::*;
 
-/// Jobs, firings and boots are named by the order in which they come.
+/// Jobs, routine runs and boots are named by the order in which they come.
 #[derive(Clone, Debug)]
 enum Step {
     Create {
@@ -64,23 +64,23 @@ enum Step {
         times: Vec<u8>,
     },
     Settle {
-        firing: usize,
-        status: FiringStatus,
+        routine_run: usize,
+        status: RoutineRunStatus,
     },
     /// Delete what is older than this many steps.
     Prune {
         age: i64,
-        firings_alone: bool,
+        routine_runs_alone: bool,
     },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let one = 0..6_usize;
     let status = prop_oneof![
-        1 => Just(FiringStatus::Ok),
-        1 => Just(FiringStatus::Attention),
-        3 => Just(FiringStatus::Failed),
-        1 => Just(FiringStatus::Missed)
+        1 => Just(RoutineRunStatus::Ok),
+        1 => Just(RoutineRunStatus::Attention),
+        3 => Just(RoutineRunStatus::Failed),
+        1 => Just(RoutineRunStatus::Missed)
     ];
     let state = prop::sample::select(JobState::ALL);
     prop_oneof![
@@ -101,8 +101,8 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Claim { name, key, scheduled, by_hand, content, missed, global }
             }),
         2 => (0..3_u8, prop::collection::vec(0..12_u8, 0..3)).prop_map(|(name, times)| Step::Miss { name, times }),
-        5 => (one, status).prop_map(|(firing, status)| Step::Settle { firing, status }),
-        1 => (0..20_i64, any::<bool>()).prop_map(|(age, firings_alone)| Step::Prune { age, firings_alone }),
+        5 => (one, status).prop_map(|(routine_run, status)| Step::Settle { routine_run, status }),
+        1 => (0..20_i64, any::<bool>()).prop_map(|(age, routine_runs_alone)| Step::Prune { age, routine_runs_alone }),
     ]
 }
 
@@ -112,7 +112,7 @@ struct Played {
     now: UnixMillis,
     notice: Outbound,
     jobs: Vec<JobId>,
-    firings: Vec<FiringId>,
+    routine_runs: Vec<RoutineRunId>,
     /// Of the routine that is made, if one is.
     routine: RoutineId,
     /// The boot of before, and another.
@@ -125,7 +125,7 @@ const SECOND: i64 = 1_000;
 const OPEN_EACH: u32 = 3;
 const OPEN: u32 = 6;
 
-/// Most firings of one routine that run at once.
+/// Most routine runs of one routine that run at once.
 const AT_ONCE: u32 = 2;
 
 impl Played {
@@ -164,7 +164,16 @@ impl Played {
                 format!(
                     "{:?}",
                     store
-                        .change(JobChange { job: self.job(job), to, attempt, why, result, notice, told_in: None, at })
+                        .change(JobChange {
+                            job: self.job(job),
+                            to,
+                            attempt,
+                            detail: why,
+                            result,
+                            notice,
+                            told_in: None,
+                            at
+                        })
                         .await
                 )
             }
@@ -186,9 +195,9 @@ impl Played {
             Step::Delete(name) => format!("{:?}", store.delete(&format!("r{name}"), None).await),
             Step::Claim { name, key, scheduled, by_hand, content, missed, global } => {
                 let time = i64::from(key) * SECOND;
-                let new = NewFiring {
+                let new = NewRoutineRun {
                     routine_id: current(store, name).await,
-                    id: self.firings[self.firings.len() - 1],
+                    id: self.routine_runs[self.routine_runs.len() - 1],
                     by_hand,
                     content: content.map(|content| content.to_string()),
                     missed: if missed {
@@ -199,7 +208,7 @@ impl Played {
                     next_at: Some(UnixMillis(time + SECOND)),
                     scheduled_at: scheduled.then_some(UnixMillis(time)),
                     at,
-                    ..firing(&format!("r{name}"), &time.to_string())
+                    ..routine_run(&format!("r{name}"), &time.to_string())
                 };
                 match store.claim(new, global).await.unwrap() {
                     Claim::Known(known) => format!("known: {:?}", plain(*known)),
@@ -211,23 +220,26 @@ impl Played {
                 let next = Some(UnixMillis(at.0 + SECOND));
                 format!("{:?}", store.miss(current(store, name).await, times, next, at).await)
             }
-            Step::Settle { firing, status } => {
-                let firing = self.firings.get(firing).copied().unwrap_or_else(nobody);
+            Step::Settle { routine_run, status } => {
+                let routine_run = self.routine_runs.get(routine_run).copied().unwrap_or_else(nobody);
                 let notice = Some(self.notice.clone());
-                format!("{:?}", RoutineStore::settle(store, FiringEnd { notice, at, ..end(firing, status) }).await)
+                format!(
+                    "{:?}",
+                    RoutineStore::settle(store, RoutineRunEnd { notice, at, ..end(routine_run, status) }).await
+                )
             }
-            Step::Prune { age, firings_alone } => {
+            Step::Prune { age, routine_runs_alone } => {
                 let before = UnixMillis(at.0 - age * SECOND);
                 let old = Retention {
-                    threads_before: Some(before).filter(|_| !firings_alone),
-                    ended_firings_before: Some(before).filter(|_| firings_alone),
+                    threads_before: Some(before).filter(|_| !routine_runs_alone),
+                    ended_routine_runs_before: Some(before).filter(|_| routine_runs_alone),
                     ephemeral_before: None,
                     events_before: None,
                     keys_before: before,
                 };
                 format!(
                     "{:?} {:?}",
-                    store.prunable(old).await.map(|it| (it.jobs, it.firings)),
+                    store.prunable(old).await.map(|it| (it.jobs, it.routine_runs)),
                     store.prune(old, 10_000).await
                 )
             }
@@ -245,24 +257,29 @@ fn nobody<T: std::str::FromStr<Err: std::fmt::Debug>>() -> T {
     "01890000-0000-7000-8000-000000000000".parse().unwrap()
 }
 
-/// A firing without its id, where the store has made that up.
-fn plain(firing: FiringRecord) -> FiringRecord {
-    if firing.status == FiringStatus::Missed && firing.detail.is_empty() {
-        return FiringRecord { firing_id: nobody(), ..firing };
+/// A routine run without its id, where the store has made that up.
+fn plain(routine_run: RoutineRunRecord) -> RoutineRunRecord {
+    if routine_run.status == RoutineRunStatus::Missed && routine_run.detail.is_empty() {
+        return RoutineRunRecord { routine_run_id: nobody(), ..routine_run };
     }
-    firing
+    routine_run
 }
 
 /// All that there is, without what is made up within a store.
 async fn rows(store: &dyn Everything, now: UnixMillis) -> Vec<String> {
     let jobs = store.jobs(JobFilter { limit: 1_000, ..JobFilter::default() }).await.unwrap();
     let routines = store.routines().await.unwrap();
-    let firings = store.firings(FiringFilter { limit: 1_000, ..FiringFilter::default() }).await.unwrap();
-    let open = store.open_firings().await.unwrap();
+    let routine_runs =
+        store.routine_runs(RoutineRunFilter { limit: 1_000, ..RoutineRunFilter::default() }).await.unwrap();
+    let open = store.open_routine_runs().await.unwrap();
     let events = store.read(EventQuery { limit: 1_000, ..EventQuery::default() }).await.unwrap();
     let kinds = events.into_iter().map(|event| match event.kind {
-        EventKind::RoutineFired { routine, by, scheduled_ms, .. } => format!("fired {routine} {by} {scheduled_ms:?}"),
-        EventKind::RoutineEnded { routine, status, disabled, .. } => format!("ended {routine} {status:?} {disabled}"),
+        EventKind::RoutineRunStarted { routine, trigger: by, scheduled_ms, .. } => {
+            format!("fired {routine} {by} {scheduled_ms:?}")
+        }
+        EventKind::RoutineRunEnded { routine, status, disabled, .. } => {
+            format!("ended {routine} {status:?} {disabled}")
+        }
         kind => format!("{kind:?}"),
     });
     let due = RoutineStore::due(store, now, 2).await.unwrap();
@@ -270,8 +287,8 @@ async fn rows(store: &dyn Everything, now: UnixMillis) -> Vec<String> {
     let mut rows = vec![format!("{:?} {:?}", RoutineStore::next_due(store).await.unwrap(), due.collect::<Vec<_>>())];
     rows.extend(jobs.into_iter().map(|job| format!("{job:?}")));
     rows.extend(routines.into_iter().map(|routine| format!("{routine:?}")));
-    rows.extend(firings.into_iter().map(|firing| format!("{:?}", plain(firing))));
-    rows.extend(open.into_iter().map(|firing| format!("{firing:?}")));
+    rows.extend(routine_runs.into_iter().map(|routine_run| format!("{:?}", plain(routine_run))));
+    rows.extend(open.into_iter().map(|routine_run| format!("{routine_run:?}")));
     rows.extend(kinds);
     rows.extend(told(store).await);
     rows
@@ -297,16 +314,17 @@ async fn rules_hold(store: &dyn Everything, ended: &mut Ended) {
     }
     assert!(open.values().all(|each| *each <= OPEN_EACH) && open.values().sum::<u32>() <= OPEN, "{open:?}");
 
-    let firings = store.firings(FiringFilter { limit: 1_000, ..FiringFilter::default() }).await.unwrap();
+    let routine_runs =
+        store.routine_runs(RoutineRunFilter { limit: 1_000, ..RoutineRunFilter::default() }).await.unwrap();
     let (mut causes, mut running) = (BTreeSet::new(), BTreeMap::<_, u32>::new());
-    for firing in &firings {
-        assert!(causes.insert((firing.routine_id, &firing.key)), "a cause fired twice: {firing:?}");
-        if firing.ended_at.is_some() {
-            let end = format!("{firing:?}");
-            assert_eq!(*ended.entry(firing.firing_id.to_string()).or_insert_with(|| end.clone()), end);
+    for routine_run in &routine_runs {
+        assert!(causes.insert((routine_run.routine_id, &routine_run.key)), "a cause fired twice: {routine_run:?}");
+        if routine_run.ended_at.is_some() {
+            let end = format!("{routine_run:?}");
+            assert_eq!(*ended.entry(routine_run.routine_run_id.to_string()).or_insert_with(|| end.clone()), end);
         } else {
-            assert!(!ended.contains_key(&firing.firing_id.to_string()), "it began again: {firing:?}");
-            *running.entry(firing.routine_id).or_default() += 1;
+            assert!(!ended.contains_key(&routine_run.routine_run_id.to_string()), "it began again: {routine_run:?}");
+            *running.entry(routine_run.routine_id).or_default() += 1;
         }
     }
     assert!(running.values().all(|each| *each <= AT_ONCE), "{running:?}");
@@ -319,11 +337,11 @@ async fn play_on_both(steps: Vec<Step>) {
     let (sqlite, _directory) = sqlite();
     let memory = SqliteStore::in_memory().unwrap();
     let mut ended = Ended::new();
-    let (mut jobs, mut firings, mut boot) = (Vec::new(), Vec::new(), BootId::new());
+    let (mut jobs, mut routine_runs, mut boot) = (Vec::new(), Vec::new(), BootId::new());
     for (n, step) in (1..).zip(steps) {
         match &step {
             Step::Create { again, .. } if jobs.is_empty() || !again => jobs.push(JobId::new()),
-            Step::Claim { .. } => firings.push(FiringId::new()),
+            Step::Claim { .. } => routine_runs.push(RoutineRunId::new()),
             _ => {}
         }
         let boots = [boot, BootId::new()];
@@ -331,12 +349,12 @@ async fn play_on_both(steps: Vec<Step>) {
             boot = boots[1];
         }
         let notice = outbound(&format!("c{n}"), &format!("notice {n}"));
-        let played = Played { step, now: at(n * SECOND), notice, jobs, firings, routine: RoutineId::new(), boots };
+        let played = Played { step, now: at(n * SECOND), notice, jobs, routine_runs, routine: RoutineId::new(), boots };
         let (first, second) = (played.play(&memory).await, played.play(&sqlite).await);
         assert_eq!(first, second, "{:?} at {n}", played.step);
         assert_eq!(rows(&memory, played.now).await, rows(&sqlite, played.now).await, "after {:?} at {n}", played.step);
         rules_hold(&memory, &mut ended).await;
-        (jobs, firings) = (played.jobs, played.firings);
+        (jobs, routine_runs) = (played.jobs, played.routine_runs);
     }
     sqlite.close().await;
 }

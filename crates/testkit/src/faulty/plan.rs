@@ -114,15 +114,15 @@ pub enum StoreOp {
     /// [`RoutineStore::defer`].
     DeferRoutine,
     /// [`RoutineStore::claim`].
-    ClaimFiring,
+    ClaimRoutineRun,
     /// [`RoutineStore::miss`].
-    MissFirings,
+    MissRoutineRuns,
     /// [`RoutineStore::note_work`].
-    NoteFiring,
+    NoteRoutineRun,
     /// [`RoutineStore::settle`].
-    SettleFiring,
-    /// [`RoutineStore::firing`], [`RoutineStore::firings`] and [`RoutineStore::open_firings`].
-    ReadFirings,
+    SettleRoutineRun,
+    /// [`RoutineStore::routine_run`], [`RoutineStore::routine_runs`] and [`RoutineStore::open_routine_runs`].
+    ReadRoutineRuns,
     /// [`ToolSwitches::switch`].
     SwitchTool,
     /// [`ToolSwitches::switches`].

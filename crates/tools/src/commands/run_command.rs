@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_protocol::{Ask, CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -120,7 +120,7 @@ impl Tool for RunCommand {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let policy = self.runner.policy().await?;
         let (order, _, stdin) = self.order(arguments).await?;
         let orders = self.orders.clone();
@@ -143,7 +143,7 @@ impl Tool for RunCommand {
 }
 
 /// What a command would do, for a person, and everything that their answer is bound to.
-fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) -> Weight {
+fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) -> CallPreview {
     let places = &orders.places;
     let names_program = |word: &str| places.names_program(word, &order.directory);
     let in_workspace = |word: &str| places.names_entry(word, &order.directory);
@@ -178,5 +178,5 @@ fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) ->
         "." => String::new(),
         directory => format!(" (in {})", quoted(&[directory.to_owned()])),
     };
-    Weight { summary: format!("{line}{place}"), bound, ask, covers, unbound }
+    CallPreview { summary: format!("{line}{place}"), bound, ask, covers, unbound }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_protocol::{Ask, CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -78,7 +78,7 @@ impl Tool for RunShell {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let policy = self.runner.policy().await?;
         let (order, _) = self.order(arguments).await?;
         let bound = vec![
@@ -88,7 +88,7 @@ impl Tool for RunShell {
             ("policy".to_owned(), policy),
         ];
         let summary = format!("{} (in {})", quoted(&order.argv), quoted(std::slice::from_ref(&order.directory)));
-        Ok(Weight { summary, bound, ask: Some(Ask::Always), covers: None, unbound: None })
+        Ok(CallPreview { summary, bound, ask: Some(Ask::Always), covers: None, unbound: None })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_protocol::{Ask, CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use belay_text::escaped_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -92,7 +92,7 @@ impl Tool for EditFile {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let workspace = self.workspace.clone();
         self.with_fitted(arguments, CancellationToken::new(), move |arguments, fitted| {
             let (minus, plus) = (arguments.old.lines().count(), arguments.new.lines().count());

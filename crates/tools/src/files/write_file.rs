@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_protocol::{Ask, CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use belay_text::escaped_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -57,7 +57,7 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let Arguments { path, content, create_dirs } = self.read_arguments(arguments)?;
         let workspace = self.workspace.clone();
         blocking(move || {
@@ -108,8 +108,8 @@ pub(super) fn weight(
     change: String,
     now: Option<String>,
     risky: bool,
-) -> Weight {
-    Weight {
+) -> CallPreview {
+    CallPreview {
         summary,
         bound: vec![
             ("path".to_owned(), path),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec, Weight};
+use belay_protocol::{CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tracing::warn;
@@ -97,12 +97,12 @@ impl Tool for McpTool {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let (server, tool) = (self.server.name(), &self.offer.tool);
         let shown = line(&Value::Object(arguments.clone()).to_string(), MAX_SHOWN_ARGUMENTS);
         let hint = if self.offer.destructive { " (it says that it may destroy something)" } else { "" };
         let digest = &self.offer.digests.whole[..SHOWN_DIGITS];
-        Ok(Weight {
+        Ok(CallPreview {
             summary: format!("{tool} of the MCP server {server}{hint}: {shown}"),
             bound: vec![
                 ("mcp server".into(), server.into()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec, Weight,
+    CallPreview, Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec,
 };
 use belay_text::removed;
 use schemars::JsonSchema;
@@ -140,10 +140,10 @@ impl Tool for FetchUrl {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let Arguments { url } = arguments::read(arguments)?;
         let target = self.reach.rules.target(&url).map_err(ToolFailure::Failed)?;
-        Ok(Weight {
+        Ok(CallPreview {
             summary: format!("GET {}", target.url),
             bound: vec![("url".into(), target.url.to_string())],
             ask: None,

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    CredentialNeed, Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec, Weight,
+    CallPreview, CredentialNeed, Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolSpec,
 };
 use belay_text::removed;
 use reqwest::redirect::Policy;
@@ -140,11 +141,11 @@ impl Tool for WebSearch {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let arguments: Arguments = arguments::read(arguments)?;
         let query = checked(&arguments.query)?;
         let name = self.provider.name();
-        Ok(Weight {
+        Ok(CallPreview {
             summary: format!("search {name} for {query:?}"),
             bound: vec![("provider".into(), name.into()), ("query".into(), query.into())],
             ask: None,

@@ -13,4 +13,4 @@ mod own;
 
 pub use container::{ContainerHost, ContainerSettings};
 pub use host::SandboxHost;
-pub use own::{Room, own_tools, seal};
+pub use own::{WorkerEnvironment, own_tools, seal};

@@ -15,7 +15,7 @@ use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 
 /// The room that a worker works in, as it sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct WorkerEnvironment {
     /// The workspace.
     pub workspace: PathBuf,
     /// Where long outputs of commands may lie until the worker ends.
@@ -28,7 +28,7 @@ pub struct Room {
 ///
 /// # Errors
 /// Plain words: what of the room cannot be used.
-pub fn own_tools(room: &Room) -> Result<Vec<Arc<dyn Tool>>, String> {
+pub fn own_tools(room: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String> {
     let walls = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
     let config = ToolsConfig {
         workspace: Some(room.workspace.clone()),
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_worker_has_the_tools_that_the_link_promises() {
         let dir = tempfile::tempdir().unwrap();
-        let room = Room {
+        let room = WorkerEnvironment {
             workspace: dir.path().join("workspace"),
             scratch: dir.path().join("scratch"),
             program: std::env::current_exe().unwrap(),

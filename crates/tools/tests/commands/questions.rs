@@ -1,13 +1,13 @@
 //! What a person is shown before a command runs, and what their answer is bound to.
 
-use belay_protocol::{Ask, ToolFailure, Weight};
+use belay_protocol::{Ask, CallPreview, ToolFailure};
 use belay_tools::config::CommandsConfig;
 use belay_tools::sandbox::{Policy, SandboxConfig};
 use serde_json::{Value, json};
 
 use crate::support::{House, house, house_with, house_without_sandbox};
 
-fn bound<'a>(weight: &'a Weight, name: &str) -> &'a str {
+fn bound<'a>(weight: &'a CallPreview, name: &str) -> &'a str {
     weight.bound.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
 }
 
@@ -29,7 +29,7 @@ async fn a_command_is_shown_as_one_line_that_hides_nothing() {
 }
 
 /// The weight before and after something changes.
-async fn changes(house: &House, arguments: &Value, change: impl FnOnce()) -> (Weight, Weight) {
+async fn changes(house: &House, arguments: &Value, change: impl FnOnce()) -> (CallPreview, CallPreview) {
     let before = house.weigh(arguments.clone()).await.unwrap();
     assert_eq!(house.weigh(arguments.clone()).await.unwrap(), before, "the same world weighs the same");
     change();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::{
-    Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _, RunReader,
-    RunRecord, SessionFilter, SessionKey, SessionSummary, StoreError, ToolContext, ToolFailure, ToolReply, ToolSet,
-    UnixMillis, Weight,
+    CallPreview, Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _,
+    RunReader, RunRecord, SessionFilter, SessionKey, SessionSummary, StoreError, ToolContext, ToolFailure, ToolReply,
+    ToolSet, UnixMillis,
 };
 use belay_tools::config::{CommandsConfig, ShellConfig};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
@@ -118,7 +118,7 @@ impl House {
         }
     }
 
-    pub(crate) async fn weigh(&self, arguments: Value) -> Result<Weight, ToolFailure> {
+    pub(crate) async fn weigh(&self, arguments: Value) -> Result<CallPreview, ToolFailure> {
         self.tools.get("run_command").unwrap().weigh(arguments.as_object().unwrap(), &"s".into()).await
     }
 

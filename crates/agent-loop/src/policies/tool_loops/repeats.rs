@@ -15,7 +15,7 @@ pub(super) const POLLING_GAP_SECS: u32 = 10;
 
 /// How patiently a call is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Patience {
+pub(super) enum PollTolerance {
     /// A repetition is a repetition.
     #[default]
     None,
@@ -37,7 +37,7 @@ pub(super) struct Repeats {
     all: u16,
     /// Calls whose results have not come.
     open: u16,
-    patience: Patience,
+    patience: PollTolerance,
     /// How often time passed before it was called again, while nothing else was done.
     idle: u16,
     /// What it asks about has come to its end.
@@ -64,9 +64,9 @@ impl Packed for Repeats {
         let (same, all, open, idle) = (bytes.u16(), bytes.u16(), bytes.u16(), bytes.u16());
         let [bits] = bytes.next();
         let patience = match bits & 127 {
-            0 => Patience::None,
-            1 => Patience::Some,
-            _ => Patience::Full,
+            0 => PollTolerance::None,
+            1 => PollTolerance::Some,
+            _ => PollTolerance::Full,
         };
         let call = bytes.u32();
         Self { key, result, same, all, open, patience, idle, ended: bits & 128 != 0, call }
@@ -103,7 +103,11 @@ pub(super) struct Repeated {
 impl Repeats {
     /// Counts a call, and tells how patiently, and whether it has been polling for too long. Of a result that has not
     /// come, nothing else is assumed than that it is the same again.
-    pub(super) fn call(all: &mut VecDeque<Self>, config: &ToolLoopConfig, made: &Made) -> (Patience, Option<Repeated>) {
+    pub(super) fn call(
+        all: &mut VecDeque<Self>,
+        config: &ToolLoopConfig,
+        made: &Made,
+    ) -> (PollTolerance, Option<Repeated>) {
         let mut repeats = take(all, made.key);
         let waited = repeats.call != 0 && made.waited > repeats.call;
         let paused = repeats.call != 0 && made.paused > repeats.call;
@@ -113,14 +117,14 @@ impl Repeats {
         // Most of the repetitions came after a while: once is no habit.
         let idle = repeats.idle > 0 && 2 * repeats.idle >= repeats.all;
         let patience = match made.kind {
-            Kind::Wait => Patience::Full,
+            Kind::Wait => PollTolerance::Full,
             // A name that promises a poll is believed where time passes, or where nobody tells.
-            Kind::Poll if made.waits || waited || idle || !made.timed => Patience::Full,
-            Kind::Poll => Patience::Some,
-            Kind::Write | Kind::Harmless | Kind::Note => Patience::None,
-            Kind::Other | Kind::Read if (idle || paused) && !made.has_path => Patience::Full,
-            _ if waited => Patience::Some,
-            _ => Patience::None,
+            Kind::Poll if made.waits || waited || idle || !made.timed => PollTolerance::Full,
+            Kind::Poll => PollTolerance::Some,
+            Kind::Write | Kind::Harmless | Kind::Note => PollTolerance::None,
+            Kind::Other | Kind::Read if (idle || paused) && !made.has_path => PollTolerance::Full,
+            _ if waited => PollTolerance::Some,
+            _ => PollTolerance::None,
         };
         repeats.patience = repeats.patience.max(patience);
         repeats.call = made.call;
@@ -128,7 +132,7 @@ impl Repeats {
         let (patience, count) = (repeats.patience, repeats.same.saturating_add(repeats.open));
         let threshold = repeats.threshold(config);
         put(all, repeats);
-        let found = patience != Patience::None && u32::from(count) >= threshold;
+        let found = patience != PollTolerance::None && u32::from(count) >= threshold;
         (patience, found.then_some(Repeated { count, threshold, polls: true }))
     }
 
@@ -138,7 +142,7 @@ impl Repeats {
         config: &ToolLoopConfig,
         key: u32,
         told: Outcome,
-    ) -> (Patience, Option<Repeated>) {
+    ) -> (PollTolerance, Option<Repeated>) {
         let mut repeats = take(all, key);
         repeats.open = repeats.open.saturating_sub(1);
         repeats.all = repeats.all.saturating_add(1);
@@ -146,9 +150,9 @@ impl Repeats {
         repeats.result = told.result;
         repeats.ended = told.ended;
         if told.pending {
-            repeats.patience = Patience::Full;
+            repeats.patience = PollTolerance::Full;
         }
-        let polls = repeats.patience != Patience::None;
+        let polls = repeats.patience != PollTolerance::None;
         let threshold = repeats.threshold(config);
         let often = if polls { 2 * threshold } else { config.alternating };
         let found = if !polls && u32::from(repeats.same) >= threshold {
@@ -179,9 +183,9 @@ impl Repeats {
 
     fn threshold(&self, config: &ToolLoopConfig) -> u32 {
         match self.patience {
-            Patience::None => config.repeats,
+            PollTolerance::None => config.repeats,
             // What has ended does not change any more.
-            Patience::Full if !self.ended => config.polls,
+            PollTolerance::Full if !self.ended => config.polls,
             _ => config.polls.div_ceil(2),
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Control, FiringStatus, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobRoom, JobState, PrincipalRole,
-    Refusal, RoutineAction, RoutineSpec, StopTarget, Trigger, job_session,
+    Ack, Control, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobState, PrincipalRole, Refusal, RoutineAction,
+    RoutineRunStatus, RoutineSpec, RunsIn, StopTarget, Trigger, job_session,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -117,7 +117,7 @@ async fn what_cannot_be_a_job_is_refused_in_words() {
     for (order, expected) in [
         (order("  "), "task: must have text"),
         (order(&"x".repeat(70_000)), "task: must have text, at most 65536 bytes"),
-        (JobOrder { room: JobRoom::Worker, ..order("x") }, "room: "),
+        (JobOrder { runs_in: RunsIn::Worker, ..order("x") }, "room: "),
     ] {
         match request(&agent.one, JobRequest::Create(order)).await {
             Ack::Refused(Refusal::Invalid(what)) => assert!(what.contains(expected), "{what}"),
@@ -268,23 +268,23 @@ impl belay_protocol::Channel for NamedJob {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_firing_whose_job_fails_shows_what_it_had_and_what_all_its_attempts_have_used() {
+async fn a_routine_run_whose_job_fails_shows_what_it_had_and_what_all_its_attempts_have_used() {
     let call = |n: u32| Scripted::call("echo", json!({"text": n.to_string()})).with_usage(40, 10);
     let script = [call(1), Scripted::hang(), call(2), failed("two of three rooms").with_usage(40, 10)];
     let mut setup = setup_of(ScriptedModel::new(script));
     setup.routines = RoutinesConfig::default();
     let mut agent = setup.start().await;
     let (task, plan) = ("count the rooms".to_owned(), false);
-    let action = RoutineAction::FullJob { task, plan, room: JobRoom::Local, budget: JobBudget::default() };
+    let action = RoutineAction::FullJob { task, plan, runs_in: RunsIn::Local, budget: JobBudget::default() };
     put(&agent, RoutineSpec { action, ..routine("rooms", Trigger::Manual) }).await;
-    let firing = fire(&agent, "rooms").await.expect("fired").firing_id;
+    let routine_run = fire(&agent, "rooms").await.expect("fired").routine_run_id;
     let said = told(&mut agent).await;
     let why = "the agent says that it cannot be done\n\nSo far:\n\ntwo of three rooms";
     assert_eq!(said, format!("The routine rooms failed: {why}"));
-    let firing = setup.store.routines.firing(firing).await.expect("readable").expect("known");
-    assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Failed, Some(why)));
-    let known = (firing.usage.input, firing.usage.output, firing.usage.tool_calls);
-    assert!(known >= (120, 30, 2) && firing.usage.model_calls >= 4, "of both attempts: {:?}", firing.usage);
+    let routine_run = setup.store.routines.routine_run(routine_run).await.expect("readable").expect("known");
+    assert_eq!((routine_run.status, routine_run.summary.as_deref()), (RoutineRunStatus::Failed, Some(why)));
+    let known = (routine_run.usage.input, routine_run.usage.output, routine_run.usage.tool_calls);
+    assert!(known >= (120, 30, 2) && routine_run.usage.model_calls >= 4, "of both attempts: {:?}", routine_run.usage);
     agent.shut_down().await;
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, JobBudget, JobOrder, JobRequest, JobRoom, JobState, ModelErrorKind, Refusal, RunStatus, StopReason,
+    Ack, JobBudget, JobOrder, JobRequest, JobState, ModelErrorKind, Refusal, RunStatus, RunsIn, StopReason,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -24,8 +24,8 @@ const ROOMS: [Room; 3] = [Room::Local, Room::Plan, Room::Worker];
 
 impl Room {
     fn order(self, task: &str) -> JobOrder {
-        let room = if self == Self::Worker { JobRoom::Worker } else { JobRoom::Local };
-        JobOrder { plan: self == Self::Plan, room, ..order(task) }
+        let room = if self == Self::Worker { RunsIn::Worker } else { RunsIn::Local };
+        JobOrder { plan: self == Self::Plan, runs_in: room, ..order(task) }
     }
 
     /// What the model says before the work begins, in the first life of a job.
@@ -312,7 +312,7 @@ async fn a_job_can_work_in_a_worker_whose_result_is_its_own() {
     let id = create(&agent.one, Room::Worker.order("count the rooms")).await.job_id;
     let told = agent.one.next().await;
     assert!(told.ends_with("is done.\n\ntwo rooms"), "{told}");
-    assert_eq!(until(&setup, id, JobState::Submitted).await.room, JobRoom::Worker);
+    assert_eq!(until(&setup, id, JobState::Submitted).await.runs_in, RunsIn::Worker);
     assert_eq!(saw(&agent.model, 2)[2], "seen", "its own tools, not the daemon's");
     let planned = request(&agent.one, JobRequest::Create(JobOrder { plan: true, ..Room::Worker.order("x") })).await;
     assert!(matches!(&planned, Ack::Refused(Refusal::Invalid(what)) if what.starts_with("plan:")), "{planned:?}");

@@ -98,7 +98,7 @@ pub(super) fn routine(dice: Dice, n: u64, dusk: i64) -> Cast {
         Nature::FullJob => RoutineAction::FullJob {
             task: format!("[{name}] tidy up"),
             plan: false,
-            room: Default::default(),
+            runs_in: Default::default(),
             budget: Default::default(),
         },
         _ => RoutineAction::Lightweight {

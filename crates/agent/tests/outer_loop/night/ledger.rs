@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use belay_protocol::{FiringRecord, FiringStatus, JobState};
+use belay_protocol::{JobState, RoutineRunRecord, RoutineRunStatus};
 
 use super::Crashes;
 use super::cast::JobKind;
@@ -13,7 +13,7 @@ use super::cast::JobKind;
 pub(super) struct Line {
     pub(super) routines: u64,
     pub(super) expected: usize,
-    /// Firings, by how they ended.
+    /// Routine runs, by how they ended.
     pub(super) by_status: BTreeMap<&'static str, u64>,
     /// Of the missed ones those that a guardrail has held back.
     pub(super) held: u64,
@@ -22,16 +22,16 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Firings with this status.
+    /// Routine runs with this status.
     pub(super) fn count_of(&self, status: &str) -> u64 {
         self.by_status.get(status).copied().unwrap_or(0)
     }
 
-    pub(super) fn count(&mut self, firing: &FiringRecord, held: bool) {
-        *self.by_status.entry(firing.status.word()).or_default() += 1;
+    pub(super) fn count(&mut self, routine_run: &RoutineRunRecord, held: bool) {
+        *self.by_status.entry(routine_run.status.word()).or_default() += 1;
         self.held += u64::from(held);
-        if let Some(time) = firing.scheduled_at.filter(|_| firing.status != FiringStatus::Missed) {
-            self.lateness_ms.push(firing.claimed_at.0 - time.0);
+        if let Some(time) = routine_run.scheduled_at.filter(|_| routine_run.status != RoutineRunStatus::Missed) {
+            self.lateness_ms.push(routine_run.claimed_at.0 - time.0);
         }
     }
 }
@@ -45,7 +45,7 @@ pub(super) struct Ledger {
     /// How jobs ended, by what happened with them; those of routines have none.
     pub(super) jobs: BTreeMap<(Option<JobKind>, &'static str), u64>,
     pub(super) attempts: u64,
-    /// Why jobs and firings have failed.
+    /// Why jobs and routine runs have failed.
     pub(super) whys: BTreeMap<String, u64>,
     pub(super) calls: u64,
     pub(super) errors: BTreeMap<&'static str, u64>,

@@ -50,7 +50,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_night_of_crashes_each_firing_was_done_once_or_has_honestly_failed() {
+async fn after_a_night_of_crashes_each_routine_run_was_done_once_or_has_honestly_failed() {
     for seed in seeds() {
         let (ledger, wrong) = Box::pin(night(seed)).await;
         println!("{ledger}");
@@ -160,14 +160,16 @@ async fn morning(
         let jobs = JobFilter { limit: 1000, ..JobFilter::default() };
         let jobs = store.jobs(jobs).await.expect("readable");
         let at_work = jobs.iter().filter(|job| !job.state.is_over()).count();
-        let firings = store.open_firings().await.expect("readable").len();
+        let routine_runs = store.open_routine_runs().await.expect("readable").len();
         let runs = store.unfinished_sessions().await.expect("readable").len();
         let post = Outbox::next_due(store).await.expect("readable").is_some()
             || !Outbox::due(store, world.now(), &[], 1).await.expect("readable").is_empty();
-        if at_work + firings + runs == 0 && !post {
+        if at_work + routine_runs + runs == 0 && !post {
             return;
         }
-        patience(&format!("{at_work} jobs, {firings} firings and {runs} sessions are at work (post: {post})"));
+        patience(&format!(
+            "{at_work} jobs, {routine_runs} routine runs and {runs} sessions are at work (post: {post})"
+        ));
     }
 }
 

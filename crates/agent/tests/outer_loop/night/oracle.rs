@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use belay_protocol::{
-    Ack, EventKind, EventLog, EventQuery, FiringFilter, FiringRecord, FiringStatus, Held, JobFilter, JobId, JobRecord,
-    JobState, JobStore, MessageBody, Purpose, RoutineAnswer, RoutineRecord, RoutineStore, RunFilter, RunReader, Seq,
-    SessionKey, SpendLedger, Spent, ToolStatus, UnixMillis, firing_session, job_session,
+    Ack, EventKind, EventLog, EventQuery, Held, JobFilter, JobId, JobRecord, JobState, JobStore, MessageBody, Purpose,
+    RoutineAnswer, RoutineRecord, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, RoutineStore, RunFilter,
+    RunReader, Seq, SessionKey, SpendLedger, Spent, ToolStatus, UnixMillis, job_session, routine_run_session,
 };
 
 use super::cast::{Act, Cast, Deed, JobKind, MOST_FAILURES, Nature, job_tag};
@@ -27,7 +27,7 @@ fn least_done(kind: &str) -> u64 {
     match kind {
         "cron, broken" => 0,
         "cron, cooled down" => 20, // of three times the guardrail holds back two
-        "cron, overlapping" => 30, // the firing before is at work at one of two
+        "cron, overlapping" => 30, // the routine run before is at work at one of two
         _ => MOSTLY,
     }
 }
@@ -65,9 +65,9 @@ pub(super) async fn check(
     let mut oracle = Oracle { world, life, ledger, wrong: Vec::new(), told: BTreeMap::new(), runs_cost: 0 };
     let mut sessions = Vec::new();
     for (n, cast) in (0..).zip(cast) {
-        let firings = oracle.routine(cast, dawn_at).await;
-        oracle.set_off(n, cast, &firings, answers);
-        sessions.extend(firings.iter().map(|firing| firing_session(firing.firing_id)));
+        let routine_runs = oracle.routine(cast, dawn_at).await;
+        oracle.set_off(n, cast, &routine_runs, answers);
+        sessions.extend(routine_runs.iter().map(|routine_run| routine_run_session(routine_run.routine_run_id)));
     }
     sessions.extend(oracle.jobs(jobs, cast).await);
     oracle.sessions(&sessions).await;
@@ -85,34 +85,35 @@ impl Oracle<'_> {
     }
 
     /// Every time of its schedule has one row, and every row is an honest end.
-    async fn routine(&mut self, cast: &Cast, dawn_at: UnixMillis) -> Vec<FiringRecord> {
+    async fn routine(&mut self, cast: &Cast, dawn_at: UnixMillis) -> Vec<RoutineRunRecord> {
         let (name, store) = (&cast.spec.name, &self.life.store);
         let routine = store.routine(name).await.expect("readable").expect("there");
-        let filter = FiringFilter { routine: Some(name.clone()), limit: 1000, ..FiringFilter::default() };
-        let mut firings = store.firings(filter).await.expect("readable");
-        firings.reverse();
+        let filter = RoutineRunFilter { routine: Some(name.clone()), limit: 1000, ..RoutineRunFilter::default() };
+        let mut routine_runs = store.routine_runs(filter).await.expect("readable");
+        routine_runs.reverse();
         let line = self.ledger.kinds.entry(cast.kind).or_default();
         line.routines += 1;
-        for firing in &firings {
-            let held = firing.status == FiringStatus::Missed && firing.summary.is_some();
-            line.count(firing, held);
+        for routine_run in &routine_runs {
+            let held = routine_run.status == RoutineRunStatus::Missed && routine_run.summary.is_some();
+            line.count(routine_run, held);
         }
-        self.times(cast, &routine, &firings, dawn_at);
-        for firing in &firings {
-            self.firing(cast, firing).await;
+        self.times(cast, &routine, &routine_runs, dawn_at);
+        for routine_run in &routine_runs {
+            self.routine_run(cast, routine_run).await;
         }
-        firings
+        routine_runs
     }
 
-    fn times(&mut self, cast: &Cast, routine: &RoutineRecord, firings: &[FiringRecord], dawn_at: UnixMillis) {
+    fn times(&mut self, cast: &Cast, routine: &RoutineRecord, routine_runs: &[RoutineRunRecord], dawn_at: UnixMillis) {
         let name = &cast.spec.name;
         let mut seen = BTreeMap::new();
-        for time in firings.iter().filter_map(|firing| firing.scheduled_at) {
+        for time in routine_runs.iter().filter_map(|routine_run| routine_run.scheduled_at) {
             *seen.entry(time.0).or_insert(0) += 1;
         }
         let mut expected = cast.when.between(routine.created_at.0, self.world.now().0);
         if cast.nature == Nature::Broken {
-            let failed = firings.iter().filter(|firing| firing.status == FiringStatus::Failed).count();
+            let failed =
+                routine_runs.iter().filter(|routine_run| routine_run.status == RoutineRunStatus::Failed).count();
             if failed != MOST_FAILURES as usize || routine.enabled {
                 self.wrong(format!("{name}: failed {failed} times in a row and is on: {}", routine.enabled));
             }
@@ -124,7 +125,7 @@ impl Oracle<'_> {
         line.expected += expected.range(..=dawn_at.0).count();
         for (time, times) in &seen {
             if *times != 1 {
-                self.wrong(format!("{name}: {} has {times} firings", UnixMillis(*time).to_rfc3339()));
+                self.wrong(format!("{name}: {} has {times} routine runs", UnixMillis(*time).to_rfc3339()));
             }
             if !expected.contains(time) {
                 self.wrong(format!("{name}: {} is no time of its schedule", UnixMillis(*time).to_rfc3339()));
@@ -132,49 +133,51 @@ impl Oracle<'_> {
         }
         for time in expected.range(..=dawn_at.0).filter(|time| !seen.contains_key(time)) {
             let (from, at) = (routine.created_at.to_rfc3339(), UnixMillis(*time).to_rfc3339());
-            self.wrong(format!("{name} ({:?}, since {from}): {at} has no firing", cast.spec.trigger));
+            self.wrong(format!("{name} ({:?}, since {from}): {at} has no routine run", cast.spec.trigger));
         }
     }
 
-    async fn firing(&mut self, cast: &Cast, firing: &FiringRecord) {
-        let (name, id) = (&cast.spec.name, firing.firing_id);
-        let summary = firing.summary.as_deref().unwrap_or("");
-        match firing.status {
-            FiringStatus::Running => self.wrong(format!("{name}: {id} has not ended")),
-            FiringStatus::Skipped => self.wrong(format!("{name}: {id} was skipped, which only the heartbeat is")),
-            FiringStatus::Ok => {}
-            FiringStatus::Attention => *self.told.entry(format!("Routine {name}: {summary}")).or_default() += 1,
-            FiringStatus::Failed if summary.is_empty() => self.wrong(format!("{name}: {id} failed without a word")),
-            FiringStatus::Failed => {
-                *self.ledger.whys.entry(format!("firing: {summary}")).or_default() += 1;
+    async fn routine_run(&mut self, cast: &Cast, routine_run: &RoutineRunRecord) {
+        let (name, id) = (&cast.spec.name, routine_run.routine_run_id);
+        let summary = routine_run.summary.as_deref().unwrap_or("");
+        match routine_run.status {
+            RoutineRunStatus::Running => self.wrong(format!("{name}: {id} has not ended")),
+            RoutineRunStatus::Skipped => self.wrong(format!("{name}: {id} was skipped, which only the heartbeat is")),
+            RoutineRunStatus::Ok => {}
+            RoutineRunStatus::Attention => *self.told.entry(format!("Routine {name}: {summary}")).or_default() += 1,
+            RoutineRunStatus::Failed if summary.is_empty() => self.wrong(format!("{name}: {id} failed without a word")),
+            RoutineRunStatus::Failed => {
+                *self.ledger.whys.entry(format!("routine run: {summary}")).or_default() += 1;
                 *self.told.entry(format!("The routine {name} failed: {summary}")).or_default() += 1;
             }
-            FiringStatus::Missed => {
-                let late = firing.scheduled_at.is_some_and(|time| firing.claimed_at.0 - time.0 > GRACE_MS);
+            RoutineRunStatus::Missed => {
+                let late = routine_run.scheduled_at.is_some_and(|time| routine_run.claimed_at.0 - time.0 > GRACE_MS);
                 if summary.is_empty() && !late {
-                    self.wrong(format!("{name}: {id} was missed for no reason: {firing:?}"));
+                    self.wrong(format!("{name}: {id} was missed for no reason: {routine_run:?}"));
                 }
                 if summary == Held::Global.word() {
-                    self.wrong(format!("{name}: {id} was missed, and would have had a place later: {firing:?}"));
+                    self.wrong(format!("{name}: {id} was missed, and would have had a place later: {routine_run:?}"));
                 }
             }
         }
-        if firing.ended_at.is_none() || firing.status == FiringStatus::Missed {
+        if routine_run.ended_at.is_none() || routine_run.status == RoutineRunStatus::Missed {
             return;
         }
-        if let Some(run) = firing.run_id {
+        if let Some(run) = routine_run.run_id {
             let run = self.life.store.run(run).await.expect("readable").expect("known");
             let said = run.reply.clone().unwrap_or_default();
-            if !run.status.is_end() || (firing.status == FiringStatus::Attention && said != summary) {
-                self.wrong(format!("{name}: {firing:?} is not what its run came to: {run:?}"));
+            if !run.status.is_end() || (routine_run.status == RoutineRunStatus::Attention && said != summary) {
+                self.wrong(format!("{name}: {routine_run:?} is not what its run came to: {run:?}"));
             }
-        } else if (cast.nature == Nature::FullJob) != firing.job_id.is_some() && firing.status != FiringStatus::Failed {
-            self.wrong(format!("{name}: nothing did the work of {firing:?}"));
+        } else if (cast.nature == Nature::FullJob) != routine_run.job_id.is_some()
+            && routine_run.status != RoutineRunStatus::Failed
+        {
+            self.wrong(format!("{name}: nothing did the work of {routine_run:?}"));
         }
     }
 
-    /// What came from outside has set off one firing where it was said to, and none where it was not.
-    fn set_off(&mut self, n: u64, cast: &Cast, firings: &[FiringRecord], answers: &Answers) {
+    /// What came from outside has set off one routine run where it was said to, and none where it was not.
+    fn set_off(&mut self, n: u64, cast: &Cast, routine_runs: &[RoutineRunRecord], answers: &Answers) {
         let mut asked: BTreeMap<&str, bool> = BTreeMap::new();
         for (act, answer) in answers.iter().filter(|(act, _)| act.about == n && act.key.starts_with('r')) {
             match begun(act, answer) {
@@ -182,17 +185,18 @@ impl Oracle<'_> {
                 Err(()) => self.wrong(format!("{}: was answered {}", act.key, short(&format!("{answer:?}")))),
             }
         }
-        let called: Vec<&FiringRecord> = firings.iter().filter(|firing| firing.scheduled_at.is_none()).collect();
+        let called: Vec<&RoutineRunRecord> =
+            routine_runs.iter().filter(|routine_run| routine_run.scheduled_at.is_none()).collect();
         for (key, begun) in &asked {
-            let times = called.iter().filter(|firing| firing.key.ends_with(key)).count();
+            let times = called.iter().filter(|routine_run| routine_run.key.ends_with(key)).count();
             self.ledger.turned_away += u64::from(!begun && times == 0);
             if times > 1 || (*begun && times == 0) {
-                self.wrong(format!("{key}: begun: {begun}, and has {times} firings"));
+                self.wrong(format!("{key}: begun: {begun}, and has {times} routine runs"));
             }
         }
-        let unasked = called.iter().filter(|firing| !asked.keys().any(|key| firing.key.ends_with(key)));
-        for firing in unasked.cloned().cloned().collect::<Vec<_>>() {
-            self.wrong(format!("{}: nobody has asked for {firing:?}", cast.spec.name));
+        let unasked = called.iter().filter(|routine_run| !asked.keys().any(|key| routine_run.key.ends_with(key)));
+        for routine_run in unasked.cloned().cloned().collect::<Vec<_>>() {
+            self.wrong(format!("{}: nobody has asked for {routine_run:?}", cast.spec.name));
         }
         self.ledger.kinds.entry(cast.kind).or_default().expected += asked.len();
     }
@@ -209,7 +213,7 @@ impl Oracle<'_> {
         }
         for job in all.iter().filter(|job| !own.contains(&job.job_id)) {
             self.ledger.job(None, job.state, job.attempt);
-            if job.firing.is_none() || !job.state.is_over() {
+            if job.routine_run.is_none() || !job.state.is_over() {
                 self.wrong(format!("nobody has asked for the job {job:?}, or it goes on"));
             }
         }
@@ -227,17 +231,17 @@ impl Oracle<'_> {
             (JobKind::Cancelled, JobState::Cancelled | JobState::Submitted) => true,
             (JobKind::SilentForEver | JobKind::Poison | JobKind::GivesUp, state) => state == JobState::Failed,
             (_, JobState::Submitted) => job.result.as_ref().is_some_and(|result| result.contains(&tag)),
-            (_, JobState::Failed) => !job.why.is_empty(),
+            (_, JobState::Failed) => !job.detail.is_empty(),
             _ => false,
         };
         if !honest {
-            self.wrong(format!("{tag} ({kind:?}) has come to {:?} ({}): {:?}", job.state, job.why, job.result));
+            self.wrong(format!("{tag} ({kind:?}) has come to {:?} ({}): {:?}", job.state, job.detail, job.result));
         }
-        if kind == JobKind::Poison && !job.why.contains("died 2 times in a row") {
-            self.wrong(format!("{tag} kills, and has failed since {}", job.why));
+        if kind == JobKind::Poison && !job.detail.contains("died 2 times in a row") {
+            self.wrong(format!("{tag} kills, and has failed since {}", job.detail));
         }
         if job.state == JobState::Failed {
-            *self.ledger.whys.entry(format!("{kind:?}: {}", job.why)).or_default() += 1;
+            *self.ledger.whys.entry(format!("{kind:?}: {}", job.detail)).or_default() += 1;
         }
         let words = match job.state {
             JobState::Submitted => "is done.",
@@ -258,7 +262,7 @@ impl Oracle<'_> {
             let filter = RunFilter { session: Some(session.clone()), limit: 1000, ..RunFilter::default() };
             let runs = self.life.store.runs(filter).await.expect("readable");
             if runs.len() > 1 && session.as_str().starts_with("routine:") {
-                self.wrong(format!("{session}: one firing has had {} runs", runs.len()));
+                self.wrong(format!("{session}: one routine run has had {} runs", runs.len()));
             }
             for run in runs {
                 self.runs_cost += run.cost_micro_usd;
@@ -306,7 +310,7 @@ impl Oracle<'_> {
     /// The log tells of one beginning and one end of everything, and of legal changes only.
     async fn events(&mut self) {
         let mut runs: BTreeMap<String, (u32, u32)> = BTreeMap::new();
-        let mut firings: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+        let mut routine_runs: BTreeMap<String, (u32, u32)> = BTreeMap::new();
         let mut jobs: BTreeMap<String, JobState> = BTreeMap::new();
         let mut after = Seq(0);
         loop {
@@ -319,8 +323,12 @@ impl Oracle<'_> {
                 match event.kind {
                     EventKind::RunAccepted => runs.entry(run()).or_default().0 += 1,
                     EventKind::RunEnded { .. } => runs.entry(run()).or_default().1 += 1,
-                    EventKind::RoutineFired { firing, .. } => firings.entry(firing.to_string()).or_default().0 += 1,
-                    EventKind::RoutineEnded { firing, .. } => firings.entry(firing.to_string()).or_default().1 += 1,
+                    EventKind::RoutineRunStarted { routine_run, .. } => {
+                        routine_runs.entry(routine_run.to_string()).or_default().0 += 1
+                    }
+                    EventKind::RoutineRunEnded { routine_run, .. } => {
+                        routine_runs.entry(routine_run.to_string()).or_default().1 += 1
+                    }
                     EventKind::JobChanged { job, from, to, .. } => {
                         let before = jobs.insert(job.to_string(), to);
                         if before != from || from.is_some_and(|from| !from.may_become(to)) {
@@ -331,7 +339,7 @@ impl Oracle<'_> {
                 }
             }
         }
-        let unpaired = runs.iter().chain(&firings).filter(|(_, counts)| **counts != (1, 1));
+        let unpaired = runs.iter().chain(&routine_runs).filter(|(_, counts)| **counts != (1, 1));
         for what in unpaired.map(|(id, counts)| format!("{id}: begun and ended {counts:?} times")).collect::<Vec<_>>() {
             self.wrong(what);
         }

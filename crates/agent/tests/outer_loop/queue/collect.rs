@@ -42,7 +42,7 @@ async fn what_arrives_during_a_turn_becomes_one_turn_with_numbered_items() {
     assert_eq!(end_of(b).await.reason, Some(StopReason::FinalText));
     let record = end_of(c).await;
     assert_eq!(record.reason, Some(StopReason::Joined));
-    assert_eq!((&record.evidence["run"], &record.evidence["how"]), (&json!(b_run.to_string()), &json!("collect")));
+    assert_eq!((&record.evidence["run"], &record.evidence["mode"]), (&json!(b_run.to_string()), &json!("collect")));
     let stored = setup.store.runs.run(c_run).await.expect("readable").expect("known");
     assert_eq!(stored.reason, Some(StopReason::Joined));
     assert_eq!(agent.one.ask("alice", "D").await, "alone");

@@ -37,7 +37,7 @@ async fn of_25_messages_the_oldest_5_are_lines_before_the_other_20() {
     let mut hows = Vec::new();
     for accepted in waiting {
         let record = end_of(accepted).await;
-        hows.push(record.evidence.get("how").and_then(|how| how.as_str()).unwrap_or("answered").to_owned());
+        hows.push(record.evidence.get("mode").and_then(|how| how.as_str()).unwrap_or("answered").to_owned());
     }
     let expected: Vec<&str> = ["summarize"; 5].into_iter().chain(["answered"]).chain(["collect"; 19]).collect();
     assert_eq!(hows, expected);
@@ -87,7 +87,7 @@ async fn the_oldest_ends_and_its_conversation_is_told() {
     let newest = agent.one.accepted("alice", "third").await;
     let record = end_of(oldest).await;
     assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::Superseded)));
-    assert_eq!(record.evidence["by"], json!(newest.run_id.to_string()));
+    assert_eq!(record.evidence["newer_run"], json!(newest.run_id.to_string()));
     let said = [agent.one.next().await, agent.one.next().await, agent.one.next().await];
     assert_eq!(said, ["Interrupted by your newer message.", "done", "the newest"]);
     assert_eq!(saw(&agent.model, 2), ["first", "done", "third"]);

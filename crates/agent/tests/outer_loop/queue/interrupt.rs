@@ -17,7 +17,7 @@ async fn the_running_turn_ends_the_newest_is_next_and_the_queue_behind_it_stays(
     let newest = agent.one.in_mode("alice", QueueMode::Interrupt, "third").await;
     let record = end_of(running).await;
     assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::Superseded)));
-    assert_eq!(record.evidence["by"], json!(newest.run_id.to_string()));
+    assert_eq!(record.evidence["newer_run"], json!(newest.run_id.to_string()));
     for said in ["Interrupted by your newer message.", "the newest", "the rest"] {
         assert_eq!(agent.one.next().await, said);
     }

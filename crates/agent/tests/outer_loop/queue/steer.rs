@@ -37,14 +37,14 @@ async fn a_message_during_a_tool_joins_at_the_next_step_and_one_answer_is_for_bo
         assert_eq!((record.status, record.reason), (RunStatus::Completed, Some(StopReason::Joined)));
         assert_eq!((record.reply.as_deref(), record.usage.model_calls), (None, 0));
         assert_eq!(record.evidence["run"], json!(into.to_string()));
-        assert_eq!(record.evidence["how"], json!("steer"));
+        assert_eq!(record.evidence["mode"], json!("steer"));
     }
     let events = setup.store.events.read(EventQuery::default()).await.expect("readable");
     let kinds: Vec<&EventKind> = events.iter().map(|event| &event.kind).collect();
     assert!(kinds.contains(&&EventKind::Queued { mode: "steer".into(), before: 1 }));
     assert!(kinds.contains(&&EventKind::Queued { mode: "steer".into(), before: 2 }));
     let runs = vec![second_run, third_run];
-    assert!(kinds.contains(&&EventKind::Joined { runs, how: "steer".into() }), "{kinds:#?}");
+    assert!(kinds.contains(&&EventKind::Joined { runs, mode: "steer".into() }), "{kinds:#?}");
     agent.shut_down().await;
 }
 

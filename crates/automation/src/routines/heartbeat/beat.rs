@@ -1,16 +1,16 @@
-//! A claimed beat, from its claim to its end. As with every firing each step can be repeated: whether there is something to do
+//! A claimed beat, from its claim to its end. As with every routine run each step can be repeated: whether there is something to do
 //! is looked at again after a crash, unless a run has begun.
 
 use belay_protocol::{
-    FiringEnd, FiringFilter, FiringRecord, FiringStatus, HEARTBEAT, Outbound, RoutineRecord, SkipReason, StopReason,
-    StoreError, UnixMillis,
+    HEARTBEAT, Outbound, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus,
+    SkipReason, StopReason, StoreError, UnixMillis,
 };
 
 use super::look::{Facts, time_of};
 use super::{alert, back_off};
 use crate::routines::RoutineService;
-use crate::routines::firing::{by_run, insist, key_of};
 use crate::routines::outcome::Outcome;
+use crate::routines::routine_run::{by_run, key_of, until_stored};
 
 /// How long the same words are not told again, in milliseconds: a day.
 const SAME_MS: i64 = 86_400_000;
@@ -25,67 +25,69 @@ const TOLD_AT: u32 = 3;
 /// Dropped, the next start leads it on.
 pub(crate) async fn beat(
     service: &RoutineService,
-    firing: &FiringRecord,
+    routine_run: &RoutineRunRecord,
     routine: &RoutineRecord,
-) -> Option<FiringEnd> {
-    let facts = insist(service, || Facts::gather(service, Some(routine), time_of(firing))).await?;
-    let outcome = match has_begun(service, firing, routine).await? {
-        true => by_run(service, firing, Some(routine)).await?,
-        false => match facts.reason(&service.heartbeat, firing.by == "manual") {
-            Ok(None) => by_run(service, firing, Some(routine)).await?,
+) -> Option<RoutineRunEnd> {
+    let facts = until_stored(service, || Facts::gather(service, Some(routine), time_of(routine_run))).await?;
+    let outcome = match has_begun(service, routine_run, routine).await? {
+        true => by_run(service, routine_run, Some(routine)).await?,
+        false => match facts.reason(&service.heartbeat, routine_run.trigger == "manual") {
+            Ok(None) => by_run(service, routine_run, Some(routine)).await?,
             Ok(Some(reason)) => skipped(reason, None),
             Err(why) => Outcome::failed(why),
         },
     };
-    end(service, firing, routine, &facts, outcome).await
+    end(service, routine_run, routine, &facts, outcome).await
 }
 
 /// Whether a run does it already.
-async fn has_begun(service: &RoutineService, firing: &FiringRecord, routine: &RoutineRecord) -> Option<bool> {
-    if firing.run_id.is_some() {
+async fn has_begun(service: &RoutineService, routine_run: &RoutineRunRecord, routine: &RoutineRecord) -> Option<bool> {
+    if routine_run.run_id.is_some() {
         return Some(true);
     }
-    let key = key_of(firing, Some(routine));
-    Some(insist(service, || service.threads.find(&key)).await?.is_some())
+    let key = key_of(routine_run, Some(routine));
+    Some(until_stored(service, || service.threads.find(&key)).await?.is_some())
 }
 
 /// It was skipped. `outcome`: with what a run has used that came to nothing.
 fn skipped(reason: SkipReason, outcome: Option<Outcome>) -> Outcome {
     let used = outcome.unwrap_or_else(|| Outcome::failed(""));
-    Outcome { status: FiringStatus::Skipped, summary: Some(reason.word().to_owned()), ..used }
+    Outcome { status: RoutineRunStatus::Skipped, summary: Some(reason.word().to_owned()), ..used }
 }
 
 /// What it has come to, and who is told of it.
 async fn end(
     service: &RoutineService,
-    firing: &FiringRecord,
+    routine_run: &RoutineRunRecord,
     routine: &RoutineRecord,
     facts: &Facts,
     outcome: Outcome,
-) -> Option<FiringEnd> {
+) -> Option<RoutineRunEnd> {
     let now = service.clock.now();
     let to = routine.spec.notify.to.clone();
     let send = |text: String| to.clone().map(|route| Outbound::new(None, route, text));
     let (outcome, notice) = match outcome.status {
-        FiringStatus::Attention => {
+        RoutineRunStatus::Attention => {
             let words = alert::words(outcome.summary.as_deref().unwrap_or_default());
             let outcome = Outcome { summary: Some(words.clone()), ..outcome };
-            match insist(service, || told_before(service, routine, &words, now)).await?.filter(|_| to.is_some()) {
+            match until_stored(service, || told_before(service, routine, &words, now)).await?.filter(|_| to.is_some()) {
                 Some(before) => (same_as(&before, outcome), None),
                 None => (outcome, send(format!("Heartbeat: {words}"))),
             }
         }
         // The day's money did not suffice for its first call: nothing was done, and nothing is wrong.
-        FiringStatus::Failed if outcome.reason == Some(StopReason::CostRefused) && outcome.usage.model_calls == 0 => {
+        RoutineRunStatus::Failed
+            if outcome.reason == Some(StopReason::CostRefused) && outcome.usage.model_calls == 0 =>
+        {
             (skipped(SkipReason::NoBudget, Some(outcome)), None)
         }
-        FiringStatus::Failed => {
-            let told = failure(service, firing, facts, &outcome);
+        RoutineRunStatus::Failed => {
+            let told = failure(service, routine_run, facts, &outcome);
             (outcome, told.and_then(send))
         }
         _ => (outcome, None),
     };
-    Some(FiringEnd { notice, disabled_notice: None, ..outcome.end(firing, None, now) })
+    Some(RoutineRunEnd { notice, disabled_notice: None, ..outcome.end(routine_run, None, now) })
 }
 
 /// The alert of the last day that said the same. With another revision it went elsewhere, or was about something else.
@@ -94,33 +96,38 @@ async fn told_before(
     routine: &RoutineRecord,
     words: &str,
     now: UnixMillis,
-) -> Result<Option<FiringRecord>, StoreError> {
-    let filter = FiringFilter {
+) -> Result<Option<RoutineRunRecord>, StoreError> {
+    let filter = RoutineRunFilter {
         routine: Some(HEARTBEAT.into()),
-        status: Some(FiringStatus::Attention),
+        status: Some(RoutineRunStatus::Attention),
         limit: ALERTS_MAX,
-        ..FiringFilter::default()
+        ..RoutineRunFilter::default()
     };
     let signature = alert::signature(words);
-    let same = |before: &FiringRecord| {
+    let same = |before: &RoutineRunRecord| {
         // One of the future was told before somebody set the clock back: nobody knows how long ago.
         let lately = before.ended_at.is_some_and(|at| at <= now && now.0.saturating_sub(at.0) < SAME_MS);
         let text = before.summary.as_deref().unwrap_or_default();
         let as_now = before.routine_id == routine.routine_id && before.revision == routine.revision;
         lately && as_now && alert::signature(text) == signature
     };
-    Ok(service.routines.firings(filter).await?.into_iter().find(same))
+    Ok(service.routines.routine_runs(filter).await?.into_iter().find(same))
 }
 
 /// The same was told: nothing is sent, and nobody counts it as told again.
-fn same_as(before: &FiringRecord, outcome: Outcome) -> Outcome {
+fn same_as(before: &RoutineRunRecord, outcome: Outcome) -> Outcome {
     let at = before.ended_at.unwrap_or(before.claimed_at).to_rfc3339();
-    let summary = format!("same as {}, told at {at}: not sent again", before.firing_id);
-    Outcome { status: FiringStatus::Ok, summary: Some(summary), ..outcome }
+    let summary = format!("same as {}, told at {at}: not sent again", before.routine_run_id);
+    Outcome { status: RoutineRunStatus::Ok, summary: Some(summary), ..outcome }
 }
 
 /// What is told of a failure: the first refused key, and the third failure of any kind; the others are on record.
-fn failure(service: &RoutineService, firing: &FiringRecord, facts: &Facts, outcome: &Outcome) -> Option<String> {
+fn failure(
+    service: &RoutineService,
+    routine_run: &RoutineRunRecord,
+    facts: &Facts,
+    outcome: &Outcome,
+) -> Option<String> {
     let before = facts.failed;
     let in_a_row = before.map_or(0, |failed| failed.in_a_row).saturating_add(1);
     let key_refused = matches!(outcome.reason, Some(StopReason::ProviderAuth | StopReason::ProviderQuota));
@@ -129,7 +136,7 @@ fn failure(service: &RoutineService, firing: &FiringRecord, facts: &Facts, outco
         return None;
     }
     let why = outcome.summary.as_deref().unwrap_or_default();
-    let failed = back_off::Failed { in_a_row, at: time_of(firing), key_refused };
+    let failed = back_off::Failed { in_a_row, at: time_of(routine_run), key_refused };
     let again = match back_off::until(service.heartbeat.interval(), failed) {
         Some(until) => {
             format!("It is not tried again before {}; `belay heartbeat now` tries at once.", until.to_rfc3339())

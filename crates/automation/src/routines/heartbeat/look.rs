@@ -1,8 +1,8 @@
 //! Whether there is something to do: what a beat looks at before a model is asked, and what follows from it.
 
 use belay_protocol::{
-    FiringFilter, FiringRecord, FiringStatus, HEARTBEAT, Presence, Purpose, RoutineRecord, SkipReason, StopReason,
-    StoreError, UnixMillis,
+    HEARTBEAT, Presence, Purpose, RoutineRecord, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, SkipReason,
+    StopReason, StoreError, UnixMillis,
 };
 
 use super::back_off::{self, Failed};
@@ -95,13 +95,13 @@ impl Facts {
 /// The newest of the failures in a row.
 async fn failed(service: &RoutineService, routine: Option<&RoutineRecord>) -> Result<Option<Failed>, StoreError> {
     let Some(routine) = routine.filter(|routine| routine.failures > 0) else { return Ok(None) };
-    let filter = FiringFilter {
+    let filter = RoutineRunFilter {
         routine: Some(HEARTBEAT.into()),
-        status: Some(FiringStatus::Failed),
+        status: Some(RoutineRunStatus::Failed),
         limit: 1,
-        ..FiringFilter::default()
+        ..RoutineRunFilter::default()
     };
-    let newest = service.routines.firings(filter).await?.into_iter().next();
+    let newest = service.routines.routine_runs(filter).await?.into_iter().next();
     let Some(newest) = newest.filter(|newest| newest.routine_id == routine.routine_id) else { return Ok(None) };
     let run = match newest.run_id {
         Some(run) => service.runs.run(run).await?,
@@ -116,8 +116,8 @@ async fn failed(service: &RoutineService, routine: Option<&RoutineRecord>) -> Re
 }
 
 /// The time that a beat is for: by it the next ones are counted, not by when it came about.
-pub(super) fn time_of(firing: &FiringRecord) -> UnixMillis {
-    firing.scheduled_at.unwrap_or(firing.claimed_at)
+pub(super) fn time_of(routine_run: &RoutineRunRecord) -> UnixMillis {
+    routine_run.scheduled_at.unwrap_or(routine_run.claimed_at)
 }
 
 #[cfg(test)]

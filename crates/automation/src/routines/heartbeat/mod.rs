@@ -1,10 +1,10 @@
 //! The heartbeat: a routine that is built in. From time to time it looks at the operator's list of what is to be watched, and
 //! says something only where something needs attention.
 //!
-//! **For**: [`set_up`] makes its routine what the configuration says; [`beat()`] leads its claimed firings to their end;
+//! **For**: [`set_up`] makes its routine what the configuration says; [`beat()`] leads its claimed routine runs to their end;
 //! [`report()`] says how it stands.
 //!
-//! **Does not know**: how a firing is claimed once, how a run is made or taken up again, or how money is counted: that is as
+//! **Does not know**: how a routine run is claimed once, how a run is made or taken up again, or how money is counted: that is as
 //! with every routine.
 //!
 //! What keeps it from being dear: before a model is asked, [`Facts::reason`](look::Facts::reason) looks for a reason to skip

@@ -1,6 +1,6 @@
 //! How the heartbeat stands, for operators: what it would do now, when it beats next, and what it did lately.
 
-use belay_protocol::{FiringFilter, HEARTBEAT, HeartbeatReport, RoutineOrigin, StoreError};
+use belay_protocol::{HEARTBEAT, HeartbeatReport, RoutineOrigin, RoutineRunFilter, StoreError};
 
 use super::look::Facts;
 use super::text;
@@ -17,8 +17,8 @@ pub(crate) async fn report(service: &RoutineService) -> Result<HeartbeatReport, 
     let (heartbeat, store) = (&service.heartbeat, &service.routines);
     let config = &heartbeat.config;
     let routine = store.routine(HEARTBEAT).await?.filter(|routine| routine.origin == RoutineOrigin::Heartbeat);
-    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), limit: LAST, ..FiringFilter::default() };
-    let last = if routine.is_some() { store.firings(filter).await? } else { Vec::new() };
+    let filter = RoutineRunFilter { routine: Some(HEARTBEAT.into()), limit: LAST, ..RoutineRunFilter::default() };
+    let last = if routine.is_some() { store.routine_runs(filter).await? } else { Vec::new() };
     let facts = Facts::gather(service, routine.as_ref(), service.clock.now()).await?;
     let (would_skip, would) = match facts.reason(heartbeat, false) {
         _ if !config.enabled => (None, "Nothing: the heartbeat is off (heartbeat.enabled).".to_owned()),

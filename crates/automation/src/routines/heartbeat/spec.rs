@@ -1,7 +1,7 @@
 //! The heartbeat's routine: what the configuration makes of it, put at every start.
 
 use belay_protocol::{
-    Asker, Guardrails, HEARTBEAT, Misfire, NewRoutine, Notify, Place, Purpose, PutBy, PutRule, RoutineAction,
+    Asker, Authority, Guardrails, HEARTBEAT, Misfire, NewRoutine, Notify, Purpose, PutBy, PutRule, RoutineAction,
     RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RunOptions, StoreError, Trigger,
 };
 
@@ -77,7 +77,7 @@ pub(crate) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
     let new = NewRoutine {
         id: RoutineId::new(),
         spec,
-        creator: Asker { principal: "config".into(), place: Place::Operator, relayed: false },
+        creator: Asker { principal: "config".into(), place: Authority::Operator, relayed: false },
         channel: Purpose::Heartbeat.channel(),
         made_in: "config".into(),
         reply_to: None,

@@ -1,6 +1,6 @@
-//! The work of a beat: the small loop of lightweight firings, with the list as data and a word of its own for "nothing".
+//! The work of a beat: the small loop of lightweight routine runs, with the list as data and a word of its own for "nothing".
 
-use belay_protocol::{FiringRecord, HEARTBEAT_OK, RoutineRecord};
+use belay_protocol::{HEARTBEAT_OK, RoutineRecord, RoutineRunRecord};
 
 use super::look::LIST_MAX_BYTES;
 use super::{alert, text};
@@ -10,7 +10,7 @@ use crate::routines::{LightweightTask, NothingToReport, RoutineService};
 /// What the small loop is run with for a beat.
 pub(crate) async fn task(
     service: &RoutineService,
-    firing: &FiringRecord,
+    routine_run: &RoutineRunRecord,
     routine: &RoutineRecord,
     task: LightweightTask,
 ) -> LightweightTask {
@@ -26,7 +26,7 @@ pub(crate) async fn task(
         Ok(None) => parts.push(format!("There is no file {file} any more.")),
         Err(why) => parts.push(format!("The file {file} is not shown: {why}.")),
     }
-    parts.extend(firing.payload.as_deref().map(shared::payload));
+    parts.extend(routine_run.payload.as_deref().map(shared::payload));
     LightweightTask {
         instructions: text::instructions(file, told),
         shown: Some(parts.join("\n\n")),

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belay_protocol::principal::Role;
-use belay_protocol::{Admission, Provenance, SessionLifetime, Standing};
+use belay_protocol::{AccessDecision, ChannelAccess, Provenance, SessionLifetime};
 use serde_json::{Value, json};
 
 use super::super::groups::Groups;
@@ -367,8 +367,8 @@ fn who_is_let_in_with_a_message_is_let_in_where_it_is_asked_later() {
             let conversation = chat["id"].to_string();
             let standing = rules.people.standing_of(&sender.to_string(), Some(&conversation));
             let later = match standing {
-                Standing::May(place) => Some(place),
-                Standing::NotAllowed(_) => None,
+                AccessDecision::May(place) => Some(place),
+                AccessDecision::NotAllowed(_) => None,
             };
             assert_eq!(later, let_in, "{sender} in {conversation}");
         }

@@ -22,7 +22,7 @@ impl Asked {
     /// The question that a run rests on; `None`: it does not rest on one.
     pub(crate) async fn of(app: &App, head: &Head, run: &RunRecord) -> Option<Self> {
         let question = run.waiting_for.as_ref().filter(|_| run.status == RunStatus::Paused)?;
-        let (mut text, approval) = match app.gates.gate(question.gate).await {
+        let (mut text, approval) = match app.gates.gate(question.approval).await {
             Ok(Some(gate)) => {
                 let now = app.clock.now();
                 let approval = serde_json::to_value(Approval::at(&gate, now)).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Asked {
             text.push_str(&format!(
                 "\n\n(This request named no session, so that a bare answer would reach another one. Send `/approve {gate}` or \
                  `/deny {gate}`, or send the header `X-Belay-Session: {session}` with your answer.)",
-                gate = question.gate
+                gate = question.approval
             ));
         }
         let belay = json!({"run_id": run.run_id, "status": run.status, "approval": approval});

@@ -27,8 +27,8 @@ pub(super) struct DecideParams {
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let sight = caller.app.sight(&caller.principal);
-    let session = sight.named_session("sessionKey", params.session_key.as_deref()).await?;
+    let visibility = caller.app.visibility(&caller.principal);
+    let session = visibility.named_session("sessionKey", params.session_key.as_deref()).await?;
     let filter = GateFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..GateFilter::default() };
     list_gates(&caller.app, &caller.principal, session, filter).await
 }

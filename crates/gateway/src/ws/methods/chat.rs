@@ -119,7 +119,7 @@ pub(super) async fn history(caller: &Caller, params: HistoryParams) -> Result<Va
     if !(1..=HISTORY_MAX).contains(&limit) {
         return Err(ApiError::invalid(format!("limit: 1 to {HISTORY_MAX}")));
     }
-    let session = caller.app.sight(&caller.principal).visible_session(session).await?.into_key();
+    let session = caller.app.visibility(&caller.principal).visible_session(session).await?.into_key();
     let runs = &caller.app.runs;
     // One more than fits says that the client is too far behind.
     let (lines, reset) = match params.cursor {

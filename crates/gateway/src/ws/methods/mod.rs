@@ -2,7 +2,7 @@
 
 mod approvals;
 mod chat;
-mod house;
+mod daemon;
 mod runs;
 mod sessions;
 
@@ -18,7 +18,7 @@ use crate::app::Shared;
 use crate::checks::run_id;
 use crate::error::ApiError;
 use crate::extract::parse_object;
-use crate::sight::{VisibleRun, VisibleSession};
+use crate::visibility::{VisibleRun, VisibleSession};
 
 /// Who calls.
 pub(super) struct Caller {
@@ -33,7 +33,7 @@ impl Caller {
     /// # Errors
     /// It is no key, or 404: for them there is none.
     async fn session(&self, key: &str) -> Result<VisibleSession, ApiError> {
-        self.app.sight(&self.principal).visible_session(session_key(key)?).await
+        self.app.visibility(&self.principal).visible_session(session_key(key)?).await
     }
 
     /// The run of that id.
@@ -41,7 +41,7 @@ impl Caller {
     /// # Errors
     /// As [`Caller::session`].
     async fn run(&self, id: &str) -> Result<VisibleRun, ApiError> {
-        self.app.sight(&self.principal).visible_run(run_id(id)?).await
+        self.app.visibility(&self.principal).visible_run(run_id(id)?).await
     }
 
     /// Whether events of runs may be sent to it.
@@ -189,7 +189,7 @@ impl Method {
 }
 
 /// Calls a method that asks. What it hands to the agent it hands over when it is first polled, so that who polls calls in
-/// order keeps their order; only where a run, a question, or the session of a job or a firing is named, it looks first whose that is.
+/// order keeps their order; only where a run, a question, or the session of a job or a routine run is named, it looks first whose that is.
 ///
 /// # Cancel safety
 /// What was handed to the agent takes its course; only the answer is lost.
@@ -208,9 +208,9 @@ pub(super) async fn call(caller: &Caller, method: Method, params: &str) -> Resul
         Method::SessionsStop => sessions::stop(caller, read(params)?).await?,
         Method::ApprovalsList => approvals::list(caller, read(params)?).await?,
         Method::ApprovalsDecide => approvals::decide(caller, read(params)?).await?,
-        Method::Health => house::health(caller, read(params)?).await,
-        Method::Status => house::status(caller, read(params)?).await?,
-        Method::ModelsList => house::models(caller, read(params)?),
+        Method::Health => daemon::health(caller, read(params)?).await,
+        Method::Status => daemon::status(caller, read(params)?).await?,
+        Method::ModelsList => daemon::models(caller, read(params)?),
         Method::ChatSubscribe | Method::ChatUnsubscribe | Method::SessionsSubscribe | Method::SessionsUnsubscribe => {
             return Err(ApiError::internal().into());
         } // seen to by the connection itself

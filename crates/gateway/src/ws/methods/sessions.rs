@@ -34,7 +34,7 @@ pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, A
     let ephemeral = params.all;
     let (limit, read) =
         (check_limit(params.limit)?, |limit| caller.app.runs.sessions(SessionFilter { limit, ephemeral }));
-    let sessions = caller.app.sight(&caller.principal).page(limit, read, |session| &session.session).await?;
+    let sessions = caller.app.visibility(&caller.principal).page(limit, read, |session| &session.session).await?;
     Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
 }
 

@@ -97,13 +97,13 @@ async fn a_reader_that_stops_reading_loses_its_connection_and_slows_nobody() {
     // 32 MB of facts: more than the kernel holds for a socket. Fed as the reader takes them, which never waits for the other.
     let words = "x".repeat(16 * 1024);
     for _ in 0..2000 {
-        let asked = EventKind::GateAsked {
-            gate: GateId::new(),
+        let asked = EventKind::ApprovalRequested {
+            approval: GateId::new(),
             call_id: "c".into(),
             name: "n".into(),
             kind: "approval".into(),
             summary: words.clone(),
-            why: String::new(),
+            detail: String::new(),
         };
         house.store.fact(&record, asked);
         reader.events("agent", |event| event["stream"] == "approval").await;

@@ -31,7 +31,7 @@ async fn an_answer_is_kept_with_who_gave_it_and_told_as_a_fact(store: Shared) {
         let expected = Gate { state, decided_by: Some(by.into()), decided_at: Some(at(1_800)), ..asked };
         assert_eq!(outcome, Decided::Now(Box::new(expected.clone())));
         assert_eq!(store.gate(expected.id).await.unwrap(), Some(expected.clone()));
-        let told = EventKind::GateDecided { gate: expected.id, state: state.word().into(), by: by.into() };
+        let told = EventKind::ApprovalResolved { approval: expected.id, state: state.word().into(), actor: by.into() };
         assert_eq!(kinds(&*store, run).await.last(), Some(&told));
         assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Paused, "its lane takes it up, not we");
     }
@@ -77,7 +77,7 @@ async fn of_sixteen_answers_at_once_one_counts(store: Shared) {
     }
     assert_eq!(store.gate(asked.id).await.unwrap().as_ref(), Some(won));
     let told = kinds(&*store, run).await;
-    assert_eq!(told.iter().filter(|kind| matches!(kind, EventKind::GateDecided { .. })).count(), 1);
+    assert_eq!(told.iter().filter(|kind| matches!(kind, EventKind::ApprovalResolved { .. })).count(), 1);
     assert_eq!(store.granted(&"s".into(), "run_command", "git").await.unwrap(), won.state == Approved);
 }
 

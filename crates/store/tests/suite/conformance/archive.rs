@@ -249,7 +249,7 @@ fn older_than(ms: i64) -> Retention {
     Retention {
         threads_before: Some(at(ms)),
         events_before: None,
-        ended_firings_before: None,
+        ended_routine_runs_before: None,
         ephemeral_before: None,
         keys_before: at(LATER),
     }
@@ -342,7 +342,7 @@ async fn old_facts_go_and_their_numbers_never_come_back(store: Shared) {
     let old = Retention {
         threads_before: None,
         events_before: Some(at(2_000)),
-        ended_firings_before: None,
+        ended_routine_runs_before: None,
         ephemeral_before: None,
         keys_before: at(0),
     };

@@ -147,7 +147,8 @@ async fn one_that_waits_for_a_job_stays_until_the_job_is_over(store: Store) {
     assert!(prune(&store, unused_since(LATER)).await.is_nothing());
 
     let (to, why) = (JobState::Cancelled, String::new());
-    let over = JobChange { job: id, to, attempt: None, why, result: None, notice: None, told_in: None, at: at(3_000) };
+    let over =
+        JobChange { job: id, to, attempt: None, detail: why, result: None, notice: None, told_in: None, at: at(3_000) };
     store.change(over).await.unwrap();
     assert_eq!(prune(&store, unused_since(LATER)).await.sessions, 1);
 }

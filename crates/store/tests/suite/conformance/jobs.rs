@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use belay_protocol::{
     BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord,
-    JobRoom, JobState, JobStore, NewJob, Removed, Retention, RunId, StoreError, job_session,
+    JobState, JobStore, NewJob, Removed, Retention, RunId, RunsIn, StoreError, job_session,
 };
 use tokio::task::JoinSet;
 
@@ -52,7 +52,7 @@ async fn at_work(store: &Store, principal: &str) -> JobRecord {
 
 fn to(job: JobId, state: JobState) -> JobChange {
     let (why, result) = (format!("it is {}", state.word()), None);
-    JobChange { job, to: state, attempt: None, why, result, notice: None, told_in: None, at: at(3_000) }
+    JobChange { job, to: state, attempt: None, detail: why, result, notice: None, told_in: None, at: at(3_000) }
 }
 
 /// Changes a job, which must be possible.
@@ -70,9 +70,9 @@ async fn a_job_is_committed_once_by_its_id(store: Store) {
         title: "count".into(),
         task: "count the stars".into(),
         state: JobState::Pending,
-        why: String::new(),
+        detail: String::new(),
         plan: true,
-        room: JobRoom::Worker,
+        runs_in: RunsIn::Worker,
         budget: new.budget,
         session: job_session(new.id),
         creator: new.creator.clone(),
@@ -80,7 +80,7 @@ async fn a_job_is_committed_once_by_its_id(store: Store) {
         asked_in: "s".into(),
         reply_to: Some(route("c")),
         parent: new.parent,
-        firing: None,
+        routine_run: None,
         attempt: 0,
         crashes: 0,
         run_id: None,
@@ -97,7 +97,8 @@ async fn a_job_is_committed_once_by_its_id(store: Store) {
     assert_eq!(store.create(again, none_more).await.unwrap(), JobCreated::Known(Box::new(record.clone())));
     assert_eq!(store.job(new.id).await.unwrap(), Some(record));
     assert_eq!(store.job(JobId::new()).await.unwrap(), None);
-    let made = EventKind::JobChanged { job: new.id, from: None, to: JobState::Pending, attempt: 0, why: String::new() };
+    let made =
+        EventKind::JobChanged { job: new.id, from: None, to: JobState::Pending, attempt: 0, detail: String::new() };
     assert_eq!(facts(&*store, job_session(new.id)).await, [made]);
 }
 
@@ -243,7 +244,7 @@ async fn a_job_moves_along_the_table_and_nowhere_else(store: Store) {
             } else if from != next {
                 let expected = JobRecord {
                     state: next,
-                    why: format!("it is {}", next.word()),
+                    detail: format!("it is {}", next.word()),
                     result: Some("42".into()),
                     changed_at: at(3_000),
                     ended_at: next.is_over().then_some(at(3_000)),
@@ -251,8 +252,8 @@ async fn a_job_moves_along_the_table_and_nowhere_else(store: Store) {
                 };
                 assert_eq!(changed, JobChanged::Now(Box::new(expected.clone())), "{from:?} to {next:?}");
                 assert_eq!(store.job(before.job_id).await.unwrap(), Some(expected.clone()));
-                let (job, attempt, why) = (before.job_id, before.attempt, expected.why);
-                assert_eq!(events, [EventKind::JobChanged { job, from: Some(from), to: next, attempt, why }]);
+                let (job, attempt, why) = (before.job_id, before.attempt, expected.detail);
+                assert_eq!(events, [EventKind::JobChanged { job, from: Some(from), to: next, attempt, detail: why }]);
             }
             let begun = store.job(before_id(&changed)).await.unwrap().expect("still there");
             if begun.state == JobState::Pending {
@@ -318,7 +319,10 @@ async fn a_stuck_job_begins_again_in_its_place(store: Store) {
     assert_eq!(store.begin_again(JobId::new(), at(4_000)).await.unwrap(), JobChanged::Unknown);
     let last = facts(&*store, job.session).await.pop();
     let (from, why) = (Some(JobState::Stuck), String::new());
-    assert_eq!(last, Some(EventKind::JobChanged { job: job.job_id, from, to: JobState::InProgress, attempt: 2, why }));
+    assert_eq!(
+        last,
+        Some(EventKind::JobChanged { job: job.job_id, from, to: JobState::InProgress, attempt: 2, detail: why })
+    );
 }
 
 async fn only_a_crash_counts_as_one_and_once(store: Store) {
@@ -415,12 +419,12 @@ async fn old_jobs_go_with_their_facts_and_others_stay(store: Store) {
     let old = Retention {
         threads_before: Some(at(5_000)),
         events_before: None,
-        ended_firings_before: None,
+        ended_routine_runs_before: None,
         ephemeral_before: None,
         keys_before: at(2_400),
     };
     let expected = store.prunable(old).await.unwrap();
-    assert_eq!((expected.jobs, expected.sessions, expected.firings), (2, 1, 0));
+    assert_eq!((expected.jobs, expected.sessions, expected.routine_runs), (2, 1, 0));
     let mut removed = Removed::default();
     loop {
         let piece = store.prune(old, 3).await.unwrap();

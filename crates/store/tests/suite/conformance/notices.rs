@@ -33,7 +33,7 @@ fn done(job: JobId) -> JobChange {
         job,
         to: JobState::Completed,
         attempt: None,
-        why: String::new(),
+        detail: String::new(),
         result: Some("42".into()),
         notice: None,
         told_in: Some(notice),

@@ -1,8 +1,8 @@
 //! Runs that rest on a question.
 
 use belay_protocol::{
-    Asker, BootId, Checkpoint, EventKind, FinishedRun, Gate, GateFilter, GateId, GateKind, GateState, Lease, Message,
-    NewEvent, Outbound, OutboxId, PausedRun, PendingRun, Place, Question, RunEnd, RunFilter, RunId, RunStatus,
+    Asker, Authority, BootId, Checkpoint, EventKind, FinishedRun, Gate, GateFilter, GateId, GateKind, GateState, Lease,
+    Message, NewEvent, Outbound, OutboxId, PausedRun, PendingRun, Question, RunEnd, RunFilter, RunId, RunStatus,
     StopReason, StoreError, ThreadEdit, ThreadState, WaitingFor,
 };
 use belay_protocol::{RunUsage, StoreError::LeaseLost};
@@ -39,7 +39,7 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     let question = Question { gate: gate.id, offers_always: true, decidable: true };
     let outbound = Outbound { run_id: Some(run), question: Some(question), ..outbound("c", "May I?") };
     let usage = RunUsage { input: 3, output: 2, model_calls: 1, tool_calls: 0, estimated_calls: 1 };
-    let brake = EventKind::Brake { brake: "b".into(), count: 1, force_text: false };
+    let brake = EventKind::GuardrailTriggered { guardrail: "b".into(), count: 1, force_text: false };
     let event = NewEvent { at: at(1_650), session: Some("s".into()), run_id: Some(run), kind: brake.clone() };
     let checkpoint = Checkpoint {
         state: Some(json!({"step": 1})),
@@ -58,13 +58,13 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), [outbound]);
     assert_eq!(store.gates_of(run).await.unwrap(), std::slice::from_ref(&gate));
     assert_eq!(store.unfinished_sessions().await.unwrap(), ["s".into()]);
-    let asked = EventKind::GateAsked {
-        gate: gate.id,
+    let asked = EventKind::ApprovalRequested {
+        approval: gate.id,
         call_id: "call-1".into(),
         name: "run_command".into(),
         kind: "approval".into(),
         summary: "run git push".into(),
-        why: "it writes outside".into(),
+        detail: "it writes outside".into(),
     };
     let expected = [EventKind::RunAccepted, EventKind::RunStarted { attempt: 1 }, brake, asked];
     assert_eq!(kinds(&*store, run).await, expected);
@@ -92,8 +92,8 @@ async fn a_question_reads_back_as_it_was_asked(store: Shared) {
     ];
     let askers = [
         ann(),
-        Asker { place: Place::Token, ..ann() },
-        Asker { place: Place::Operator, ..ann() },
+        Asker { place: Authority::Token, ..ann() },
+        Asker { place: Authority::Operator, ..ann() },
         Asker { relayed: true, ..ann() },
         Asker::default(),
     ];
@@ -209,7 +209,7 @@ async fn what_a_paused_run_waits_for_is_told_until_somebody_answers(store: Share
     let gate = Gate { kind: GateKind::Credential { name: "token".into() }, ..gate(&lease, run) };
     store.pause_run(&lease, paused(gate.clone())).await.unwrap();
     let expected = WaitingFor {
-        gate: gate.id,
+        approval: gate.id,
         kind: GateKind::Credential { name: "token".into() },
         tool: "run_command".into(),
         summary: "run git push".into(),
@@ -255,7 +255,11 @@ async fn the_end_of_a_run_withdraws_what_was_not_used(store: Shared) {
     assert_eq!((kept.decided_by, kept.decided_at), (Some("ann".into()), Some(at(1_800))), "who had said yes");
 
     let kinds = kinds(&*store, run).await;
-    let withdrawn = |gate| EventKind::GateDecided { gate, state: "withdrawn".into(), by: "the end of its run".into() };
+    let withdrawn = |gate| EventKind::ApprovalResolved {
+        approval: gate,
+        state: "withdrawn".into(),
+        actor: "the end of its run".into(),
+    };
     assert_eq!(kinds[kinds.len() - 3..kinds.len() - 1], [withdrawn(unused), withdrawn(waiting)]);
     assert!(matches!(kinds.last(), Some(EventKind::RunEnded { status: RunStatus::Stopped, .. })), "{kinds:?}");
     let record = store.run(run).await.unwrap().unwrap();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Aside, FiringStatus, NewFiring, NewRoutine, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
-    RoutineStore, Trigger, UnixMillis,
+    Aside, NewRoutine, NewRoutineRun, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    RoutineRunStatus, RoutineStore, Trigger, UnixMillis,
 };
 use tokio::task::JoinSet;
 
@@ -30,7 +30,7 @@ for_every_store! {
     what_has_moved_on_meanwhile_is_not_laid_aside
     one_that_was_made_anew_is_neither_switched_nor_deleted_for_the_other
     what_comes_from_elsewhere_is_another_routine
-    whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not
+    whatever_sets_routines_off_changes_the_number_of_changes_and_routine_runs_do_not
 }
 
 type Store = Arc<dyn Everything>;
@@ -47,13 +47,13 @@ fn record(new: NewRoutine) -> RoutineRecord {
         reply_to: new.reply_to,
         origin: new.origin,
         enabled: true,
-        disabled_why: String::new(),
+        disabled_detail: String::new(),
         revision: 1,
         next_at: new.next_at,
         claimed_to: None,
         fired_at: None,
         set_off_at: None,
-        firings: 0,
+        routine_runs: 0,
         failures: 0,
         created_at: at(1_000),
         changed_at: at(1_000),
@@ -113,10 +113,10 @@ async fn the_same_routine_again_forgets_no_time(store: Store) {
 
 async fn a_changed_routine_begins_anew(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
-    let firing = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
-    RoutineStore::settle(&*store, end(firing, belay_protocol::FiringStatus::Failed)).await.unwrap();
+    let routine_run = claim(&*store, on_time("tick", 60_000, 120_000)).await.routine_run_id;
+    RoutineStore::settle(&*store, end(routine_run, belay_protocol::RoutineRunStatus::Failed)).await.unwrap();
     let before = store.routine("tick").await.unwrap().unwrap();
-    assert_eq!((before.failures, before.firings), (1, 1));
+    assert_eq!((before.failures, before.routine_runs), (1, 1));
     let mut changed = NewRoutine { at: at(300_000), ..scheduled("tick", 360_000) };
     changed.spec.description = "another".into();
     let expected = RoutineRecord {
@@ -124,7 +124,7 @@ async fn a_changed_routine_begins_anew(store: Store) {
         claimed_to: Some(at(300_000)),
         fired_at: Some(at(60_000)),
         set_off_at: Some(at(60_000)),
-        firings: 1,
+        routine_runs: 1,
         changed_at: at(300_000),
         ..record(changed.clone())
     };
@@ -138,7 +138,7 @@ async fn a_routine_that_is_off_stays_off_when_it_is_changed(store: Store) {
     let mut changed = scheduled("tick", 90_000);
     changed.spec.description = "another".into();
     let put = put(&*store, changed).await;
-    assert_eq!((put.enabled, &*put.disabled_why, put.next_at, put.revision), (false, "ann said so", None, 2));
+    assert_eq!((put.enabled, &*put.disabled_detail, put.next_at, put.revision), (false, "ann said so", None, 2));
     assert_eq!(RoutineStore::next_due(&*store).await.unwrap(), None);
 }
 
@@ -147,7 +147,7 @@ async fn a_routine_is_switched_off_and_on(store: Store) {
     let off = store.enable(routine_id("tick"), false, "ann said so", Some(at(60_000)), at(2_000)).await.unwrap();
     let expected = RoutineRecord {
         enabled: false,
-        disabled_why: "ann said so".into(),
+        disabled_detail: "ann said so".into(),
         next_at: None,
         changed_at: at(2_000),
         ..made.clone()
@@ -200,11 +200,11 @@ async fn there_are_no_more_routines_than_may_be(store: Store) {
 
 async fn a_deleted_routine_is_gone(store: Store) {
     put(&*store, webhook("tick", "p")).await;
-    let firing = claim(&*store, firing("tick", "k")).await;
+    let routine_run = claim(&*store, routine_run("tick", "k")).await;
     assert!(store.delete("tick", None).await.unwrap());
     assert!(!store.delete("tick", None).await.unwrap());
     assert_eq!(store.routine("tick").await.unwrap(), None);
-    assert_eq!(store.open_firings().await.unwrap(), [firing], "its firings stay");
+    assert_eq!(store.open_routine_runs().await.unwrap(), [routine_run], "its routine_runs stay");
     put(&*store, webhook("other", "p")).await; // its path is free
     assert_eq!(put(&*store, webhook("tick", "q")).await.revision, 1);
 }
@@ -305,7 +305,7 @@ async fn one_that_is_laid_aside_is_due_later_and_keeps_nobody_waiting(store: Sto
 
 async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
-    let by_time = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
+    let by_time = claim(&*store, on_time("tick", 60_000, 120_000)).await.routine_run_id;
     let aside = async || {
         let waits_for = store.routine("tick").await.unwrap().unwrap().next_at.unwrap();
         store.defer(routine_id("tick"), aside_until(waits_for.0, 900_000)).await.unwrap();
@@ -314,11 +314,11 @@ async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
     // Putting the same again is no reason, and something else that sets it off is none.
     aside().await;
     put(&*store, scheduled("tick", 60_000)).await;
-    let hand = claim(&*store, NewFiring { by_hand: true, ..firing("tick", "hand") }).await.firing_id;
+    let hand = claim(&*store, NewRoutineRun { by_hand: true, ..routine_run("tick", "hand") }).await.routine_run_id;
     assert_eq!(next_due(&store).await, Some(900_000));
     for id in [by_time, hand] {
         aside().await;
-        RoutineStore::settle(&*store, end(id, FiringStatus::Ok)).await.unwrap();
+        RoutineStore::settle(&*store, end(id, RoutineRunStatus::Ok)).await.unwrap();
         assert_eq!(next_due(&store).await, Some(120_000), "a place is free");
     }
     aside().await;
@@ -342,11 +342,11 @@ async fn what_has_moved_on_meanwhile_is_not_laid_aside(store: Store) {
     let busy = Aside { at_work: 1, ..aside_until(120_000, 900_000) };
     store.defer(routine_id("tick"), aside_until(120_000, 900_000)).await.unwrap();
     assert_eq!(next_due(&store).await, Some(60_000), "it waits for another time");
-    let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
-    RoutineStore::settle(&*store, end(running, FiringStatus::Ok)).await.unwrap();
+    let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.routine_run_id;
+    RoutineStore::settle(&*store, end(running, RoutineRunStatus::Ok)).await.unwrap();
     store.defer(routine_id("tick"), busy).await.unwrap();
     assert_eq!(next_due(&store).await, Some(120_000), "what it would wait for has ended");
-    claim(&*store, firing("tick", "more")).await;
+    claim(&*store, routine_run("tick", "more")).await;
     store.defer(routine_id("tick"), busy).await.unwrap();
     assert_eq!(next_due(&store).await, Some(900_000));
 }
@@ -362,14 +362,14 @@ async fn one_that_was_made_anew_is_neither_switched_nor_deleted_for_the_other(st
 
 async fn what_comes_from_elsewhere_is_another_routine(store: Store) {
     let old = put(&*store, scheduled("tick", 60_000)).await;
-    let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
+    let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.routine_run_id;
     store.defer(old.routine_id, aside_until(120_000, 900_000)).await.unwrap();
     let config = NewRoutine { id: routine_id("config's"), origin: RoutineOrigin::Config, ..scheduled("tick", 120_000) };
     let new = put(&*store, config.clone()).await;
     assert_eq!(new, RoutineRecord { claimed_to: Some(at(1_000)), ..record(config.clone()) });
     assert_eq!(next_due(&store).await, Some(120_000), "it is not laid aside for the other's sake");
-    RoutineStore::settle(&*store, end(running, FiringStatus::Failed)).await.unwrap();
-    assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "the other's firing is not its own");
+    RoutineStore::settle(&*store, end(running, RoutineRunStatus::Failed)).await.unwrap();
+    assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "the other's routine_run is not its own");
     store.miss(old.routine_id, vec![at(120_000)], None, at(120_000)).await.unwrap();
     assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "by the id of the other it is not found");
     // Put again by the same hand it is the same one.
@@ -382,15 +382,15 @@ async fn what_comes_from_elsewhere_is_another_routine(store: Store) {
     assert!(put(&*store, config).await.enabled, "that somebody has switched theirs off is not about this one");
 }
 
-async fn whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not(store: Store) {
+async fn whatever_sets_routines_off_changes_the_number_of_changes_and_routine_runs_do_not(store: Store) {
     let changes = async || store.changes().await.unwrap();
     let (mut seen, mut last) = (std::collections::BTreeSet::new(), changes().await);
     put(&*store, routine("hook")).await; // two failures
     seen.insert(std::mem::replace(&mut last, changes().await));
     for key in ["1", "2"] {
-        let running = claim(&*store, firing("hook", key)).await.firing_id;
+        let running = claim(&*store, routine_run("hook", key)).await.routine_run_id;
         assert_eq!(changes().await, last);
-        RoutineStore::settle(&*store, end(running, FiringStatus::Failed)).await.unwrap();
+        RoutineStore::settle(&*store, end(running, RoutineRunStatus::Failed)).await.unwrap();
         if key == "1" {
             assert_eq!(changes().await, last);
         }

@@ -3,7 +3,7 @@
 use belay_protocol::run::RunUsage;
 use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest};
 use belay_protocol::{
-    Acceptance, Asker, BootId, Checkpoint, Durability, EventKind, EventQuery, Message, NewEvent, NewInput, Place,
+    Acceptance, Asker, Authority, BootId, Checkpoint, Durability, EventKind, EventQuery, Message, NewEvent, NewInput,
     RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, SessionLifetime, StopReason, StoreError, ThreadEdit,
     ThreadState,
 };
@@ -73,7 +73,7 @@ async fn an_old_lease_is_refused_by_every_write(store: Shared) {
 async fn an_accepted_message_waits_with_all_that_belongs_to_it(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let state = Some(serde_json::json!({ "delegate": { "outputs": [] } }));
-    let asker = Asker { principal: "ann".into(), place: Place::Token, relayed: true };
+    let asker = Asker { principal: "ann".into(), place: Authority::Token, relayed: true };
     let message = NewInput { reply_to: Some(route("c")), asker: asker.clone(), state: state.clone(), ..queued("hi") };
     let run = accept(&*store, &lease, message).await;
 
@@ -208,7 +208,7 @@ async fn a_checkpoint_keeps_messages_state_and_totals(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let run = accept(&*store, &lease, input("hi")).await;
     let usage = RunUsage { input: 3, output: 2, model_calls: 1, tool_calls: 4, estimated_calls: 1 };
-    let brake = EventKind::Brake { brake: "b".into(), count: 1, force_text: false };
+    let brake = EventKind::GuardrailTriggered { guardrail: "b".into(), count: 1, force_text: false };
     let event =
         NewEvent { at: at(1_234), session: Some(lease.session.clone()), run_id: Some(run), kind: brake.clone() };
     let first = Checkpoint {

@@ -19,8 +19,8 @@ fn off(why: &str) -> ToolOff {
         since: at(1_000),
         until: Some(at(61_000)),
         for_s: 60,
-        by: "rule".into(),
-        why: why.into(),
+        actor: "rule".into(),
+        detail: why.into(),
         failures: 10,
         runs: 3,
     }
@@ -31,11 +31,11 @@ fn switch(name: &str, revision: u64, off: Option<ToolOff>) -> ToolSwitch {
 }
 
 fn told(switch: &ToolSwitch) -> Vec<NewEvent> {
-    let kind = EventKind::ToolSwitched {
+    let kind = EventKind::ToolStateChanged {
         name: switch.name.clone(),
         on: switch.off.is_none(),
-        by: "rule".into(),
-        why: switch.revision.to_string(),
+        actor: "rule".into(),
+        detail: switch.revision.to_string(),
         until_ms: None,
     };
     vec![NewEvent { at: at(1_000), session: None, run_id: None, kind }]
@@ -45,7 +45,7 @@ fn told(switch: &ToolSwitch) -> Vec<NewEvent> {
 async fn facts(store: &Store) -> Vec<String> {
     let events = store.read(EventQuery::default()).await.unwrap();
     let revision = |kind| match kind {
-        EventKind::ToolSwitched { why, .. } => Some(why),
+        EventKind::ToolStateChanged { detail: why, .. } => Some(why),
         _ => None,
     };
     events.into_iter().filter_map(|event| revision(event.kind)).collect()

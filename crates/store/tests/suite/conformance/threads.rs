@@ -231,7 +231,7 @@ async fn a_running_turn_is_not_swallowed_by_a_summary(store: Shared) {
     turn(&*store, &lease, "a").await;
     let run = accept(&*store, &lease, input("b")).await;
     let by = "extract".to_owned();
-    let kind = EventKind::Compacted { messages: 2, before: 900, after: 100, by, will_retry: true };
+    let kind = EventKind::Compacted { messages: 2, before: 900, after: 100, source: by, will_retry: true };
     let event =
         belay_protocol::NewEvent { at: at(1_600), session: Some(lease.session.clone()), run_id: Some(run), kind };
     store.compact(&lease, 0, "about a".into(), vec![event.clone()]).await.unwrap();

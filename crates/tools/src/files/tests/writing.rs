@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use belay_protocol::{Ask, Tool, ToolFailure, Weight};
+use belay_protocol::{Ask, CallPreview, Tool, ToolFailure};
 use serde_json::{Value, json};
 
 use super::*;
@@ -30,7 +30,7 @@ impl House {
     }
 }
 
-async fn weigh(tool: &dyn Tool, arguments: Value) -> Result<Weight, ToolFailure> {
+async fn weigh(tool: &dyn Tool, arguments: Value) -> Result<CallPreview, ToolFailure> {
     tool.weigh(arguments.as_object().unwrap(), &"s".into()).await
 }
 

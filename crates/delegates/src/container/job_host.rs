@@ -9,16 +9,16 @@ use belay_protocol::{
 };
 use tokio::sync::mpsc;
 
-use super::desk::Request;
 use super::orders::Orders;
 use super::remote::Remote;
+use super::session::Request;
 use belay_run::compaction::Shortener;
 use belay_run::core::{RunCore, failure};
 use belay_run::model_call::ModelCall;
 
 /// What a clerk knows of the worker's conversation.
 #[derive(Default)]
-pub(super) struct Talk {
+pub(super) struct WorkerConversation {
     context: LoopContext,
     /// How many messages the worker has told.
     told: usize,
@@ -35,14 +35,14 @@ fn hear(context: &mut LoopContext, told: &mut usize, messages: Vec<Message>) {
 }
 
 /// The clerk of one job.
-pub(super) struct Clerk {
+pub(super) struct JobHost {
     pub(super) core: RunCore,
     pub(super) reasoning: Reasoning,
     pub(super) orders: Arc<Orders>,
     pub(super) requests: mpsc::Receiver<Request>,
     /// The conversation that the worker has told, shortened where it has become too long, and the counters as the host has
     /// them.
-    pub(super) talk: Talk,
+    pub(super) talk: WorkerConversation,
     pub(super) max_turns: u32,
     /// Model calls so far.
     pub(super) turns: u32,
@@ -50,7 +50,7 @@ pub(super) struct Clerk {
     pub(super) reason: Option<StopReason>,
 }
 
-impl Clerk {
+impl JobHost {
     /// Answers until the job is over: the worker says so, a limit is reached, the model cannot be asked, or the run's
     /// token is cancelled.
     ///
@@ -102,7 +102,7 @@ impl Clerk {
             return Err(WorkerEnd::MaxTurns);
         }
         self.turns += 1;
-        let Talk { context, told, shortener, start } = &mut self.talk;
+        let WorkerConversation { context, told, shortener, start } = &mut self.talk;
         hear(context, told, ask.messages);
         context.state.iteration = self.turns;
         context.state.force_text |= ask.force_text;

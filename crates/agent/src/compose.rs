@@ -4,12 +4,12 @@
 use belay_agent_loop::LoopContext;
 use belay_protocol::{HookPoint, ReasoningShown, RunEnd, RunStatus, StopReason};
 
+use crate::queued_run::{Delivery, ReplyText, says};
 use crate::streaming::payload;
 use crate::streaming::screen::{Closing, Screen};
-use crate::waiting::{Delivery, Told, says};
 use belay_delegates::chat::ChatDelegate;
 use belay_run::live::LiveRun;
-use belay_run::post;
+use belay_run::send_message;
 
 /// What a run comes to that has sent messages, or whose model ends with no word: it has said its say already, or a tool has
 /// failed and nobody has told of it.
@@ -19,11 +19,11 @@ pub(crate) fn instead_of_nothing(
     (end, reply): (RunEnd, Option<String>),
 ) -> (RunEnd, Option<String>) {
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
-    let sent = post::sent_here(own, &delegate.core.live.session);
+    let sent = send_message::sent_here(own, &delegate.core.live.session);
     // Who has read the beginning of the answer reads the rest of it too, whatever a tool has sent.
     let begun = delegate.core.live.blocks().is_some_and(|blocks| blocks.has_begun());
     match reply {
-        Some(reply) if !begun && sent.iter().any(|sent| post::says_all_of(sent, &reply)) => {
+        Some(reply) if !begun && sent.iter().any(|sent| send_message::says_all_of(sent, &reply)) => {
             (end.with(SAID_BY_TOOL, true), Some(reply))
         }
         None if end.reason == StopReason::EmptyReply && !sent.is_empty() => {
@@ -39,7 +39,7 @@ pub(crate) fn instead_of_nothing(
 const SAID_BY_TOOL: &str = "said_by_tool";
 
 /// What there is to tell at the end of a run.
-pub(crate) struct ToTell {
+pub(crate) struct ReplyParts {
     answer: String,
     /// A line for each tool call.
     lines: Vec<String>,
@@ -52,7 +52,7 @@ pub(crate) fn told(
     context: &LoopContext,
     end: &RunEnd,
     reply: Option<String>,
-) -> Option<ToTell> {
+) -> Option<ReplyParts> {
     let (core, options) = (&delegate.core, &delegate.core.options);
     let said = end.evidence.contains_key(SAID_BY_TOOL);
     let told = core.live.stopped_by().is_some_and(|cause| cause.told) && end.reason.status() == RunStatus::Stopped;
@@ -68,27 +68,28 @@ pub(crate) fn told(
     // Without an answer there is nothing to join it to: it is never shown in the place of one.
     let shows_reasoning = options.reasoning == Some(ReasoningShown::On) && free && answered;
     let reasoning = shows_reasoning.then(|| core.live.partial().reasoning.trim().to_owned());
-    Some(ToTell { answer, lines, reasoning: reasoning.filter(|text| !text.is_empty()) })
+    Some(ReplyParts { answer, lines, reasoning: reasoning.filter(|text| !text.is_empty()) })
 }
 
 /// Ends the showing of a turn, and makes of what there is to tell what is delivered.
 ///
 /// # Cancel safety
 /// As [`Screen::close`].
-pub(crate) async fn deliver(run: &LiveRun, screen: Option<Screen>, to_tell: Option<ToTell>) -> Delivery {
+pub(crate) async fn deliver(run: &LiveRun, screen: Option<Screen>, to_tell: Option<ReplyParts>) -> Delivery {
     let closing = if to_tell.is_some() { Closing::Answered } else { Closing::Nothing };
     let preview = match screen {
         Some(screen) => screen.close(closing).await,
         None => None,
     };
-    let Some(ToTell { answer, lines, reasoning }) = to_tell else {
-        return Delivery { told: Told::Nothing, preview };
+    let Some(ReplyParts { answer, lines, reasoning }) = to_tell else {
+        return Delivery { told: ReplyText::Nothing, preview };
     };
     let said = run.partial().text.clone();
     let unsaid = match run.blocks() {
         Some(blocks) => blocks.unsaid(&said, &answer),
         None => Some(answer),
     };
-    let told = payload::compose(&lines, reasoning.as_deref(), unsaid.as_deref()).map_or(Told::Nothing, Told::This);
+    let told =
+        payload::compose(&lines, reasoning.as_deref(), unsaid.as_deref()).map_or(ReplyText::Nothing, ReplyText::This);
     Delivery { told, preview }
 }

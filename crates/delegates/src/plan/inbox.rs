@@ -10,7 +10,7 @@ use super::state::PlanState;
 use belay_run::core::RunCore;
 
 /// The run's own part of a plan, lent to the execution of a step: what is said becomes part of the run, and not of the child.
-pub(super) struct Ears<'a> {
+pub(super) struct PlanInbox<'a> {
     pub(super) core: &'a mut RunCore,
     pub(super) context: &'a mut LoopContext,
     pub(super) state: &'a mut PlanState,
@@ -18,8 +18,8 @@ pub(super) struct Ears<'a> {
     pub(super) taken: Vec<(RunId, Arc<Message>)>,
 }
 
-impl Ears<'_> {
-    /// The next thing that was said; `None`: nothing. Where the run ends before [`Ears::keep`], it is told to whoever said it
+impl PlanInbox<'_> {
+    /// The next thing that was said; `None`: nothing. Where the run ends before [`PlanInbox::keep`], it is told to whoever said it
     /// that nobody has read it.
     ///
     /// # Cancel safety
@@ -47,7 +47,7 @@ impl Ears<'_> {
             self.context.messages.push(message);
         }
         self.state.write(&mut self.context.state.delegate);
-        self.core.journal.note(EventKind::Joined { runs, how: "steer".into() });
+        self.core.journal.note(EventKind::Joined { runs, mode: "steer".into() });
         self.core.journal.join(&joined);
         if let Err(error) = self.core.journal.write(self.context, Durability::Committed).await {
             self.context.messages.truncate(messages);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use belay_protocol::{FiringId, FiringRecord, RoutineId, RoutineRecord, RoutineSpec};
+use belay_protocol::{RoutineId, RoutineRecord, RoutineRunId, RoutineRunRecord, RoutineSpec};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -25,10 +25,10 @@ const WEBHOOKS_KEPT: usize = 256;
 /// What the engine is handed.
 #[derive(Debug)]
 pub(super) enum Handed {
-    /// A firing that was claimed.
-    Claimed(Box<FiringRecord>),
+    /// A routine run that was claimed.
+    Claimed(Box<RoutineRunRecord>),
     /// A claim that the store did not answer: it may have been made, though whoever asked was told that it was not.
-    Unsure(FiringId),
+    Unsure(RoutineRunId),
 }
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct Events {
 }
 
 /// Shared by the engine, the dispatcher, and whoever asks for routines.
-pub struct Board {
+pub struct RoutineRegistry {
     /// Its settings.
     pub config: RoutinesConfig,
     /// The routines of the configuration, swapped as a whole when the settings are reloaded.
@@ -55,7 +55,7 @@ pub struct Board {
     webhooks: Mutex<HashMap<RoutineId, VecDeque<Instant>>>,
 }
 
-impl Board {
+impl RoutineRegistry {
     /// Nothing is known of any routine yet.
     pub fn new(config: RoutinesConfig) -> Self {
         Self {

@@ -28,7 +28,7 @@ const CLEAN_LOOKS: u8 = 2;
 
 /// What is known of a tree between two looks.
 #[derive(Debug, Default)]
-pub(super) struct Care {
+pub(super) struct Termination {
     /// Everything that belongs to it, or did at the last look.
     known: HashSet<Identity>,
     ending: Option<Ending>,
@@ -92,7 +92,7 @@ pub(super) enum Look {
     Stuck,
 }
 
-impl Care {
+impl Termination {
     /// Looks who belongs to the tree.
     pub(super) fn look<'t>(&self, root: &Root, table: &'t Table) -> Vec<&'t Process> {
         let members = members::of(root, &self.known, table);

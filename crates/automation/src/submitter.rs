@@ -12,9 +12,9 @@ const CAPACITY: usize = 64;
 
 /// The end that puts messages in. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Inlet(mpsc::Sender<Envelope>);
+pub struct Submitter(mpsc::Sender<Envelope>);
 
-impl Inlet {
+impl Submitter {
     /// The end that puts messages in, and the stream that the outer loop merges with those of its channels.
     pub fn new() -> (Self, BoxStream<'static, (ChannelId, Option<Envelope>)>) {
         let (tx, rx) = mpsc::channel(CAPACITY);

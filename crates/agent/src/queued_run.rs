@@ -20,7 +20,7 @@ use belay_run::approvals::Answers;
 use belay_run::live::{LiveRun, StopCause};
 
 /// A message that waits for its turn, or is having it.
-pub(crate) struct Waiting {
+pub(crate) struct QueuedRun {
     pub(crate) run: Arc<LiveRun>,
     pub(crate) reply_to: Option<ReplyRoute>,
     pub(crate) accepted_at: UnixMillis,
@@ -74,7 +74,7 @@ pub(crate) struct Waiting {
 const BEGAN_ANEW: &str = "_A new conversation has begun; the earlier one is kept._";
 
 /// How a run ends, before it is committed.
-pub(crate) struct Ending {
+pub(crate) struct RunEnding {
     pub(crate) end: RunEnd,
     /// The model's answer; `None` where it gave none.
     pub(crate) reply: Option<String>,
@@ -94,14 +94,14 @@ pub(crate) struct Ending {
 /// What a conversation is told at the end of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivery {
-    pub(crate) told: Told,
+    pub(crate) told: ReplyText,
     /// The message on the platform that it takes the place of.
     pub(crate) preview: Option<Arc<str>>,
 }
 
 /// Which words.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ReplyText {
     /// The reply, or the line that says why there is none.
     #[default]
     Reply,
@@ -117,7 +117,7 @@ pub(crate) fn says(end: &RunEnd, reply: Option<String>, silent: bool) -> Option<
     reply.or(line.map(str::to_owned))
 }
 
-impl Ending {
+impl RunEnding {
     /// An end without a turn's yield.
     pub(crate) fn early(end: RunEnd) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl Ending {
     }
 
     /// The end of a run that was told to stop while it waited.
-    pub(crate) fn stopped(waiting: &Waiting) -> Self {
+    pub(crate) fn stopped(waiting: &QueuedRun) -> Self {
         let reason = waiting.run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason);
         Self::early(RunEnd::of(reason))
     }
@@ -164,7 +164,7 @@ fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
     })
 }
 
-impl Waiting {
+impl QueuedRun {
     /// A message that is about to be accepted.
     pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
@@ -322,8 +322,8 @@ impl Waiting {
     }
 
     /// The row that ends the run, and the record that its watchers get.
-    pub(crate) fn finish(&self, ending: Ending, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let Ending { mut end, reply, silent, delivery, said, messages, events, totals } = ending;
+    pub(crate) fn finish(&self, ending: RunEnding, at: UnixMillis) -> (FinishedRun, RunRecord) {
+        let RunEnding { mut end, reply, silent, delivery, said, messages, events, totals } = ending;
         if let Some(cause) = self.run.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }
@@ -373,9 +373,9 @@ impl Waiting {
         let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
         let Delivery { told: words, preview } = delivery;
         let text = match words {
-            Told::Reply => says?.to_owned(),
-            Told::Nothing => return None,
-            Told::This(text) => text,
+            ReplyText::Reply => says?.to_owned(),
+            ReplyText::Nothing => return None,
+            ReplyText::This(text) => text,
         };
         let route = self.reply_to.clone()?;
         let text = match status {

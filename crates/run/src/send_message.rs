@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, RunReader, SessionKey,
-    StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
+    Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, RunReader,
+    SessionKey, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value, json};
 
-use crate::hooks::{HookChain, Place};
+use crate::hooks::{HookChain, HookContext};
 use crate::own_tools::SEND_MESSAGE;
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
 use crate::rights::Channels;
@@ -78,7 +78,7 @@ impl Tool for SendMessage {
 
 /// From where a run sends.
 #[derive(Clone)]
-pub struct Post {
+pub struct MessageSender {
     /// The configured channels, by name.
     pub channels: Channels,
     /// Where ended runs are read.
@@ -100,10 +100,10 @@ pub struct Post {
 /// The tool in the hands of one run.
 struct Bound {
     declaration: Arc<dyn Tool>,
-    post: Post,
+    post: MessageSender,
 }
 
-impl Post {
+impl MessageSender {
     /// The tool in the hands of the run.
     pub fn bind(&self, declaration: &Arc<dyn Tool>) -> Arc<dyn Tool> {
         Arc::new(Bound { declaration: declaration.clone(), post: self.clone() })
@@ -141,7 +141,7 @@ impl Post {
         if !hooks.is_bound(HookPoint::MessageSending) {
             return Ok(text.to_owned());
         }
-        let place = Place { session: &self.session, run: self.run };
+        let place = HookContext { session: &self.session, run: self.run };
         let decided = hooks.message_sending(place, Some(&route.channel), text.to_owned(), &mut said.facts).await;
         decided.map_err(|refusal| ToolFailure::Denied(format!("denied: {refusal}. It was not sent.")))
     }
@@ -170,21 +170,21 @@ impl Tool for Bound {
         self.declaration.spec()
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let place = place_of(arguments);
         self.post.route(place).await?;
         if text_of(arguments).trim().is_empty() {
             return Err(ToolFailure::failed("text: expected words to send"));
         }
         if is_here(place, &self.post.session) {
-            return Ok(Weight::default());
+            return Ok(CallPreview::default());
         }
         let shown: String = text_of(arguments).chars().take(SHOWN_CHARS).collect();
-        Ok(Weight {
+        Ok(CallPreview {
             summary: format!("send to {place}: {shown}"),
             ask: Some(Ask::UnlessApproved),
             covers: Some(format!("messages to {place}")),
-            ..Weight::default()
+            ..CallPreview::default()
         })
     }
 

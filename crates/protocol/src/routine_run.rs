@@ -1,23 +1,23 @@
-//! Firings of routines: what one is, from its claim to its end.
+//! Routine runs of routines: what one is, from its claim to its end.
 //!
-//! A firing is a claimed row before anything is done for it: of two daemons on one store, one has it.
+//! A routine run is a claimed row before anything is done for it: of two daemons on one store, one has it.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{BootId, FiringId, JobId, RoutineId, RunId};
+use crate::ids::{BootId, JobId, RoutineId, RoutineRunId, RunId};
 use crate::outbound::Outbound;
 #[cfg(doc)]
 use crate::routine::{Guardrails, ROUTINE_TEXT_MAX_BYTES, Trigger};
 use crate::run::RunUsage;
 use crate::time::UnixMillis;
 
-/// Longest detail of a firing, in characters.
-pub const FIRING_DETAIL_MAX_CHARS: usize = 200;
+/// Longest detail of a routine run, in characters.
+pub const ROUTINE_RUN_DETAIL_MAX_CHARS: usize = 200;
 
-/// Where a firing stands.
+/// Where a routine run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FiringStatus {
+pub enum RoutineRunStatus {
     /// Claimed, and at work.
     Running,
     /// Done, with nothing to say.
@@ -32,7 +32,7 @@ pub enum FiringStatus {
     Skipped,
 }
 
-impl FiringStatus {
+impl RoutineRunStatus {
     /// The word in the store and on the wire.
     pub fn word(self) -> &'static str {
         match self {
@@ -53,11 +53,11 @@ impl FiringStatus {
     }
 }
 
-/// A firing to claim.
+/// A routine run to claim.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NewFiring {
+pub struct NewRoutineRun {
     /// Its id.
-    pub id: FiringId,
+    pub id: RoutineRunId,
     /// The routine.
     pub routine_id: RoutineId,
     /// The routine's name.
@@ -67,13 +67,13 @@ pub struct NewFiring {
     /// What makes a second delivery of the same cause recognisable, within the routine: the scheduled time in milliseconds, a
     /// webhook's delivery, a message's key.
     pub key: String,
-    /// The key of an earlier firing that is this one too, if it was claimed lately enough.
+    /// The key of an earlier routine run that is this one too, if it was claimed lately enough.
     pub echo: Option<Echo>,
     /// The scheduled time, where there is one.
     pub scheduled_at: Option<UnixMillis>,
-    /// Whether guardrails of time are passed over: cooldown and content. For a firing by hand.
+    /// Whether guardrails of time are passed over: cooldown and content. For a routine run by hand.
     pub by_hand: bool,
-    /// What it was set off with, in short: at most [`FIRING_DETAIL_MAX_CHARS`].
+    /// What it was set off with, in short: at most [`ROUTINE_RUN_DETAIL_MAX_CHARS`].
     pub detail: String,
     /// What it was set off with, for the model, as data of the outside; at most [`ROUTINE_TEXT_MAX_BYTES`].
     pub payload: Option<String>,
@@ -89,7 +89,7 @@ pub struct NewFiring {
     pub at: UnixMillis,
 }
 
-/// An earlier firing that is the same one: for a cause without a name, which is recognised by what it says and when.
+/// An earlier routine run that is the same one: for a cause without a name, which is recognised by what it says and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Its key.
@@ -102,9 +102,9 @@ pub struct Echo {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
     /// This daemon has it, and its place.
-    Claimed(Box<FiringRecord>),
+    Claimed(Box<RoutineRunRecord>),
     /// It was claimed before: by this daemon or another.
-    Known(Box<FiringRecord>),
+    Known(Box<RoutineRunRecord>),
     /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary; but where it is
     /// [`Held::Global`], which is nothing of the routine's, the time stays as it is and is claimed later.
     Held(Held),
@@ -112,7 +112,7 @@ pub enum Claim {
     Off(String),
 }
 
-/// The guardrail that holds a firing back.
+/// The guardrail that holds a routine run back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// It fired a moment ago; so many milliseconds are left.
@@ -137,11 +137,11 @@ impl Held {
     }
 }
 
-/// A firing as the outside sees it.
+/// A routine run as the outside sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FiringRecord {
+pub struct RoutineRunRecord {
     /// Its id.
-    pub firing_id: FiringId,
+    pub routine_run_id: RoutineRunId,
     /// The routine. One that has its name by now may be another.
     pub routine_id: RoutineId,
     /// The routine's name.
@@ -149,7 +149,7 @@ pub struct FiringRecord {
     /// The routine's revision when it was claimed.
     pub revision: u32,
     /// What set it off.
-    pub by: String,
+    pub trigger: String,
     /// What makes the cause recognisable.
     pub key: String,
     /// The scheduled time.
@@ -160,7 +160,7 @@ pub struct FiringRecord {
     #[serde(skip)]
     pub payload: Option<String>,
     /// Where it stands.
-    pub status: FiringStatus,
+    pub status: RoutineRunStatus,
     /// What there is to say: its text, or why it failed, or what held it back.
     pub summary: Option<String>,
     /// The run that did it, for a lightweight one.
@@ -177,13 +177,13 @@ pub struct FiringRecord {
     pub ended_at: Option<UnixMillis>,
 }
 
-/// The end of a firing.
+/// The end of a routine run.
 #[derive(Clone, Debug)]
-pub struct FiringEnd {
+pub struct RoutineRunEnd {
     /// Which.
-    pub firing: FiringId,
-    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`], [`FiringStatus::Failed`] or [`FiringStatus::Skipped`].
-    pub status: FiringStatus,
+    pub routine_run: RoutineRunId,
+    /// [`RoutineRunStatus::Ok`], [`RoutineRunStatus::Attention`], [`RoutineRunStatus::Failed`] or [`RoutineRunStatus::Skipped`].
+    pub status: RoutineRunStatus,
     /// What there is to say.
     pub summary: Option<String>,
     /// What it used.
@@ -205,24 +205,24 @@ pub struct FiringEnd {
 pub enum Settled {
     /// It has ended now; whether its routine was switched off by it.
     Now {
-        /// The firing.
-        firing: Box<FiringRecord>,
-        /// Whether as many failures in a row as may be were reached, or [`FiringEnd::switch_off`] said so of one that was on.
+        /// The routine run.
+        routine_run: Box<RoutineRunRecord>,
+        /// Whether as many failures in a row as may be were reached, or [`RoutineRunEnd::switch_off`] said so of one that was on.
         disabled: bool,
     },
     /// It had ended before, or never was.
     Before,
 }
 
-/// Which firings.
+/// Which routine runs.
 #[derive(Clone, Debug, Default)]
-pub struct FiringFilter {
+pub struct RoutineRunFilter {
     /// Of routines of this name only, also of those that were deleted.
     pub routine: Option<String>,
     /// Of this routine only, and not of others that had its name before.
     pub routine_id: Option<RoutineId>,
     /// With this status only.
-    pub status: Option<FiringStatus>,
+    pub status: Option<RoutineRunStatus>,
     /// At most so many, newest first; 0 means 50.
     pub limit: u32,
 }

@@ -1,11 +1,11 @@
-//! Firings: claimed once, held back by guardrails, ended once.
+//! Routine runs: claimed once, held back by guardrails, ended once.
 
 use std::sync::Arc;
 
 use belay_protocol::{
-    Claim, Echo, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring,
-    NewRoutine, Removed, Retention, RoutineId, RoutineRecord, RoutineStore, RunId, RunUsage, SessionFilter, Settled,
-    StoreError, firing_session,
+    Claim, Echo, EventKind, Held, JobId, NewRoutine, NewRoutineRun, Removed, Retention, RoutineId, RoutineRecord,
+    RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineStore, RunId, RunUsage,
+    SessionFilter, Settled, StoreError, routine_run_session,
 };
 use tokio::task::JoinSet;
 
@@ -13,7 +13,7 @@ use super::for_every_store;
 use crate::kit::*;
 
 for_every_store! {
-    a_claim_keeps_the_firing_and_moves_its_routine_on
+    a_claim_keeps_the_routine_run_and_moves_its_routine_on
     of_many_claims_of_one_cause_one_is_it
     a_burst_of_claims_passes_neither_cap
     a_cooldown_holds_back_what_was_not_asked_for_by_hand
@@ -28,25 +28,25 @@ for_every_store! {
     nothing_is_claimed_of_a_routine_that_is_off
     a_routine_of_the_same_name_is_another_one
     what_was_claimed_lately_under_another_key_is_known_too
-    a_firing_ends_once_and_tells_once
+    a_routine_run_ends_once_and_tells_once
     what_is_skipped_tells_why_and_counts_for_nothing
     too_many_failures_in_a_row_switch_it_off
     an_end_that_says_so_switches_its_routine_off_and_tells_it_once
-    the_end_of_a_firing_from_before_a_change_counts_for_nothing
+    the_end_of_a_routine_run_from_before_a_change_counts_for_nothing
     an_end_whose_notice_cannot_be_kept_is_not_made
     who_does_the_work_is_noted
-    firings_are_listed_newest_first
-    old_firings_go_with_their_facts_and_others_stay
-    firings_have_an_age_of_their_own_and_take_their_sessions_with_them
+    routine_runs_are_listed_newest_first
+    old_routine_runs_go_with_their_facts_and_others_stay
+    routine_runs_have_an_age_of_their_own_and_take_their_sessions_with_them
 }
 
 type Store = Arc<dyn Everything>;
 
-async fn try_claim(store: &Store, new: NewFiring) -> Claim {
+async fn try_claim(store: &Store, new: NewRoutineRun) -> Claim {
     store.claim(new, 1_000).await.unwrap()
 }
 
-async fn settle(store: &Store, end: FiringEnd) -> Settled {
+async fn settle(store: &Store, end: RoutineRunEnd) -> Settled {
     RoutineStore::settle(&**store, end).await.unwrap()
 }
 
@@ -54,7 +54,7 @@ async fn now(store: &Store, name: &str) -> RoutineRecord {
     store.routine(name).await.unwrap().expect("it is there")
 }
 
-/// A routine with these guardrails: cooldown and window in seconds, firings at work.
+/// A routine with these guardrails: cooldown and window in seconds, routine runs at work.
 async fn guarded(store: &Store, new: NewRoutine, cooldown_s: u64, dedup_window_s: u64, max_concurrent: u32) {
     let mut new = new;
     let guard = &mut new.spec.guard;
@@ -62,18 +62,18 @@ async fn guarded(store: &Store, new: NewRoutine, cooldown_s: u64, dedup_window_s
     put(&**store, new).await;
 }
 
-fn expected(new: &NewFiring) -> FiringRecord {
-    FiringRecord {
-        firing_id: new.id,
+fn expected(new: &NewRoutineRun) -> RoutineRunRecord {
+    RoutineRunRecord {
+        routine_run_id: new.id,
         routine_id: new.routine_id,
         routine: new.routine.clone(),
         revision: 1,
-        by: new.by.into(),
+        trigger: new.by.into(),
         key: new.key.clone(),
         scheduled_at: new.scheduled_at,
         detail: new.detail.clone(),
         payload: new.payload.clone(),
-        status: FiringStatus::Running,
+        status: RoutineRunStatus::Running,
         summary: None,
         run_id: None,
         job_id: None,
@@ -84,41 +84,41 @@ fn expected(new: &NewFiring) -> FiringRecord {
     }
 }
 
-fn fired(firing: &FiringRecord) -> EventKind {
-    EventKind::RoutineFired {
-        firing: firing.firing_id,
-        routine: firing.routine.clone(),
-        by: firing.by.clone(),
-        scheduled_ms: firing.scheduled_at.map(|time| time.0),
+fn fired(routine_run: &RoutineRunRecord) -> EventKind {
+    EventKind::RoutineRunStarted {
+        routine_run: routine_run.routine_run_id,
+        routine: routine_run.routine.clone(),
+        trigger: routine_run.trigger.clone(),
+        scheduled_ms: routine_run.scheduled_at.map(|time| time.0),
     }
 }
 
-fn over(firing: &FiringRecord, disabled: bool) -> EventKind {
-    let (id, routine, status) = (firing.firing_id, firing.routine.clone(), firing.status);
-    EventKind::RoutineEnded { firing: id, routine, status, disabled }
+fn over(routine_run: &RoutineRunRecord, disabled: bool) -> EventKind {
+    let (id, routine, status) = (routine_run.routine_run_id, routine_run.routine.clone(), routine_run.status);
+    EventKind::RoutineRunEnded { routine_run: id, routine, status, disabled }
 }
 
-async fn a_claim_keeps_the_firing_and_moves_its_routine_on(store: Store) {
+async fn a_claim_keeps_the_routine_run_and_moves_its_routine_on(store: Store) {
     let made = put(&*store, scheduled("tick", 60_000)).await;
     let new = on_time("tick", 60_000, 120_000);
-    let firing = expected(&new);
-    assert_eq!(try_claim(&store, new.clone()).await, Claim::Claimed(Box::new(firing.clone())));
+    let routine_run = expected(&new);
+    assert_eq!(try_claim(&store, new.clone()).await, Claim::Claimed(Box::new(routine_run.clone())));
     let moved = RoutineRecord {
         next_at: Some(at(120_000)),
         claimed_to: Some(at(60_000)),
         fired_at: Some(at(60_000)),
         set_off_at: Some(at(60_000)),
-        firings: 1,
+        routine_runs: 1,
         ..made
     };
     assert_eq!(now(&store, "tick").await, moved);
-    assert_eq!(store.firing(new.id).await.unwrap(), Some(firing.clone()));
-    assert_eq!(store.open_firings().await.unwrap(), std::slice::from_ref(&firing));
-    assert_eq!(facts(&*store, firing_session(new.id)).await, [fired(&firing)]);
+    assert_eq!(store.routine_run(new.id).await.unwrap(), Some(routine_run.clone()));
+    assert_eq!(store.open_routine_runs().await.unwrap(), std::slice::from_ref(&routine_run));
+    assert_eq!(facts(&*store, routine_run_session(new.id)).await, [fired(&routine_run)]);
 
     // Asked again, by whomever, for whatever reason.
-    let again = NewFiring { id: FiringId::new(), ..new };
-    assert_eq!(try_claim(&store, again).await, Claim::Known(Box::new(firing)));
+    let again = NewRoutineRun { id: RoutineRunId::new(), ..new };
+    assert_eq!(try_claim(&store, again).await, Claim::Known(Box::new(routine_run)));
     assert_eq!(now(&store, "tick").await, moved);
 }
 
@@ -127,7 +127,7 @@ async fn of_many_claims_of_one_cause_one_is_it(store: Store) {
     let mut claiming = JoinSet::new();
     for _ in 0..200 {
         let store = store.clone();
-        claiming.spawn(async move { try_claim(&store, firing("hook", "delivery")).await });
+        claiming.spawn(async move { try_claim(&store, routine_run("hook", "delivery")).await });
     }
     let claims = claiming.join_all().await;
     let claimed: Vec<_> =
@@ -135,7 +135,7 @@ async fn of_many_claims_of_one_cause_one_is_it(store: Store) {
     assert_eq!(claimed.len(), 1);
     let known = claims.iter().filter(|claim| matches!(claim, Claim::Known(it) if it == claimed[0])).count();
     assert_eq!(known, 199);
-    assert_eq!(now(&store, "hook").await.firings, 1);
+    assert_eq!(now(&store, "hook").await.routine_runs, 1);
 }
 
 async fn a_burst_of_claims_passes_neither_cap(store: Store) {
@@ -146,7 +146,7 @@ async fn a_burst_of_claims_passes_neither_cap(store: Store) {
         for n in 0..200 {
             let name = if n % 2 == 0 { "a" } else { "b" };
             let (store, new) =
-                (store.clone(), NewFiring { by_hand: n % 3 == 0, ..firing(name, &format!("{wave}{n}")) });
+                (store.clone(), NewRoutineRun { by_hand: n % 3 == 0, ..routine_run(name, &format!("{wave}{n}")) });
             claiming.spawn(async move { store.claim(new, global).await.unwrap() });
         }
         claiming.join_all().await
@@ -154,13 +154,13 @@ async fn a_burst_of_claims_passes_neither_cap(store: Store) {
     let claims = burst("first", 7).await;
     assert_eq!(claims.iter().filter(|claim| matches!(claim, Claim::Claimed(_))).count(), 7);
     assert!(claims.contains(&Claim::Held(Held::Global)));
-    let open = store.open_firings().await.unwrap();
+    let open = store.open_routine_runs().await.unwrap();
     assert_eq!(open.len(), 7);
-    assert!(open.iter().filter(|firing| firing.routine == "a").count() <= 5, "{open:?}");
+    assert!(open.iter().filter(|routine_run| routine_run.routine == "a").count() <= 5, "{open:?}");
     let claims = burst("second", 100).await;
     assert_eq!(claims.iter().filter(|claim| matches!(claim, Claim::Claimed(_))).count(), 3);
     assert!(claims.contains(&Claim::Held(Held::Concurrent)));
-    settle(&store, end(open[0].firing_id, FiringStatus::Ok)).await;
+    settle(&store, end(open[0].routine_run_id, RoutineRunStatus::Ok)).await;
     let claims = burst("third", 100).await;
     assert_eq!(
         claims.iter().filter(|claim| matches!(claim, Claim::Claimed(_))).count(),
@@ -169,26 +169,26 @@ async fn a_burst_of_claims_passes_neither_cap(store: Store) {
     );
 }
 
-fn fired_at(new: NewFiring, ms: i64) -> NewFiring {
-    NewFiring { at: at(ms), ..new }
+fn fired_at(new: NewRoutineRun, ms: i64) -> NewRoutineRun {
+    NewRoutineRun { at: at(ms), ..new }
 }
 
 async fn a_cooldown_holds_back_what_was_not_asked_for_by_hand(store: Store) {
     guarded(&store, routine("hook"), 10, 0, 100).await;
-    let by_hand = |key| NewFiring { by_hand: true, by: "manual", ..firing("hook", key) };
+    let by_hand = |key| NewRoutineRun { by_hand: true, by: "manual", ..routine_run("hook", key) };
     claim(&*store, fired_at(by_hand("h1"), 1_000)).await;
-    claim(&*store, fired_at(firing("hook", "1"), 2_000)).await; // a hand starts no cooldown
-    let held = try_claim(&store, fired_at(firing("hook", "2"), 11_999)).await;
+    claim(&*store, fired_at(routine_run("hook", "1"), 2_000)).await; // a hand starts no cooldown
+    let held = try_claim(&store, fired_at(routine_run("hook", "2"), 11_999)).await;
     assert_eq!(held, Claim::Held(Held::Cooldown(1)));
     claim(&*store, fired_at(by_hand("h2"), 11_999)).await;
-    claim(&*store, fired_at(firing("hook", "2"), 12_000)).await;
-    assert_eq!(now(&store, "hook").await.firings, 4);
+    claim(&*store, fired_at(routine_run("hook", "2"), 12_000)).await;
+    assert_eq!(now(&store, "hook").await.routine_runs, 4);
 }
 
 async fn a_clock_that_was_set_back_holds_nothing_back(store: Store) {
     guarded(&store, routine("hook"), 10, 10, 100).await;
     let day = 24 * 3600 * 1000;
-    let same = |key| NewFiring { content: Some("c".into()), ..firing("hook", key) };
+    let same = |key| NewRoutineRun { content: Some("c".into()), ..routine_run("hook", key) };
     claim(&*store, fired_at(same("1"), day)).await;
     claim(&*store, fired_at(same("2"), 5_000)).await;
     let held = try_claim(&store, fired_at(same("3"), 6_000)).await;
@@ -198,12 +198,12 @@ async fn a_clock_that_was_set_back_holds_nothing_back(store: Store) {
 async fn the_same_content_fires_once_in_its_window(store: Store) {
     guarded(&store, routine("hook"), 0, 10, 100).await;
     guarded(&store, routine("other"), 0, 0, 100).await;
-    let same = |name, key, ms| NewFiring { content: Some("c".into()), ..fired_at(firing(name, key), ms) };
+    let same = |name, key, ms| NewRoutineRun { content: Some("c".into()), ..fired_at(routine_run(name, key), ms) };
     claim(&*store, same("hook", "1", 1_000)).await;
     assert_eq!(try_claim(&store, same("hook", "2", 10_999)).await, Claim::Held(Held::Content));
-    claim(&*store, NewFiring { content: Some("d".into()), ..same("hook", "3", 2_000) }).await;
-    claim(&*store, NewFiring { content: None, ..same("hook", "4", 2_000) }).await;
-    claim(&*store, NewFiring { by_hand: true, ..same("hook", "5", 900) }).await;
+    claim(&*store, NewRoutineRun { content: Some("d".into()), ..same("hook", "3", 2_000) }).await;
+    claim(&*store, NewRoutineRun { content: None, ..same("hook", "4", 2_000) }).await;
+    claim(&*store, NewRoutineRun { by_hand: true, ..same("hook", "5", 900) }).await;
     claim(&*store, same("hook", "2", 11_000)).await;
     claim(&*store, same("other", "1", 1_000)).await;
     claim(&*store, same("other", "2", 1_000)).await; // it does not look
@@ -212,61 +212,68 @@ async fn the_same_content_fires_once_in_its_window(store: Store) {
 async fn a_scheduled_time_that_is_held_back_is_recorded_as_missed(store: Store) {
     guarded(&store, scheduled("tick", 60_000), 100, 0, 100).await;
     claim(&*store, on_time("tick", 60_000, 120_000)).await;
-    let new = NewFiring { missed: vec![at(90_000)], ..on_time("tick", 120_000, 180_000) };
+    let new = NewRoutineRun { missed: vec![at(90_000)], ..on_time("tick", 120_000, 180_000) };
     assert_eq!(try_claim(&store, new.clone()).await, Claim::Held(Held::Cooldown(40_000)));
-    let held = FiringRecord {
-        status: FiringStatus::Missed,
+    let held = RoutineRunRecord {
+        status: RoutineRunStatus::Missed,
         summary: Some("cooldown".into()),
         ended_at: Some(at(120_000)),
         ..expected(&new)
     };
-    assert_eq!(store.firing(new.id).await.unwrap(), Some(held.clone()));
-    assert_eq!(facts(&*store, firing_session(new.id)).await, [fired(&held), over(&held, false)]);
+    assert_eq!(store.routine_run(new.id).await.unwrap(), Some(held.clone()));
+    assert_eq!(facts(&*store, routine_run_session(new.id)).await, [fired(&held), over(&held, false)]);
     let routine = now(&store, "tick").await;
     assert_eq!((routine.next_at, routine.claimed_to), (Some(at(180_000)), Some(at(120_000))));
-    assert_eq!((routine.fired_at, routine.firings), (Some(at(60_000)), 1));
+    assert_eq!((routine.fired_at, routine.routine_runs), (Some(at(60_000)), 1));
     assert_eq!(try_claim(&store, new).await, Claim::Known(Box::new(held)));
     assert_eq!(missed(&store, "tick").await, [(90_000, None), (120_000, Some("cooldown".into()))]);
 }
 
 /// The missed times, in the order in which they were recorded, with what held them back.
 async fn missed(store: &Store, name: &str) -> Vec<(i64, Option<String>)> {
-    let filter =
-        FiringFilter { routine: Some(name.into()), status: Some(FiringStatus::Missed), ..FiringFilter::default() };
-    let firings = store.firings(filter).await.unwrap();
-    firings.into_iter().rev().map(|firing| (firing.scheduled_at.expect("a time").0, firing.summary)).collect()
+    let filter = RoutineRunFilter {
+        routine: Some(name.into()),
+        status: Some(RoutineRunStatus::Missed),
+        ..RoutineRunFilter::default()
+    };
+    let routine_runs = store.routine_runs(filter).await.unwrap();
+    routine_runs
+        .into_iter()
+        .rev()
+        .map(|routine_run| (routine_run.scheduled_at.expect("a time").0, routine_run.summary))
+        .collect()
 }
 
 async fn a_scheduled_time_waits_for_a_place_among_all(store: Store) {
     put(&*store, routine("hook")).await;
-    let other = claim(&*store, firing("hook", "1")).await.firing_id;
+    let other = claim(&*store, routine_run("hook", "1")).await.routine_run_id;
     put(&*store, scheduled("tick", 60_000)).await;
     let before = now(&store, "tick").await;
-    let new = NewFiring { missed: vec![at(30_000)], ..on_time("tick", 60_000, 120_000) };
+    let new = NewRoutineRun { missed: vec![at(30_000)], ..on_time("tick", 60_000, 120_000) };
     assert_eq!(store.claim(new.clone(), 1).await.unwrap(), Claim::Held(Held::Global));
     assert_eq!(now(&store, "tick").await, before, "it waits for that time as it did");
-    assert_eq!(store.firings(FiringFilter::default()).await.unwrap().len(), 1);
-    settle(&store, end(other, FiringStatus::Ok)).await;
+    assert_eq!(store.routine_runs(RoutineRunFilter::default()).await.unwrap().len(), 1);
+    settle(&store, end(other, RoutineRunStatus::Ok)).await;
     assert!(matches!(store.claim(new, 1).await.unwrap(), Claim::Claimed(_)));
 }
 
 async fn what_is_held_back_without_a_time_leaves_nothing_behind(store: Store) {
     guarded(&store, scheduled("tick", 60_000), 0, 0, 0).await;
     let before = now(&store, "tick").await;
-    let new = NewFiring { next_at: Some(at(90_000)), missed: vec![at(30_000)], ..firing("tick", "k") };
+    let new = NewRoutineRun { next_at: Some(at(90_000)), missed: vec![at(30_000)], ..routine_run("tick", "k") };
     assert_eq!(try_claim(&store, new.clone()).await, Claim::Held(Held::Concurrent));
     assert_eq!(now(&store, "tick").await, before);
-    assert_eq!(store.firings(FiringFilter::default()).await.unwrap(), []);
-    assert_eq!(facts(&*store, firing_session(new.id)).await, []);
+    assert_eq!(store.routine_runs(RoutineRunFilter::default()).await.unwrap(), []);
+    assert_eq!(facts(&*store, routine_run_session(new.id)).await, []);
 }
 
 async fn missed_times_are_recorded_once(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
-    let new = NewFiring { missed: vec![at(60_000), at(120_000)], ..on_time("tick", 180_000, 240_000) };
+    let new = NewRoutineRun { missed: vec![at(60_000), at(120_000)], ..on_time("tick", 180_000, 240_000) };
     claim(&*store, new).await;
     assert_eq!(missed(&store, "tick").await, [(60_000, None), (120_000, None)]);
     let routine = now(&store, "tick").await;
-    assert_eq!((routine.next_at, routine.claimed_to, routine.firings), (Some(at(240_000)), Some(at(180_000)), 1));
+    assert_eq!((routine.next_at, routine.claimed_to, routine.routine_runs), (Some(at(240_000)), Some(at(180_000)), 1));
 
     let times = vec![at(120_000), at(180_000), at(240_000)];
     store.miss(routine_id("tick"), times.clone(), Some(at(300_000)), at(250_000)).await.unwrap();
@@ -274,7 +281,7 @@ async fn missed_times_are_recorded_once(store: Store) {
     assert_eq!(missed(&store, "tick").await, [(60_000, None), (120_000, None), (240_000, None)]);
     let routine = now(&store, "tick").await;
     assert_eq!((routine.next_at, routine.claimed_to), (Some(at(300_000)), Some(at(240_000))));
-    assert_eq!((routine.fired_at, routine.firings), (Some(at(180_000)), 1));
+    assert_eq!((routine.fired_at, routine.routine_runs), (Some(at(180_000)), 1));
 
     // Where nothing can be missed, nothing is.
     store.enable(routine_id("tick"), false, "", None, at(260_000)).await.unwrap();
@@ -283,10 +290,12 @@ async fn missed_times_are_recorded_once(store: Store) {
     assert_eq!(missed(&store, "tick").await.len(), 3);
     assert_eq!(now(&store, "tick").await.next_at, None);
 
-    let record = store.firings(FiringFilter { status: Some(FiringStatus::Missed), ..FiringFilter::default() }).await;
+    let record = store
+        .routine_runs(RoutineRunFilter { status: Some(RoutineRunStatus::Missed), ..RoutineRunFilter::default() })
+        .await;
     let record = record.unwrap().remove(0);
-    assert_eq!((&*record.by, &*record.key, record.ended_at), ("schedule", "240000", Some(at(250_000))));
-    let told = facts(&*store, firing_session(record.firing_id)).await;
+    assert_eq!((&*record.trigger, &*record.key, record.ended_at), ("schedule", "240000", Some(at(250_000))));
+    let told = facts(&*store, routine_run_session(record.routine_run_id)).await;
     assert_eq!(told, [fired(&record), over(&record, false)]);
 }
 
@@ -305,49 +314,52 @@ async fn a_time_that_has_passed_is_never_claimed_and_never_waited_for(store: Sto
     let known = try_claim(&store, on_time("tick", 60_000, 120_000)).await;
     assert!(matches!(known, Claim::Known(_)), "{known:?}");
     assert_eq!(now(&store, "tick").await.next_at, Some(at(120_000)), "it goes on all the same");
-    assert_eq!(now(&store, "tick").await.firings, 1);
+    assert_eq!(now(&store, "tick").await.routine_runs, 1);
 }
 
 async fn a_later_time_that_is_waited_for_stays(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
-    claim(&*store, NewFiring { next_at: Some(at(240_000)), ..on_time("tick", 60_000, 0) }).await;
+    claim(&*store, NewRoutineRun { next_at: Some(at(240_000)), ..on_time("tick", 60_000, 0) }).await;
     // Of several times that are fired at once, and from somebody who has not heard of it.
     claim(&*store, on_time("tick", 120_000, 180_000)).await;
     assert_eq!(now(&store, "tick").await.next_at, Some(at(240_000)));
     // Set off otherwise, its times are left alone.
-    claim(&*store, NewFiring { next_at: None, ..firing("tick", "by hand") }).await;
+    claim(&*store, NewRoutineRun { next_at: None, ..routine_run("tick", "by hand") }).await;
     assert_eq!(now(&store, "tick").await.next_at, Some(at(240_000)));
     // The last time of all.
-    claim(&*store, NewFiring { next_at: None, ..on_time("tick", 240_000, 0) }).await;
+    claim(&*store, NewRoutineRun { next_at: None, ..on_time("tick", 240_000, 0) }).await;
     assert_eq!(now(&store, "tick").await.next_at, None);
 }
 
 async fn nothing_is_claimed_of_a_routine_that_is_off(store: Store) {
-    let off = try_claim(&store, firing("hook", "1")).await;
+    let off = try_claim(&store, routine_run("hook", "1")).await;
     assert!(matches!(&off, Claim::Off(why) if why.contains("no routine named hook")), "{off:?}");
     put(&*store, routine("hook")).await;
-    let known = claim(&*store, firing("hook", "1")).await;
+    let known = claim(&*store, routine_run("hook", "1")).await;
     store.enable(routine_id("hook"), false, "ann said so", None, at(2_000)).await.unwrap();
-    let off = try_claim(&store, NewFiring { by_hand: true, ..firing("hook", "2") }).await;
+    let off = try_claim(&store, NewRoutineRun { by_hand: true, ..routine_run("hook", "2") }).await;
     assert!(matches!(&off, Claim::Off(why) if why.contains("ann said so")), "{off:?}");
     // What was claimed stays known, also when the routine is gone.
-    assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known.clone())));
+    assert_eq!(try_claim(&store, routine_run("hook", "1")).await, Claim::Known(Box::new(known.clone())));
     store.delete("hook", None).await.unwrap();
-    assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known)));
+    assert_eq!(try_claim(&store, routine_run("hook", "1")).await, Claim::Known(Box::new(known)));
 }
 
 async fn a_routine_of_the_same_name_is_another_one(store: Store) {
     guarded(&store, scheduled("tick", 60_000), 600, 600, 1).await;
     let content = Some("c".to_owned());
-    let old = claim(&*store, NewFiring { content: content.clone(), ..on_time("tick", 60_000, 120_000) }).await;
+    let old = claim(&*store, NewRoutineRun { content: content.clone(), ..on_time("tick", 60_000, 120_000) }).await;
     store.delete("tick", None).await.unwrap();
     let id = RoutineId::new();
     guarded(&store, NewRoutine { id, at: at(50_000), ..scheduled("tick", 60_000) }, 600, 600, 1).await;
-    // Neither is the old firing known, nor at work for it, nor is there a cooldown or the same content.
-    let new = NewFiring { routine_id: id, content, ..on_time("tick", 60_000, 120_000) };
+    // Neither is the old routine run known, nor at work for it, nor is there a cooldown or the same content.
+    let new = NewRoutineRun { routine_id: id, content, ..on_time("tick", 60_000, 120_000) };
     let claimed = claim(&*store, new.clone()).await;
     assert_eq!((claimed.routine_id, claimed.revision), (id, 1));
-    assert_eq!(try_claim(&store, NewFiring { id: FiringId::new(), ..new }).await, Claim::Known(Box::new(claimed)));
+    assert_eq!(
+        try_claim(&store, NewRoutineRun { id: RoutineRunId::new(), ..new }).await,
+        Claim::Known(Box::new(claimed))
+    );
     // Who has looked before fires neither.
     let late = try_claim(&store, on_time("tick", 120_000, 180_000)).await;
     assert!(matches!(late, Claim::Off(_)), "{late:?}");
@@ -355,19 +367,19 @@ async fn a_routine_of_the_same_name_is_another_one(store: Store) {
     store.miss(old.routine_id, vec![at(180_000)], Some(at(500_000)), at(180_000)).await.unwrap();
     assert_eq!(now(&store, "tick").await.next_at, Some(at(120_000)));
     // Nor does the end of the old one count.
-    let settled = settle(&store, end(old.firing_id, FiringStatus::Failed)).await;
+    let settled = settle(&store, end(old.routine_run_id, RoutineRunStatus::Failed)).await;
     assert!(matches!(settled, Settled::Now { disabled: false, .. }), "{settled:?}");
     assert_eq!(now(&store, "tick").await.failures, 0);
-    let filter = FiringFilter { routine: Some("tick".into()), ..FiringFilter::default() };
-    assert_eq!(store.firings(filter).await.unwrap().len(), 2, "by name both are found");
+    let filter = RoutineRunFilter { routine: Some("tick".into()), ..RoutineRunFilter::default() };
+    assert_eq!(store.routine_runs(filter).await.unwrap().len(), 2, "by name both are found");
 }
 
 async fn what_was_claimed_lately_under_another_key_is_known_too(store: Store) {
     put(&*store, routine("hook")).await;
-    let first = claim(&*store, fired_at(firing("hook", "span 1"), 59_000)).await;
-    let again = |ms: i64| NewFiring {
+    let first = claim(&*store, fired_at(routine_run("hook", "span 1"), 59_000)).await;
+    let again = |ms: i64| NewRoutineRun {
         echo: Some(Echo { key: "span 1".into(), since: at(ms - 59_999) }),
-        ..fired_at(firing("hook", "span 2"), ms)
+        ..fired_at(routine_run("hook", "span 2"), ms)
     };
     for ms in [61_000, 118_999] {
         assert_eq!(try_claim(&store, again(ms)).await, Claim::Known(Box::new(first.clone())), "{ms}");
@@ -375,19 +387,19 @@ async fn what_was_claimed_lately_under_another_key_is_known_too(store: Store) {
     let second = claim(&*store, again(119_000)).await;
     assert_eq!(try_claim(&store, again(61_000)).await, Claim::Known(Box::new(second)), "its own key first");
     put(&*store, routine("other")).await;
-    claim(&*store, NewFiring { routine_id: routine_id("other"), routine: "other".into(), ..again(61_000) }).await;
+    claim(&*store, NewRoutineRun { routine_id: routine_id("other"), routine: "other".into(), ..again(61_000) }).await;
 }
 
-async fn a_firing_ends_once_and_tells_once(store: Store) {
+async fn a_routine_run_ends_once_and_tells_once(store: Store) {
     put(&*store, routine("hook")).await;
-    let running = claim(&*store, firing("hook", "1")).await;
-    let told_end = |text: &str| FiringEnd {
+    let running = claim(&*store, routine_run("hook", "1")).await;
+    let told_end = |text: &str| RoutineRunEnd {
         notice: Some(outbound(text, text)),
         disabled_notice: Some(outbound("off", "it is off")),
-        ..end(running.firing_id, FiringStatus::Attention)
+        ..end(running.routine_run_id, RoutineRunStatus::Attention)
     };
-    let ended = FiringRecord {
-        status: FiringStatus::Attention,
+    let ended = RoutineRunRecord {
+        status: RoutineRunStatus::Attention,
         summary: Some("there is a comet".into()),
         usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0, estimated_calls: 1 },
         cost_micro_usd: 7,
@@ -395,45 +407,50 @@ async fn a_firing_ends_once_and_tells_once(store: Store) {
         ..running.clone()
     };
     let first = settle(&store, told_end("first")).await;
-    assert_eq!(first, Settled::Now { firing: Box::new(ended.clone()), disabled: false });
+    assert_eq!(first, Settled::Now { routine_run: Box::new(ended.clone()), disabled: false });
     assert_eq!(settle(&store, told_end("second")).await, Settled::Before);
-    assert_eq!(settle(&store, end(FiringId::new(), FiringStatus::Ok)).await, Settled::Before);
-    assert_eq!(store.firing(running.firing_id).await.unwrap(), Some(ended.clone()));
+    assert_eq!(settle(&store, end(RoutineRunId::new(), RoutineRunStatus::Ok)).await, Settled::Before);
+    assert_eq!(store.routine_run(running.routine_run_id).await.unwrap(), Some(ended.clone()));
     assert_eq!(told(&*store).await, ["first"]);
-    assert_eq!(store.open_firings().await.unwrap(), []);
-    assert_eq!(facts(&*store, firing_session(running.firing_id)).await, [fired(&running), over(&ended, false)]);
-    for status in [FiringStatus::Running, FiringStatus::Missed] {
-        let refused = RoutineStore::settle(&*store, end(running.firing_id, status)).await;
+    assert_eq!(store.open_routine_runs().await.unwrap(), []);
+    assert_eq!(
+        facts(&*store, routine_run_session(running.routine_run_id)).await,
+        [fired(&running), over(&ended, false)]
+    );
+    for status in [RoutineRunStatus::Running, RoutineRunStatus::Missed] {
+        let refused = RoutineStore::settle(&*store, end(running.routine_run_id, status)).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     }
 }
 
 async fn what_is_skipped_tells_why_and_counts_for_nothing(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await; // two failures
-    assert!(!fire(&store, "tick", "1", FiringStatus::Failed).await);
-    let running = claim(&*store, firing("tick", "2")).await;
-    let skipped = FiringEnd {
+    assert!(!fire(&store, "tick", "1", RoutineRunStatus::Failed).await);
+    let running = claim(&*store, routine_run("tick", "2")).await;
+    let skipped = RoutineRunEnd {
         summary: Some("quiet_hours".into()),
         notice: None,
-        ..end(running.firing_id, FiringStatus::Skipped)
+        ..end(running.routine_run_id, RoutineRunStatus::Skipped)
     };
-    let Settled::Now { firing, disabled: false } = settle(&store, skipped).await else { panic!("it has ended now") };
-    assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Skipped, Some("quiet_hours")));
-    assert_eq!(store.firing(firing.firing_id).await.unwrap().as_ref(), Some(&*firing));
-    let why = EventKind::HeartbeatSkipped { firing: firing.firing_id, reason: "quiet_hours".into() };
-    let told = facts(&*store, firing_session(firing.firing_id)).await;
-    assert_eq!(told, [fired(&running), why, over(&firing, false)]);
+    let Settled::Now { routine_run, disabled: false } = settle(&store, skipped).await else {
+        panic!("it has ended now")
+    };
+    assert_eq!((routine_run.status, routine_run.summary.as_deref()), (RoutineRunStatus::Skipped, Some("quiet_hours")));
+    assert_eq!(store.routine_run(routine_run.routine_run_id).await.unwrap().as_ref(), Some(&*routine_run));
+    let why = EventKind::HeartbeatSkipped { routine_run: routine_run.routine_run_id, reason: "quiet_hours".into() };
+    let told = facts(&*store, routine_run_session(routine_run.routine_run_id)).await;
+    assert_eq!(told, [fired(&running), why, over(&routine_run, false)]);
     assert_eq!(now(&store, "tick").await.failures, 1, "neither a failure nor a success");
-    assert!(fire(&store, "tick", "3", FiringStatus::Failed).await, "the second in a row");
-    let filter = FiringFilter { status: Some(FiringStatus::Skipped), ..FiringFilter::default() };
-    assert_eq!(store.firings(filter).await.unwrap(), [*firing]);
+    assert!(fire(&store, "tick", "3", RoutineRunStatus::Failed).await, "the second in a row");
+    let filter = RoutineRunFilter { status: Some(RoutineRunStatus::Skipped), ..RoutineRunFilter::default() };
+    assert_eq!(store.routine_runs(filter).await.unwrap(), [*routine_run]);
 }
 
 /// Fires a routine and ends it so; returns whether that switched it off.
-async fn fire(store: &Store, name: &str, key: &str, status: FiringStatus) -> bool {
-    let firing = claim(&**store, firing(name, key)).await.firing_id;
+async fn fire(store: &Store, name: &str, key: &str, status: RoutineRunStatus) -> bool {
+    let routine_run = claim(&**store, routine_run(name, key)).await.routine_run_id;
     let disabled_notice = Some(outbound(key, &format!("off after {key}")));
-    match settle(store, FiringEnd { disabled_notice, ..end(firing, status) }).await {
+    match settle(store, RoutineRunEnd { disabled_notice, ..end(routine_run, status) }).await {
         Settled::Now { disabled, .. } => disabled,
         Settled::Before => panic!("it had ended"),
     }
@@ -441,66 +458,66 @@ async fn fire(store: &Store, name: &str, key: &str, status: FiringStatus) -> boo
 
 async fn an_end_that_says_so_switches_its_routine_off_and_tells_it_once(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
-    let both = [claim(&*store, firing("tick", "1")).await, claim(&*store, firing("tick", "2")).await];
+    let both = [claim(&*store, routine_run("tick", "1")).await, claim(&*store, routine_run("tick", "2")).await];
     // A change of the routine meanwhile keeps it from nothing.
     let mut changed = scheduled("tick", 60_000);
     changed.spec.description = "changed".into();
     put(&*store, changed).await;
     let before = store.changes().await.unwrap();
     let mut switched = Vec::new();
-    for firing in both {
-        let end = FiringEnd {
+    for routine_run in both {
+        let end = RoutineRunEnd {
             switch_off: Some("nobody is let in".into()),
-            disabled_notice: Some(outbound(&firing.key, &format!("off after {}", firing.key))),
-            ..end(firing.firing_id, FiringStatus::Failed)
+            disabled_notice: Some(outbound(&routine_run.key, &format!("off after {}", routine_run.key))),
+            ..end(routine_run.routine_run_id, RoutineRunStatus::Failed)
         };
         switched.push(matches!(settle(&store, end).await, Settled::Now { disabled: true, .. }));
     }
     assert_eq!(switched, [true, false]);
     let off = now(&store, "tick").await;
-    assert_eq!((off.enabled, off.next_at, off.disabled_why.as_str()), (false, None, "nobody is let in"));
+    assert_eq!((off.enabled, off.next_at, off.disabled_detail.as_str()), (false, None, "nobody is let in"));
     assert_eq!(told(&*store).await, ["off after 1"]);
     assert_ne!(store.changes().await.unwrap(), before);
 }
 
 async fn too_many_failures_in_a_row_switch_it_off(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await; // two failures
-    assert!(!fire(&store, "tick", "1", FiringStatus::Failed).await);
-    assert!(!fire(&store, "tick", "2", FiringStatus::Ok).await);
-    assert!(!fire(&store, "tick", "3", FiringStatus::Failed).await);
-    let late = claim(&*store, firing("tick", "late")).await.firing_id;
-    assert!(fire(&store, "tick", "4", FiringStatus::Failed).await);
+    assert!(!fire(&store, "tick", "1", RoutineRunStatus::Failed).await);
+    assert!(!fire(&store, "tick", "2", RoutineRunStatus::Ok).await);
+    assert!(!fire(&store, "tick", "3", RoutineRunStatus::Failed).await);
+    let late = claim(&*store, routine_run("tick", "late")).await.routine_run_id;
+    assert!(fire(&store, "tick", "4", RoutineRunStatus::Failed).await);
     let off = now(&store, "tick").await;
     assert_eq!((off.enabled, off.next_at, off.failures, off.changed_at), (false, None, 2, at(3_000)));
-    assert_eq!(off.disabled_why, "it failed 2 times in a row, the last time: there is a comet");
+    assert_eq!(off.disabled_detail, "it failed 2 times in a row, the last time: there is a comet");
     assert_eq!(told(&*store).await, ["off after 4"]);
     // One more failure does not switch off what is off.
-    let more = settle(&store, end(late, FiringStatus::Failed)).await;
+    let more = settle(&store, end(late, RoutineRunStatus::Failed)).await;
     assert!(matches!(more, Settled::Now { disabled: false, .. }), "{more:?}");
     // Switched on, it may fail again before it is off.
     store.enable(routine_id("tick"), true, "", None, at(4_000)).await.unwrap();
-    assert!(!fire(&store, "tick", "5", FiringStatus::Failed).await);
-    assert!(fire(&store, "tick", "6", FiringStatus::Failed).await);
+    assert!(!fire(&store, "tick", "5", RoutineRunStatus::Failed).await);
+    assert!(fire(&store, "tick", "6", RoutineRunStatus::Failed).await);
 
     // Where failures do not matter, they are counted all the same.
     let mut patient = routine("patient");
     patient.spec.guard.max_failures = 0;
     put(&*store, patient).await;
     for key in ["1", "2", "3"] {
-        assert!(!fire(&store, "patient", key, FiringStatus::Failed).await);
+        assert!(!fire(&store, "patient", key, RoutineRunStatus::Failed).await);
     }
     assert_eq!(now(&store, "patient").await.failures, 3);
 }
 
-async fn the_end_of_a_firing_from_before_a_change_counts_for_nothing(store: Store) {
+async fn the_end_of_a_routine_run_from_before_a_change_counts_for_nothing(store: Store) {
     put(&*store, routine("hook")).await;
-    let firings = [claim(&*store, firing("hook", "1")).await, claim(&*store, firing("hook", "2")).await];
+    let routine_runs = [claim(&*store, routine_run("hook", "1")).await, claim(&*store, routine_run("hook", "2")).await];
     let mut changed = routine("hook");
     changed.spec.description = "mended".into();
     put(&*store, changed).await;
-    assert!(!fire(&store, "hook", "3", FiringStatus::Failed).await);
-    for firing in firings {
-        let settled = settle(&store, end(firing.firing_id, FiringStatus::Failed)).await;
+    assert!(!fire(&store, "hook", "3", RoutineRunStatus::Failed).await);
+    for routine_run in routine_runs {
+        let settled = settle(&store, end(routine_run.routine_run_id, RoutineRunStatus::Failed)).await;
         assert!(matches!(settled, Settled::Now { disabled: false, .. }), "{settled:?}");
     }
     assert_eq!(now(&store, "hook").await.failures, 1);
@@ -508,83 +525,89 @@ async fn the_end_of_a_firing_from_before_a_change_counts_for_nothing(store: Stor
 
 async fn an_end_whose_notice_cannot_be_kept_is_not_made(store: Store) {
     put(&*store, routine("hook")).await;
-    let running = claim(&*store, firing("hook", "1")).await;
+    let running = claim(&*store, routine_run("hook", "1")).await;
     let notice = outbound("c", "told before");
     store.enqueue(notice.clone()).await.unwrap();
-    let failed = FiringEnd { notice: Some(notice), ..end(running.firing_id, FiringStatus::Failed) };
+    let failed = RoutineRunEnd { notice: Some(notice), ..end(running.routine_run_id, RoutineRunStatus::Failed) };
     let refused = RoutineStore::settle(&*store, failed).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-    assert_eq!(store.open_firings().await.unwrap(), [running]);
+    assert_eq!(store.open_routine_runs().await.unwrap(), [running]);
     assert_eq!(now(&store, "hook").await.failures, 0);
 }
 
 async fn who_does_the_work_is_noted(store: Store) {
     put(&*store, routine("hook")).await;
-    let firing = claim(&*store, firing("hook", "1")).await.firing_id;
+    let routine_run = claim(&*store, routine_run("hook", "1")).await.routine_run_id;
     let (run, job) = (RunId::new(), JobId::new());
-    store.note_work(firing, Some(run), None).await.unwrap();
-    store.note_work(firing, None, Some(job)).await.unwrap();
-    let noted = store.firing(firing).await.unwrap().unwrap();
+    store.note_work(routine_run, Some(run), None).await.unwrap();
+    store.note_work(routine_run, None, Some(job)).await.unwrap();
+    let noted = store.routine_run(routine_run).await.unwrap().unwrap();
     assert_eq!((noted.run_id, noted.job_id), (Some(run), Some(job)));
-    let unknown = store.note_work(FiringId::new(), Some(run), None).await;
+    let unknown = store.note_work(RoutineRunId::new(), Some(run), None).await;
     assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
 }
 
-async fn firings_are_listed_newest_first(store: Store) {
+async fn routine_runs_are_listed_newest_first(store: Store) {
     put(&*store, routine("a")).await;
     put(&*store, routine("b")).await;
     let mut ids = Vec::new();
     for (name, key) in [("a", "1"), ("b", "1"), ("a", "2")] {
-        ids.push(claim(&*store, firing(name, key)).await.firing_id);
+        ids.push(claim(&*store, routine_run(name, key)).await.routine_run_id);
     }
-    settle(&store, end(ids[0], FiringStatus::Ok)).await;
+    settle(&store, end(ids[0], RoutineRunStatus::Ok)).await;
     let list = async |routine: Option<&str>, status, limit| {
-        let filter = FiringFilter { routine: routine.map(Into::into), status, limit, ..FiringFilter::default() };
-        let firings = store.firings(filter).await.unwrap();
-        firings.into_iter().map(|firing| firing.firing_id).collect::<Vec<_>>()
+        let filter =
+            RoutineRunFilter { routine: routine.map(Into::into), status, limit, ..RoutineRunFilter::default() };
+        let routine_runs = store.routine_runs(filter).await.unwrap();
+        routine_runs.into_iter().map(|routine_run| routine_run.routine_run_id).collect::<Vec<_>>()
     };
     assert_eq!(list(None, None, 0).await, [ids[2], ids[1], ids[0]]);
     assert_eq!(list(None, None, 1).await, [ids[2]]);
     assert_eq!(list(Some("a"), None, 0).await, [ids[2], ids[0]]);
-    assert_eq!(list(Some("a"), Some(FiringStatus::Running), 0).await, [ids[2]]);
-    assert_eq!(list(None, Some(FiringStatus::Ok), 0).await, [ids[0]]);
+    assert_eq!(list(Some("a"), Some(RoutineRunStatus::Running), 0).await, [ids[2]]);
+    assert_eq!(list(None, Some(RoutineRunStatus::Ok), 0).await, [ids[0]]);
     // Not those of another that had the name before.
     let mut fresh = routine("a");
     fresh.id = RoutineId::new();
     assert!(store.delete("a", None).await.unwrap());
     put(&*store, fresh.clone()).await;
-    let new = claim(&*store, NewFiring { routine_id: fresh.id, ..firing("a", "1") }).await.firing_id;
-    let of_it = |id| FiringFilter { routine: Some("a".into()), routine_id: Some(id), ..FiringFilter::default() };
+    let new = claim(&*store, NewRoutineRun { routine_id: fresh.id, ..routine_run("a", "1") }).await.routine_run_id;
+    let of_it =
+        |id| RoutineRunFilter { routine: Some("a".into()), routine_id: Some(id), ..RoutineRunFilter::default() };
     for (id, expected) in [(fresh.id, vec![new]), (routine_id("a"), vec![ids[2], ids[0]])] {
-        let firings = store.firings(of_it(id)).await.unwrap();
-        assert_eq!(firings.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), expected);
+        let routine_runs = store.routine_runs(of_it(id)).await.unwrap();
+        assert_eq!(routine_runs.iter().map(|routine_run| routine_run.routine_run_id).collect::<Vec<_>>(), expected);
     }
     assert_eq!(list(Some("a"), None, 0).await, [new, ids[2], ids[0]]);
-    let open = store.open_firings().await.unwrap();
-    assert_eq!(open.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), [ids[1], ids[2], new], "oldest first");
+    let open = store.open_routine_runs().await.unwrap();
+    assert_eq!(
+        open.iter().map(|routine_run| routine_run.routine_run_id).collect::<Vec<_>>(),
+        [ids[1], ids[2], new],
+        "oldest first"
+    );
 }
 
-async fn old_firings_go_with_their_facts_and_others_stay(store: Store) {
+async fn old_routine_runs_go_with_their_facts_and_others_stay(store: Store) {
     put(&*store, routine("hook")).await;
-    let old = claim(&*store, firing("hook", "old")).await.firing_id;
-    let lease = open(&*store, firing_session(old).as_str()).await.lease;
+    let old = claim(&*store, routine_run("hook", "old")).await.routine_run_id;
+    let lease = open(&*store, routine_run_session(old).as_str()).await.lease;
     turn(&*store, &lease, "look").await;
-    settle(&store, end(old, FiringStatus::Ok)).await;
-    let recognised = claim(&*store, fired_at(firing("hook", "recognised"), 2_700)).await.firing_id;
-    settle(&store, end(recognised, FiringStatus::Ok)).await;
-    let open = claim(&*store, firing("hook", "open")).await.firing_id;
-    let new = claim(&*store, firing("hook", "new")).await.firing_id;
-    settle(&store, FiringEnd { at: at(9_000), ..end(new, FiringStatus::Ok) }).await;
+    settle(&store, end(old, RoutineRunStatus::Ok)).await;
+    let recognised = claim(&*store, fired_at(routine_run("hook", "recognised"), 2_700)).await.routine_run_id;
+    settle(&store, end(recognised, RoutineRunStatus::Ok)).await;
+    let open = claim(&*store, routine_run("hook", "open")).await.routine_run_id;
+    let new = claim(&*store, routine_run("hook", "new")).await.routine_run_id;
+    settle(&store, RoutineRunEnd { at: at(9_000), ..end(new, RoutineRunStatus::Ok) }).await;
 
     let age = Retention {
         threads_before: Some(at(5_000)),
         events_before: None,
-        ended_firings_before: None,
+        ended_routine_runs_before: None,
         ephemeral_before: None,
         keys_before: at(2_500),
     };
     let expected = store.prunable(age).await.unwrap();
-    assert_eq!((expected.firings, expected.sessions, expected.jobs), (1, 1, 0));
+    assert_eq!((expected.routine_runs, expected.sessions, expected.jobs), (1, 1, 0));
     let mut removed = Removed::default();
     loop {
         let piece = store.prune(age, 3).await.unwrap();
@@ -593,16 +616,16 @@ async fn old_firings_go_with_their_facts_and_others_stay(store: Store) {
         }
         removed.add(piece);
     }
-    assert_eq!((removed.firings, removed.sessions, removed.threads), (1, 1, 1));
-    let left = store.firings(FiringFilter::default()).await.unwrap();
-    assert_eq!(left.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), [new, open, recognised]);
-    assert_eq!(facts(&*store, firing_session(old)).await, []);
-    assert_eq!(facts(&*store, firing_session(recognised)).await.len(), 2);
+    assert_eq!((removed.routine_runs, removed.sessions, removed.threads), (1, 1, 1));
+    let left = store.routine_runs(RoutineRunFilter::default()).await.unwrap();
+    assert_eq!(left.iter().map(|routine_run| routine_run.routine_run_id).collect::<Vec<_>>(), [new, open, recognised]);
+    assert_eq!(facts(&*store, routine_run_session(old)).await, []);
+    assert_eq!(facts(&*store, routine_run_session(recognised)).await.len(), 2);
     // Nothing recognises it any longer.
-    claim(&*store, firing("hook", "old")).await;
+    claim(&*store, routine_run("hook", "old")).await;
 }
 
-async fn firings_have_an_age_of_their_own_and_take_their_sessions_with_them(store: Store) {
+async fn routine_runs_have_an_age_of_their_own_and_take_their_sessions_with_them(store: Store) {
     for name in ["hook", "tick"] {
         put(&*store, scheduled(name, 60_000)).await;
     }
@@ -612,29 +635,29 @@ async fn firings_have_an_age_of_their_own_and_take_their_sessions_with_them(stor
         (on_time("tick", 60_000, 120_000), Some(60_500)),
         (on_time("tick", 120_000, 180_000), Some(300_500)),
         (on_time("tick", 180_000, 240_000), None),
-        (fired_at(firing("hook", "long ago"), 20_000), Some(20_500)),
-        (fired_at(firing("hook", "before"), 60_000), Some(60_500)),
+        (fired_at(routine_run("hook", "long ago"), 20_000), Some(20_500)),
+        (fired_at(routine_run("hook", "before"), 60_000), Some(60_500)),
     ] {
         let new = claim(&*store, new).await;
-        let lease = open(&*store, firing_session(new.firing_id).as_str()).await.lease;
+        let lease = open(&*store, routine_run_session(new.routine_run_id).as_str()).await.lease;
         turn(&*store, &lease, "look").await;
         if let Some(ms) = ended_at {
-            settle(&store, FiringEnd { at: at(ms), ..end(new.firing_id, FiringStatus::Ok) }).await;
+            settle(&store, RoutineRunEnd { at: at(ms), ..end(new.routine_run_id, RoutineRunStatus::Ok) }).await;
         }
-        ids.push(new.firing_id);
+        ids.push(new.routine_run_id);
     }
     store.miss(routine_id("tick"), vec![at(240_000)], Some(at(300_000)), at(250_000)).await.unwrap();
     turn(&*store, &open(&*store, "ann").await.lease, "hello").await;
 
     let age = Retention {
-        ended_firings_before: Some(at(200_000)),
+        ended_routine_runs_before: Some(at(200_000)),
         ephemeral_before: None,
         keys_before: at(50_000),
         ..Retention::default() // conversations stay
     };
     let expected = store.prunable(age).await.unwrap();
     // Of what a delivery has set off the row stays, to recognise it; its words go.
-    assert_eq!((expected.firings, expected.sessions, expected.threads), (2, 3, 3), "{expected:?}");
+    assert_eq!((expected.routine_runs, expected.sessions, expected.threads), (2, 3, 3), "{expected:?}");
     let mut removed = Removed::default();
     loop {
         let piece = store.prune(age, 3).await.unwrap();
@@ -643,14 +666,19 @@ async fn firings_have_an_age_of_their_own_and_take_their_sessions_with_them(stor
         }
         removed.add(piece);
     }
-    assert_eq!((removed.firings, removed.sessions, removed.threads), (2, 3, 3), "{removed:?}");
-    let left: Vec<_> =
-        store.firings(FiringFilter::default()).await.unwrap().into_iter().map(|firing| firing.firing_id).collect();
+    assert_eq!((removed.routine_runs, removed.sessions, removed.threads), (2, 3, 3), "{removed:?}");
+    let left: Vec<_> = store
+        .routine_runs(RoutineRunFilter::default())
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|routine_run| routine_run.routine_run_id)
+        .collect();
     assert_eq!(left[1..], [ids[4], ids[2], ids[1]], "{left:?}");
     // What is gone is done all the same.
     let again = try_claim(&store, on_time("tick", 60_000, 120_000)).await;
     assert!(matches!(again, Claim::Off(_)), "{again:?}");
-    let again = try_claim(&store, fired_at(firing("hook", "before"), 400_000)).await;
+    let again = try_claim(&store, fired_at(routine_run("hook", "before"), 400_000)).await;
     assert!(matches!(again, Claim::Known(_)), "{again:?}");
     assert_eq!(
         store.sessions(SessionFilter::lasting(9)).await.unwrap().len(),

@@ -1,11 +1,11 @@
-//! `/api/v1/firings`, `/api/v1/routines/{name}/runs` and `POST /api/v1/events`: what has set routines off, and what will.
+//! `/api/v1/routine-runs`, `/api/v1/routines/{name}/runs` and `POST /api/v1/events`: what has set routines off, and what will.
 
 use std::cmp::Reverse;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{FiringFilter, FiringRecord, FiringStatus, Principal, RoutineRecord, RoutineRequest};
+use belay_protocol::{Principal, RoutineRecord, RoutineRequest, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,20 +13,20 @@ use super::routines::{find, fired};
 use crate::app::{App, Shared};
 use crate::checks::{KEY_MAX_BYTES, check_key, check_limit};
 use crate::error::ApiError;
-use crate::extract::{Caller, FiringPath, JsonBody, NamePath, Operator, Params};
+use crate::extract::{Caller, JsonBody, NamePath, Operator, Params, RoutineRunPath};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     routine: Option<String>,
-    status: Option<FiringStatus>,
+    status: Option<RoutineRunStatus>,
     limit: Option<u32>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OwnParams {
-    status: Option<FiringStatus>,
+    status: Option<RoutineRunStatus>,
     limit: Option<u32>,
 }
 
@@ -51,22 +51,22 @@ pub(crate) struct Happened {
 }
 
 #[derive(Serialize)]
-struct FiringList {
-    firings: Vec<FiringRecord>,
+struct RoutineRunList {
+    routine_runs: Vec<RoutineRunRecord>,
 }
 
-/// Firings, newest first.
+/// Routine runs, newest first.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
     let (routine, limit) = (params.routine, check_limit(params.limit)?);
-    let filter = FiringFilter { routine, routine_id: None, status: params.status, limit };
-    firings(&app, &principal, filter).await
+    let filter = RoutineRunFilter { routine, routine_id: None, status: params.status, limit };
+    routine_runs(&app, &principal, filter).await
 }
 
-/// The firings of a routine, newest first; for an operator also of those that had its name before.
+/// The routine runs of a routine, newest first; for an operator also of those that had its name before.
 pub(crate) async fn of_routine(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -74,53 +74,57 @@ pub(crate) async fn of_routine(
     Params(params): Params<OwnParams>,
 ) -> Result<Response, ApiError> {
     let (routine, limit) = (Some(name), check_limit(params.limit)?);
-    let filter = FiringFilter { routine, routine_id: None, status: params.status, limit };
-    firings(&app, &principal, filter).await
+    let filter = RoutineRunFilter { routine, routine_id: None, status: params.status, limit };
+    routine_runs(&app, &principal, filter).await
 }
 
-async fn firings(app: &App, principal: &Principal, filter: FiringFilter) -> Result<Response, ApiError> {
-    let firings = match app.sight(principal).own_only() {
+async fn routine_runs(app: &App, principal: &Principal, filter: RoutineRunFilter) -> Result<Response, ApiError> {
+    let routine_runs = match app.visibility(principal).own_only() {
         None => {
-            let firings = app.routines.firings(filter.clone()).await?;
-            if let (true, Some(name)) = (firings.is_empty(), &filter.routine) {
+            let routine_runs = app.routines.routine_runs(filter.clone()).await?;
+            if let (true, Some(name)) = (routine_runs.is_empty(), &filter.routine) {
                 find(app, principal, name).await?; // a mistyped name must not look like a routine that is silent
             }
-            firings
+            routine_runs
         }
-        Some(_) => own_firings(app, principal, filter).await?,
+        Some(_) => own_routine_runs(app, principal, filter).await?,
     };
-    Ok(Json(FiringList { firings }).into_response())
+    Ok(Json(RoutineRunList { routine_runs }).into_response())
 }
 
-/// The firings of the routines of whoever asks, newest first.
-async fn own_firings(app: &App, principal: &Principal, filter: FiringFilter) -> Result<Vec<FiringRecord>, ApiError> {
+/// The routine runs of the routines of whoever asks, newest first.
+async fn own_routine_runs(
+    app: &App,
+    principal: &Principal,
+    filter: RoutineRunFilter,
+) -> Result<Vec<RoutineRunRecord>, ApiError> {
     let mut routines = match &filter.routine {
         Some(name) => vec![find(app, principal, name).await?],
         None => app.routines.routines().await?,
     };
-    let sight = app.sight(principal);
-    routines.retain(|routine| sight.routine(routine));
-    let mut firings = Vec::new();
+    let visibility = app.visibility(principal);
+    routines.retain(|routine| visibility.routine(routine));
+    let mut routine_runs = Vec::new();
     for routine in routines {
         let RoutineRecord { routine_id, spec, .. } = routine;
-        let of_this = FiringFilter { routine: Some(spec.name), routine_id: Some(routine_id), ..filter.clone() };
-        firings.extend(app.routines.firings(of_this).await?);
+        let of_this = RoutineRunFilter { routine: Some(spec.name), routine_id: Some(routine_id), ..filter.clone() };
+        routine_runs.extend(app.routines.routine_runs(of_this).await?);
         // Of each no more are needed than of all: it stays one page and one routine's, however many there are.
-        firings.sort_by_key(|firing| Reverse((firing.claimed_at, firing.firing_id)));
-        firings.truncate(filter.limit as usize);
+        routine_runs.sort_by_key(|routine_run| Reverse((routine_run.claimed_at, routine_run.routine_run_id)));
+        routine_runs.truncate(filter.limit as usize);
     }
-    Ok(firings)
+    Ok(routine_runs)
 }
 
-/// One firing.
+/// One routine run.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    FiringPath(id): FiringPath,
-) -> Result<Json<FiringRecord>, ApiError> {
-    match app.routines.firing(id).await? {
-        Some(firing) if app.sight(&principal).firing(&firing).await? => Ok(Json(firing)),
-        _ => Err(ApiError::not_found(format!("no such firing: {id}"))),
+    RoutineRunPath(id): RoutineRunPath,
+) -> Result<Json<RoutineRunRecord>, ApiError> {
+    match app.routines.routine_run(id).await? {
+        Some(routine_run) if app.visibility(&principal).routine_run(&routine_run).await? => Ok(Json(routine_run)),
+        _ => Err(ApiError::not_found(format!("no such routine run: {id}"))),
     }
 }
 
@@ -136,7 +140,7 @@ pub(crate) async fn next(
         None => app.routines.routines().await?,
     };
     // The first so many times are times of those that are first.
-    routines.retain(|routine| routine.next_at.is_some() && app.sight(&principal).routine(routine));
+    routines.retain(|routine| routine.next_at.is_some() && app.visibility(&principal).routine(routine));
     routines.sort_by_key(|routine| routine.next_at);
     routines.truncate(count);
     let mut times = Vec::new();
@@ -177,5 +181,5 @@ pub(crate) async fn emit(
         check_key(key).map_err(|e| ApiError::invalid(format!("key: {e}")))?;
     }
     let request = RoutineRequest::Emit { source, event, key, payload: Value::Object(payload) };
-    Ok(Json(FiringList { firings: fired(&app, principal, request).await? }).into_response())
+    Ok(Json(RoutineRunList { routine_runs: fired(&app, principal, request).await? }).into_response())
 }

@@ -1,9 +1,9 @@
-//! Firings of routines: claimed once, ended once. Guardrails are looked at where the row is written, so that of two daemons,
+//! Routine runs of routines: claimed once, ended once. Guardrails are looked at where the row is written, so that of two daemons,
 //! and of any burst, no more get through than may.
 
 use belay_protocol::{
-    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, RoutineId,
-    RoutineRecord, RunId, Settled, UnixMillis, firing_session,
+    Claim, Held, JobId, NewRoutineRun, RoutineId, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
+    RoutineRunRecord, RoutineRunStatus, RunId, Settled, UnixMillis, routine_run_session,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
@@ -14,8 +14,8 @@ use super::routines::{self, Kept};
 use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use super::{outbox, rows};
 use crate::routines::{
-    check_end, claimed, count_end, ended, firings_limit, go_on, held_back, is_echo, is_settled, left_ms, missed,
-    no_firing, no_routine, off, settle_time, told,
+    check_end, claimed, count_end, ended, go_on, held_back, is_echo, is_settled, left_ms, missed, no_routine,
+    no_routine_run, off, routine_runs_limit, settle_time, told,
 };
 
 /// Columns that [`record`] reads.
@@ -30,7 +30,7 @@ pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM routine_runs WHERE sta
 pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM routine_runs
      WHERE routine_id = ?1 AND content = ?2 AND claimed_at <= ?3";
 
-/// The firing of a routine, `?1`, by its key, `?2`.
+/// The routine run of a routine, `?1`, by its key, `?2`.
 pub(super) fn known_sql() -> String {
     format!("SELECT {COLUMNS} FROM routine_runs WHERE routine_id = ?1 AND key = ?2")
 }
@@ -40,7 +40,7 @@ pub(super) fn open_sql() -> String {
     format!("SELECT {COLUMNS} FROM routine_runs INDEXED BY routine_runs_running WHERE status = 'running' ORDER BY seq")
 }
 
-pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim> {
+pub(super) fn claim(tx: &mut Tx<'_>, new: &NewRoutineRun, global: u32) -> Done<Claim> {
     let known = known(tx, new)?;
     let routine = routines::by_id(tx, new.routine_id)?;
     if let Some(known) = known {
@@ -69,21 +69,21 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim
         }
         None => {
             routine.record.fired_at = Some(new.at);
-            routine.record.firings = routine.record.firings.saturating_add(1);
+            routine.record.routine_runs = routine.record.routine_runs.saturating_add(1);
             if !new.by_hand {
                 routine.record.set_off_at = Some(new.at);
             }
-            let firing = claimed(new, revision);
-            insert(tx, &firing, Some(new))?;
-            Claim::Claimed(Box::new(firing))
+            let routine_run = claimed(new, revision);
+            insert(tx, &routine_run, Some(new))?;
+            Claim::Claimed(Box::new(routine_run))
         }
     };
     routines::keep(tx, &routine)?;
     Ok(claim)
 }
 
-/// The firing that this one is, if it was claimed before.
-fn known(tx: &mut Tx<'_>, new: &NewFiring) -> Done<Option<FiringRecord>> {
+/// The routine run that this one is, if it was claimed before.
+fn known(tx: &mut Tx<'_>, new: &NewRoutineRun) -> Done<Option<RoutineRunRecord>> {
     let routine = new.routine_id.as_uuid();
     if let Some(known) = tx.row(&known_sql(), params![routine, new.key], record)? {
         return Ok(Some(known));
@@ -94,15 +94,15 @@ fn known(tx: &mut Tx<'_>, new: &NewFiring) -> Done<Option<FiringRecord>> {
 }
 
 /// Where the routine still waits for this time, which is settled, it goes on to the next.
-fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewFiring) -> Done<()> {
+fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewRoutineRun) -> Done<()> {
     let (Some(mut routine), Some(time)) = (routine, new.scheduled_at) else { return Ok(()) };
     let before = routine.record.next_at;
     go_on(&mut routine.record, time, new.next_at);
     if routine.record.next_at == before { Ok(()) } else { routines::keep(tx, &routine) }
 }
 
-/// The guardrail that holds a firing of this routine back, if one does.
-fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<Option<Held>> {
+/// The guardrail that holds a routine run of this routine back, if one does.
+fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewRoutineRun, global: u32) -> Done<Option<Held>> {
     let guard = &routine.record.spec.guard;
     if count(tx, RUNNING_OF, params![new.routine_id.as_uuid()])? >= u64::from(guard.max_concurrent) {
         return Ok(Some(Held::Concurrent));
@@ -146,61 +146,61 @@ pub(super) fn miss(
 
 fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMillis], at: UnixMillis) -> Done<()> {
     for time in times {
-        let firing = missed(routine, *time, at);
+        let routine_run = missed(routine, *time, at);
         let sql = "SELECT 1 FROM routine_runs WHERE routine_id = ?1 AND key = ?2";
         if is_settled(routine, *time)
-            || tx.row(sql, params![firing.routine_id.as_uuid(), firing.key], |_| Ok(()))?.is_some()
+            || tx.row(sql, params![routine_run.routine_id.as_uuid(), routine_run.key], |_| Ok(()))?.is_some()
         {
             continue;
         }
-        insert(tx, &firing, None)?;
+        insert(tx, &routine_run, None)?;
     }
     times.iter().for_each(|time| settle_time(routine, *time));
     Ok(())
 }
 
 /// Writes the row, with what only a claim has, and the facts.
-fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> Done<()> {
+fn insert(tx: &mut Tx<'_>, routine_run: &RoutineRunRecord, claim: Option<&NewRoutineRun>) -> Done<()> {
     tx.exec(
         "INSERT INTO routine_runs (id, session, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload,
                                    content, status, summary, boot, claimed_at, ended_at)
          VALUES (:id, :session, :routine_id, :routine, :key, :revision, :triggered_by, :scheduled_at, :detail, :payload, :content,
                  :status, :summary, :boot, :claimed_at, :ended_at)",
         named_params! {
-            ":id": firing.firing_id.as_uuid(),
-            ":session": firing_session(firing.firing_id).as_str(),
-            ":routine_id": firing.routine_id.as_uuid(),
-            ":routine": firing.routine,
-            ":key": firing.key,
-            ":revision": firing.revision,
-            ":triggered_by": firing.by,
-            ":scheduled_at": firing.scheduled_at.map(|time| time.0),
-            ":detail": firing.detail,
-            ":payload": firing.payload,
+            ":id": routine_run.routine_run_id.as_uuid(),
+            ":session": routine_run_session(routine_run.routine_run_id).as_str(),
+            ":routine_id": routine_run.routine_id.as_uuid(),
+            ":routine": routine_run.routine,
+            ":key": routine_run.key,
+            ":revision": routine_run.revision,
+            ":triggered_by": routine_run.trigger,
+            ":scheduled_at": routine_run.scheduled_at.map(|time| time.0),
+            ":detail": routine_run.detail,
+            ":payload": routine_run.payload,
             ":content": claim.and_then(|new| new.content.as_deref()),
-            ":status": firing.status.word(),
-            ":summary": firing.summary,
+            ":status": routine_run.status.word(),
+            ":summary": routine_run.summary,
             ":boot": claim.map(|new| new.boot.as_uuid()),
-            ":claimed_at": firing.claimed_at.0,
-            ":ended_at": firing.ended_at.map(|at| at.0),
+            ":claimed_at": routine_run.claimed_at.0,
+            ":ended_at": routine_run.ended_at.map(|at| at.0),
         },
     )?;
-    append_events(tx, &told(firing, false))
+    append_events(tx, &told(routine_run, false))
 }
 
-fn record(row: &Row<'_>) -> Done<FiringRecord> {
+fn record(row: &Row<'_>) -> Done<RoutineRunRecord> {
     let status: String = row.get("status")?;
-    Ok(FiringRecord {
-        firing_id: rows::id(row, "id")?,
+    Ok(RoutineRunRecord {
+        routine_run_id: rows::id(row, "id")?,
         routine_id: rows::id(row, "routine_id")?,
         routine: row.get("routine")?,
         revision: row.get("revision")?,
-        by: row.get("triggered_by")?,
+        trigger: row.get("triggered_by")?,
         key: row.get("key")?,
         scheduled_at: rows::optional_date(row, "scheduled_at")?,
         detail: row.get("detail")?,
         payload: row.get("payload")?,
-        status: FiringStatus::from_word(&status).ok_or_else(|| Failure::damaged("status of a firing"))?,
+        status: RoutineRunStatus::from_word(&status).ok_or_else(|| Failure::damaged("status of a routine_run"))?,
         summary: row.get("summary")?,
         run_id: rows::optional_id(row, "run_id")?,
         job_id: rows::optional_id(row, "job_id")?,
@@ -211,39 +211,41 @@ fn record(row: &Row<'_>) -> Done<FiringRecord> {
     })
 }
 
-pub(super) fn note_work(tx: &mut Tx<'_>, id: FiringId, run: Option<RunId>, job: Option<JobId>) -> Done<()> {
+pub(super) fn note_work(tx: &mut Tx<'_>, id: RoutineRunId, run: Option<RunId>, job: Option<JobId>) -> Done<()> {
     let noted = tx.exec(
         "UPDATE routine_runs SET run_id = COALESCE(?2, run_id), job_id = COALESCE(?3, job_id) WHERE id = ?1",
         params![id.as_uuid(), run.map(|run| run.as_uuid()), job.map(|job| job.as_uuid())],
     )?;
-    if noted == 0 { Err(no_firing(id).into()) } else { Ok(()) }
+    if noted == 0 { Err(no_routine_run(id).into()) } else { Ok(()) }
 }
 
-pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
+pub(super) fn settle(tx: &mut Tx<'_>, end: &RoutineRunEnd) -> Done<Settled> {
     check_end(end.status)?;
     let sql = format!("SELECT {COLUMNS} FROM routine_runs WHERE id = ?1 AND status = 'running'");
-    let Some(firing) = tx.row(&sql, params![end.firing.as_uuid()], record)? else { return Ok(Settled::Before) };
-    let firing = ended(firing, end);
+    let Some(routine_run) = tx.row(&sql, params![end.routine_run.as_uuid()], record)? else {
+        return Ok(Settled::Before);
+    };
+    let routine_run = ended(routine_run, end);
     tx.exec(
         "UPDATE routine_runs SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6,
                             tool_calls = ?7, cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
          WHERE id = ?1",
         params![
-            firing.firing_id.as_uuid(),
-            firing.status.word(),
-            firing.summary,
-            to_sql_int(firing.usage.input),
-            to_sql_int(firing.usage.output),
-            firing.usage.model_calls,
-            firing.usage.tool_calls,
-            to_sql_int(firing.cost_micro_usd),
+            routine_run.routine_run_id.as_uuid(),
+            routine_run.status.word(),
+            routine_run.summary,
+            to_sql_int(routine_run.usage.input),
+            to_sql_int(routine_run.usage.output),
+            routine_run.usage.model_calls,
+            routine_run.usage.tool_calls,
+            to_sql_int(routine_run.cost_micro_usd),
             end.at.0,
-            firing.usage.estimated_calls
+            routine_run.usage.estimated_calls
         ],
     )?;
     let mut disabled = false;
-    if let Some(mut routine) = routines::by_id(tx, firing.routine_id)? {
-        disabled = count_end(&mut routine.record, &firing, end);
+    if let Some(mut routine) = routines::by_id(tx, routine_run.routine_id)? {
+        disabled = count_end(&mut routine.record, &routine_run, end);
         routine.not_before = None; // what it waited for may have been this end
         routines::keep(tx, &routine)?;
     }
@@ -254,15 +256,15 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     for notice in notices {
         outbox::insert(tx, notice)?;
     }
-    append_events(tx, &told(&firing, disabled))?;
-    Ok(Settled::Now { firing: Box::new(firing), disabled })
+    append_events(tx, &told(&routine_run, disabled))?;
+    Ok(Settled::Now { routine_run: Box::new(routine_run), disabled })
 }
 
-pub(super) fn firing(conn: &Connection, id: FiringId) -> Done<Option<FiringRecord>> {
+pub(super) fn routine_run(conn: &Connection, id: RoutineRunId) -> Done<Option<RoutineRunRecord>> {
     tx::row(conn, &format!("SELECT {COLUMNS} FROM routine_runs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
-pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<FiringRecord>> {
+pub(super) fn routine_runs(conn: &Connection, filter: &RoutineRunFilter) -> Done<Sifted<RoutineRunRecord>> {
     let mut wanted: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     if let Some(routine) = &filter.routine {
@@ -278,11 +280,11 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<F
         values.push(status.word().to_owned().into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
-    values.push(i64::from(firings_limit(filter)).into());
+    values.push(i64::from(routine_runs_limit(filter)).into());
     let sql = format!("SELECT {COLUMNS} FROM routine_runs {filtered} ORDER BY seq DESC LIMIT ?");
     sift(conn, &sql, params_from_iter(values), "id", record)
 }
 
-pub(super) fn open_firings(conn: &Connection) -> Done<Sifted<FiringRecord>> {
+pub(super) fn open_routine_runs(conn: &Connection) -> Done<Sifted<RoutineRunRecord>> {
     sift(conn, &open_sql(), [], "id", record)
 }

@@ -22,7 +22,7 @@ const NOBODY: &str = "a run that another one has started has nobody to ask; hand
 
 /// What a run hands to the runs that it starts. Clones share the account and the stop.
 #[derive(Clone)]
-pub struct Seed {
+pub struct ChildStart {
     services: Arc<RunServices>,
     live: Arc<LiveRun>,
     cancel: CancellationToken,
@@ -40,7 +40,7 @@ pub struct Seed {
     briefing: Arc<Briefing>,
 }
 
-impl Seed {
+impl ChildStart {
     /// The daemon's shared part.
     pub fn services(&self) -> &Arc<RunServices> {
         &self.services
@@ -92,8 +92,8 @@ impl Seed {
 
 impl RunCore {
     /// What this run hands to the runs that it starts now.
-    pub fn seed(&self, context: &LoopContext) -> Seed {
-        Seed {
+    pub fn seed(&self, context: &LoopContext) -> ChildStart {
+        ChildStart {
             services: self.services.clone(),
             live: self.live.clone(),
             cancel: self.cancel.clone(),

@@ -28,7 +28,7 @@ const ADDRESSES: usize = 4096;
 
 /// Wrong tokens by address. A request without any token is no attempt, and does not count.
 #[derive(Default)]
-pub(crate) struct Strangers(Mutex<HashMap<IpAddr, Attempts>>);
+pub(crate) struct FailedAuthLimiter(Mutex<HashMap<IpAddr, Attempts>>);
 
 struct Attempts {
     failures: u32,
@@ -37,7 +37,7 @@ struct Attempts {
     locked_until: Option<Instant>,
 }
 
-impl Strangers {
+impl FailedAuthLimiter {
     /// What whoever has shown a wrong token is answered: the refusal, which is counted. After too many of them it is to wait, and
     /// hears that late.
     ///
@@ -115,45 +115,45 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ten_wrong_tokens_in_a_minute_lock_an_address_for_five_and_no_other() {
-        let strangers = Strangers::default();
+        let failed_auth = FailedAuthLimiter::default();
         let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         for _ in 0..9 {
-            strangers.failed(one);
+            failed_auth.failed(one);
         }
-        assert_eq!(strangers.locked(one), None);
-        strangers.failed(one);
-        assert_eq!((strangers.locked(one), strangers.locked(other)), (Some(LOCK), None));
+        assert_eq!(failed_auth.locked(one), None);
+        failed_auth.failed(one);
+        assert_eq!((failed_auth.locked(one), failed_auth.locked(other)), (Some(LOCK), None));
         tokio::time::advance(LOCK - Duration::from_secs(1)).await;
-        strangers.failed(one);
-        assert_eq!(strangers.locked(one), Some(Duration::from_secs(1)), "attempts while locked change nothing");
+        failed_auth.failed(one);
+        assert_eq!(failed_auth.locked(one), Some(Duration::from_secs(1)), "attempts while locked change nothing");
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(strangers.locked(one), None);
-        strangers.failed(one);
-        assert_eq!(strangers.locked(one), None, "it begins anew");
+        assert_eq!(failed_auth.locked(one), None);
+        failed_auth.failed(one);
+        assert_eq!(failed_auth.locked(one), None, "it begins anew");
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_mistakes_lock_nobody() {
-        let strangers = Strangers::default();
+        let failed_auth = FailedAuthLimiter::default();
         let address = IpAddr::from([192, 0, 2, 1]);
         for _ in 0..50 {
-            strangers.failed(address);
+            failed_auth.failed(address);
             tokio::time::advance(Duration::from_secs(7)).await;
         }
-        assert_eq!(strangers.locked(address), None);
+        assert_eq!(failed_auth.locked(address), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_table_is_bounded_and_a_whole_ipv6_network_is_one_address() {
-        let strangers = Strangers::default();
+        let failed_auth = FailedAuthLimiter::default();
         for n in 0..u32::try_from(ADDRESSES).unwrap_or(u32::MAX) + 100 {
-            strangers.failed(IpAddr::from(n.to_be_bytes()));
+            failed_auth.failed(IpAddr::from(n.to_be_bytes()));
         }
-        assert_eq!(strangers.table().len(), ADDRESSES);
+        assert_eq!(failed_auth.table().len(), ADDRESSES);
         for n in 0..10 {
-            strangers.failed(IpAddr::from([0x2001, 0xdb8, 0, 0, n, 0, 0, 1]));
+            failed_auth.failed(IpAddr::from([0x2001, 0xdb8, 0, 0, n, 0, 0, 1]));
         }
-        assert!(strangers.locked(IpAddr::from([0x2001, 0xdb8, 0, 0, 0xffff, 0, 0, 2])).is_some());
-        assert!(strangers.locked(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, 1])).is_none());
+        assert!(failed_auth.locked(IpAddr::from([0x2001, 0xdb8, 0, 0, 0xffff, 0, 0, 2])).is_some());
+        assert!(failed_auth.locked(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, 1])).is_none());
     }
 }

@@ -4,7 +4,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use belay_protocol::{
-    Asker, FiringRecord, JobRecord, Principal, RoutineRecord, RunId, SessionKey, StoreError, firing_of, job_of,
+    Asker, JobRecord, Principal, RoutineRecord, RoutineRunRecord, RunId, SessionKey, StoreError, job_of, routine_run_of,
 };
 
 use crate::app::{App, Shared};
@@ -16,22 +16,22 @@ use crate::extract::{Caller, path_text};
 const LOOKED_AT_MAX: u32 = 1000;
 
 /// The eyes of whoever asks.
-pub(crate) struct Sight<'a> {
+pub(crate) struct Visibility<'a> {
     app: &'a App,
     asker: Asker,
 }
 
 impl App {
     /// What this principal is shown.
-    pub(crate) fn sight(&self, principal: &Principal) -> Sight<'_> {
-        Sight { app: self, asker: Asker::of(principal, false) }
+    pub(crate) fn visibility(&self, principal: &Principal) -> Visibility<'_> {
+        Visibility { app: self, asker: Asker::of(principal, false) }
     }
 }
 
-impl Sight<'_> {
+impl Visibility<'_> {
     /// Their id, where they are shown no more than their own.
     pub(crate) fn own_only(&self) -> Option<&str> {
-        (self.asker.place != belay_protocol::Place::Operator).then_some(&self.asker.principal)
+        (self.asker.place != belay_protocol::Authority::Operator).then_some(&self.asker.principal)
     }
 
     /// Whether they are shown a job.
@@ -44,14 +44,14 @@ impl Sight<'_> {
         self.asker.owns(&self.app.channel, &routine.creator, &routine.channel)
     }
 
-    /// Whether they are shown a firing: as its routine. One whose routine is gone has no owner any more, whoever has taken
+    /// Whether they are shown a routine run: as its routine. One whose routine is gone has no owner any more, whoever has taken
     /// its name since.
-    pub(crate) async fn firing(&self, firing: &FiringRecord) -> Result<bool, StoreError> {
+    pub(crate) async fn routine_run(&self, routine_run: &RoutineRunRecord) -> Result<bool, StoreError> {
         if self.own_only().is_none() {
             return Ok(true);
         }
-        let routine = self.app.routines.routine(&firing.routine).await?;
-        Ok(routine.is_some_and(|routine| routine.routine_id == firing.routine_id && self.routine(&routine)))
+        let routine = self.app.routines.routine(&routine_run.routine).await?;
+        Ok(routine.is_some_and(|routine| routine.routine_id == routine_run.routine_id && self.routine(&routine)))
     }
 
     /// The first rows of a list that they are shown, at most `limit`. `read` gives that many rows of the list, what is hidden
@@ -93,7 +93,7 @@ impl Sight<'_> {
         Ok(shown)
     }
 
-    /// Whether they are shown what happens in a session: every conversation, and of jobs and firings their own.
+    /// Whether they are shown what happens in a session: every conversation, and of jobs and routine runs their own.
     pub(crate) async fn session(&self, session: &SessionKey) -> Result<bool, StoreError> {
         if self.own_only().is_none() {
             return Ok(true);
@@ -101,9 +101,9 @@ impl Sight<'_> {
         if let Some(id) = job_of(session) {
             return Ok(self.app.jobs.job(id).await?.is_some_and(|job| self.job(&job)));
         }
-        match firing_of(session) {
-            Some(id) => match self.app.routines.firing(id).await? {
-                Some(firing) => self.firing(&firing).await,
+        match routine_run_of(session) {
+            Some(id) => match self.app.routines.routine_run(id).await? {
+                Some(routine_run) => self.routine_run(&routine_run).await,
                 None => Ok(false),
             },
             None => Ok(true),
@@ -139,7 +139,7 @@ impl VisibleSession {
     }
 }
 
-impl Sight<'_> {
+impl Visibility<'_> {
     /// The run of that id. For an operator the store is not asked: a stop must work where that does not.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl Sight<'_> {
     /// The session of that key.
     ///
     /// # Errors
-    /// As [`Sight::visible_run`].
+    /// As [`Visibility::visible_run`].
     pub(crate) async fn visible_session(&self, key: SessionKey) -> Result<VisibleSession, ApiError> {
         match self.session(&key).await? {
             true => Ok(VisibleSession(key)),
@@ -168,7 +168,7 @@ impl Sight<'_> {
     /// The session that a parameter names, if it does.
     ///
     /// # Errors
-    /// 422 with the field's name for what is no key; else as [`Sight::visible_run`].
+    /// 422 with the field's name for what is no key; else as [`Visibility::visible_run`].
     pub(crate) async fn named_session(
         &self,
         field: &str,
@@ -188,7 +188,7 @@ impl FromRequestParts<Shared> for VisibleRun {
         let Caller(principal) = Caller::from_request_parts(parts, app).await?;
         let id = path_text(parts, app, "id").await?.parse();
         let id = id.map_err(|_not_a_uuid| ApiError::not_found("no such run: its id is not a UUID"))?;
-        app.sight(&principal).visible_run(id).await
+        app.visibility(&principal).visible_run(id).await
     }
 }
 
@@ -199,6 +199,6 @@ impl FromRequestParts<Shared> for VisibleSession {
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
         let Caller(principal) = Caller::from_request_parts(parts, app).await?;
         let key = SessionKey::parse(&path_text(parts, app, "key").await?).map_err(ApiError::invalid)?;
-        app.sight(&principal).visible_session(key).await
+        app.visibility(&principal).visible_session(key).await
     }
 }

@@ -9,12 +9,12 @@ use crate::error::ApiError;
 
 /// The answer to a call that did not work.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct CallFailure {
     what: String,
     next: Option<&'static str>,
 }
 
-impl Told {
+impl CallFailure {
     /// The arguments are wrong.
     pub(super) fn wrong(what: impl Into<String>) -> Self {
         Self { what: what.into(), next: Some("Look at the tool's schema and call it again.") }
@@ -47,7 +47,7 @@ impl Told {
     }
 }
 
-impl From<ApiError> for Told {
+impl From<ApiError> for CallFailure {
     fn from(error: ApiError) -> Self {
         let next = match error.code {
             "busy" | "store" | "unavailable" => Some("Try again in a few seconds."),
@@ -63,7 +63,7 @@ impl From<ApiError> for Told {
 }
 
 /// The result of a call.
-pub(super) fn told(answer: Result<Value, Told>) -> CallToolResult {
+pub(super) fn told(answer: Result<Value, CallFailure>) -> CallToolResult {
     match answer {
         Ok(value) => CallToolResult::structured(value),
         Err(told) => CallToolResult::error(vec![ContentBlock::text(told.text())]),
@@ -105,12 +105,12 @@ mod tests {
     #[test]
     fn an_error_is_one_sentence_and_the_next_step_another() {
         for (told, text) in [
-            (Told::wrong("limit: must be 1"), "limit: must be 1. Look at the tool's schema and call it again."),
+            (CallFailure::wrong("limit: must be 1"), "limit: must be 1. Look at the tool's schema and call it again."),
             (
-                Told::from(ApiError::not_found("no such run.")),
+                CallFailure::from(ApiError::not_found("no such run.")),
                 "no such run. list_sessions shows which conversations there are.",
             ),
-            (Told::from(ApiError::internal()), "something went wrong inside Belay; the log says more"),
+            (CallFailure::from(ApiError::internal()), "something went wrong inside Belay; the log says more"),
         ] {
             assert_eq!(told.text(), text);
         }

@@ -21,9 +21,9 @@ const SAY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where texts for people go.
 #[derive(Clone)]
-pub(crate) struct Speaker(mpsc::Sender<(ReplyRoute, String)>);
+pub(crate) struct Notifier(mpsc::Sender<(ReplyRoute, String)>);
 
-impl Speaker {
+impl Notifier {
     /// The end that takes texts, and the work that shows them: run it until every speaker is dropped.
     pub(crate) fn new(services: Arc<AgentServices>) -> (Self, impl Future<Output = ()> + Send) {
         let (tx, mut rx) = mpsc::channel::<(ReplyRoute, String)>(CAPACITY);

@@ -7,7 +7,7 @@ use belay_agent_loop::LoopContext;
 use belay_protocol::{ChannelId, HookPoint, Message, MessageBody, RunEnd, StopReason};
 
 use belay_run::core::RunCore;
-use belay_run::hooks::Place;
+use belay_run::hooks::HookContext;
 
 /// What stands in the place of an answer that hooks had no time to look at.
 const UNSEEN: &str = "[withheld: the run was stopped before the operator's hooks had looked at this answer]";
@@ -30,7 +30,7 @@ pub(crate) async fn agree(
         other => return (end, other),
     };
     let mut facts = Vec::new();
-    let place = Place { session: &core.live.session, run: core.live.id };
+    let place = HookContext { session: &core.live.session, run: core.live.id };
     let decided = tokio::select! {
         biased; // a stop waits for no hook
         () = core.cancel.cancelled() => None,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::event::{EventKind, Seq};
 use crate::ids::RunId;
-use crate::job::JobRoom;
+use crate::job::RunsIn;
 use crate::store::{EventLog, EventQuery};
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
@@ -25,7 +25,7 @@ pub struct Doing {
     pub last_action: Option<Action>,
     /// Where it works.
     #[serde(skip)]
-    room: JobRoom,
+    room: RunsIn,
     /// Steps of the piece that it is at.
     #[serde(skip)]
     piece: u32,
@@ -50,7 +50,7 @@ pub struct Action {
 
 impl Doing {
     /// Nothing yet, in this room.
-    pub fn in_room(room: JobRoom) -> Self {
+    pub fn in_room(room: RunsIn) -> Self {
         Self { room, ..Self::default() }
     }
 
@@ -58,7 +58,7 @@ impl Doing {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn of_run(events: &dyn EventLog, run: RunId, room: JobRoom) -> Result<Self, StoreError> {
+    pub async fn of_run(events: &dyn EventLog, run: RunId, room: RunsIn) -> Result<Self, StoreError> {
         let (mut doing, mut after) = (Self::in_room(room), Seq(0));
         for _ in 0..PAGES {
             let page = events.read(EventQuery { after, run: Some(run), session: None, limit: PAGE }).await?;
@@ -91,7 +91,7 @@ impl Doing {
             }
             EventKind::PlanCreated { .. } | EventKind::PlanStep { .. } => self.begin_piece(),
             // A worker's steps are the job's.
-            EventKind::SubagentStarted { .. } if self.room == JobRoom::Worker => self.begin_piece(),
+            EventKind::SubagentStarted { .. } if self.room == RunsIn::Worker => self.begin_piece(),
             EventKind::SubagentStarted { .. } => self.children = self.children.saturating_add(1),
             EventKind::SubagentEnded { .. } => self.children = self.children.saturating_sub(1),
             // What it had started has ended with the process.
@@ -140,12 +140,12 @@ mod tests {
         let again = || EventKind::RunStarted { attempt: 2 };
         let planned = || EventKind::PlanCreated { plan_id: "p".into(), title: "t".into(), steps: Vec::new() };
         for (name, room, facts, expected) in [
-            ("a check within a step", JobRoom::Local, vec![asked(1), asked(1), asked(2)], (2, 2)),
-            ("a subagent", JobRoom::Local, vec![asked(1), begun(), asked(1), asked(2), ended(), asked(2)], (2, 2)),
-            ("a crash", JobRoom::Local, vec![asked(1), begun(), asked(1), again(), asked(2)], (2, 2)),
+            ("a check within a step", RunsIn::Local, vec![asked(1), asked(1), asked(2)], (2, 2)),
+            ("a subagent", RunsIn::Local, vec![asked(1), begun(), asked(1), asked(2), ended(), asked(2)], (2, 2)),
+            ("a crash", RunsIn::Local, vec![asked(1), begun(), asked(1), again(), asked(2)], (2, 2)),
             (
                 "a plan of two executions",
-                JobRoom::Local,
+                RunsIn::Local,
                 vec![
                     asked(1),
                     planned(),
@@ -159,11 +159,11 @@ mod tests {
             ),
             (
                 "a plan's summary",
-                JobRoom::Local,
+                RunsIn::Local,
                 vec![plan_step("in_progress"), asked(1), plan_step("completed"), asked(7)],
                 (2, 1),
             ),
-            ("a worker", JobRoom::Worker, vec![begun(), asked(1), asked(2), again(), begun(), asked(1)], (3, 1)),
+            ("a worker", RunsIn::Worker, vec![begun(), asked(1), asked(2), again(), begun(), asked(1)], (3, 1)),
         ] {
             let mut doing = Doing::in_room(room);
             facts.into_iter().for_each(|fact| doing.take(UnixMillis(0), fact));

@@ -12,9 +12,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::care::{BACKOFF, care, change_to, insist, key_of, submit};
-use super::outcome::Outcome;
+use super::outcome::AttemptOutcome;
 use super::service::JobService;
+use super::supervisor::{BACKOFF, change_to, key_of, submit, supervise, until_stored};
 use belay_run::metrics;
 
 /// Longest time between two looks for jobs to begin, where nothing says that there is one.
@@ -22,9 +22,9 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Wakes the desk.
 #[derive(Debug, Default)]
-pub struct Bell(Notify);
+pub struct Wakeup(Notify);
 
-impl Bell {
+impl Wakeup {
     /// There may be a job to begin.
     pub fn ring(&self) {
         self.0.notify_one();
@@ -32,7 +32,7 @@ impl Bell {
 }
 
 /// The desk's task.
-pub struct Desk {
+pub struct JobScheduler {
     service: Arc<JobService>,
     /// Begins nothing any more; what is at work is awaited.
     stop: CancellationToken,
@@ -52,7 +52,7 @@ pub async fn take_up(service: &JobService) -> Result<(), StoreError> {
         }
         tracing::error!(job = %job.job_id, crashes = job.crashes, "a job is given up: the daemon died of it again and again");
         let why = format!("given up: Belay died {} times in a row while it was at work", job.crashes);
-        let change = change_to(service, &job, &Outcome::failed(why), None);
+        let change = change_to(service, &job, &AttemptOutcome::failed(why), None);
         if let JobChanged::Now(job) = service.jobs.change(change).await? {
             metrics::job_came_to(job.state);
         }
@@ -66,7 +66,7 @@ async fn has_ended(service: &JobService, job: &JobRecord) -> Result<bool, StoreE
     Ok(service.runs.run(known.run_id).await?.is_some_and(|run| run.status.is_end()))
 }
 
-impl Desk {
+impl JobScheduler {
     /// A scheduler that has not looked yet; it ends when `stop` is cancelled.
     pub fn new(service: Arc<JobService>, stop: CancellationToken) -> Self {
         Self { service, stop, at_work: JoinSet::new() }
@@ -78,7 +78,7 @@ impl Desk {
     /// Dropped, everything goes on with the next start; jobs that were at work count a crash then.
     pub async fn run(mut self) {
         let service = self.service.clone();
-        let again = insist(&service, || service.jobs.take_up(service.boot, service.clock.now())).await;
+        let again = until_stored(&service, || service.jobs.take_up(service.boot, service.clock.now())).await;
         again.into_iter().flatten().for_each(|job| self.carry(job));
         self.hand_in().await;
         while !self.stop.is_cancelled() {
@@ -122,7 +122,7 @@ impl Desk {
     async fn hand_in(&self) {
         let service = &self.service;
         let filter = JobFilter { states: vec![JobState::Completed], limit: 1000, ..JobFilter::default() };
-        let left = insist(service, || service.jobs.jobs(filter.clone())).await;
+        let left = until_stored(service, || service.jobs.jobs(filter.clone())).await;
         for job in left.into_iter().flatten() {
             submit(service, &job).await;
         }
@@ -130,7 +130,7 @@ impl Desk {
 
     fn carry(&mut self, job: JobRecord) {
         let span = tracing::info_span!("job", id = %job.job_id);
-        self.at_work.spawn(care(self.service.clone(), job).instrument(span));
+        self.at_work.spawn(supervise(self.service.clone(), job).instrument(span));
     }
 
     async fn park(&self) {

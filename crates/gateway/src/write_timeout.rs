@@ -13,14 +13,14 @@ use tokio::time::{Instant, Sleep, sleep};
 const WRITE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection that fails with [`ErrorKind::TimedOut`] once a write has made no progress for [`WRITE_LIMIT`].
-pub(crate) struct Patient<I> {
+pub(crate) struct WriteTimeout<I> {
     io: I,
     limit: Pin<Box<Sleep>>,
     /// Whether a write waits, and `limit` runs.
     waiting: bool,
 }
 
-impl<I> Patient<I> {
+impl<I> WriteTimeout<I> {
     pub(crate) fn new(io: I) -> Self {
         Self { io, limit: Box::pin(sleep(WRITE_LIMIT)), waiting: false }
     }
@@ -42,13 +42,13 @@ impl<I> Patient<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Patient<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for WriteTimeout<I> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Patient<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
         self.judge(written, cx)
@@ -87,14 +87,14 @@ mod tests {
     async fn a_write_that_nobody_takes_fails_after_a_minute() {
         let (ours, _theirs) = duplex(10);
         let begun = Instant::now();
-        let error = Patient::new(ours).write_all(&[0; 11]).await.unwrap_err();
+        let error = WriteTimeout::new(ours).write_all(&[0; 11]).await.unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (ErrorKind::TimedOut, WRITE_LIMIT));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_is_waited_for_as_long_as_it_reads_and_silence_costs_nothing() {
         let (ours, mut theirs) = duplex(10);
-        let mut ours = Patient::new(ours);
+        let mut ours = WriteTimeout::new(ours);
         let read_slowly = async {
             for _ in 0..20 {
                 sleep(WRITE_LIMIT - Duration::from_secs(1)).await;

@@ -15,24 +15,24 @@ use belay_protocol::{
 };
 use tokio::time::sleep;
 
-use super::outcome::Outcome;
+use super::outcome::AttemptOutcome;
 use super::service::JobService;
 use super::text;
 use belay_run::metrics;
 use belay_run::restart::{Restarts, caught};
-use belay_run::rights::{self, NoLonger};
+use belay_run::rights::{self, Revoked};
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
 pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Carries a job, also where that crashes: a crash costs the attempt, as one of which nothing is heard, and the job keeps no place
 /// that nobody works in.
-pub(super) async fn care(service: Arc<JobService>, job: JobRecord) {
+pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
     let (id, mut next, mut restarts) = (job.job_id, Some(job), Restarts::default());
     loop {
         let done = match next.take() {
-            Some(job) => caught(|| carry(&service, job)).await.map(|()| None),
-            None => caught(|| mend(&service, id)).await,
+            Some(job) => caught(|| run_attempts(&service, job)).await.map(|()| None),
+            None => caught(|| recover(&service, id)).await,
         };
         match done {
             Some(Some(again)) => next = Some(again),
@@ -50,8 +50,8 @@ pub(super) async fn care(service: Arc<JobService>, job: JobRecord) {
 
 /// Ends the attempt of a job whose care has crashed, whatever of it is at work, and settles its row. Returns the job where it is
 /// to be begun again.
-async fn mend(service: &JobService, id: JobId) -> Option<JobRecord> {
-    let job = insist(service, || service.jobs.job(id)).await??;
+async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
+    let job = until_stored(service, || service.jobs.job(id)).await??;
     if !job.state.takes_place() {
         service.bell.ring(); // it was settled, and its place may be free
         if job.state == JobState::Completed {
@@ -60,7 +60,7 @@ async fn mend(service: &JobService, id: JobId) -> Option<JobRecord> {
         return None;
     }
     let key = key_of(&job);
-    let run = insist(service, || service.threads.find(&key)).await?.map(|known| known.run_id);
+    let run = until_stored(service, || service.threads.find(&key)).await?.map(|known| known.run_id);
     if let Some(run) = run {
         end_run(service, &job, run).await?;
         service.processes.end(run).await; // the row may not know of this run
@@ -68,19 +68,20 @@ async fn mend(service: &JobService, id: JobId) -> Option<JobRecord> {
     if job.state == JobState::Stuck {
         return Some(job);
     }
-    settle(service, &job, Outcome::Stuck("a fault of Belay cut it off, which the log tells of".to_owned()), run).await
+    settle(service, &job, AttemptOutcome::Stuck("a fault of Belay cut it off, which the log tells of".to_owned()), run)
+        .await
 }
 
 /// Has the run of an attempt stopped, and waits until it has ended. `None`: the daemon ends before it has.
 async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()> {
     let mut pause = BACKOFF.0;
     while !service.draining.is_cancelled() {
-        match insist(service, || service.runs.run(run)).await? {
+        match until_stored(service, || service.runs.run(run)).await? {
             Some(record) if !record.status.is_end() => {}
             _ended_or_gone => return Some(()),
         }
         let stop = Body::Control(Control::Stop(StopTarget::Run(run)));
-        service.inlet.send(Inbound { body: stop, ..message(job, &job.creator, String::new(), None) }).await;
+        service.submitter.send(Inbound { body: stop, ..message(job, &job.creator, String::new(), None) }).await;
         sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
     }
@@ -88,14 +89,14 @@ async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()
 }
 
 /// Takes a job from attempt to attempt to its end, or until the daemon ends.
-async fn carry(service: &JobService, mut job: JobRecord) {
+async fn run_attempts(service: &JobService, mut job: JobRecord) {
     loop {
         if job.state == JobState::Stuck {
             // Nothing of the attempt before is left when the next one begins.
             if let Some(run) = job.run_id {
                 service.processes.end(run).await;
             }
-            match insist(service, || service.jobs.begin_again(job.job_id, service.clock.now())).await {
+            match until_stored(service, || service.jobs.begin_again(job.job_id, service.clock.now())).await {
                 Some(JobChanged::Now(again)) => {
                     metrics::job_came_to(again.state);
                     job = *again;
@@ -109,12 +110,12 @@ async fn carry(service: &JobService, mut job: JobRecord) {
         tracing::info!(attempt = job.attempt, "a job is at work");
         let (outcome, run) = match rights::of_job(&service.access, &job) {
             Ok(asker) => match attempt(service, &job, &asker).await {
-                Attempt::Ended(run) => (Outcome::of(&run), Some(run.run_id)),
-                Attempt::Refused(why) => (Outcome::failed(why), None),
+                Attempt::Ended(run) => (AttemptOutcome::of(&run), Some(run.run_id)),
+                Attempt::Refused(why) => (AttemptOutcome::failed(why), None),
                 Attempt::LaidAside => return,
             },
             // A run that a restart has taken up finds the same, and ends.
-            Err(NoLonger(why)) => (Outcome::failed(why), job.run_id),
+            Err(Revoked(why)) => (AttemptOutcome::failed(why), job.run_id),
         };
         match settle(service, &job, outcome, run).await {
             Some(stuck) => job = stuck,
@@ -137,18 +138,19 @@ enum Attempt {
 async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attempt {
     let mut pause = BACKOFF.0;
     while !service.draining.is_cancelled() {
-        let (run, watch) = match service.inlet.send(message(job, asker, text::attempt(job), Some(key_of(job)))).await {
-            Some(Ack::Accepted(accepted)) => (accepted.run_id, accepted.watch),
-            Some(Ack::Refused(Refusal::Conflict { run_id })) => (run_id, None),
-            Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Attempt::Refused(why),
-            // Busy, a store that does not answer, a lane that was let go: sent again it is the same message.
-            _ => {
-                sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF.1);
-                continue;
-            }
-        };
-        insist(service, || service.jobs.note_run(job.job_id, job.attempt, run)).await;
+        let (run, watch) =
+            match service.submitter.send(message(job, asker, text::attempt(job), Some(key_of(job)))).await {
+                Some(Ack::Accepted(accepted)) => (accepted.run_id, accepted.watch),
+                Some(Ack::Refused(Refusal::Conflict { run_id })) => (run_id, None),
+                Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Attempt::Refused(why),
+                // Busy, a store that does not answer, a lane that was let go: sent again it is the same message.
+                _ => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(BACKOFF.1);
+                    continue;
+                }
+            };
+        until_stored(service, || service.jobs.note_run(job.job_id, job.attempt, run)).await;
         if let Some(record) = end_of(service, run, watch).await {
             return Attempt::Ended(record);
         }
@@ -166,7 +168,7 @@ async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Op
             return record.clone();
         }
     }
-    let stored = insist(service, || service.runs.run(run)).await.flatten();
+    let stored = until_stored(service, || service.runs.run(run)).await.flatten();
     stored.filter(|record| record.status.is_end()).map(Arc::new)
 }
 
@@ -199,20 +201,25 @@ pub(super) fn key_of(job: &JobRecord) -> IdempotencyKey {
 }
 
 /// Settles the row of a job whose attempt has ended. Returns the job where it is stuck and is to be begun again.
-async fn settle(service: &JobService, job: &JobRecord, outcome: Outcome, run: Option<RunId>) -> Option<JobRecord> {
+async fn settle(
+    service: &JobService,
+    job: &JobRecord,
+    outcome: AttemptOutcome,
+    run: Option<RunId>,
+) -> Option<JobRecord> {
     let outcome = match outcome {
-        Outcome::Stuck(why) if job.attempt >= service.config.max_attempts => {
-            Outcome::failed(format!("{why}, in its {} and last attempt", ordinal(job.attempt)))
+        AttemptOutcome::Stuck(why) if job.attempt >= service.config.max_attempts => {
+            AttemptOutcome::failed(format!("{why}, in its {} and last attempt", ordinal(job.attempt)))
         }
         outcome => outcome,
     };
     let change = change_to(service, job, &outcome, run);
-    let changed = insist(service, || service.jobs.change(change.clone())).await?;
+    let changed = until_stored(service, || service.jobs.change(change.clone())).await?;
     service.bell.ring(); // its place may be free
     let JobChanged::Now(job) = changed else { return None };
     refresh(service, &job, change.told_in).await;
     metrics::job_came_to(job.state);
-    tracing::info!(state = job.state.word(), why = job.why, "a job has come into another state");
+    tracing::info!(state = job.state.word(), why = job.detail, "a job has come into another state");
     match job.state {
         JobState::Completed => {
             submit(service, &job).await;
@@ -227,7 +234,7 @@ async fn settle(service: &JobService, job: &JobRecord, outcome: Outcome, run: Op
 async fn refresh(service: &JobService, job: &JobRecord, told_in: Option<SessionNotice>) {
     let Some(SessionNotice { session, .. }) = told_in else { return };
     let body = Body::Control(Control::Refresh(session));
-    service.inlet.send(Inbound { body, ..message(job, &job.creator, String::new(), None) }).await;
+    service.submitter.send(Inbound { body, ..message(job, &job.creator, String::new(), None) }).await;
 }
 
 fn ordinal(attempt: u32) -> String {
@@ -240,20 +247,34 @@ fn ordinal(attempt: u32) -> String {
 }
 
 /// The change that this outcome is, with what whoever asked is told of it.
-pub(super) fn change_to(service: &JobService, job: &JobRecord, outcome: &Outcome, run: Option<RunId>) -> JobChange {
+pub(super) fn change_to(
+    service: &JobService,
+    job: &JobRecord,
+    outcome: &AttemptOutcome,
+    run: Option<RunId>,
+) -> JobChange {
     let (to, why, result) = match outcome {
-        Outcome::Done(result) => (JobState::Completed, String::new(), Some(result.clone())),
-        Outcome::Stopped(why) => (JobState::Cancelled, why.clone(), None),
-        Outcome::Stuck(why) => (JobState::Stuck, why.clone(), None),
-        Outcome::Failed { why, partial } => (JobState::Failed, why.clone(), partial.clone()),
+        AttemptOutcome::Done(result) => (JobState::Completed, String::new(), Some(result.clone())),
+        AttemptOutcome::Stopped(why) => (JobState::Cancelled, why.clone(), None),
+        AttemptOutcome::Stuck(why) => (JobState::Stuck, why.clone(), None),
+        AttemptOutcome::Failed { why, partial } => (JobState::Failed, why.clone(), partial.clone()),
     };
     let told = job.reply_to.clone().filter(|route| to != JobState::Stuck && rights::may_tell(&service.access, route));
     let notice = told.map(|route| Outbound::new(run, route, text::notice(job, outcome)));
     // Where a routine has asked, its routine run tells what there is to tell; a program without a session reads the job.
-    let in_conversation = job.firing.is_none() && job.asked_in.as_str() != NO_SESSION;
+    let in_conversation = job.routine_run.is_none() && job.asked_in.as_str() != NO_SESSION;
     let told_in = (to != JobState::Stuck && in_conversation)
         .then(|| SessionNotice { session: job.asked_in.clone(), text: text::notice_in_session(job, outcome) });
-    JobChange { job: job.job_id, to, attempt: Some(job.attempt), why, result, notice, told_in, at: service.clock.now() }
+    JobChange {
+        job: job.job_id,
+        to,
+        attempt: Some(job.attempt),
+        detail: why,
+        result,
+        notice,
+        told_in,
+        at: service.clock.now(),
+    }
 }
 
 /// The result is where whoever asked finds it: in the outbox, or in the job.
@@ -262,19 +283,19 @@ pub(super) async fn submit(service: &JobService, job: &JobRecord) {
         job: job.job_id,
         to: JobState::Submitted,
         attempt: None,
-        why: String::new(),
+        detail: String::new(),
         result: None,
         notice: None,
         told_in: None,
         at: service.clock.now(),
     };
-    if let Some(JobChanged::Now(job)) = insist(service, || service.jobs.change(change.clone())).await {
+    if let Some(JobChanged::Now(job)) = until_stored(service, || service.jobs.change(change.clone())).await {
         metrics::job_came_to(job.state);
     }
 }
 
 /// Asks the store until it answers, or until the daemon ends: `None`.
-pub(super) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
+pub(super) async fn until_stored<T, F: Future<Output = Result<T, StoreError>>>(
     service: &JobService,
     ask: impl Fn() -> F,
 ) -> Option<T> {

@@ -14,13 +14,13 @@ pub(crate) const PAUSES_SUM_MAX: Duration = Duration::from_secs(8);
 const PROVIDER_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// The pauses of one logical call.
-pub(crate) struct Patience {
+pub(crate) struct RetryBudget {
     growing: ExponentialBackoff,
     /// What may still be waited without a provider's asking.
     left: Duration,
 }
 
-impl Patience {
+impl RetryBudget {
     /// All of it.
     pub(crate) fn new() -> Self {
         let growing =
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn our_own_pauses_grow_and_never_sum_to_more_than_their_bound() {
         for _ in 0..20 {
-            let mut patience = Patience::new();
+            let mut patience = RetryBudget::new();
             let pauses: Vec<_> = std::iter::from_fn(|| patience.pause(Duration::ZERO, false, true)).collect();
             assert!(pauses[0] >= FIRST_PAUSE && pauses[0] <= FIRST_PAUSE * 2, "{pauses:?}");
             assert!(pauses.iter().sum::<Duration>() <= PAUSES_SUM_MAX, "{pauses:?}");
@@ -67,7 +67,7 @@ mod tests {
             (vec![60, 60], true, Some(60)),
             (vec![61], true, None),
         ] {
-            let mut patience = Patience::new();
+            let mut patience = RetryBudget::new();
             let told: Vec<_> = rests.iter().map(|rest| patience.pause(SECOND * *rest, asked_for, false)).collect();
             assert_eq!(told.last().copied().flatten(), last.map(|n| SECOND * n), "{rests:?}");
         }

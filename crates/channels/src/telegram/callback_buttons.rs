@@ -29,14 +29,14 @@ const NOT_TAKEN: &str = "Belay cannot take this answer now. Please tap again lat
 
 /// A tap that Telegram wants answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tap {
+pub(super) struct ButtonPress {
     /// Telegram's number of the tap.
     query: String,
     /// The chat and the message that the button belongs to.
     message: Option<(i64, i32)>,
 }
 
-impl Tap {
+impl ButtonPress {
     pub(super) fn of(query: &CallbackQuery) -> Self {
         let message = query.message.as_ref().map(|message| match message {
             MaybeInaccessibleMessage::Message(message) => (message.chat.id, message.message_id),
@@ -91,10 +91,10 @@ pub(super) fn parse(data: &str) -> Option<(GateId, Decision)> {
 
 /// Tells the person what became of a tap, and takes the buttons away where no answer can count any more. Best effort: the
 /// answer has taken effect, or has not, without it.
-pub(super) async fn answer(api: &BotApi, tap: &Tap, ack: Option<&Ack>) {
-    let told = Told::of(ack);
-    tell(api, tap, &told.text, told.is_alert).await;
-    let Some((chat, message_id)) = tap.message.filter(|_| told.is_over) else { return };
+pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>) {
+    let told = PressAnswer::of(ack);
+    tell(api, press, &told.text, told.is_alert).await;
+    let Some((chat, message_id)) = press.message.filter(|_| told.is_over) else { return };
     let parameters = EditMessageReplyMarkupParams::builder().chat_id(chat).message_id(message_id).build();
     if let Err(error) = api.call::<_, IgnoredAny>("editMessageReplyMarkup", &parameters, DEADLINE).await {
         debug!(%error, "the buttons of a question were not taken away");
@@ -102,9 +102,9 @@ pub(super) async fn answer(api: &BotApi, tap: &Tap, ack: Option<&Ack>) {
 }
 
 /// Says something about a tap: as a note that passes, or as one that must be put away.
-pub(super) async fn tell(api: &BotApi, tap: &Tap, text: &str, is_alert: bool) {
+pub(super) async fn tell(api: &BotApi, press: &ButtonPress, text: &str, is_alert: bool) {
     let parameters = AnswerCallbackQueryParams::builder()
-        .callback_query_id(&tap.query)
+        .callback_query_id(&press.query)
         .text(text)
         .maybe_show_alert(is_alert.then_some(true))
         .build();
@@ -115,14 +115,14 @@ pub(super) async fn tell(api: &BotApi, tap: &Tap, text: &str, is_alert: bool) {
 
 /// What an acknowledgement means for whoever tapped.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct PressAnswer {
     text: String,
     is_alert: bool,
     /// Whether no answer can count any more.
     is_over: bool,
 }
 
-impl Told {
+impl PressAnswer {
     fn of(ack: Option<&Ack>) -> Self {
         let (text, is_alert, is_over) = match ack {
             Some(Ack::Command(reply)) => (reply.reply.clone(), false, true),
@@ -198,8 +198,8 @@ mod tests {
             (Some(refused(Refusal::Busy { what: "x".into(), retry_after: Duration::ZERO })), NOT_TAKEN, true, false),
             (None, NOT_TAKEN, true, false),
         ] {
-            assert_eq!(Told::of(ack.as_ref()), Told { text: text.into(), is_alert, is_over }, "{ack:?}");
+            assert_eq!(PressAnswer::of(ack.as_ref()), PressAnswer { text: text.into(), is_alert, is_over }, "{ack:?}");
         }
-        assert_eq!(Told::of(Some(&command(&"é".repeat(900)))).text.chars().count(), TEXT_MAX_CHARS);
+        assert_eq!(PressAnswer::of(Some(&command(&"é".repeat(900)))).text.chars().count(), TEXT_MAX_CHARS);
     }
 }

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use tracing::{debug, info, trace, warn};
 
 use super::api::{ApiError, BotApi};
+use super::callback_buttons::{self, ButtonPress};
 use super::conversation::Conversation;
 use super::intake::{Rules, Verdict};
-use super::taps::{self, Tap};
 use super::{deliver, facts};
 
 /// Strangers and groups that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills
@@ -37,7 +37,7 @@ const NOT_TAKEN: &str =
 const TOO_OLD: &str = "I was away for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
 
 /// What both ways of receiving share.
-pub(super) struct Desk {
+pub(super) struct UpdateRouter {
     pub(super) api: BotApi,
     pub(super) rules: Rules,
     strangers: Mutex<HashSet<u64>>,
@@ -60,7 +60,7 @@ pub(super) struct Parcel {
 #[derive(Default)]
 pub(super) struct After {
     /// The tap that it is, which wants an answer.
-    tap: Option<Tap>,
+    tap: Option<ButtonPress>,
     /// What came with it and is not read.
     not_read: Option<NotRead>,
 }
@@ -101,7 +101,7 @@ pub(super) enum Settled {
 /// Delay before another attempt where the refusal names none.
 const LATER: Duration = Duration::from_secs(2);
 
-impl Desk {
+impl UpdateRouter {
     pub(super) fn new(api: BotApi, rules: Rules) -> Self {
         Self {
             api,
@@ -136,7 +136,7 @@ impl Desk {
             }
             Verdict::TappedInVain { tap, words, stranger } => {
                 stranger.into_iter().for_each(|id| self.log_stranger(id));
-                taps::tell(&self.api, &tap, words, true).await;
+                callback_buttons::tell(&self.api, &tap, words, true).await;
             }
             Verdict::NotYet => {
                 debug!(update_id, "the bot's own user name is not known yet");
@@ -200,7 +200,7 @@ impl Desk {
     pub(super) async fn settle(&self, after: &After, ack: Option<Ack>) -> Settled {
         let settled = settled(ack.as_ref());
         if let Some(tap) = after.tap.as_ref().filter(|_| settled == Settled::Done) {
-            taps::answer(&self.api, tap, ack.as_ref()).await;
+            callback_buttons::answer(&self.api, tap, ack.as_ref()).await;
         }
         if let Some(NotRead { conversation, message_id, line, album }) = &after.not_read
             && matches!(ack, Some(Ack::Accepted(Accepted { duplicate: false, .. }) | Ack::Command(_)))
@@ -214,7 +214,7 @@ impl Desk {
     /// Tells the person that a message, or a tap, was given up. Best effort.
     pub(super) async fn say_not_taken(&self, parcel: &Parcel) {
         if let Some(tap) = &parcel.after.tap {
-            return taps::answer(&self.api, tap, None).await;
+            return callback_buttons::answer(&self.api, tap, None).await;
         }
         let inbound = &parcel.inbound;
         let Some(route) = &inbound.reply_to else { return };
@@ -330,32 +330,32 @@ mod tests {
 
     #[tokio::test]
     async fn each_conversation_has_its_last_album_and_few_are_remembered() {
-        let desk = test_desk();
+        let router = test_desk();
         let album = |name: &str| Some(name.to_owned());
-        assert!(desk.is_new_album(conversation(1), album("a")));
-        assert!(desk.is_new_album(conversation(2), album("b")));
-        assert!(!desk.is_new_album(conversation(1), album("a")), "the other conversation's album is none of its own");
-        assert!(desk.is_new_album(conversation(1), album("c")) && desk.is_new_album(conversation(1), None));
+        assert!(router.is_new_album(conversation(1), album("a")));
+        assert!(router.is_new_album(conversation(2), album("b")));
+        assert!(!router.is_new_album(conversation(1), album("a")), "the other conversation's album is none of its own");
+        assert!(router.is_new_album(conversation(1), album("c")) && router.is_new_album(conversation(1), None));
         for chat in 0..=ALBUMS_MAX {
-            desk.is_new_album(conversation(chat + 10), album("d"));
+            router.is_new_album(conversation(chat + 10), album("d"));
         }
-        assert_eq!(desk.albums.lock().expect("a lock").len(), ALBUMS_MAX);
+        assert_eq!(router.albums.lock().expect("a lock").len(), ALBUMS_MAX);
     }
 
     #[tokio::test]
     async fn who_could_not_be_told_that_messages_are_too_old_is_told_with_the_next() {
-        let desk = test_desk();
-        desk.say_too_old(conversation(42)).await;
-        assert!(desk.told_too_old().is_empty(), "nobody was reached");
+        let router = test_desk();
+        router.say_too_old(conversation(42)).await;
+        assert!(router.told_too_old().is_empty(), "nobody was reached");
     }
 
     #[tokio::test]
     async fn conversations_that_are_told_are_remembered_up_to_a_bound() {
-        let desk = test_desk();
-        desk.told_too_old().extend((0..TOLD_MAX).map(|chat| conversation(chat + 1)));
-        desk.say_too_old(conversation(1)).await;
-        desk.say_too_old(conversation(TOLD_MAX + 1)).await;
-        let told = desk.told_too_old();
+        let router = test_desk();
+        router.told_too_old().extend((0..TOLD_MAX).map(|chat| conversation(chat + 1)));
+        router.say_too_old(conversation(1)).await;
+        router.say_too_old(conversation(TOLD_MAX + 1)).await;
+        let told = router.told_too_old();
         assert_eq!((told.len(), told.contains(&conversation(1))), (TOLD_MAX, true));
     }
 }

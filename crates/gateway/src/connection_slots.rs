@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 /// All places.
-pub(crate) struct Places(Arc<Shared>);
+pub(crate) struct ConnectionSlots(Arc<Shared>);
 
 struct Shared {
     limit: usize,
@@ -37,7 +37,7 @@ struct Table {
     next: u64,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(crate) fn new(limit: usize) -> Self {
         Self(Arc::new(Shared { limit, table: Mutex::default(), changed: Notify::new() }))
     }
@@ -46,10 +46,10 @@ impl Places {
     ///
     /// # Cancel safety
     /// A connection that was told to go goes; its place is free for the next caller.
-    pub(crate) async fn take(&self) -> Place {
+    pub(crate) async fn take(&self) -> ConnectionSlot {
         loop {
             if let Some(seat) = self.0.try_take() {
-                return Place(Kind::Seat(seat));
+                return ConnectionSlot(Kind::Seat(seat));
             }
             self.0.changed.notified().await; // a change since the look before is remembered
         }
@@ -90,7 +90,7 @@ impl Table {
 }
 
 /// The place of one connection; free again when it is dropped.
-pub(crate) struct Place(Kind);
+pub(crate) struct ConnectionSlot(Kind);
 
 enum Kind {
     Seat(Arc<Seat>),
@@ -120,13 +120,13 @@ impl Seat {
     }
 }
 
-impl From<OwnedSemaphorePermit> for Place {
+impl From<OwnedSemaphorePermit> for ConnectionSlot {
     fn from(permit: OwnedSemaphorePermit) -> Self {
         Self(Kind::Permit(permit))
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Returns once the connection has to go. Cancel safe.
     pub(crate) fn told_to_go(&self) -> impl Future<Output = ()> + use<> {
         let token = match &self.0 {
@@ -150,7 +150,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let Kind::Seat(seat) = &self.0 else { return };
         let mut table = seat.shared.table();
@@ -332,18 +332,18 @@ mod tests {
 
     use super::*;
 
-    fn is_told(place: &Place) -> bool {
+    fn is_told(place: &ConnectionSlot) -> bool {
         place.told_to_go().now_or_never().is_some()
     }
 
     /// A request that has arrived.
-    fn arrived(place: &Place) -> Request {
+    fn arrived(place: &ConnectionSlot) -> Request {
         place.requests().begin(true).unwrap()
     }
 
     #[tokio::test]
     async fn the_one_without_a_request_for_longest_goes_and_only_one_at_a_time() {
-        let places = Places::new(3);
+        let places = ConnectionSlots::new(3);
         let [first, second, third] = [places.take().await, places.take().await, places.take().await];
         // The first has had a request since: the second has been idle for longest.
         drop(arrived(&first));
@@ -359,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_with_a_request_keeps_its_place_until_its_answer_is_sent() {
-        let places = Places::new(1);
+        let places = ConnectionSlots::new(1);
         let busy = places.take().await;
         let body = arrived(&busy).until_sent(Body::from("answer"));
         assert!(places.take().now_or_never().is_none());
@@ -373,7 +373,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_outlives_its_connection_leaves_nothing_behind() {
-        let places = Places::new(1);
+        let places = ConnectionSlots::new(1);
         let gone = places.take().await;
         let request = arrived(&gone);
         drop(gone);
@@ -384,7 +384,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_that_are_still_arriving_go_oldest_first_and_those_that_have_arrived_or_are_proven_stay() {
-        let places = Places::new(4);
+        let places = ConnectionSlots::new(4);
         let [slow, proven, slower, whole] =
             [places.take().await, places.take().await, places.take().await, places.take().await];
         let never = || Body::from_stream(futures_util::stream::pending::<Result<&str, std::io::Error>>());

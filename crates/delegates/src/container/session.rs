@@ -22,14 +22,14 @@ pub(super) enum Request {
 }
 
 /// The desk of one job.
-pub(super) struct Desk {
+pub(super) struct WorkerSession {
     task: WorkerTask,
     deadline: Instant,
     requests: mpsc::Sender<Request>,
     orders: Arc<Orders>,
 }
 
-impl Desk {
+impl WorkerSession {
     /// A desk, and what comes in over it.
     pub(super) fn new(task: WorkerTask, deadline: Instant, orders: Arc<Orders>) -> (Self, mpsc::Receiver<Request>) {
         let (requests, incoming) = mpsc::channel(REQUESTS);
@@ -44,7 +44,7 @@ impl Desk {
 }
 
 #[async_trait]
-impl WorkerLink for Desk {
+impl WorkerLink for WorkerSession {
     async fn task(&self) -> Result<WorkerTask, LinkError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         Ok(WorkerTask { time_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX), ..self.task.clone() })
