@@ -200,7 +200,7 @@ impl Lane {
         let busy = self.state.is_answering() || !self.queue.is_empty();
         let word = command.word.clone();
         let said = match command.order.clone() {
-            LaneOrder::Setting(setting) => self.set(setting, &command.channel).await?,
+            LaneOrder::Setting(setting) => self.set(setting, &command.origin.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
             LaneOrder::Thread(_) if self.state.compacting().is_some() => {
                 let why =

@@ -12,7 +12,6 @@ use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
-    SessionLifetime,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{Absent, AgentConfig};
@@ -242,19 +241,9 @@ impl AskChannel {
 fn inbound(body: Body, outputs: Vec<DeclaredOutput>) -> Inbound {
     let channel = ChannelId::from(NAME);
     Inbound {
-        session: SessionKey::new(NAME),
-        principal: Principal::operator(NAME),
-        key: None,
         reply_to: Some(ReplyRoute { channel: channel.clone(), conversation: NAME.into(), reply_to: None }),
-        channel,
-        body,
-        history: Vec::new(),
-        want_deltas: false,
         outputs,
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
-        provenance: None,
-        options: belay_protocol::RunOptions::default(),
+        ..Inbound::new(channel, SessionKey::new(NAME), Principal::operator(NAME), body)
     }
 }
 

@@ -4,7 +4,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use belay_protocol::{
-    Asker, FiringRecord, JobRecord, Principal, RoutineRecord, RunId, SessionKey, StoreError, firing_of, job_of,
+    Asker, FiringRecord, JobRecord, Principal, RoutineRecord, RunId, SessionKey, SessionOwner, StoreError,
 };
 
 use crate::app::{App, Shared};
@@ -98,11 +98,9 @@ impl Sight<'_> {
         if self.own_only().is_none() {
             return Ok(true);
         }
-        if let Some(id) = job_of(session) {
-            return Ok(self.app.jobs.job(id).await?.is_some_and(|job| self.job(&job)));
-        }
-        match firing_of(session) {
-            Some(id) => match self.app.routines.firing(id).await? {
+        match SessionOwner::of(session) {
+            Some(SessionOwner::Job(id)) => Ok(self.app.jobs.job(id).await?.is_some_and(|job| self.job(&job))),
+            Some(SessionOwner::RoutineRun(id)) => match self.app.routines.firing(id).await? {
                 Some(firing) => self.firing(&firing).await,
                 None => Ok(false),
             },

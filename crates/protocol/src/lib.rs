@@ -71,6 +71,7 @@ pub mod time;
 pub mod tool;
 pub mod tool_health;
 pub mod watch;
+pub mod work;
 pub mod worker;
 
 pub use ack::{Ack, AckSender, CommandReply, Refusal, SharedAck, StopReport};
@@ -115,7 +116,7 @@ pub use outbound::{DeliverError, Outbound};
 pub use principal::{Principal, Role as PrincipalRole};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
-pub use purpose::{NO_SESSION, Purpose, Spent, firing_of, firing_session, job_of, job_session};
+pub use purpose::{NO_SESSION, Purpose, Spent};
 pub use refusal::{ProviderFault, ProviderRefusal};
 pub use route::ReplyRoute;
 pub use routine::{
@@ -149,6 +150,7 @@ pub use tool_health::{
     ToolState, ToolSwitch, ToolSwitches,
 };
 pub use watch::{Accepted, Partial, RunWatch};
+pub use work::{SessionOwner, Work, firing_session, is_own_channel, job_session};
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,
     ToolBatch, ToolDone, ToolOrder, WORKER_TOOLS, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks, WorkerProcess,

@@ -13,7 +13,7 @@ use super::{Dispatcher, Flow};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::queue::BUSY_RETRY;
 use crate::submission::{self, Command};
-use belay_run::live::{LiveRun, StopCause};
+use belay_run::live::{LiveRun, RunOrigin, StopCause};
 use belay_run::tool_health;
 
 impl Dispatcher {
@@ -131,8 +131,8 @@ impl Dispatcher {
         ack: AckSender,
     ) -> Flow {
         let lane = self.lane(&inbound.session, inbound.lifetime);
-        let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
-        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, sent, ack }));
+        let (session, origin, reply_to) = (inbound.session.clone(), RunOrigin::of(&inbound), inbound.reply_to.clone());
+        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, origin, word, reply_to, sent, ack }));
         match lane.post(mail) {
             Ok(()) => lane.commands += 1,
             Err(mail) => {

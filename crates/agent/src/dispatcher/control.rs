@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use belay_protocol::status::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Purpose, Refusal, RunId,
-    RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, ToolHealth,
-    UnixMillis, firing_of, job_of,
+    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId,
+    RunProcesses, RunRecord, RunStatus, SessionOwner, StatusReport, StillRunning, StopReason, StopReport, StopTarget,
+    ToolHealth, UnixMillis,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -111,12 +111,13 @@ impl Dispatcher {
 
     /// Whether a target is the session, or a run, of a job or of a firing.
     fn works_by_itself(&self, target: &StopTarget) -> bool {
-        let session = match target {
-            StopTarget::Session(session) => Some(session),
-            StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => self.sessions.get(run),
-            StopTarget::All => None,
-        };
-        session.is_some_and(|session| job_of(session).is_some() || firing_of(session).is_some())
+        match target {
+            StopTarget::Session(session) => SessionOwner::of(session).is_some(),
+            StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => {
+                self.find(*run).is_some_and(|run| run.origin.work.is_autonomous())
+            }
+            StopTarget::All => false,
+        }
     }
 
     pub(super) fn targets(&self, target: &StopTarget) -> Vec<Arc<LiveRun>> {
@@ -245,7 +246,7 @@ pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses
 
 /// Whether somebody may stop work that goes on by itself: operators, and the agent's own parts, which have asked before.
 fn may_stop(inbound: &Inbound) -> bool {
-    inbound.principal.is_operator() || Purpose::of(&inbound.channel).is_autonomous()
+    inbound.principal.is_operator() || inbound.work.is_autonomous()
 }
 
 /// Whether a run has ended; one that rests has not.

@@ -65,7 +65,7 @@ impl Lane {
         let Some(cut) = Cut::of(&context.messages, context.messages.len(), self.calibration.estimated(keep)) else {
             return self.say(command, Ok("There is nothing to shorten.".into())).await;
         };
-        let run = LiveRun::new(RunId::new(), self.lease.session.clone(), false);
+        let run = LiveRun::new(RunId::new(), self.lease.session.clone(), command.origin.clone(), false);
         note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
         self.services.hooks.before_compaction(&self.lease.session, None, context.messages.len());
         let core = self.core_of_no_run(run.clone());

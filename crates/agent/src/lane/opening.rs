@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
-    SessionLifetime, StopReason, StoreError, ThreadSnapshot, ToolStatus,
+    GateState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, SessionLifetime,
+    StopReason, StoreError, ThreadSnapshot, ToolStatus, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -22,7 +22,7 @@ use crate::mail::{LaneNote, LanePort};
 use crate::waiting::{Ending, Waiting};
 use belay_run::approvals::{Answer, Answers};
 use belay_run::estimate::Calibration;
-use belay_run::live::LiveRun;
+use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
 
 /// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
@@ -132,7 +132,9 @@ impl Lane {
             let run = match known {
                 Some(run) => run,
                 None => {
-                    let run = LiveRun::new(pending.run_id, self.lease.session.clone(), false);
+                    let principal = pending.asker.principal.as_str().into();
+                    let origin = RunOrigin { work: pending.work, channel: pending.channel.clone(), principal };
+                    let run = LiveRun::new(pending.run_id, self.lease.session.clone(), origin, false);
                     metrics::run_recovered();
                     note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
                     run
@@ -143,7 +145,7 @@ impl Lane {
                 tracing::info!(run = %run.id, session = %run.session, attempt, "run taken up again");
             }
             // How often a job may crash is its desk's to say, and an orderly end is no crash.
-            let counts = pending.status != RunStatus::Paused && Purpose::of(&pending.channel) != Purpose::Job;
+            let counts = pending.status != RunStatus::Paused && !matches!(pending.work, Work::Job { .. });
             let exhausted = pending.attempt >= MAX_ATTEMPTS && counts;
             let asked = pending.gate.clone();
             let answers = match &asked {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, Audience, Author, Body, Inbound, MessageBody, Person, Principal, PrincipalRole, Provenance,
-    QueueMode, Quote, Refusal, ReplyRoute, RunOptions, SILENT_TOKEN, SessionLifetime, ToolStatus,
+    QueueMode, Quote, Refusal, ReplyRoute, SILENT_TOKEN, ToolStatus,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -21,19 +21,14 @@ fn ann() -> Person {
 /// A message of an ordinary user with what is known of it.
 fn inbound(talker: &Talker, session: &str, body: Body, provenance: Provenance) -> Inbound {
     Inbound {
-        channel: talker.channel.clone(),
-        session: session.into(),
-        principal: Principal { id: "tester".into(), role: PrincipalRole::User },
-        key: None,
         reply_to: Some(ReplyRoute { channel: talker.channel.clone(), conversation: session.into(), reply_to: None }),
-        body,
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
         provenance: Some(Arc::new(provenance)),
-        options: RunOptions::default(),
+        ..Inbound::new(
+            talker.channel.clone(),
+            session.into(),
+            Principal { id: "tester".into(), role: PrincipalRole::User },
+            body,
+        )
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use belay_protocol::{
     Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, SessionLifetime, SessionNotice,
-    StopTarget, StoreError,
+    Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget,
+    StoreError, Work,
 };
 use tokio::time::sleep;
 
@@ -80,7 +80,7 @@ async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()
             _ended_or_gone => return Some(()),
         }
         let stop = Body::Control(Control::Stop(StopTarget::Run(run)));
-        service.inlet.send(Inbound { body: stop, ..message(job, &job.creator, String::new(), None) }).await;
+        service.inlet.send(message(job, &job.creator, stop)).await;
         sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
     }
@@ -137,7 +137,7 @@ enum Attempt {
 async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attempt {
     let mut pause = BACKOFF.0;
     while !service.draining.is_cancelled() {
-        let (run, watch) = match service.inlet.send(message(job, asker, text::attempt(job), Some(key_of(job)))).await {
+        let (run, watch) = match service.inlet.send(attempt_message(job, asker)).await {
             Some(Ack::Accepted(accepted)) => (accepted.run_id, accepted.watch),
             Some(Ack::Refused(Refusal::Conflict { run_id })) => (run_id, None),
             Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Attempt::Refused(why),
@@ -170,22 +170,21 @@ async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Op
     stored.filter(|record| record.status.is_end()).map(Arc::new)
 }
 
-/// A message to a job's session in the name of whoever asked for the job.
-pub(super) fn message(job: &JobRecord, asker: &Asker, text: String, key: Option<IdempotencyKey>) -> Inbound {
+/// A message to a job's session in the name of whoever asked for the job; what is told is decided when the row is settled.
+pub(super) fn message(job: &JobRecord, asker: &Asker, body: Body) -> Inbound {
     Inbound {
-        channel: Purpose::Job.channel(),
-        session: job.session.clone(),
-        principal: rights::principal(asker),
-        key,
-        reply_to: None, // what is told is decided when the row is settled
-        body: Body::Text(text),
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: true, // nobody can be asked
-        provenance: None,
+        work: Work::Job { job: job.job_id, attempt: None },
         options: RunOptions { queue: Some(QueueMode::Steer), ..RunOptions::default() },
+        ..Inbound::new(Purpose::Job.channel(), job.session.clone(), rights::principal(asker), body)
+    }
+}
+
+/// The message that is the attempt at work.
+fn attempt_message(job: &JobRecord, asker: &Asker) -> Inbound {
+    Inbound {
+        key: Some(key_of(job)),
+        work: Work::Job { job: job.job_id, attempt: Some(job.attempt) },
+        ..message(job, asker, Body::Text(text::attempt(job)))
     }
 }
 
@@ -227,7 +226,7 @@ async fn settle(service: &JobService, job: &JobRecord, outcome: Outcome, run: Op
 async fn refresh(service: &JobService, job: &JobRecord, told_in: Option<SessionNotice>) {
     let Some(SessionNotice { session, .. }) = told_in else { return };
     let body = Body::Control(Control::Refresh(session));
-    service.inlet.send(Inbound { body, ..message(job, &job.creator, String::new(), None) }).await;
+    service.inlet.send(message(job, &job.creator, body)).await;
 }
 
 fn ordinal(attempt: u32) -> String {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobRoom, JobState, Purpose,
-    Refusal, RunRecord, RunWatch, StopReason,
+    Ack, Body, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobRoom, JobState,
+    Purpose, Refusal, RunRecord, RunWatch, StopReason,
 };
 use uuid::Builder;
 
@@ -170,7 +170,7 @@ async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) ->
         account: id.to_string().into(),
         message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
     });
-    match service.inlet.send(care::message(&job, &job.creator, said, key)).await {
+    match service.inlet.send(Inbound { key, ..care::message(&job, &job.creator, Body::Text(said)) }).await {
         Some(Ack::Accepted(accepted)) => {
             let title = job.title.clone();
             let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });

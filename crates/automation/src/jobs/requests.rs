@@ -6,8 +6,7 @@ use std::time::Duration;
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
 use belay_protocol::{
     Asker, Body, ChannelId, Control, FiringId, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
-    JobRequest, JobRoom, JobState, NewJob, Outbound, Purpose, Refusal, ReplyRoute, RunId, SessionKey, StopTarget,
-    StoreError,
+    JobRequest, JobRoom, JobState, NewJob, Outbound, Refusal, ReplyRoute, RunId, SessionKey, StopTarget, StoreError,
 };
 
 use super::service::JobService;
@@ -69,9 +68,6 @@ pub async fn create(service: &JobService, order: JobOrder, client: Client) -> Re
     }
     if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
-    }
-    if Purpose::of(&client.channel).is_autonomous() && client.firing.is_none() {
-        return Err(Refusal::Forbidden("What works by itself makes no jobs: do the work here.".into()));
     }
     let task = &order.task;
     if task.trim().is_empty() || task.contains('\0') || task.len() > JOB_TASK_MAX_BYTES {
@@ -140,11 +136,7 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
     };
     // Whether it is told in time or not: the run sees at its next step that the job is over.
     let stop = Control::Stop(StopTarget::Session(job.session.clone()));
-    let told = Inbound {
-        principal: by.principal.clone(),
-        body: Body::Control(stop),
-        ..care::message(&job, &job.creator, String::new(), None)
-    };
+    let told = Inbound { principal: by.principal.clone(), ..care::message(&job, &job.creator, Body::Control(stop)) };
     service.inlet.send(told).await;
     service.bell.ring();
     Ok(cancelled)

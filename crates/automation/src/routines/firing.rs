@@ -9,8 +9,8 @@ use std::time::Duration;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
     Ack, Body, Control, FiringEnd, FiringRecord, FiringStatus, IdempotencyKey, Inbound, JobId, JobOrder, Principal,
-    Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunOptions, RunRecord, SessionLifetime,
-    Settled, SkipReason, StoreError, firing_session,
+    Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunRecord, Settled, SkipReason, StoreError,
+    Work, firing_session,
 };
 use tokio::time::sleep;
 
@@ -145,14 +145,16 @@ pub(super) async fn by_run(
 /// What makes a second sending of a firing's message recognisable.
 pub(super) fn key_of(firing: &FiringRecord, routine: Option<&RoutineRecord>) -> IdempotencyKey {
     let id = firing.firing_id.to_string();
-    IdempotencyKey { channel: purpose_of(routine).channel(), account: "firing".into(), message_id: id.into() }
+    let channel = work_of(firing, routine).purpose().channel();
+    IdempotencyKey { channel, account: "firing".into(), message_id: id.into() }
 }
 
-/// What the run of a firing is for.
-fn purpose_of(routine: Option<&RoutineRecord>) -> Purpose {
+/// What the run of a firing is.
+fn work_of(firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Work {
+    let id = firing.firing_id;
     match routine.map(|routine| routine.origin) {
-        Some(RoutineOrigin::Heartbeat) => Purpose::Heartbeat,
-        Some(RoutineOrigin::Made | RoutineOrigin::Config) | None => Purpose::Routine,
+        Some(RoutineOrigin::Heartbeat) => Work::Heartbeat { id },
+        Some(RoutineOrigin::Made | RoutineOrigin::Config) | None => Work::RoutineRun { id },
     }
 }
 
@@ -166,7 +168,7 @@ async fn begin(
     let RoutineAction::Lightweight { prompt, .. } = &routine.spec.action else {
         return Some(Err("the routine does its work by jobs now; it did not when it fired".to_owned()));
     };
-    let message = message(firing, Body::Text(prompt.clone()), routine, Some(key));
+    let message = message(firing, prompt, routine, key);
     let message = match routine.origin {
         RoutineOrigin::Heartbeat => Inbound { options: heartbeat::options(service), ..message },
         RoutineOrigin::Made | RoutineOrigin::Config => message,
@@ -187,22 +189,10 @@ async fn begin(
 }
 
 /// Its run answers nobody: what there is to say is told with the end of the firing.
-fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Option<IdempotencyKey>) -> Inbound {
-    Inbound {
-        channel: purpose_of(Some(routine)).channel(),
-        session: firing_session(firing.firing_id),
-        principal: rights::principal(&routine.creator),
-        key,
-        reply_to: None,
-        body,
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: true,
-        provenance: None,
-        options: RunOptions::default(),
-    }
+fn message(firing: &FiringRecord, text: &str, routine: &RoutineRecord, key: IdempotencyKey) -> Inbound {
+    let (work, session) = (work_of(firing, Some(routine)), firing_session(firing.firing_id));
+    let (principal, body) = (rights::principal(&routine.creator), Body::Text(text.to_owned()));
+    Inbound { key: Some(key), work, ..Inbound::new(work.purpose().channel(), session, principal, body) }
 }
 
 /// Waits for the end of a run; within, `None`: there is no such run any more. `None`: the daemon ends.
@@ -229,21 +219,12 @@ async fn follow(service: &RoutineService, run: RunId) -> Option<Option<RunRecord
 }
 
 fn watch_of(run: RunId) -> Inbound {
-    Inbound {
-        channel: Purpose::Routine.channel(),
-        session: "routine:".into(),
-        principal: Principal::operator("routine"),
-        key: None,
-        reply_to: None,
-        body: Body::Control(Control::Watch(run)),
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
-        provenance: None,
-        options: RunOptions::default(),
-    }
+    Inbound::new(
+        Purpose::Routine.channel(),
+        "routine:".into(),
+        Principal::operator("routine"),
+        Body::Control(Control::Watch(run)),
+    )
 }
 
 /// Has a job do it, and waits until that is over; the firing is at work all the while. `None`: the daemon ends.

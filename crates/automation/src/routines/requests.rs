@@ -6,9 +6,9 @@ use std::time::Duration;
 use belay_protocol::firing::FIRING_DETAIL_MAX_CHARS;
 use belay_protocol::routine::{ROUTINE_TEXT_MAX_BYTES, WEBHOOK_ECHO_MS};
 use belay_protocol::{
-    Asker, ChannelId, Claim, Echo, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, PutBy, PutRule,
-    Refusal, ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest,
-    RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
+    Asker, ChannelId, Claim, Echo, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, PutBy, PutRule, Refusal,
+    ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec,
+    SessionKey, StoreError, Trigger, UnixMillis,
 };
 use serde_json::Value;
 
@@ -67,9 +67,6 @@ impl By {
 pub async fn request(service: &RoutineService, request: RoutineRequest, by: &By) -> Result<RoutineAnswer, Refusal> {
     if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
-    }
-    if Purpose::of(&by.channel).is_autonomous() {
-        return Err(Refusal::Forbidden("What works by itself makes and changes no routines.".into()));
     }
     match request {
         RoutineRequest::Put { spec, fresh } => put(service, spec, fresh, by).await,

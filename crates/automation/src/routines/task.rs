@@ -2,7 +2,7 @@
 
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
-    FiringRecord, RoutineAction, RoutineOrigin, RoutineRecord, RunEnd, SessionKey, StopReason, StoreError, firing_of,
+    FiringId, FiringRecord, RoutineAction, RoutineOrigin, RoutineRecord, RunEnd, StopReason, StoreError,
 };
 
 use super::config::MOST_ITERATIONS;
@@ -38,20 +38,16 @@ pub struct NothingToReport {
     pub is_said: fn(&str) -> bool,
 }
 
-/// What a session of a lightweight firing has to do; or how its run ends, where that is not there any more.
+/// What the run of a lightweight firing has to do; or how its run ends, where that is not there any more.
 ///
 /// # Errors
 /// The store does not answer.
 pub async fn lightweight_task(
     service: &RoutineService,
-    session: &SessionKey,
+    id: FiringId,
 ) -> Result<Result<LightweightTask, RunEnd>, StoreError> {
     let store = &service.routines;
-    let firing = match firing_of(session) {
-        Some(id) => store.firing(id).await?,
-        None => None,
-    };
-    let Some(firing) = firing else { return Ok(Err(cannot("firing"))) };
+    let Some(firing) = store.firing(id).await? else { return Ok(Err(cannot("firing"))) };
     // One that was made anew under its name is another one: its words are not this firing's, nor are its creator's rights.
     let routine = store.routine(&firing.routine).await?.filter(|routine| routine.routine_id == firing.routine_id);
     let Some(routine) = routine else { return Ok(Err(cannot("routine"))) };

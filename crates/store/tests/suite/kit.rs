@@ -10,7 +10,7 @@ use belay_protocol::{
     NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PutBy, PutRule,
     ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd,
     RunId, RunReader, SessionKey, SessionLifetime, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState,
-    ThreadStore, ToolSwitches, Trigger, UnixMillis,
+    ThreadStore, ToolSwitches, Trigger, UnixMillis, Work,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -55,6 +55,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         run_id: RunId::new(),
         key: None,
         channel: "http".into(),
+        work: Work::Chat,
         asker: Asker { principal: "p".into(), ..Asker::default() },
         digest: None,
         text: text.into(),

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Control, FiringStatus, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobRoom, JobState, PrincipalRole,
-    Refusal, RoutineAction, RoutineSpec, StopTarget, Trigger, job_session,
+    Ack, Body, Control, FiringId, FiringStatus, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobRoom, JobState,
+    PrincipalRole, Refusal, RoutineAction, RoutineSpec, StopTarget, Trigger, Work, firing_session, job_session,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
 use super::{always, create, done, failed, id_in, job, order, request, setup_of, told, until};
 use crate::routines::{fire, put, routine};
-use crate::support::{TestTool, saw};
+use crate::support::{TestTool, end_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_and_as_a_notice_that_the_model_reads() {
@@ -154,6 +154,41 @@ async fn a_job_belongs_to_whoever_made_it() {
         let refused = agent.two.control_as(role, stop).await;
         assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(what)) if what.contains("/cancel")), "{refused:?}");
     }
+    assert_eq!(job(&setup, id).await.state, JobState::InProgress);
+    agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_through_a_channel_is_a_chat_whatever_it_says_of_itself() {
+    let setup = setup_of(ScriptedModel::new([Scripted::hang(), Scripted::text("hello")]));
+    let mut agent = setup.start().await;
+    let id = create(&agent.one, order("works")).await.job_id;
+    agent.asked(1).await;
+    let firing = FiringId::new();
+    for work in [
+        Work::Job { job: id, attempt: Some(1) },
+        Work::Job { job: id, attempt: None },
+        Work::RoutineRun { id: firing },
+        Work::Heartbeat { id: firing },
+    ] {
+        // It neither works in their sessions, nor stops what works there.
+        for session in [job_session(id), firing_session(firing)] {
+            let refused = agent.two.claiming(work, session.as_str(), Body::Text("done".into())).await;
+            assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(_))), "{work:?}: {refused:?}");
+            let stop = Body::Control(Control::Stop(StopTarget::Session(session)));
+            let refused = agent.two.claiming(work, "control", stop).await;
+            assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(_))), "{work:?}: {refused:?}");
+        }
+        // In a conversation its words are a command.
+        let answered = agent.two.claiming(work, "bob", Body::Text("/ping".into())).await;
+        assert!(matches!(&answered, Ack::Command(reply) if reply.reply == "pong"), "{work:?}: {answered:?}");
+        agent.two.next().await;
+    }
+    let Ack::Accepted(chat) = agent.two.claiming(Work::RoutineRun { id: firing }, "bob", Body::Text("hi".into())).await
+    else {
+        panic!("accepted");
+    };
+    assert_eq!(end_of(chat).await.reply.as_deref(), Some("hello"));
     assert_eq!(job(&setup, id).await.state, JobState::InProgress);
     agent.crash().await;
 }

@@ -52,6 +52,7 @@ CREATE TABLE runs (
     cost_micro_usd INTEGER NOT NULL DEFAULT 0,
     reason         TEXT,
     evidence       TEXT,
+    work           TEXT NOT NULL, -- what it is, a chat, a job or a routine run: JSON
     channel        TEXT NOT NULL,
     principal      TEXT NOT NULL,
     asker_place    TEXT NOT NULL
