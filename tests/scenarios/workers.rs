@@ -318,7 +318,7 @@ async fn a_stop_ends_the_worker_in_the_middle_of_a_command() -> Result<()> {
     let (status, report) = daemon.request("POST", &format!("/api/v1/runs/{run}/stop"), None).await?;
     assert_eq!(status, 200, "{report}");
     let end = end_of(&daemon, &run).await?;
-    assert_eq!((end["status"].as_str(), end["reason"].as_str()), (Some("stopped"), Some("operator_stop")), "{end}");
+    assert_eq!((end["status"].as_str(), end["reason"].as_str()), (Some("stopped"), Some("user_stop")), "{end}");
     assert_eq!(model.requests().len(), 2);
     nothing_left(daemon.pid()).await?;
     daemon.shut_down().await?;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
-    StillRunning, StopReason, StopReport, StopTarget,
+    StillRunning, StopReport, StopTarget,
 };
 
-use super::control::{operators_only, report};
+use super::control::{operators_only, reason_of};
 use super::named::{Named, several};
 use super::{Dispatcher, Flow};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::queue::BUSY_RETRY;
 use crate::submission::{self, Command};
-use belay_run::live::{LiveRun, RunOrigin, StopCause};
+use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::tool_health;
 
 impl Dispatcher {
@@ -106,15 +106,10 @@ impl Dispatcher {
         ack: AckSender,
     ) -> Flow {
         let at_work: Vec<RunId> = runs.iter().filter(|run| run.is_engaged()).map(|run| run.id).collect();
-        let told = inbound.reply_to.is_some();
-        // Where a run belongs to another conversation, that one is told by the run's own line.
-        self.stop(&runs, |run| match run.session == inbound.session {
-            true => StopCause { told, ..StopCause::of(StopReason::UserStop) },
-            false => StopCause::of(StopReason::OperatorStop),
-        });
-        let (speaker, processes) = (self.speaker.clone(), self.services.processes.clone());
+        let report = self.stop_for(runs, &inbound, reason_of);
+        let speaker = self.speaker.clone();
         self.errand(async move {
-            let reply = stop_text(&report(runs, &*processes).await, &at_work);
+            let reply = stop_text(&report.await, &at_work);
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
             ack.send(Ack::Command(said));
             speaker.say(inbound.reply_to, reply);

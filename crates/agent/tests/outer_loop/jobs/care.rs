@@ -29,7 +29,7 @@ async fn an_attempt_whose_care_crashes_is_ended_and_the_job_is_begun_again() {
     let job = until(&setup, id, JobState::Submitted).await;
     let ends: Vec<_> = runs(&setup, id).await.iter().map(|run| run.reason).collect();
     // Ended before the next began: two at a time would do everything twice.
-    assert_eq!((job.attempt, ends), (2, vec![Some(StopReason::OperatorStop), Some(StopReason::Terminated)]));
+    assert_eq!((job.attempt, ends), (2, vec![Some(StopReason::UserStop), Some(StopReason::Terminated)]));
     silence(&mut agent).await;
     agent.shut_down().await;
 }

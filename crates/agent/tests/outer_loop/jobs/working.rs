@@ -165,7 +165,7 @@ async fn a_job_is_cancelled_while_it_waits_or_works_and_nobody_is_told_twice() {
         let again = request(&agent.one, JobRequest::Cancel(id)).await;
         assert!(matches!(&again, Ack::Job(job) if job.state == JobState::Cancelled), "{again:?}");
     }
-    assert_eq!(runs(&setup, working).await[0].reason, Some(StopReason::OperatorStop));
+    assert_eq!(runs(&setup, working).await[0].reason, Some(StopReason::UserStop), "it is their own job");
     assert!(runs(&setup, waiting).await.is_empty());
     silence(&mut agent).await;
     agent.shut_down().await;
@@ -178,7 +178,7 @@ async fn a_job_whose_run_somebody_stops_is_cancelled_and_whoever_asked_is_told()
     let id = create(&agent.one, order("works")).await.job_id;
     agent.asked(1).await;
     agent.one.control(Control::Stop(belay_protocol::StopTarget::All)).await;
-    assert_eq!(agent.one.next().await, format!("Job “works” ({id}) was cancelled. Stopped by the operator."));
+    assert_eq!(agent.one.next().await, format!("Job “works” ({id}) was cancelled. Interrupted."));
     until(&setup, id, JobState::Cancelled).await;
     agent.shut_down().await;
 }
