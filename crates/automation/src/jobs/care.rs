@@ -6,24 +6,20 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget,
-    StoreError, Work,
+    Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
+    Outbound, Purpose, QueueMode, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget, StoreError, Work,
 };
 use tokio::time::sleep;
 
 use super::outcome::Outcome;
 use super::service::JobService;
 use super::text;
+use crate::inlet::{BACKOFF, Submitted};
 use belay_run::metrics;
 use belay_run::restart::{Restarts, caught};
 use belay_run::rights::{self, NoLonger};
-
-/// First and longest pause between two attempts to reach the store, or a lane that is busy.
-pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Carries a job, also where that crashes: a crash costs the attempt, as one of which nothing is heard, and the job keeps no place
 /// that nobody works in.
@@ -135,18 +131,11 @@ enum Attempt {
 
 /// Sends the message that is the attempt, and waits for the end of its run. Sent again it finds the same run.
 async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attempt {
-    let mut pause = BACKOFF.0;
-    while !service.draining.is_cancelled() {
-        let (run, watch) = match service.inlet.send(attempt_message(job, asker)).await {
-            Some(Ack::Accepted(accepted)) => (accepted.run_id, accepted.watch),
-            Some(Ack::Refused(Refusal::Conflict { run_id })) => (run_id, None),
-            Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Attempt::Refused(why),
-            // Busy, a store that does not answer, a lane that was let go: sent again it is the same message.
-            _ => {
-                sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF.1);
-                continue;
-            }
+    let (message, mut pause) = (attempt_message(job, asker), BACKOFF.0);
+    while let Some(submitted) = service.inlet.submit(&message, &service.draining).await {
+        let Submitted { run, watch } = match submitted {
+            Ok(submitted) => submitted,
+            Err(why) => return Attempt::Refused(why),
         };
         insist(service, || service.jobs.note_run(job.job_id, job.attempt, run)).await;
         if let Some(record) = end_of(service, run, watch).await {
@@ -160,11 +149,10 @@ async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attemp
 
 /// Waits for the end of a run; `None`: it was let go without one, for now.
 async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Option<Arc<RunRecord>> {
-    if let Some(mut watch) = watch {
-        let ended = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|record| record.status.is_end());
-        if let Ok(record) = watch.finished.wait_for(ended).await {
-            return record.clone();
-        }
+    if let Some(mut watch) = watch
+        && let Some(record) = watch.ended().await
+    {
+        return Some(record);
     }
     let stored = insist(service, || service.runs.run(run)).await.flatten();
     stored.filter(|record| record.status.is_end()).map(Arc::new)

@@ -1,7 +1,5 @@
 //! `/job`, `/jobs` and `/cancel`: the same requests, asked in a conversation and answered in words.
 
-use std::sync::Arc;
-
 use belay_protocol::{
     Ack, Body, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobRoom, JobState,
     Purpose, Refusal, RunRecord, RunWatch, StopReason,
@@ -187,9 +185,7 @@ impl PassedOn {
     /// # Cancel safety
     /// Nothing is lost but that word.
     pub async fn unread(mut self) -> Option<String> {
-        let ended = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|record| record.status.is_end());
-        let record = self.watch.finished.wait_for(ended).await.ok()?.clone()?;
-        let read = record.reason == Some(StopReason::Joined);
+        let read = self.watch.ended().await?.reason == Some(StopReason::Joined);
         (!read).then(|| format!("The job “{}” was over before it could read your message.", self.title))
     }
 }

@@ -12,9 +12,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::care::{BACKOFF, care, change_to, insist, key_of, submit};
+use super::care::{care, change_to, insist, key_of, submit};
 use super::outcome::Outcome;
 use super::service::JobService;
+use crate::inlet::BACKOFF;
 use belay_run::metrics;
 
 /// Longest time between two looks for jobs to begin, where nothing says that there is one.

@@ -8,24 +8,22 @@ use std::time::Duration;
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Ack, Body, Control, FiringEnd, FiringRecord, FiringStatus, IdempotencyKey, Inbound, JobId, JobOrder, Principal,
-    Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunRecord, Settled, SkipReason, StoreError,
-    Work, firing_session,
+    Body, FiringEnd, FiringRecord, FiringStatus, IdempotencyKey, Inbound, JobId, JobOrder, Refusal, RoutineAction,
+    RoutineOrigin, RoutineRecord, RunOptions, RunRecord, Settled, SkipReason, StoreError, Work, firing_session,
 };
 use tokio::time::sleep;
 
 use super::outcome::Outcome;
 use super::service::RoutineService;
 use super::{heartbeat, text};
+use crate::inlet::{BACKOFF, Submitted};
 use crate::jobs::{self, Client};
 use belay_run::metrics;
 use belay_run::rights::{self, NoLonger};
 
-/// First and longest pause between two attempts to reach the store, or a lane that is busy.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How often the job of a firing is looked at.
 const JOB_LOOK: Duration = Duration::from_secs(5);
-/// How often a run is looked at that nobody can follow yet.
+/// How often a run is looked at that came without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);
 
 /// Leads a firing to its end, or until the daemon ends.
@@ -119,24 +117,24 @@ pub(super) async fn by_run(
     firing: &FiringRecord,
     routine: Option<&RoutineRecord>,
 ) -> Option<Outcome> {
-    let run = match firing.run_id {
-        Some(run) => run,
+    let known = match firing.run_id {
+        Some(run) => Some(run),
         None => {
             let key = key_of(firing, routine);
-            let known = insist(service, || service.threads.find(&key)).await?;
-            let begun = match (known, routine) {
-                (Some(known), _) => Ok(known.run_id),
-                (None, Some(routine)) => begin(service, firing, routine, key).await?,
-                (None, None) => Err("the routine was deleted before it had begun".to_owned()),
-            };
-            match begun {
-                Ok(run) => run,
-                Err(why) => return Some(Outcome::failed(why)),
-            }
+            insist(service, || service.threads.find(&key)).await?.map(|known| known.run_id)
         }
     };
-    insist(service, || service.routines.note_work(firing.firing_id, Some(run), None)).await?;
-    Some(match follow(service, run).await? {
+    let begun = match (known, routine) {
+        (Some(run), _) => Ok(Submitted { run, watch: None }),
+        (None, Some(routine)) => begin(service, firing, routine).await?,
+        (None, None) => Err("the routine was deleted before it had begun".to_owned()),
+    };
+    let submitted = match begun {
+        Ok(submitted) => submitted,
+        Err(why) => return Some(Outcome::failed(why)),
+    };
+    insist(service, || service.routines.note_work(firing.firing_id, Some(submitted.run), None)).await?;
+    Some(match follow(service, submitted).await? {
         Some(record) => Outcome::of_run(&record),
         None => Outcome::failed("what it had done was deleted before it could be read".to_owned()),
     })
@@ -158,73 +156,46 @@ fn work_of(firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Work {
     }
 }
 
-/// Sends the message that is the firing's work. Sent again, it is the same run. `None`: the daemon ends.
+/// Sends the message that is the firing's work. Its run answers nobody: what there is to say is told with the end of the firing.
+/// `None`: the daemon ends.
 async fn begin(
     service: &RoutineService,
     firing: &FiringRecord,
     routine: &RoutineRecord,
-    key: IdempotencyKey,
-) -> Option<Result<RunId, String>> {
+) -> Option<Result<Submitted, String>> {
     let RoutineAction::Lightweight { prompt, .. } = &routine.spec.action else {
         return Some(Err("the routine does its work by jobs now; it did not when it fired".to_owned()));
     };
-    let message = message(firing, prompt, routine, key);
-    let message = match routine.origin {
-        RoutineOrigin::Heartbeat => Inbound { options: heartbeat::options(service), ..message },
-        RoutineOrigin::Made | RoutineOrigin::Config => message,
-    };
-    let mut pause = BACKOFF.0;
-    while !service.draining.is_cancelled() {
-        match service.inlet.send(message.clone()).await {
-            Some(Ack::Accepted(accepted)) => return Some(Ok(accepted.run_id)),
-            // It was sent before, and the routine has other words by now.
-            Some(Ack::Refused(Refusal::Conflict { run_id })) => return Some(Ok(run_id)),
-            Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Some(Err(why)),
-            // Busy, a store that does not answer, a lane that was let go: sent again it is the same message.
-            _ => sleep(pause).await,
-        }
-        pause = (pause * 2).min(BACKOFF.1);
-    }
-    None
-}
-
-/// Its run answers nobody: what there is to say is told with the end of the firing.
-fn message(firing: &FiringRecord, text: &str, routine: &RoutineRecord, key: IdempotencyKey) -> Inbound {
     let (work, session) = (work_of(firing, Some(routine)), firing_session(firing.firing_id));
-    let (principal, body) = (rights::principal(&routine.creator), Body::Text(text.to_owned()));
-    Inbound { key: Some(key), work, ..Inbound::new(work.purpose().channel(), session, principal, body) }
+    let (principal, body) = (rights::principal(&routine.creator), Body::Text(prompt.clone()));
+    let options = match work {
+        Work::Heartbeat { .. } => heartbeat::options(service),
+        _ => RunOptions::default(),
+    };
+    let message = Inbound {
+        key: Some(key_of(firing, Some(routine))),
+        work,
+        options,
+        ..Inbound::new(work.purpose().channel(), session, principal, body)
+    };
+    service.inlet.submit(&message, &service.draining).await
 }
 
 /// Waits for the end of a run; within, `None`: there is no such run any more. `None`: the daemon ends.
-async fn follow(service: &RoutineService, run: RunId) -> Option<Option<RunRecord>> {
+async fn follow(service: &RoutineService, Submitted { run, watch }: Submitted) -> Option<Option<Arc<RunRecord>>> {
+    if let Some(mut watch) = watch
+        && let Some(record) = watch.ended().await
+    {
+        return Some(Some(record));
+    }
+    // A restart has taken it up, or its lane has let it go: the store learns of its end.
     while !service.draining.is_cancelled() {
-        let record = insist(service, || service.runs.run(run)).await?;
-        match record {
-            Some(record) if !record.status.is_end() => {}
-            ended_or_gone => return Some(ended_or_gone),
-        }
-        let Some(Ack::Watch(Some(watch))) = service.inlet.send(watch_of(run)).await else {
-            sleep(RUN_LOOK).await;
-            continue;
-        };
-        let mut finished = watch.finished;
-        let ended = finished.wait_for(|record| record.as_ref().is_some_and(|record| record.status.is_end())).await;
-        if let Ok(record) = ended
-            && let Some(record) = record.as_ref()
-        {
-            return Some(Some(RunRecord::clone(record)));
+        match insist(service, || service.runs.run(run)).await? {
+            Some(record) if !record.status.is_end() => sleep(RUN_LOOK).await,
+            ended_or_gone => return Some(ended_or_gone.map(Arc::new)),
         }
     }
     None
-}
-
-fn watch_of(run: RunId) -> Inbound {
-    Inbound::new(
-        Purpose::Routine.channel(),
-        "routine:".into(),
-        Principal::operator("routine"),
-        Body::Control(Control::Watch(run)),
-    )
 }
 
 /// Has a job do it, and waits until that is over; the firing is at work all the while. `None`: the daemon ends.
