@@ -235,7 +235,7 @@ async fn a_context_that_is_too_long_is_shortened_and_tried_once_more() -> Result
     // Between the two an account is asked for, which nobody in the conversation sees.
     let asked = model.requests().split_off(6);
     let asked: Vec<String> = asked.iter().map(|request| request["messages"].to_string()).collect();
-    let asked: Vec<&String> = asked.iter().filter(|messages| !messages.contains("You write the account")).collect();
+    let asked: Vec<&String> = asked.iter().filter(|messages| !messages.contains("You write the summary")).collect();
     let [long, short] = asked[..] else { panic!("two of the conversation: {asked:#?}") };
     assert!(short.len() < long.len() && short.contains("question 0") && short.contains("and now?"), "{short}");
     // Whatever is asked, also for an account.

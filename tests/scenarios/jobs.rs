@@ -18,7 +18,7 @@ async fn killed_in_the_middle_a_job_goes_on_and_its_result_comes_once() -> Resul
     let home = home(&api).openai(&model.base_url);
     let daemon = home.start().await?;
     say(&daemon, 1, "/job multiply").await?;
-    assert!(texts(&api, 1).await[0].contains("is made"));
+    assert!(texts(&api, 1).await[0].contains("is created"));
     model.seen(2).await;
     daemon.kill().await?;
 
@@ -90,7 +90,10 @@ async fn over_http_the_result_is_a_notice_of_the_conversation_that_its_readers_a
     socket.call("chat.subscribe", json!({ "sessionKey": "s" })).await?;
     let (_, made) = daemon.post(json!({"session": "s", "text": "/job multiply"})).await?;
     assert!(
-        made["reply"].as_str().unwrap_or_default().contains("Its result comes to this conversation (session `s`)"),
+        made["reply"].as_str().unwrap_or_default().contains(
+            "The result will be added to this conversation (session \
+                                                             `s`)"
+        ),
         "{made}"
     );
 

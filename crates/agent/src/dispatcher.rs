@@ -186,12 +186,12 @@ impl Dispatcher {
         }
         if let Some(job) = job_of(&inbound.session) {
             // What is said in there is the job's; its lane stops and is watched like any other.
-            let what = format!("a job works in this session; /job {job} and a text says something to it");
+            let what = format!("a job runs in this session; send it a message with /job {job} TEXT");
             self.refuse(&inbound, ack, Refusal::Forbidden(what));
             return Flow::Continue;
         }
         if firing_of(&inbound.session).is_some() {
-            let what = "a routine works in this session, and nobody else speaks in it".to_owned();
+            let what = "a routine runs in this session, which accepts no other messages".to_owned();
             self.refuse(&inbound, ack, Refusal::Forbidden(what));
             return Flow::Continue;
         }
@@ -246,7 +246,9 @@ impl Dispatcher {
                 Flow::Continue
             }
             Submission::Plan(_) if !inbound.outputs.is_empty() => {
-                let what = "outputs: a plan ends with a summary and hands over none; ask without /plan".to_owned();
+                let what = "outputs: a plan ends with a summary and cannot submit outputs; send the request without \
+                            /plan"
+                    .to_owned();
                 self.refuse(&inbound, ack, Refusal::Invalid(what));
                 Flow::Continue
             }

@@ -88,10 +88,10 @@ pub(crate) struct TurnJob {
 }
 
 /// Why a run that works without a person's message asks nobody.
-const BY_ITSELF: &str = "this run works by itself, and nobody is there to be asked; do what can be done without it";
+const BY_ITSELF: &str = "this run is autonomous, and nobody can be asked; do what is possible without it";
 /// Why a run whose message was relayed asks nobody.
 const RELAYED: &str =
-    "this message was relayed by another bot, so that nobody is asked; the person may write it directly";
+    "this message was relayed by another bot, so nobody can be asked; the person can send it directly";
 
 /// What comes back.
 pub(crate) struct TurnEnd {
@@ -155,7 +155,7 @@ async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopCon
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
-        tracing::warn!(run = %job.run.id, %error, "a run is laid aside without its last step");
+        tracing::warn!(run = %job.run.id, %error, "a run is suspended without its last step");
     }
     true
 }

@@ -71,7 +71,7 @@ pub(crate) struct Waiting {
 }
 
 /// What stands before the first answer of a conversation that has begun by itself.
-const BEGAN_ANEW: &str = "_A new conversation has begun; the earlier one is kept._";
+const BEGAN_ANEW: &str = "_A new conversation was started; the earlier one is kept._";
 
 /// How a run ends, before it is committed.
 pub(crate) struct Ending {

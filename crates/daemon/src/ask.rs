@@ -191,9 +191,11 @@ fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Fai
             let run = serde_json::to_value(&*record).map_err(|error| Failure::new(Exit::Internal, error))?;
             Ok(verdict(&run, as_json, out))
         }
-        Answered::Command(_) if !args.outputs.is_empty() => {
-            Err(Failure::new(Exit::Failed, "a command has no outputs").next("leave out --output, or ask in words"))
-        }
+        Answered::Command(_) if !args.outputs.is_empty() => Err(Failure::new(Exit::Failed, "a command has no outputs")
+            .next(
+                "leave out --output, or give the request \
+                                                                             as text",
+            )),
         Answered::Command(reply) if as_json => {
             out.json(&serde_json::json!({ "reply": reply }));
             Ok(Exit::Fine)

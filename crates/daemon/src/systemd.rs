@@ -38,7 +38,7 @@ pub(crate) fn stopping() {
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         // The service manager decides what a missing notice means; the daemon itself can go on.
-        warn!(%error, "the service manager cannot be told");
+        warn!(%error, "the service manager cannot be notified");
     }
 }
 

@@ -184,7 +184,7 @@ impl App {
     pub(crate) fn tell(&self, principal: Principal, control: Control) {
         let inbound = self.control_message(principal, control);
         if self.intake.try_send(Envelope { inbound, ack: AckSender::nobody() }).is_err() {
-            tracing::warn!("the dispatcher could not be told that a client went away; its run goes on to its end");
+            tracing::warn!("the dispatcher was not notified that a client disconnected; its run continues to its end");
         }
     }
 

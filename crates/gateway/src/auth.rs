@@ -157,9 +157,7 @@ impl Admission for Auth {
         };
         match now.filter(|entry| self.is_open(*entry)) {
             Some(entry) => Standing::May(entry.place()),
-            None => {
-                Standing::NotAllowed(format!("by the tokens and secrets of [gateway] nobody comes in as {principal}"))
-            }
+            None => Standing::NotAllowed(format!("the tokens and secrets of [gateway] admit nobody as {principal}")),
         }
     }
 

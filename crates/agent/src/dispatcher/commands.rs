@@ -159,13 +159,14 @@ impl Dispatcher {
         let shown = status.running.iter().filter(|run| all || run.session == inbound.session);
         let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
         let mut text = format!(
-            "Belay {} is up. {}\nRunning: {}, waiting: {}, resting on a question: {}, conversations awake: {}. Channels: {}.",
+            "Belay {} is up. {}\n{} running, {} queued, {} awaiting approval, {} active conversation{}. Channels: {}.",
             status.version,
             self.model_text(),
             status.running.len(),
             status.queued,
             status.paused,
             status.sessions_awake,
+            if status.sessions_awake == 1 { "" } else { "s" },
             channels.join(", ")
         );
         for run in shown.take(10) {
@@ -173,14 +174,14 @@ impl Dispatcher {
         }
         if let Some(trouble) = &status.model_trouble {
             text.push_str(&format!(
-                "\nThe model does not answer ({}) since {}.",
+                "\nThe model has not answered ({}) since {}.",
                 trouble.kind,
                 trouble.since.to_rfc3339()
             ));
         }
         for candidate in &status.candidates {
             if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.why) {
-                text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
+                text.push_str(&format!("\n{} is not used until {} ({why}).", candidate.name, until.to_rfc3339()));
             }
         }
         for line in status.tools.iter().filter_map(tool_health::trouble_line) {

@@ -62,7 +62,7 @@ impl Dispatcher {
             }
             // What works by itself belongs to whoever made it, which is looked at where a job is cancelled.
             Control::Stop(target) if !may_stop(inbound) && self.works_by_itself(&target) => {
-                let what = "a job or a routine works there: /cancel, or the routine's owner, ends it".to_owned();
+                let what = "a job or a routine runs there: use /cancel, or ask the routine's owner".to_owned();
                 ack.send(Ack::Refused(Refusal::Forbidden(what)));
             }
             Control::Stop(target) => {

@@ -32,7 +32,7 @@ impl Dispatcher {
         if let Err(mail) = lane.post(mail) {
             if let LaneMail::Input(input) = mail {
                 let LaneInput { inbound, ack, .. } = *input;
-                let what = "too many messages of this conversation are on their way".to_owned();
+                let what = "too many messages of this conversation are being accepted".to_owned();
                 self.busy(inbound, sent, ack, Refusal::Busy { what, retry_after: BUSY_RETRY });
             }
             return;

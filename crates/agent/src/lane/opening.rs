@@ -29,7 +29,7 @@ use belay_run::metrics;
 /// four restarts of an upgrade do not.
 const MAX_ATTEMPTS: u32 = 5;
 /// What a call reads whose result a crash has swallowed.
-const UNKNOWN: &str = "outcome unknown: this was interrupted; check before doing it again";
+const UNKNOWN: &str = "outcome unknown: this was interrupted; check before you repeat it";
 
 /// What a lane begins with.
 pub(crate) struct LaneStart {
@@ -140,7 +140,7 @@ impl Lane {
             };
             if pending.status != RunStatus::Queued {
                 let attempt = pending.attempt + 1;
-                tracing::info!(run = %run.id, session = %run.session, attempt, "run taken up again");
+                tracing::info!(run = %run.id, session = %run.session, attempt, "run resumed");
             }
             // How often a job may crash is its desk's to say, and an orderly end is no crash.
             let counts = pending.status != RunStatus::Paused && Purpose::of(&pending.channel) != Purpose::Job;

@@ -39,7 +39,7 @@ pub(super) async fn care(service: Arc<JobService>, job: JobRecord) {
             Some(None) => return,
             // The next thing is to end the attempt, or to try that again.
             None => {
-                tracing::error!(job = %id, "the care for a job crashed; its attempt is ended");
+                tracing::error!(job = %id, "the supervisor of a job crashed; its attempt is ended");
                 if !restarts.back_off("job_attempt", &service.draining).await {
                     return; // the next start counts a crash
                 }
@@ -68,7 +68,7 @@ async fn mend(service: &JobService, id: JobId) -> Option<JobRecord> {
     if job.state == JobState::Stuck {
         return Some(job);
     }
-    settle(service, &job, Outcome::Stuck("a fault of Belay cut it off, which the log tells of".to_owned()), run).await
+    settle(service, &job, Outcome::Stuck("an internal error of Belay ended it; see the log".to_owned()), run).await
 }
 
 /// Has the run of an attempt stopped, and waits until it has ended. `None`: the daemon ends before it has.
@@ -106,7 +106,7 @@ async fn carry(service: &JobService, mut job: JobRecord) {
         if job.state != JobState::InProgress {
             return; // cancelled meanwhile
         }
-        tracing::info!(attempt = job.attempt, "a job is at work");
+        tracing::info!(attempt = job.attempt, "a job is running");
         let (outcome, run) = match rights::of_job(&service.access, &job) {
             Ok(asker) => match attempt(service, &job, &asker).await {
                 Attempt::Ended(run) => (Outcome::of(&run), Some(run.run_id)),

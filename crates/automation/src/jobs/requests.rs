@@ -65,13 +65,13 @@ pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) ->
 pub async fn create(service: &JobService, order: JobOrder, client: Client) -> Result<JobRecord, Refusal> {
     let config = &service.config;
     if !config.enabled {
-        return Err(Refusal::Forbidden("Jobs are switched off here (jobs.enabled).".into()));
+        return Err(Refusal::Forbidden("Jobs are disabled here (jobs.enabled).".into()));
     }
     if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
     }
     if Purpose::of(&client.channel).is_autonomous() && client.firing.is_none() {
-        return Err(Refusal::Forbidden("What works by itself makes no jobs: do the work here.".into()));
+        return Err(Refusal::Forbidden("Autonomous work cannot create jobs: do the work here.".into()));
     }
     let task = &order.task;
     if task.trim().is_empty() || task.contains('\0') || task.len() > JOB_TASK_MAX_BYTES {

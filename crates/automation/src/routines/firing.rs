@@ -66,7 +66,7 @@ pub(super) async fn pursue(service: Arc<RoutineService>, firing: FiringRecord) {
 pub(super) async fn give_up(service: Arc<RoutineService>, firing: FiringRecord) {
     let routine = service.routines.routine(&firing.routine).await.ok().flatten();
     let routine = routine.filter(|routine| routine.routine_id == firing.routine_id);
-    let outcome = Outcome::failed("it ended by a fault of Belay, which the log tells of");
+    let outcome = Outcome::failed("it ended by an internal error of Belay; see the log");
     settle(&service, &firing, outcome.end(&firing, routine.as_ref(), service.clock.now())).await;
 }
 
@@ -88,7 +88,7 @@ async fn settle(service: &RoutineService, firing: &FiringRecord, end: FiringEnd)
         metrics::heartbeat_skipped(reason);
     }
     if disabled {
-        tracing::warn!(routine = firing.routine, why, "a routine is switched off");
+        tracing::warn!(routine = firing.routine, why, "a routine is disabled");
         service.board.remove(&firing.routine); // nothing sets it off until it is switched on
     }
 }
@@ -279,8 +279,7 @@ async fn by_job(service: &RoutineService, firing: &FiringRecord, routine: Option
 }
 
 /// What stands before the task of a routine's job.
-const WITHIN: &str =
-    "You do this for a routine, which has fired by itself: make no routines and no jobs, and ask nobody.";
+const WITHIN: &str = "A routine started this task automatically: create no routines and no jobs, and ask nobody.";
 
 /// Makes the job of a firing. Made again, it is the same one. `None`: the daemon ends.
 async fn order(
@@ -294,9 +293,10 @@ async fn order(
     };
     let mut words = format!("{WITHIN}\n\n{task}");
     if let Some(payload) = &firing.payload {
-        // Cut before it is fenced, so that the fence is closed.
+        // Cut before it is marked, so that the marker is closed.
         let room = JOB_TASK_MAX_BYTES.saturating_sub(words.len()) / 2;
-        words = format!("{words}\n\n{}", text::payload(&payload[..payload.floor_char_boundary(room)]));
+        words =
+            format!("{words}\n\n{}", text::payload(firing.firing_id, &payload[..payload.floor_char_boundary(room)]));
     }
     words.truncate(words.floor_char_boundary(JOB_TASK_MAX_BYTES));
     let order = JobOrder {

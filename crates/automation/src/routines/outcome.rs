@@ -72,7 +72,7 @@ impl Outcome {
             let name = &routine.spec.name;
             let most = routine.spec.guard.max_failures;
             let text = format!(
-                "The routine {name} is switched off: it failed {most} times in a row. `/routine on {name}` switches it on \
+                "The routine {name} is disabled: it failed {most} times in a row. `/routine on {name}` enables it \
                  again."
             );
             Outbound::new(None, route, text)
@@ -94,7 +94,7 @@ impl Outcome {
     /// told, to the conversation that made it, if it is `told` anything.
     pub(super) fn last(self, firing: &FiringRecord, routine: &RoutineRecord, told: bool, at: UnixMillis) -> FiringEnd {
         let why = self.summary.clone().unwrap_or_default();
-        let text = format!("The routine {} is switched off: {why}.", routine.spec.name);
+        let text = format!("The routine {} is disabled: {why}.", routine.spec.name);
         let route = routine.reply_to.clone().filter(|_| told);
         FiringEnd {
             switch_off: Some(why),

@@ -69,7 +69,7 @@ pub async fn request(service: &RoutineService, request: RoutineRequest, by: &By)
         return Err(Refusal::ShuttingDown);
     }
     if Purpose::of(&by.channel).is_autonomous() {
-        return Err(Refusal::Forbidden("What works by itself makes and changes no routines.".into()));
+        return Err(Refusal::Forbidden("Autonomous work cannot create or change routines.".into()));
     }
     match request {
         RoutineRequest::Put { spec, fresh } => put(service, spec, fresh, by).await,
@@ -97,7 +97,7 @@ fn unstored(error: StoreError) -> Refusal {
 fn is_on(service: &RoutineService) -> Result<(), Refusal> {
     match service.board.config.enabled {
         true => Ok(()),
-        false => Err(Refusal::Forbidden("Routines are switched off here (routines.enabled).".into())),
+        false => Err(Refusal::Forbidden("Routines are disabled here (routines.enabled).".into())),
     }
 }
 
@@ -113,11 +113,10 @@ fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
         RoutineOrigin::Made => Ok(()),
         RoutineOrigin::Config => {
             let name = &routine.spec.name;
-            Err(Refusal::Forbidden(format!("The routine {name} is part of the configuration: it is changed there.")))
+            Err(Refusal::Forbidden(format!("The routine {name} is part of the configuration: change it there.")))
         }
         RoutineOrigin::Heartbeat => {
-            let what =
-                "The heartbeat is part of the configuration: it is changed, and switched on and off, in [heartbeat].";
+            let what = "The heartbeat is part of the configuration: change, enable or disable it in [heartbeat].";
             Err(Refusal::Forbidden(what.to_owned()))
         }
     }
@@ -179,7 +178,7 @@ async fn enable(service: &RoutineService, name: &str, on: bool, by: &By) -> Resu
         Ok(schedule) => schedule.and_then(|schedule: Schedule| schedule.next_after(now)),
         Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),
     };
-    let why = if on { String::new() } else { format!("switched off by {}", by.asker.principal) };
+    let why = if on { String::new() } else { format!("disabled by {}", by.asker.principal) };
     let switched = service.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
     match switched {
         Some(routine) => {
@@ -223,7 +222,7 @@ async fn fire(
     let told = cause.payload.clone();
     match claim(service, &Waiting::of(&routine), cause).await? {
         Claim::Known(firing) if firing.payload != told => {
-            Err(Refusal::Decided(format!("that key was used for another firing of {name}: use a new one")))
+            Err(Refusal::Decided(format!("that key was used for another run of the routine {name}: use a new one")))
         }
         claim => answered(name, claim),
     }
@@ -282,7 +281,7 @@ fn unnamed(said: &str, now: UnixMillis) -> Cause {
 fn programs_only(by: &By) -> Result<(), Refusal> {
     match by.is_program() {
         true => Ok(()),
-        false => Err(Refusal::Forbidden("Only a program with the API token may tell of events.".into())),
+        false => Err(Refusal::Forbidden("Only a program with the API token may report events.".into())),
     }
 }
 
@@ -383,9 +382,9 @@ fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
 fn why_held(held: Held) -> String {
     match held {
         Held::Cooldown(ms) => format!("fired a moment ago and waits for {} s (guard.cooldown_s)", ms.div_ceil(1000)),
-        Held::Concurrent => "is at work as often as it may be at once (guard.max_concurrent)".to_owned(),
-        Held::Global => "has to wait: as many routines as may be are at work (routines.max_concurrent)".to_owned(),
-        Held::Content => "was set off by the same content a moment ago (guard.dedup_window_s)".to_owned(),
+        Held::Concurrent => "is running as often as it may at once (guard.max_concurrent)".to_owned(),
+        Held::Global => "has to wait: the maximum number of routines is running (routines.max_concurrent)".to_owned(),
+        Held::Content => "was triggered by the same content a moment ago (guard.dedup_window_s)".to_owned(),
     }
 }
 
@@ -406,9 +405,9 @@ pub async fn start(service: &RoutineService, waiting: &[Waiting], text: &str, by
             payload: Some(shortened(text)),
         };
         lines.push(match claim(service, routine, cause).await? {
-            Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has begun."),
-            Claim::Held(held) => format!("Not begun: the routine {name} {}.", why_held(held)),
-            Claim::Off(why) => format!("Not begun: {why}."),
+            Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has started."),
+            Claim::Held(held) => format!("Not started: the routine {name} {}.", why_held(held)),
+            Claim::Off(why) => format!("Not started: {why}."),
         });
     }
     Ok(lines.join("\n"))

@@ -17,7 +17,7 @@ const FILE_MAX_BYTES: u64 = 32 * 1024;
 pub struct LightweightTask {
     /// What is added to the prompt.
     pub instructions: String,
-    /// What the model is shown besides its task, as words of the outside.
+    /// What the model is shown besides its task, as untrusted content.
     pub shown: Option<String>,
     /// Whether it may call tools.
     pub with_tools: bool,
@@ -105,6 +105,6 @@ async fn shown(
         Ok(None) => {}
         Err(why) => parts.push(format!("The file {state} is not shown: {why}.")),
     }
-    parts.extend(firing.payload.as_deref().map(text::payload));
+    parts.extend(firing.payload.as_deref().map(|payload| text::payload(firing.firing_id, payload)));
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }

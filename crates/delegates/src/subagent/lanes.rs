@@ -69,11 +69,11 @@ impl SubagentLanes {
         loop {
             tokio::select! {
                 biased; // a stop before a place
-                () = cancel.cancelled() => return Err("cancelled: it was stopped before it began".into()),
+                () = cancel.cancelled() => return Err("cancelled: it was stopped before it started".into()),
                 place = &mut place => return Ok(place.ok()), // the lane is never closed
                 () = sleep_until(until) => return Err(format!(
-                    "not begun: {} subagents were at work for {} s (agent.subagents.max_concurrent); do this part yourself, \
-                     or try again later",
+                    "not started: {} subagents were running for {} s (agent.subagents.max_concurrent); do this part \
+                     yourself, or try again later",
                     self.width,
                     at_most.as_secs()
                 )),

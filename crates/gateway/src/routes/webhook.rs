@@ -139,7 +139,7 @@ pub(super) fn from_hex(text: &[u8]) -> Option<[u8; 32]> {
 fn verify(secret: &str, bytes: &[u8], signature: &[u8; 32]) -> Result<(), ApiError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).map_err(|_any_length_fits| ApiError::internal())?;
     mac.update(bytes);
-    mac.verify_slice(signature).map_err(|_| ApiError::unauthorized("the signature does not fit the body"))
+    mac.verify_slice(signature).map_err(|_| ApiError::unauthorized("the signature does not match the body"))
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
         entries.push(HistoryEntry {
             id: from_sql_int(row.get("position")?),
             role: row.get("role")?,
-            text: message.text().to_owned(),
+            text: message.for_people().into_owned(),
             run_id: rows::optional_id(row, "run_id")?,
             at: rows::date(row, "at")?,
         });

@@ -45,7 +45,10 @@ async fn a_job_whose_care_crashes_again_and_again_has_failed_with_one_notice_and
     let id = create(&agent.one, order("count")).await.job_id;
     let next = create(&agent.one, order("something else")).await.job_id;
     let said = told(&mut agent).await;
-    assert!(said.contains("a fault of Belay cut it off") && said.contains("in its third and last attempt"), "{said}");
+    assert!(
+        said.contains("an internal error of Belay ended it") && said.contains("in its third and last attempt"),
+        "{said}"
+    );
     assert_eq!(until(&setup, id, JobState::Failed).await.attempt, 3);
     until(&setup, next, JobState::InProgress).await;
     assert_eq!(in_state(&setup, JobState::InProgress).await, 1);

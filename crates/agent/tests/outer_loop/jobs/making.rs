@@ -26,7 +26,7 @@ async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_a
     let mut agent = setup.start().await;
     let made = agent.one.command("alice", "/job count the rooms\nand the halls").await;
     let id = id_in(&made);
-    assert!(made.starts_with("Job “count the rooms” is made"), "{made}");
+    assert!(made.starts_with("Job “count the rooms” is created"), "{made}");
     let told = agent.one.next_message().await;
     assert_eq!(told.text, format!("Job “count the rooms” ({id}) is done.\n\ntwo rooms"));
     let settled = until(&setup, id, JobState::Submitted).await;
@@ -101,12 +101,12 @@ async fn a_job_made_under_a_key_is_shown_and_spoken_to_by_its_id_and_a_task_may_
         let shown = say(&format!("/job {named}"), &format!("show {named}")).await;
         assert!(shown.contains("at work: count the rooms"), "{named}: {shown}");
         let passed = say(&format!("/job {named} hurry"), &format!("say {named}")).await;
-        assert_eq!(passed, "Passed on to the job “count the rooms”.", "{named}");
+        assert_eq!(passed, "The message was passed to the job “count the rooms”.", "{named}");
     }
     assert_eq!(say("/job 01022026", "no id").await, "No job of yours has an id that begins with 01022026.");
     assert_eq!(setup.store.jobs.jobs(JobFilter::default()).await.expect("readable").len(), made, "none was made");
     let task = say("/job 01022026 report", "a task").await;
-    assert!(task.starts_with("Job “01022026 report” is made"), "{task}");
+    assert!(task.starts_with("Job “01022026 report” is created"), "{task}");
     agent.crash().await;
 }
 
@@ -230,7 +230,7 @@ async fn nobody_can_be_asked_and_a_job_makes_no_job() {
     create(&agent.one, order("count")).await;
     assert!(agent.one.next().await.ends_with("without"));
     let seen = saw(&agent.model, 2);
-    assert!(seen[2].contains("works by itself, and nobody is there to be asked"), "{seen:#?}");
+    assert!(seen[2].contains("is autonomous, and nobody can be asked"), "{seen:#?}");
     assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
     let all = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
     assert_eq!(all.len(), 1);
@@ -279,7 +279,7 @@ async fn a_firing_whose_job_fails_shows_what_it_had_and_what_all_its_attempts_ha
     put(&agent, RoutineSpec { action, ..routine("rooms", Trigger::Manual) }).await;
     let firing = fire(&agent, "rooms").await.expect("fired").firing_id;
     let said = told(&mut agent).await;
-    let why = "the agent says that it cannot be done\n\nSo far:\n\ntwo of three rooms";
+    let why = "the agent reports that it cannot be done\n\nSo far:\n\ntwo of three rooms";
     assert_eq!(said, format!("The routine rooms failed: {why}"));
     let firing = setup.store.routines.firing(firing).await.expect("readable").expect("known");
     assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Failed, Some(why)));

@@ -26,7 +26,7 @@ pub(crate) async fn task(
         Ok(None) => parts.push(format!("There is no file {file} any more.")),
         Err(why) => parts.push(format!("The file {file} is not shown: {why}.")),
     }
-    parts.extend(firing.payload.as_deref().map(shared::payload));
+    parts.extend(firing.payload.as_deref().map(|payload| shared::payload(firing.firing_id, payload)));
     LightweightTask {
         instructions: text::instructions(file, told),
         shown: Some(parts.join("\n\n")),
