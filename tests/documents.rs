@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+#[path = "documents/vocabulary.rs"]
+mod vocabulary;
+
 const SETTINGS_HEAD: &str = "\
 # Settings
 
@@ -247,7 +250,7 @@ fn every_route_and_command_is_described() {
     assert_none(&missing, "not described in docs/reference");
 }
 
-/// Every Rust file of the house.
+/// Every Rust file of the project.
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
         for path in std::fs::read_dir(directory).expect("a readable directory").flatten().map(|entry| entry.path()) {

@@ -58,7 +58,7 @@ pub(crate) async fn play(world: &World, daemon: &Daemon, item: &Item, number: us
         turn(daemon, &session, &format!("CASE-{number} WAIT Well?"), &mut outcome).await?;
         turn(daemon, &session, &format!("CASE-{number} WAIT And?"), &mut outcome).await?;
         let (_, told) = daemon.post(json!({"session": session, "text": "/compact"})).await?;
-        if !told["reply"].as_str().is_some_and(|reply| reply.starts_with("Shortened")) {
+        if !told["reply"].as_str().is_some_and(|reply| reply.starts_with("Replaced")) {
             bail!("{session}: the conversation was not shortened: {told}");
         }
     }

@@ -6,11 +6,11 @@ use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::{Value, json};
 
 /// What the model answers to everything: also an account of these chapters.
-const ACCOUNT: &str = "## Decisions\n- none\n## Open tasks\n- none\n## Constraints\n- none\n## What the person asked for\n- \
-                       every chapter is read, and so onward\n## Exact identifiers\n- none";
+const ACCOUNT: &str = "## Decisions\n- none\n## Open tasks\n- none\n## Constraints\n- none\n## User requests\n- every \
+                       chapter is read, and so onward\n## Exact identifiers\n- none";
 
 /// How the one message begins that asks for an account, and the one that asks for notes.
-const ASKS_FOR_ACCOUNT: &str = "You write the account";
+const ASKS_FOR_ACCOUNT: &str = "You write the summary";
 const ASKS_FOR_NOTES: &str = "A part of a conversation";
 
 fn chapter(n: usize) -> String {
@@ -62,7 +62,7 @@ async fn a_conversation_outgrows_its_model_and_goes_on_with_an_account_also_afte
     let tools = |request: &Value| request["tools"].as_array().map(Vec::len);
     assert_eq!(notes.iter().map(|request| tools(request)).collect::<Vec<_>>(), [Some(1)], "remember alone is offered");
     let asked = requests.iter().find(|request| texts(request)[0].starts_with(ASKS_FOR_ACCOUNT)).context("asked")?;
-    assert!(tools(asked).is_none() && texts(asked)[1].contains("person: chapter 1"), "{asked}");
+    assert!(tools(asked).is_none() && texts(asked)[1].contains("user: chapter 1"), "{asked}");
     let (before, after) = (&requests[..requests.len() - 1], &requests[requests.len() - 1]);
     let before = before.iter().rfind(|request| !is_aside(request)).context("an earlier turn")?;
     assert!(texts(after).len() < texts(before).len() && texts(after)[0].contains("## Decisions"), "{after}");
@@ -96,7 +96,7 @@ async fn compact_tells_what_it_did_and_words_about_a_long_context_do_nothing() -
     }
     let (status, told) = daemon.post(json!({"session": "alice", "text": "/compact keep the names"})).await?;
     let reply = told["reply"].as_str().unwrap_or_default();
-    assert!(status == 200 && reply.starts_with("Shortened ") && reply.contains(" tokens are "), "{told}");
+    assert!(status == 200 && reply.starts_with("Replaced ") && reply.contains(" tokens before, "), "{told}");
     let requests = model.requests();
     let asked = requests.iter().find(|request| texts(request)[0].starts_with(ASKS_FOR_ACCOUNT)).context("asked")?;
     assert!(texts(asked)[1].ends_with("keep the names"), "{asked}");

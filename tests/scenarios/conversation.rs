@@ -18,7 +18,7 @@ async fn the_readmes_first_example_calculates_shows_the_status_and_ends_with_zer
         .await?;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stdout.contains("391"), "{output:?}");
-    assert!(output.stdout.contains("rehearsal") && output.stdout.contains("Running:"), "{output:?}");
+    assert!(output.stdout.contains("rehearsal") && output.stdout.contains("0 running"), "{output:?}");
     Ok(())
 }
 
@@ -84,7 +84,7 @@ async fn commands_are_answered_at_once_and_cost_no_run() -> Result<()> {
     let home = Home::new();
     let daemon = home.start().await?;
     for (text, expected) in [
-        ("/status", "Running"),
+        ("/status", "0 running"),
         ("/help", "/stop"),
         ("/PING@mybot", "pong"),
         ("/version", "Belay"),
@@ -235,7 +235,7 @@ async fn a_context_that_is_too_long_is_shortened_and_tried_once_more() -> Result
     // Between the two an account is asked for, which nobody in the conversation sees.
     let asked = model.requests().split_off(6);
     let asked: Vec<String> = asked.iter().map(|request| request["messages"].to_string()).collect();
-    let asked: Vec<&String> = asked.iter().filter(|messages| !messages.contains("You write the account")).collect();
+    let asked: Vec<&String> = asked.iter().filter(|messages| !messages.contains("You write the summary")).collect();
     let [long, short] = asked[..] else { panic!("two of the conversation: {asked:#?}") };
     assert!(short.len() < long.len() && short.contains("question 0") && short.contains("and now?"), "{short}");
     // Whatever is asked, also for an account.

@@ -97,7 +97,7 @@ async fn a_stop_while_another_model_stands_in_ends_the_run() -> Result<()> {
     assert_eq!((status, &report["stopped"]), (200, &json!([run])), "{report}");
     second.dropped(1).await;
     let stopped = daemon.finished(&run).await?;
-    assert_eq!((stopped["status"].as_str(), stopped["reason"].as_str()), (Some("stopped"), Some("operator_stop")));
+    assert_eq!((stopped["status"].as_str(), stopped["reason"].as_str()), (Some("stopped"), Some("user_stop")));
     assert_eq!(daemon.ask("alice", "still there?").await?["reply"], "here", "the stop says nothing about the model");
     assert_eq!((first.requests().len(), second.requests().len()), (1, 2));
     daemon.shut_down().await?;

@@ -44,7 +44,7 @@ async fn a_key_that_was_used_for_something_else_is_refused_also_after_a_restart_
         ] {
             let (status, code, message) = told(daemon.post(body.clone()).await?);
             assert_eq!((status, code.as_str()), (409, "conflict"), "{boot}: {body}: {message}");
-            assert!(message.contains("under a new key"), "{message}");
+            assert!(message.contains("a new key"), "{message}");
         }
         let (_, again) = daemon.post(send("message", "water the plants")).await?;
         assert_eq!((again["run_id"].as_str(), &again["duplicate"]), (Some(&*run), &json!(true)), "{again}");
@@ -71,7 +71,7 @@ async fn a_model_that_is_not_configured_is_refused_with_the_names_of_those_that_
     let (_, report) = daemon.request("GET", "/api/v1/status", None).await?;
     let ours = report["model"]["model"].as_str().unwrap_or_default().to_owned();
     let wrong = format!("{ours}x");
-    let sentence = format!("I know no model {wrong}. Did you mean {ours}? There is: {ours}.");
+    let sentence = format!("There is no model {wrong}. Did you mean {ours}? Available models: {ours}.");
     for body in [
         json!({ "session": "alice", "text": "hello", "model": wrong }),
         json!({ "session": "alice", "text": format!("/model {wrong}") }),

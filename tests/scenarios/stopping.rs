@@ -24,7 +24,7 @@ async fn the_stop_route_ends_a_streaming_run_and_closes_the_connection_to_the_mo
     assert_eq!((status, &report["stopped"]), (200, &json!([run])), "{report}");
     let stopped = daemon.run(&run).await?;
     assert!(begun.elapsed() < NOT_STOPPED, "took {:?}", begun.elapsed());
-    assert_eq!((stopped["status"].as_str(), stopped["reason"].as_str()), (Some("stopped"), Some("operator_stop")));
+    assert_eq!((stopped["status"].as_str(), stopped["reason"].as_str()), (Some("stopped"), Some("user_stop")));
     model.dropped(1).await;
     daemon.shut_down().await?;
     Ok(())

@@ -79,16 +79,16 @@ async fn a_tool_that_fails_again_and_again_is_off_over_a_restart_until_somebody_
     assert_eq!((&off["state"], &off["failures"], &off["actor"]), (&json!("off"), &json!(2), &json!("rule")), "{off}");
     assert_eq!(off["last"].as_array().map(Vec::len), Some(2), "{off}");
     let refused = look(&daemon, &model, &site, "c").await?;
-    assert!(refused.starts_with("denied: the tool fetch_url is switched off: it failed 2 times in a row"), "{refused}");
+    assert!(refused.starts_with("denied: the tool fetch_url is disabled: it failed 2 times in a row"), "{refused}");
     daemon.kill().await?;
 
     let daemon = home.start().await?;
     let refused = look(&daemon, &model, &site, "d").await?;
-    assert!(refused.contains("is switched off"), "{refused}");
+    assert!(refused.contains("is disabled"), "{refused}");
     let offered = model.requests().last().and_then(|request| request["tools"].as_array().cloned()).unwrap_or_default();
     assert!(!offered.is_empty() && !offered.iter().any(|tool| tool["function"]["name"] == "fetch_url"), "{offered:?}");
     let status = home.run(&["status"], "").await?;
-    assert!(status.stdout.contains("fetch_url is switched off"), "{}", status.stdout);
+    assert!(status.stdout.contains("fetch_url is disabled"), "{}", status.stdout);
     let shown = home.run(&["tools", "show", "fetch_url"], "").await?;
     assert!(shown.stdout.contains("it failed 2 times in a row"), "{}", shown.stdout);
 
@@ -103,7 +103,7 @@ async fn a_tool_that_fails_again_and_again_is_off_over_a_restart_until_somebody_
     let refused = look(&daemon, &model, &site, "f").await?;
     assert!(refused.contains("an operator says: the site is being moved."), "{refused}");
     let needed = home.run(&["tools", "disable", "terminate", "so"], "").await?;
-    assert!(!needed.status.success() && needed.stderr.contains("never switched off"), "{}", needed.stderr);
+    assert!(!needed.status.success() && needed.stderr.contains("cannot be disabled"), "{}", needed.stderr);
     daemon.shut_down().await?;
     Ok(())
 }
@@ -113,7 +113,7 @@ async fn a_rule_that_would_take_from_runs_what_they_need_keeps_the_daemon_from_s
     let home = home("tools = [\"terminate\"]\nfailures = 0\naction = \"disable\"")?;
     let checked = home.run(&["check"], "").await?;
     let said = format!("{}{}", checked.stdout, checked.stderr);
-    for problem in ["tools.health.rules[0].failures", "terminate is never switched off"] {
+    for problem in ["tools.health.rules[0].failures", "terminate cannot be disabled"] {
         assert!(said.contains(problem), "{said}");
     }
     assert_eq!(checked.status.code(), Some(78), "{said}");

@@ -57,7 +57,7 @@ async fn a_message_is_heard_from_its_start_to_one_end_and_its_answer_outlasts_a_
     assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1), "no second run");
     let unknown = json!({ "sessionKey": "s", "thinking": "low", "model": "no-such-model" });
     let refused = socket.call("sessions.patch", unknown).await.expect_err("there is no such model").to_string();
-    assert!(refused.contains("I know no model no-such-model") && refused.contains("thinking"), "{refused}");
+    assert!(refused.contains("There is no model no-such-model") && refused.contains("thinking"), "{refused}");
     let beyond = json!({ "sessionKey": "s", "since": u64::MAX });
     let refused = socket.call("sessions.subscribe", beyond).await.expect_err("there is no such event").to_string();
     assert!(refused.contains("invalid_cursor"), "{refused}");

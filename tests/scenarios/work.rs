@@ -116,7 +116,7 @@ async fn a_webhook_sets_a_routine_off_once_and_what_it_did_is_listed() -> Result
     let runs = home.run(&["routines", "runs", "build"], "").await?;
     assert!(runs.stdout.contains("The build is red") && runs.stdout.lines().count() == 2, "{runs:?}");
     let asked = model.requests().pop().unwrap_or_default().to_string();
-    assert!(asked.contains("exit code 101") && asked.contains("from outside"), "{asked}");
+    assert!(asked.contains("exit code 101") && asked.contains("<untrusted source="), "{asked}");
 
     let off = home.run(&["routines", "disable", "build"], "").await?;
     assert!(off.status.success(), "{off:?}");

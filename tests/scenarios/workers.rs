@@ -257,7 +257,7 @@ async fn a_call_that_a_person_would_have_to_allow_is_denied_and_never_reaches_th
     let end = end_of(&daemon, &run).await?;
     assert_eq!(end["reply"], "Then not.", "{end}");
     let refused = told(&model, 2);
-    assert!(refused.contains("nobody to ask"), "{refused}");
+    assert!(refused.contains("cannot ask anybody"), "{refused}");
     assert!(!home.workspace().join("made").exists());
     assert_eq!(ending(&daemon, &run).await?, ("GOAL".into(), "final_text".into(), 2));
     daemon.shut_down().await?;
@@ -318,7 +318,7 @@ async fn a_stop_ends_the_worker_in_the_middle_of_a_command() -> Result<()> {
     let (status, report) = daemon.request("POST", &format!("/api/v1/runs/{run}/stop"), None).await?;
     assert_eq!(status, 200, "{report}");
     let end = end_of(&daemon, &run).await?;
-    assert_eq!((end["status"].as_str(), end["reason"].as_str()), (Some("stopped"), Some("operator_stop")), "{end}");
+    assert_eq!((end["status"].as_str(), end["reason"].as_str()), (Some("stopped"), Some("user_stop")), "{end}");
     assert_eq!(model.requests().len(), 2);
     nothing_left(daemon.pid()).await?;
     daemon.shut_down().await?;

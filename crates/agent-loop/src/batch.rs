@@ -113,7 +113,7 @@ fn refusal(call: &ToolCall, offered: Option<&ToolSet>, all: &ToolSet) -> Option<
         Err(error) => format!(" ({error})"),
         Ok(_) => String::new(),
     };
-    Some(format!("the arguments of {name} are no JSON object{what}; call it again with a complete JSON object"))
+    Some(format!("the arguments of {name} are not a JSON object{what}; call it again with a complete JSON object"))
 }
 
 /// A name that providers accept in a history. Tools have such names; what is changed here has been refused already.

@@ -6,7 +6,7 @@ use belay_protocol::Message;
 use crate::context::LoopContext;
 
 const NUDGE: &str = "You said that you would use a tool, but your message contained no tool call. If you still need \
-                     the tool, call it now. Otherwise give your answer, without announcing anything.";
+                     the tool, call it now. Otherwise give your final answer, without announcing further actions.";
 
 /// Adds a text that announced a tool, and asks for the call.
 pub(crate) fn nudge(context: &mut LoopContext, text: String) {
@@ -23,9 +23,9 @@ pub(crate) fn discarded_calls(context: &mut LoopContext, text: String, count: u3
     }
     let what = "Your reply reached the length limit in the middle of a tool call, so no tool was run.";
     let now = if force_text {
-        "No tools are offered any more. Answer now, in words and briefly, with what you have."
+        "No tools are available any more. Give a brief final answer in text now, with what you have."
     } else {
-        "Try a different approach: smaller arguments, fewer calls at once, or an answer in words."
+        "Try a different approach: smaller arguments, fewer calls at once, or a final answer in text."
     };
     context.push(Message::user(format!("{what} {now}")).for_run());
 }
@@ -36,9 +36,11 @@ pub(crate) fn duplicate_failures(context: &mut LoopContext, count: u32) {
     tracing::debug!(iteration = context.state.iteration, count, force_text, "the same tool calls failed again");
     let what = format!("The same tool calls with the same arguments have now failed {count} times in a row.");
     let now = if force_text {
-        "No tools are offered any more. Answer now with what you have, and say plainly what could not be done."
+        "No tools are available any more. Give your final answer now with what you have, and state what could not be \
+         done."
     } else {
-        "Repeating them will not help. Change the arguments, use another tool, or answer with what you have."
+        "Repeating them will not help. Change the arguments, use another tool, or give your final answer with what you \
+         have."
     };
     context.push(Message::user(format!("{what} {now}")).for_run());
 }

@@ -14,7 +14,7 @@ use crate::policies::{Action, CallOutcome, Observation, Verdict};
 use crate::state::{Fired, Step};
 
 /// What results of a batch say that was not run because of a verdict.
-const HELD_BACK: &str = "not executed: this repeats what has been done without getting on";
+const HELD_BACK: &str = "not executed: this call repeats earlier calls without making progress";
 /// What results of a batch say that was not run because the run has to end.
 const OUT_OF_BUDGET: &str = "not executed: the run has reached a limit";
 /// How the gate and the loop begin the result of a call whose arguments the tool refuses.
@@ -215,9 +215,9 @@ fn outcome_of(call: &ToolCall, result: &ToolResult, tools: &ToolSet) -> CallOutc
 fn feedback(finding: &Finding) -> String {
     let quote = finding.quote.as_deref().map(|quote| format!(" (“{quote}”)")).unwrap_or_default();
     format!(
-        "Notice: this run seems to go in circles: {}{quote}, {} times. Stop and think: what has been achieved, what keeps \
-         you from getting on, what else could work? Do not repeat what was done without new results. Take another way, or \
-         answer now with what you have and say what is missing. If it happens again, the run is ended.",
+        "Notice: this run seems to be in a loop: {}{quote}, {} times. Review what you have achieved, what blocks you, \
+         and what else could work. Do not repeat an action that gave no new result. Take a different approach, or give \
+         your final answer now with what you have and state what is missing. If this happens again, the run ends.",
         finding.reason.word().replace('_', " "),
         finding.count,
     )
@@ -225,7 +225,7 @@ fn feedback(finding: &Finding) -> String {
 
 fn notice(finding: &Finding) -> String {
     format!(
-        "Notice: {} ({} so far). Read the results, change your approach, or answer with what you have.",
+        "Notice: {} ({} so far). Read the results, change your approach, or give your final answer with what you have.",
         finding.rule.replace('_', " "),
         finding.count,
     )

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{ChannelId, Envelope, Purpose, StoreError};
+use belay_protocol::{ChannelId, Envelope, StoreError, Work, is_own_channel};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, once};
 use tokio::sync::{mpsc, watch};
@@ -108,7 +108,7 @@ impl Agent {
     /// See [`AgentError`]; nothing is left running.
     pub async fn start(parts: AgentParts) -> Result<Self, AgentError> {
         let channels = parts.channels.clone();
-        if let Some(channel) = channels.iter().find(|channel| Purpose::of(channel.id()) != Purpose::Chat) {
+        if let Some(channel) = channels.iter().find(|channel| is_own_channel(channel.id())) {
             return Err(AgentError::ChannelName(channel.id().clone()));
         }
         let (submitter, said) = Submitter::new();
@@ -125,7 +125,10 @@ impl Agent {
             let id = channel.id().clone();
             let ended = id.clone();
             let stream = channel.start(intake.clone()).await.inspect_err(|_| intake.cancel())?;
-            let stream = stream.map(move |envelope| (id.clone(), Some(envelope)));
+            let stream = stream.map(move |mut envelope| {
+                envelope.inbound.work = Work::Chat; // whatever the channel says: work comes through the submitter alone
+                (id.clone(), Some(envelope))
+            });
             inbound.push(stream.chain(once(async move { (ended, None) })).boxed());
             alive += usize::from(channel.keeps_alive());
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::{
-    Archive, BootId, ChannelId, Clock, ContextSource, EventLog, GateStore, JobStore, Outbox, OutputKeeper, Purpose,
-    RoutineStore, RunProcesses, RunReader, SecretVault, SpendLedger, ThreadStore, ToolSwitches, UnixMillis,
+    Archive, BootId, Clock, ContextSource, EventLog, GateStore, Inbound, JobStore, Outbox, OutputKeeper, RoutineStore,
+    RunProcesses, RunReader, SecretVault, SpendLedger, ThreadStore, ToolSwitches, UnixMillis,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -96,9 +96,9 @@ pub(crate) struct AgentServices {
 }
 
 impl AgentServices {
-    /// Whether people speak through a channel; one that is not known is taken to be theirs.
-    pub(crate) fn carries_people(&self, channel: &ChannelId) -> bool {
-        !Purpose::of(channel).is_autonomous()
-            && self.channels.get(channel).is_none_or(|channel| channel.carries_people())
+    /// Whether a message comes from a person; what comes through a channel that is not known is taken to.
+    pub(crate) fn is_spoken(&self, inbound: &Inbound) -> bool {
+        !inbound.work.is_autonomous()
+            && self.channels.get(&inbound.channel).is_none_or(|channel| channel.carries_people())
     }
 }

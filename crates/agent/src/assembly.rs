@@ -292,7 +292,7 @@ fn heartbeat_of(
     match heartbeat.route().filter(|route| !people.contains(&&route.channel)) {
         Some(route) => {
             let (there, channel) = (people.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", "), route.channel);
-            Err(format!("heartbeat.deliver_to.channel: nobody can be told through {channel} here; there is {there}"))
+            Err(format!("heartbeat.deliver_to.channel: {channel} cannot send notices here; available: {there}"))
         }
         None => Ok(heartbeat),
     }

@@ -185,7 +185,7 @@ impl Lane {
     /// Gives up a turn, or a shortening, that does not return: its end comes as that of one that crashed.
     fn abort_turn(&mut self) {
         self.abort_at = None;
-        tracing::error!(session = %self.lease.session, "what was told to stop did not return and is aborted");
+        tracing::error!(session = %self.lease.session, "a stopped task did not return and is aborted");
         self.turn.abort_all();
         if let Some(compacting) = self.state.compacting_mut() {
             compacting.abort();
@@ -200,11 +200,11 @@ impl Lane {
         let busy = self.state.is_answering() || !self.queue.is_empty();
         let word = command.word.clone();
         let said = match command.order.clone() {
-            LaneOrder::Setting(setting) => self.set(setting, &command.channel).await?,
+            LaneOrder::Setting(setting) => self.set(setting, &command.origin.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
             LaneOrder::Thread(_) if self.state.compacting().is_some() => {
                 let why =
-                    format!("This conversation is being shortened. Send /stop first, or {word} again in a moment.");
+                    format!("This conversation is being compacted. Send /stop first, or repeat {word} in a moment.");
                 Err(Undone::Refused(why))
             }
             LaneOrder::Thread(_) if busy => {
@@ -219,7 +219,7 @@ impl Lane {
             LaneOrder::Thread(ThreadCommand::Clear) => self.edit(ThreadEdit::Clear, &word).await?,
             LaneOrder::Thread(ThreadCommand::New) => self.edit(ThreadEdit::New, &word).await?,
             LaneOrder::Thread(ThreadCommand::Delete) => {
-                Err(Undone::Refused("A conversation is deleted by an operator.".into()))
+                Err(Undone::Refused("Only an operator can delete a conversation.".into()))
             }
         };
         self.say(command, said).await;
@@ -228,10 +228,10 @@ impl Lane {
 
     async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<CommandResult, LeaseLost> {
         let (done, nothing) = match edit {
-            ThreadEdit::Undo => ("Took back the last turn. /redo brings it back.", "There is nothing to undo."),
-            ThreadEdit::Redo => ("Brought the turn back.", "There is nothing to redo."),
-            ThreadEdit::Clear => ("Forgot this conversation.", "There is nothing to forget."),
-            ThreadEdit::New => ("Began a new conversation.", "Began a new conversation."),
+            ThreadEdit::Undo => ("The last turn was undone. /redo restores it.", "There is nothing to undo."),
+            ThreadEdit::Redo => ("The turn was restored.", "There is nothing to redo."),
+            ThreadEdit::Clear => ("This conversation was deleted.", "There is nothing to delete."),
+            ThreadEdit::New => ("Started a new conversation.", "Started a new conversation."),
         };
         let at = self.services.clock.now();
         match self.services.store.threads.edit_thread(&self.lease, edit, at).await {
@@ -246,7 +246,7 @@ impl Lane {
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
                     && let Err(error) = self.services.store.gates.forget_grants(&self.lease.session).await
                 {
-                    return Ok(Ok(format!("{done} But what was approved for good still is: {error}")));
+                    return Ok(Ok(format!("{done} But permanent approvals could not be removed: {error}")));
                 }
                 Ok(Ok(done.into()))
             }
@@ -265,10 +265,8 @@ impl Lane {
             current.run.detect_loops(on);
         }
         Ok(Ok(match on {
-            true => "Loops are looked for in this conversation.".into(),
-            false => {
-                "Loops are no longer looked for in this conversation; its limits stay. /loops on brings it back.".into()
-            }
+            true => "Loop detection is on in this conversation.".into(),
+            false => "Loop detection is off in this conversation; its limits stay. /loops on turns it on again.".into(),
         }))
     }
 }
@@ -288,7 +286,7 @@ enum Undone {
 fn unchanged(error: &StoreError) -> Result<CommandResult, LeaseLost> {
     match error {
         StoreError::LeaseLost(_) => Err(LeaseLost),
-        error => Ok(Err(Undone::Unstored(format!("That could not be stored, and nothing has changed: {error}")))),
+        error => Ok(Err(Undone::Unstored(format!("This could not be stored, and nothing has changed: {error}")))),
     }
 }
 

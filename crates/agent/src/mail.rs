@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use belay_protocol::{
-    AckSender, ActedOn, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal,
-    ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
+    AckSender, ActedOn, Asker, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal, ReplyRoute,
+    RunId, Secret, Sent, SessionKey, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::submission::{SettingCommand, ThreadCommand};
-use belay_run::live::{LiveRun, StopCause};
+use belay_run::live::{LiveRun, RunOrigin, StopCause};
 
 /// What the dispatcher puts into a lane's mailbox.
 pub(crate) enum LaneMail {
@@ -36,8 +36,8 @@ pub(crate) struct LaneInput {
 pub(crate) struct LaneCommand {
     pub(crate) session: SessionKey,
     pub(crate) order: LaneOrder,
-    /// The channel it came through.
-    pub(crate) channel: ChannelId,
+    /// Who gives it.
+    pub(crate) origin: RunOrigin,
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
     /// What makes a second delivery recognisable.

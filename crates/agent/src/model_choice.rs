@@ -22,7 +22,7 @@ fn known(name: &str, known: &[String]) -> Result<(), String> {
     let near = known.iter().min_by_key(distance).filter(|near| distance(near) <= name.chars().count() / 3);
     let meant = near.map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
     let listed: Vec<&str> = known.iter().take(MOST_NAMES).map(String::as_str).collect();
-    Err(format!("I know no model {name}.{meant} There is: {}.", listed.join(", ")))
+    Err(format!("There is no model {name}.{meant} Available models: {}.", listed.join(", ")))
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
     fn a_model_is_one_of_the_configured_ones_and_another_is_told_which_there_are() {
         let models = ["gpt-4.1-mini", "claude-sonnet-4-6"].map(str::to_owned);
         let unknown = |meant: &str, name: &str| {
-            Err(format!("I know no model {name}.{meant} There is: gpt-4.1-mini, claude-sonnet-4-6."))
+            Err(format!("There is no model {name}.{meant} Available models: gpt-4.1-mini, claude-sonnet-4-6."))
         };
         for (name, expected) in [
             ("gpt-4.1-mini", Ok(())),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use belay_agent_loop::LoopState;
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Asker, Audience, ChannelId, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Provenance,
-    Purpose, ReplyRoute, RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState,
-    UnixMillis,
+    Asker, Audience, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Provenance, ReplyRoute,
+    RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -56,8 +55,6 @@ pub(crate) struct QueuedRun {
     pub(crate) options: RunOptions,
     /// It rested on a question and goes on: that is no new attempt.
     pub(crate) rested: bool,
-    /// The channel it came through.
-    pub(crate) channel: ChannelId,
     /// By which rules it waits.
     pub(crate) rules: QueueRules,
     /// When it came, as far as this lane knows.
@@ -71,7 +68,7 @@ pub(crate) struct QueuedRun {
 }
 
 /// What stands before the first answer of a conversation that has begun by itself.
-const BEGAN_ANEW: &str = "_A new conversation has begun; the earlier one is kept._";
+const BEGAN_ANEW: &str = "_A new conversation was started; the earlier one is kept._";
 
 /// How a run ends, before it is committed.
 pub(crate) struct RunEnding {
@@ -147,9 +144,9 @@ fn digests_of_instructions(history: &[Message]) -> Vec<String> {
 
 /// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is, and so
 /// is a forward.
-fn is_words(message: &Message, channel: &ChannelId) -> bool {
+fn is_words(message: &Message, work: Work) -> bool {
     let is_forwarded = message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded());
-    Purpose::of(channel).is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
+    work.is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
 }
 
 fn audience_of(provenance: Option<&Provenance>) -> Audience {
@@ -170,7 +167,7 @@ impl QueuedRun {
         let LaneInput { run, inbound, text, .. } = input;
         let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
-        let words_alone = !declared && history.is_empty() && is_words(&message, &inbound.channel);
+        let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work);
         Self {
             run: run.clone(),
             own: vec![Arc::new(message)],
@@ -194,7 +191,6 @@ impl QueuedRun {
             answers: Answers::new(),
             rested: false,
             began_anew: false,
-            channel: inbound.channel.clone(),
             rules,
             arrived: Instant::now(),
             words_alone,
@@ -207,7 +203,7 @@ impl QueuedRun {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let in_thread = !own.is_empty();
         let message = Message::sent(pending.text, pending.provenance);
-        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&message, &pending.channel);
+        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&message, pending.work);
         Self {
             run,
             own,
@@ -230,7 +226,6 @@ impl QueuedRun {
             options: pending.options,
             answers,
             rested: pending.status == RunStatus::Paused,
-            channel: pending.channel,
             rules,
             arrived: Instant::now(),
             words_alone,
@@ -241,7 +236,7 @@ impl QueuedRun {
 
     /// Takes in what is left to know of an edit of its message, which the store has.
     pub(crate) fn edit(&mut self, message: Message) {
-        self.words_alone = self.words_alone && is_words(&message, &self.channel);
+        self.words_alone = self.words_alone && is_words(&message, self.run.origin.work);
         self.bytes = message.text().len();
         if !self.is_unread() {
             self.own = vec![Arc::new(message)];
@@ -281,7 +276,7 @@ impl QueuedRun {
     /// same conversation, and asks the same of its run.
     pub(crate) fn is_akin(&self, other: &Self) -> bool {
         let to = |waiting: &Self| waiting.reply_to.as_ref().map(|to| (to.channel.clone(), to.conversation.clone()));
-        self.channel == other.channel
+        self.run.origin.channel == other.run.origin.channel
             && self.asker == other.asker
             && to(self) == to(other)
             && self.options.of_the_run() == other.options.of_the_run()

@@ -10,7 +10,7 @@ use belay_run::core::RunCore;
 use belay_run::hooks::HookContext;
 
 /// What stands in the place of an answer that hooks had no time to look at.
-const UNSEEN: &str = "[withheld: the run was stopped before the operator's hooks had looked at this answer]";
+const UNSEEN: &str = "[withheld: the run was stopped before the operator's hooks had checked this answer]";
 
 /// Has hooks agree to the reply of a run whose own messages begin at `start`. Belay's own words about why it ended are
 /// not among what they are asked about.

@@ -90,47 +90,44 @@ pub enum ThreadCommand {
 /// Every word, for help and for "did you mean".
 pub const WORDS: &[(&str, &str)] = &[
     ("/help", "this list"),
-    ("/status", "what is going on"),
+    ("/status", "show the status"),
     ("/stop", "end the running turn and clear the queue"),
     ("/interrupt", "end the running turn; waiting messages are answered next"),
-    ("/plan", "work through a plan, step by step: /plan and what is to be done"),
-    (
-        "/job",
-        "give work to a job, which goes on by itself: /job and the task; /job, an id and a text says something to it",
-    ),
-    ("/jobs", "the jobs and how they get on"),
-    ("/cancel", "take a job back: /cancel and its id"),
-    ("/new", "begin a new conversation"),
+    ("/plan", "make a plan and carry it out step by step: /plan REQUEST"),
+    ("/job", "start a background job: /job TASK; send a message to a job: /job ID TEXT"),
+    ("/jobs", "list jobs with their status"),
+    ("/cancel", "cancel a job: /cancel ID"),
+    ("/new", "start a new conversation"),
     ("/reset", "the same as /new"),
-    ("/clear", "forget this conversation"),
-    ("/undo", "take back the last turn"),
-    ("/redo", "bring it back"),
-    ("/compact", "shorten the older part of the conversation; behind it, what is to be kept in mind"),
-    ("/loops", "on or off: whether loops are looked for in this conversation"),
-    ("/tools", "what the model can use; operators: disable NAME and why, enable NAME"),
-    ("/model", "which model answers; with a name, another one for this conversation"),
-    ("/queue", "what becomes of messages while I am busy: steer, followup, collect or interrupt"),
-    ("/think", "how hard the model thinks: off, low, medium or high"),
-    ("/reasoning", "what you see of its reasoning: off, on or stream"),
-    ("/verbose", "on or off: whether you see a line for each tool call"),
-    ("/routine", "your routines; with create, show, on, off, next, fire or delete, about one of them"),
-    ("/ping", "is anybody there"),
-    ("/version", "which Belay this is"),
-    ("/quit", "end the daemon (operators)"),
+    ("/clear", "delete this conversation"),
+    ("/undo", "undo the last turn"),
+    ("/redo", "restore the turn that was undone"),
+    ("/compact", "compact the older part of the conversation: /compact, optionally with what the summary must keep"),
+    ("/loops", "turn loop detection on or off in this conversation"),
+    ("/tools", "list tools; operators: disable NAME REASON, enable NAME"),
+    ("/model", "show the model; with a name, choose another one for this conversation"),
+    ("/queue", "how messages are handled while a turn is running: steer, followup, collect or interrupt"),
+    ("/think", "reasoning effort of the model: off, low, medium or high"),
+    ("/reasoning", "how reasoning is shown: off, on or stream"),
+    ("/verbose", "show a line for each tool call: on or off"),
+    ("/routine", "list your routines; create, show, on, off, next, fire or delete one"),
+    ("/ping", "check that Belay answers"),
+    ("/version", "show the version"),
+    ("/quit", "stop the daemon (operators)"),
     ("/exit", "the same as /quit"),
     ("/shutdown", "the same as /quit"),
-    ("/approve", "yes to a waiting question; a bare yes does as well"),
-    ("/always", "yes, and to the like in this conversation from now on"),
-    ("/deny", "no to a waiting question; a bare no does as well"),
+    ("/approve", "answer yes to a question; a bare yes works too"),
+    ("/always", "answer yes to this and similar questions in this conversation from now on"),
+    ("/deny", "answer no to a question; a bare no works too"),
 ];
 
-const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
-after the other.";
+const PLAN_USAGE: &str = "Add the request: /plan REQUEST. It is split into steps, which are carried out one after the \
+other.";
 
-const JOB_USAGE: &str = "Say what is to be done: /job and a task. It goes on by itself, and its result comes to this conversation. /jobs lists jobs, \
-/job and an id shows one, with a text behind it says something to it.";
+const JOB_USAGE: &str = "Add the task: /job TASK. The job runs in the background, and its result is sent to this \
+conversation. /jobs lists jobs, /job ID shows one, /job ID TEXT sends it a message.";
 
-const CANCEL_USAGE: &str = "Name the job: /cancel and its id, as /jobs shows it.";
+const CANCEL_USAGE: &str = "Add the job's id, as /jobs shows it: /cancel ID.";
 
 /// Longest word that is looked at as a command; the longest command has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
@@ -191,7 +188,10 @@ pub fn parse(text: &str) -> Submission {
         "/loops" => match argument.as_deref().map(str::to_lowercase).as_deref() {
             Some("on") => Command::Thread(ThreadCommand::Loops(true)),
             Some("off") => Command::Thread(ThreadCommand::Loops(false)),
-            _ => Command::Usage("/loops on looks for loops in this conversation (the default), /loops off does not."),
+            _ => Command::Usage(
+                "/loops on turns loop detection on in this conversation (the default), /loops off \
+                                 turns it off.",
+            ),
         },
         "/job" => job(argument),
         "/jobs" => Command::Job(JobCommand::List),

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, LoopState};
 use belay_protocol::{
-    Asker, Audience, ChannelId, Durability, Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage,
-    StopReason, UnixMillis,
+    Asker, Audience, Durability, Lease, Message, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -65,14 +64,8 @@ pub(crate) struct TurnJob {
     pub(crate) begun_at: Option<UnixMillis>,
     /// What people have answered about its calls.
     pub(crate) answers: Answers,
-    /// What it is for.
-    pub(crate) purpose: Purpose,
     /// For whom it works.
     pub(crate) asker: Asker,
-    /// The channel that they speak through.
-    pub(crate) channel: ChannelId,
-    /// Whether another program relayed its message: nobody is asked.
-    pub(crate) relayed: bool,
     /// Who reads the conversation of its message.
     pub(crate) audience: Audience,
     /// Whether whom it works for may have it write to other conversations.
@@ -88,10 +81,10 @@ pub(crate) struct TurnJob {
 }
 
 /// Why a run that works without a person's message asks nobody.
-const BY_ITSELF: &str = "this run works by itself, and nobody is there to be asked; do what can be done without it";
+const BY_ITSELF: &str = "this run is autonomous, and nobody can be asked; do what is possible without it";
 /// Why a run whose message was relayed asks nobody.
 const RELAYED: &str =
-    "this message was relayed by another bot, so that nobody is asked; the person may write it directly";
+    "this message was relayed by another bot, so nobody can be asked; the person can send it directly";
 
 /// What comes back.
 pub(crate) struct TurnEnd {
@@ -149,13 +142,11 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
 /// # Cancel safety
 /// Dropped midway, the next start goes on from an earlier step.
 async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
-    if !matches!(job.purpose, Purpose::Job | Purpose::Routine | Purpose::Heartbeat)
-        || delegate.core.stopped() != Some(StopReason::Shutdown)
-    {
+    if !job.run.origin.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
-        tracing::warn!(run = %job.run.id, %error, "a run is laid aside without its last step");
+        tracing::warn!(run = %job.run.id, %error, "a run is suspended without its last step");
     }
     true
 }
@@ -176,10 +167,10 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
         elsewhere: job.elsewhere,
         saying: delegate.core.journal.saying(),
     });
-    if job.purpose == Purpose::Chat {
+    if job.run.origin.work == Work::Chat {
         let client = Arc::new(JobRequester {
             asker: job.asker.clone(),
-            channel: job.channel.clone(),
+            channel: job.run.origin.channel.clone(),
             session: job.run.session.clone(),
             reply_to: job.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
             parent: Some(job.run.id),
@@ -210,11 +201,11 @@ fn core_of(job: &TurnJob) -> RunCore {
         stored: job.history.len() + job.own.len(),
         tally,
         spawned: spawned(&job.own),
-        purpose: job.purpose,
-        may_ask: match job.purpose.is_autonomous() {
-            true => Err(BY_ITSELF),
-            false if job.relayed => Err(RELAYED),
-            false => Ok(()),
+        purpose: job.run.origin.work.purpose(),
+        may_ask: match job.run.origin.work {
+            Work::Chat if job.asker.relayed => Err(RELAYED),
+            Work::Chat => Ok(()),
+            Work::Job { .. } | Work::RoutineRun { .. } | Work::Heartbeat { .. } => Err(BY_ITSELF),
         },
         options: job.options.clone(),
     });

@@ -1,14 +1,27 @@
 //! Where the agent's own parts put messages into its merged streams: a job to begin, a routine that has fired, a message that is
-//! passed on. From there on they go the way of every message.
+//! passed on. From there on they go the way of every message. The acceptance of a run comes with a watch over it.
 
-use belay_protocol::{Ack, AckSender, ChannelId, Envelope, Inbound};
+use std::time::Duration;
+
+use belay_protocol::{Ack, AckSender, ChannelId, Envelope, Inbound, Refusal, RunId, RunWatch};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 
 /// Messages that wait to be taken. Then: whoever has one waits; the outer loop takes them as it takes every channel's.
 const CAPACITY: usize = 64;
+/// First and longest pause between two attempts to reach the store, or a lane that is busy.
+pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// A run that was accepted.
+pub(crate) struct Submitted {
+    pub(crate) run: RunId,
+    /// `None`: it is not alive, or its message has other words by now. The store knows of it.
+    pub(crate) watch: Option<RunWatch>,
+}
 
 /// The end that puts messages in. Clones share it.
 #[derive(Clone, Debug)]
@@ -31,5 +44,78 @@ impl Submitter {
         let (ack, answer) = AckSender::channel();
         self.0.send(Envelope { inbound, ack }).await.ok()?;
         answer.await.ok()
+    }
+    /// Puts in the message of a run until it is accepted, or refused for good with the words that say why. It has an idempotency
+    /// key: sent again, after a crash too, it is the same run. `None`: the agent ends.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the message may have been accepted.
+    pub(crate) async fn submit(
+        &self,
+        message: &Inbound,
+        draining: &CancellationToken,
+    ) -> Option<Result<Submitted, String>> {
+        let mut pause = BACKOFF.0;
+        while !draining.is_cancelled() {
+            match self.send(message.clone()).await {
+                Some(Ack::Accepted(accepted)) => {
+                    return Some(Ok(Submitted { run: accepted.run_id, watch: accepted.watch }));
+                }
+                // It was sent before, and what makes it has other words by now.
+                Some(Ack::Refused(Refusal::Conflict { run_id })) => {
+                    return Some(Ok(Submitted { run: run_id, watch: None }));
+                }
+                Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Some(Err(why)),
+                // Busy, a store that does not answer, a lane that was let go.
+                _ => sleep(pause).await,
+            }
+            pause = (pause * 2).min(BACKOFF.1);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{Accepted, Body, Principal, UnixMillis};
+
+    use super::*;
+
+    /// What comes of a message to which the agent gives these answers, one after the other.
+    async fn submitted(answers: Vec<Ack>) -> Option<Result<RunId, String>> {
+        let (submitter, mut stream) = Submitter::new();
+        let draining = CancellationToken::new();
+        let message = Inbound::new("job".into(), "job".into(), Principal::operator("ann"), Body::Text("do it".into()));
+        let agent = async {
+            for answer in answers {
+                let (_, envelope) = stream.next().await.expect("it is sent again");
+                envelope.expect("a message").ack.send(answer);
+            }
+            draining.cancel();
+        };
+        let (submitted, ()) = tokio::join!(submitter.submit(&message, &draining), agent);
+        submitted.map(|submitted| submitted.map(|submitted| submitted.run))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_sent_until_it_is_a_run_or_refused_for_good() {
+        let run_id = RunId::new();
+        let accepted = || {
+            let (session, accepted_at) = ("job".into(), UnixMillis(0));
+            Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: false, watch: None })
+        };
+        let refused = |refusal| Ack::Refused(refusal);
+        let busy = || refused(Refusal::Busy { what: "full".into(), retry_after: Duration::ZERO });
+        for (answers, expected) in [
+            (vec![accepted()], Some(Ok(run_id))),
+            (vec![busy(), refused(Refusal::Store("away".into())), accepted()], Some(Ok(run_id))),
+            (vec![refused(Refusal::Conflict { run_id })], Some(Ok(run_id))),
+            (vec![busy(), refused(Refusal::Forbidden("not here".into()))], Some(Err("not here".to_owned()))),
+            (vec![refused(Refusal::Invalid("no text".into()))], Some(Err("no text".to_owned()))),
+            (vec![busy()], None),
+        ] {
+            let name = format!("{answers:?}");
+            assert_eq!(submitted(answers).await, expected, "{name}");
+        }
     }
 }

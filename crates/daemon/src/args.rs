@@ -109,7 +109,7 @@ pub(crate) struct SendArgs {
     /// The conversation it belongs to
     #[arg(long, value_name = "KEY", default_value = "cli")]
     pub(crate) session: String,
-    /// Wait for the reply, print it, and exit with the verdict of the run; a run that rests on a question is 75
+    /// Wait for the reply, print it, and exit with the verdict of the run; 75: the run waits for approval
     #[arg(long)]
     pub(crate) wait: bool,
     /// The message; `-` reads it from standard input
@@ -128,13 +128,13 @@ pub(crate) struct AgentArgs {
     /// Show the answer as it comes; with --json each event is a line
     #[arg(long)]
     pub(crate) stream: bool,
-    /// How hard the model thinks: off, low, medium or high
+    /// Reasoning effort of the model: off, low, medium or high
     #[arg(long, value_name = "LEVEL")]
     pub(crate) thinking: Option<String>,
-    /// What becomes of the message when the conversation is busy: steer, followup, collect or interrupt
+    /// How the message is handled when the conversation is busy: steer, followup, collect or interrupt
     #[arg(long, value_name = "MODE")]
     pub(crate) queue: Option<String>,
-    /// Most seconds at work; 0 is no limit
+    /// Time limit in seconds; 0: no limit
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
     /// The message; `-` reads it from standard input
@@ -181,7 +181,7 @@ pub(crate) enum RunsCommand {
 /// `belay context …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
-    /// Show what the model of a session would be told now, and what it takes
+    /// Show what the model of a session would read now, and how much room it takes
     Show(ContextArgs),
 }
 
@@ -213,7 +213,7 @@ pub(crate) struct ApprovalsArgs {
 /// `belay approvals …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// List the questions that wait for an answer
+    /// List pending approval requests
     List(ApprovalsListArgs),
     /// Show one question
     Show(ApprovalArgs),

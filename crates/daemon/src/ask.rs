@@ -12,7 +12,6 @@ use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
-    SessionLifetime,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{Absent, AgentConfig};
@@ -191,9 +190,11 @@ fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Fai
             let run = serde_json::to_value(&*record).map_err(|error| Failure::new(Exit::Internal, error))?;
             Ok(verdict(&run, as_json, out))
         }
-        Answered::Command(_) if !args.outputs.is_empty() => {
-            Err(Failure::new(Exit::Failed, "a command has no outputs").next("leave out --output, or ask in words"))
-        }
+        Answered::Command(_) if !args.outputs.is_empty() => Err(Failure::new(Exit::Failed, "a command has no outputs")
+            .next(
+                "leave out --output, or give the request \
+                                                                             as text",
+            )),
         Answered::Command(reply) if as_json => {
             out.json(&serde_json::json!({ "reply": reply }));
             Ok(Exit::Fine)
@@ -242,19 +243,9 @@ impl AskChannel {
 fn inbound(body: Body, outputs: Vec<DeclaredOutput>) -> Inbound {
     let channel = ChannelId::from(NAME);
     Inbound {
-        session: SessionKey::new(NAME),
-        principal: Principal::operator(NAME),
-        key: None,
         reply_to: Some(ReplyRoute { channel: channel.clone(), conversation: NAME.into(), reply_to: None }),
-        channel,
-        body,
-        history: Vec::new(),
-        want_deltas: false,
         outputs,
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
-        provenance: None,
-        options: belay_protocol::RunOptions::default(),
+        ..Inbound::new(channel, SessionKey::new(NAME), Principal::operator(NAME), body)
     }
 }
 

@@ -342,9 +342,9 @@ fn workers(settings: &Settings, sandbox_works: bool) -> Vec<Finding> {
     let none = |why: String| finding(State::Note, format!("run_in_worker is not offered: {why}"));
     let room = match host {
         WorkerRoom::Sandbox if settings.tools.sandbox.policy == Policy::Off => {
-            none("workers have walls, and tools.sandbox.policy is off".into())
+            none("workers need the sandbox, and tools.sandbox.policy is off".into())
         }
-        WorkerRoom::Sandbox if !sandbox_works => none("workers have walls, and the sandbox does not work here".into()),
+        WorkerRoom::Sandbox if !sandbox_works => none("workers need the sandbox, which does not work here".into()),
         WorkerRoom::Sandbox => finding(State::Ok, "workers live in the sandbox of commands".into()),
         WorkerRoom::Container => match std::os::unix::net::UnixStream::connect(docker_socket) {
             Ok(_) => finding(State::Ok, format!("workers live in containers; {} answers", docker_socket.display())),
@@ -359,7 +359,7 @@ fn workers(settings: &Settings, sandbox_works: bool) -> Vec<Finding> {
 fn sandbox(config: &SandboxConfig, paths: &Paths) -> (Vec<Finding>, bool) {
     let finding = |state, detail: String| Finding::new("sandbox", state, detail);
     if config.policy == Policy::Off {
-        let off = finding(State::Note, "tools.sandbox.policy is off: commands run without walls".to_owned());
+        let off = finding(State::Note, "tools.sandbox.policy is off: commands run without a sandbox".to_owned());
         return (vec![off], false);
     }
     let state = |there: bool| if there { State::Ok } else { State::Note };

@@ -46,37 +46,37 @@ pub(crate) enum Command {
     Status(ClientArgs),
     /// List recent runs, or show one
     Runs(RunsArgs),
-    /// What the model is told besides the message
+    /// Show what the model reads besides the message
     #[command(subcommand)]
     Context(ContextCommand),
-    /// List sessions; find, read out and delete what they have said
+    /// List, search, export and delete sessions
     Sessions(SessionsArgs),
     /// List the questions that wait for an answer, or answer one
     Approvals(ApprovalsArgs),
-    /// List jobs, or make, watch and cancel one: work that goes on by itself
+    /// List, create, watch and cancel jobs: work in the background
     Jobs(JobsArgs),
-    /// List routines, or make, test and fire one: rules that start work by time or event
+    /// List, create, test and fire routines: rules that start work by time or event
     Routines(RoutinesArgs),
-    /// Show how the heartbeat stands and what it would do now, or have it beat
+    /// Show the status of the heartbeat and what it would do now, or run it
     Heartbeat(HeartbeatArgs),
-    /// List tools and how they get on, or switch one off and on
+    /// List tools with their status, or disable and enable one
     Tools(ToolsArgs),
     /// Stop a run, a session, or everything
     Stop(StopArgs),
-    /// Let the running daemon finish what it does and end
+    /// Stop the running daemon after it has finished its work
     Shutdown(ClientArgs),
     /// Check the settings, and what they need, without starting
     Check(CheckUnitArgs),
-    /// Look at the settings
+    /// Show the settings
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// What the stop rules say of recorded runs
+    /// Apply the stop rules to recorded runs
     #[command(subcommand)]
     Stops(StopsCommand),
-    /// What MCP servers offer, and approving it
+    /// List and approve the tools of MCP servers
     #[command(subcommand)]
     Mcp(McpCommand),
-    /// Carry out a job for the daemon, which starts this itself behind walls; the job's token is read from standard input
+    /// Carry out a job for the daemon, which starts this itself in a sandbox; the job's token is read from standard input
     #[command(hide = true)]
     Worker(WorkerArgs),
     /// Print the completions for a shell

@@ -200,7 +200,7 @@ impl Settings {
                 Telegram::is_conversation(conversation),
                 "a conversation is the number of a chat, such as \"42\", or with a topic \"-1001234567890:7\"",
             ),
-            other => return Err(format!("nobody can be told unasked through {other:?}: it is stdin or telegram")),
+            other => return Err(format!("{other:?} cannot send notices: use stdin or telegram")),
         };
         match (enabled, named) {
             (true, true) => Ok(()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::{
     Ack, AckSender, Body, Channel, ChannelError, ChannelId, Control, DeliverError, Envelope, Inbound, InboundStream,
-    Outbound, Principal, SessionKey, SessionLifetime,
+    Outbound, Principal, SessionKey,
 };
 use futures_util::StreamExt;
 use sd_notify::NotifyState;
@@ -38,7 +38,7 @@ pub(crate) fn stopping() {
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         // The service manager decides what a missing notice means; the daemon itself can go on.
-        warn!(%error, "the service manager cannot be told");
+        warn!(%error, "the service manager cannot be notified");
     }
 }
 
@@ -82,21 +82,12 @@ impl Feeding {
         self.ticks.tick().await;
         let (ack, answer) = AckSender::channel();
         self.answer = Some(answer);
-        let inbound = Inbound {
-            channel: id.clone(),
-            session: SessionKey::new("watchdog"),
-            principal: Principal::operator("watchdog"),
-            key: None,
-            reply_to: None,
-            body: Body::Control(Control::Status),
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: belay_protocol::RunOptions::default(),
-        };
+        let inbound = Inbound::new(
+            id.clone(),
+            SessionKey::new("watchdog"),
+            Principal::operator("watchdog"),
+            Body::Control(Control::Status),
+        );
         (Envelope { inbound, ack }, self)
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> Result<Exit, Failure> {
     seal().map_err(internal)?;
     let token = token()?;
     let link = LinkClient::new(&args.socket, args.job, &token).map_err(|error| internal(error.to_string()))?;
-    let found = |error: std::io::Error| internal(format!("the room of this worker cannot be seen: {error}"));
+    let found = |error: std::io::Error| internal(format!("the sandbox of this worker cannot be inspected: {error}"));
     let room = WorkerEnvironment {
         workspace: std::env::current_dir().map_err(found)?,
         scratch: std::env::temp_dir().join(SCRATCH),

@@ -26,11 +26,11 @@ use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
 use belay_run::send_message::MessageSender;
 use belay_run::services::RunServices;
 
-const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
-have. Do not call any more tools.";
-const NOTICE_OUTPUTS: &str = "You are close to the limit of steps for this request. Hand over now, with complete_task or \
-emit_value, the best that you have.";
-const ONLY_ECHOES: &str = "I could not complete that. Please put it another way.";
+const NOTICE: &str = "You are close to the limit of steps for this request. Give the user your final answer now, in \
+text, with what you have. Do not call any more tools.";
+const NOTICE_OUTPUTS: &str = "You are close to the limit of steps for this request. Submit the best results that you \
+have now, with complete_task or emit_value.";
+const ONLY_ECHOES: &str = "I could not complete that request. Please rephrase it.";
 
 /// Adapts the loop to one turn of a conversation.
 pub struct ChatDelegate {

@@ -21,7 +21,7 @@ pub(super) async fn pursue(
     job: &JobContext,
 ) -> Result<LoopOutcome, LoopError> {
     let Some(workers) = turn.children.workers.clone() else {
-        turn.summary = Some("There are no workers here any more.".to_owned());
+        turn.summary = Some("Workers are not available any more.".to_owned());
         return Ok(LoopOutcome::Stopped(StopReason::Internal.into()));
     };
     let (budget, most) = (job.budget, &workers.config);
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_result_is_the_workers_own_words_and_a_failure_has_its_reason() {
         for (status, text, expected) in [
-            (ToolStatus::Success, "{\"result\":\"42\",\"turns\":2}\nThe worker has done its task.", (None, "42")),
+            (ToolStatus::Success, "{\"result\":\"42\",\"turns\":2}\nThe worker completed its task.", (None, "42")),
             (ToolStatus::Success, "{\"result\":\"4… (cut)", (None, "{\"result\":\"4… (cut)")),
             (
                 ToolStatus::Error,

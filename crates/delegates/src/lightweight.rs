@@ -31,7 +31,7 @@ const TRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 const NOT_GIVEN: [&str; 1] = [SEND_MESSAGE];
 
 /// What the model is told with its last call.
-const LAST: &str = "This is your last answer, and no tools are offered: say what there is to report, in text.";
+const LAST: &str = "This is your last message, and no tools are available: give your final answer now, in text.";
 
 /// Tools for what works by itself.
 fn tools_of(services: &RunServices) -> ToolSet {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use belay_protocol::{
     Accepted, Ack, AckSender, Archive, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId,
     GateState, GateStore, Inbound, Janitor, JobStore, ModelInfo, Principal, RoutineStore, RunId, RunReader, RunRecord,
-    RunStatus, RunWatch, SecretVault, SessionKey, SessionLifetime, StopTarget,
+    RunStatus, RunWatch, SecretVault, SessionKey, StopTarget,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -184,7 +184,7 @@ impl App {
     pub(crate) fn tell(&self, principal: Principal, control: Control) {
         let inbound = self.control_message(principal, control);
         if self.intake.try_send(Envelope { inbound, ack: AckSender::nobody() }).is_err() {
-            tracing::warn!("the dispatcher could not be told that a client went away; its run goes on to its end");
+            tracing::warn!("the dispatcher was not notified that a client disconnected; its run continues to its end");
         }
     }
 
@@ -194,21 +194,7 @@ impl App {
 
     /// What is said in no conversation.
     pub(crate) fn without_session(&self, principal: Principal, body: Body) -> Inbound {
-        Inbound {
-            channel: self.channel.clone(),
-            session: self.no_session.clone(),
-            principal,
-            key: None,
-            reply_to: None,
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: belay_protocol::RunOptions::default(),
-            body,
-            history: Vec::new(),
-        }
+        Inbound::new(self.channel.clone(), self.no_session.clone(), principal, body)
     }
 
     /// Follows a run while it is alive, with its fragments where somebody reads them: a call whose fragment was heard is

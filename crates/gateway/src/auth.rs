@@ -157,9 +157,9 @@ impl ChannelAccess for Auth {
         };
         match now.filter(|entry| self.is_open(*entry)) {
             Some(entry) => AccessDecision::May(entry.place()),
-            None => AccessDecision::NotAllowed(format!(
-                "by the tokens and secrets of [gateway] nobody comes in as {principal}"
-            )),
+            None => {
+                AccessDecision::NotAllowed(format!("the tokens and secrets of [gateway] admit nobody as {principal}"))
+            }
         }
     }
 

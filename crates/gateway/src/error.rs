@@ -180,7 +180,7 @@ impl ApiError {
 
     /// 500: a bug of ours. What it was is in the log.
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "something went wrong inside Belay; the log says more")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "an internal error occurred in Belay; see the log")
     }
 
     /// 500: the agent answered a question that was not asked.

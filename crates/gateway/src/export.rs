@@ -56,6 +56,7 @@ impl Format {
                     (object.as_object_mut(), serde_json::to_value(&line.message.body))
                 {
                     object.extend(said);
+                    object.insert("text".into(), line.message.for_people().into());
                 }
                 format!("{object}\n")
             }
@@ -65,26 +66,28 @@ impl Format {
 
 fn markdown(line: &TranscriptLine) -> String {
     let at = line.at.to_rfc3339();
-    let said = |who: &str, text: &str| format!("\n**{who}** · {at}\n\n{}\n", text.trim_end());
+    let text = line.message.for_people();
+    let said = |who: &str| format!("\n**{who}** · {at}\n\n{}\n", text.trim_end());
     match &line.message.body {
-        MessageBody::System { text } if line.message.is_notice() => said("notice", text),
-        MessageBody::System { text } => said("instructions", text),
-        MessageBody::User { text } => said("user", text),
-        MessageBody::Data { text } => said("data", text),
-        MessageBody::Assistant { text, tool_calls } => {
+        MessageBody::System { .. } if line.message.is_notice() => said("notice"),
+        MessageBody::System { .. } => said("instructions"),
+        MessageBody::User { .. } => said("user"),
+        MessageBody::Data { .. } => said("data"),
+        MessageBody::Assistant { tool_calls, .. } => {
             let calls = tool_calls
                 .iter()
                 .map(|call| format!("\n- calls {}\n", code(&format!("{} {}", call.name, call.arguments.canonical()))));
             let calls: String = calls.collect();
-            if line.message.says_nothing() { calls } else { said("assistant", text) + &calls }
+            if line.message.says_nothing() { calls } else { said("assistant") + &calls }
         }
-        MessageBody::Tool(result) => tool_result(result),
+        MessageBody::Tool(result) => tool_result(result, &text),
     }
 }
 
-fn tool_result(result: &ToolResult) -> String {
-    let shown: String = result.text.chars().take(RESULT_SHOWN_CHARS).collect();
-    let rest = if shown.len() < result.text.len() { "\n…" } else { "" };
+fn tool_result(result: &ToolResult, text: &str) -> String {
+    let text = text.trim_end_matches('\n');
+    let shown: String = text.chars().take(RESULT_SHOWN_CHARS).collect();
+    let rest = if shown.len() < text.len() { "\n…" } else { "" };
     let fence = "`".repeat(longest_run(&shown).max(2) + 1);
     format!("\n- {} answers ({})\n\n{fence}\n{shown}{rest}\n{fence}\n", code(&result.name), result.status.word())
 }

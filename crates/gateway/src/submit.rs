@@ -3,7 +3,7 @@
 use belay_protocol::options::EXTRA_PROMPT_MAX_BYTES;
 use belay_protocol::{
     Body, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode, ReasoningShown, RunOptions, SessionKey,
-    SessionLifetime, Thinking,
+    Thinking,
 };
 use serde::Deserialize;
 
@@ -62,19 +62,11 @@ impl AgentParams {
         let key =
             IdempotencyKey { channel: app.channel.clone(), account: session.as_str().into(), message_id: key.into() };
         Ok(Inbound {
-            channel: app.channel.clone(),
-            session,
-            principal,
             key: Some(key),
-            reply_to: None,
-            body: Body::Text(self.message),
-            history: Vec::new(),
             want_deltas,
             outputs: self.outputs,
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
             options,
+            ..Inbound::new(app.channel.clone(), session, principal, Body::Text(self.message))
         })
     }
 }

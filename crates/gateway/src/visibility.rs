@@ -4,7 +4,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use belay_protocol::{
-    Asker, JobRecord, Principal, RoutineRecord, RoutineRunRecord, RunId, SessionKey, StoreError, job_of, routine_run_of,
+    Asker, JobRecord, Principal, RoutineRecord, RoutineRunRecord, RunId, SessionKey, SessionOwner, StoreError,
 };
 
 use crate::app::{App, Shared};
@@ -98,11 +98,9 @@ impl Visibility<'_> {
         if self.own_only().is_none() {
             return Ok(true);
         }
-        if let Some(id) = job_of(session) {
-            return Ok(self.app.jobs.job(id).await?.is_some_and(|job| self.job(&job)));
-        }
-        match routine_run_of(session) {
-            Some(id) => match self.app.routines.routine_run(id).await? {
+        match SessionOwner::of(session) {
+            Some(SessionOwner::Job(id)) => Ok(self.app.jobs.job(id).await?.is_some_and(|job| self.job(&job))),
+            Some(SessionOwner::RoutineRun(id)) => match self.app.routines.routine_run(id).await? {
                 Some(routine_run) => self.routine_run(&routine_run).await,
                 None => Ok(false),
             },

@@ -99,7 +99,7 @@ async fn hear(
     let exit = loop {
         tokio::select! {
             biased; // whoever is no longer waited for is ended, whatever else has happened
-            () = unwanted.cancelled() => return Err("it was told to stop".into()),
+            () = unwanted.cancelled() => return Err("it was stopped".into()),
             all = &mut listen, if !heard => {
                 all?;
                 heard = true;
@@ -112,7 +112,7 @@ async fn hear(
         Exit::Code(0) => {}
         Exit::Code(code) => return Err(format!("its program ended with exit status: {code}")),
         Exit::Signal(signal) => return Err(format!("its program ended with signal: {signal}")),
-        Exit::Ended => return Err("it was told to stop".into()),
+        Exit::Ended => return Err("it was stopped".into()),
     }
     match timeout(REST, async { if heard { Ok(()) } else { listen.await } }).await {
         Ok(heard) => heard,

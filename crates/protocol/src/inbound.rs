@@ -14,6 +14,7 @@ use crate::principal::Principal;
 use crate::provenance::Provenance;
 use crate::route::ReplyRoute;
 use crate::session::SessionLifetime;
+use crate::work::Work;
 
 /// One message in, in our own form. Whoever makes it has authenticated the sender and bounded the text.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct Inbound {
     pub channel: ChannelId,
     /// The session it belongs to.
     pub session: SessionKey,
+    /// What its run is. From a channel it is [`Work::Chat`], whatever the channel says: the outer loop sees to it.
+    pub work: Work,
     /// How long its session is kept, where this message creates the session.
     pub lifetime: SessionLifetime,
     /// Who sends it.
@@ -80,6 +83,26 @@ pub enum Body {
 }
 
 impl Inbound {
+    /// A message of a chat with nothing beside it: no key, no reply wanted, no history, no outputs, no options.
+    pub fn new(channel: ChannelId, session: SessionKey, principal: Principal, body: Body) -> Self {
+        Self {
+            channel,
+            session,
+            work: Work::Chat,
+            lifetime: SessionLifetime::Lasting,
+            principal,
+            key: None,
+            reply_to: None,
+            body,
+            history: Vec::new(),
+            want_deltas: false,
+            outputs: Vec::new(),
+            relayed: false,
+            provenance: None,
+            options: RunOptions::default(),
+        }
+    }
+
     /// Whether it was forwarded: somebody else's words, which command and decide nothing.
     pub fn is_forwarded(&self) -> bool {
         self.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded())

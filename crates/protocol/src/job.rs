@@ -1,6 +1,6 @@
 //! Jobs: work that outlives the turn that asked for it. Their states, their records, and the port that keeps them.
 //!
-//! A job works in a session of its own ([`job_session`](crate::purpose::job_session)), by one run for each attempt. The run is
+//! A job works in a session of its own ([`job_session`](crate::work::job_session)), by one run for each attempt. The run is
 //! the truth about the work; the job's row is the truth about what is to be done with it.
 
 use async_trait::async_trait;

@@ -71,6 +71,7 @@ pub mod time;
 pub mod tool;
 pub mod tool_health;
 pub mod watch;
+pub mod work;
 pub mod worker;
 
 pub use access::{AccessDecision, ChannelAccess};
@@ -114,7 +115,7 @@ pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECI
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use progress::{Action, Doing};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
-pub use purpose::{NO_SESSION, Purpose, Spent, job_of, job_session, routine_run_of, routine_run_session};
+pub use purpose::{NO_SESSION, Purpose, Spent};
 pub use refusal::{ProviderFault, ProviderRefusal};
 pub use route::ReplyRoute;
 pub use routine::{
@@ -151,6 +152,7 @@ pub use tool_health::{
     ToolState, ToolSwitch, ToolSwitches,
 };
 pub use watch::{Accepted, Partial, RunWatch};
+pub use work::{SessionOwner, Work, is_own_channel, job_session, routine_run_session};
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, ToolBatch,
     ToolDone, ToolOrder, WORKER_TOOLS, WorkerCommand, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks, WorkerProcess,

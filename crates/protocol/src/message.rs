@@ -200,6 +200,14 @@ impl Message {
         }
     }
 
+    /// The text as people read it: without the markers that show a model what is untrusted content.
+    pub fn for_people(&self) -> Cow<'_, str> {
+        match &self.body {
+            MessageBody::User { text } => Cow::Borrowed(text),
+            _ => belay_text::untrusted::without(self.text()),
+        }
+    }
+
     /// Whether it says nothing to people: no text, or the model's word for silence.
     pub fn says_nothing(&self) -> bool {
         let text = self.text();

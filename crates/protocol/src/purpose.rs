@@ -1,11 +1,10 @@
-//! What a run is for. Whoever works without a person's message has a channel of its own, whose name nothing else can have,
-//! so that every run says by its channel what it is for, also after a restart.
+//! What money goes for: a word of the ledger, which follows from what a run is ([`Work`](crate::work::Work)).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ChannelId, JobId, RoutineRunId, SessionKey};
+use crate::ids::ChannelId;
 
 /// What a run, or a part of it, is for: whose budget it uses, and what it may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,7 +25,7 @@ impl Purpose {
     /// Every purpose.
     pub const ALL: &'static [Self] = &[Self::Chat, Self::Job, Self::Routine, Self::Heartbeat];
 
-    /// The word in the store, in metrics and on the wire. For all but [`Purpose::Chat`] it is the name of its channel too.
+    /// The word in the store, in metrics and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -49,11 +48,6 @@ impl Purpose {
     /// The purpose of that word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|purpose| purpose.word() == word)
-    }
-
-    /// What runs are for that come through this channel.
-    pub fn of(channel: &ChannelId) -> Self {
-        Self::from_word(channel.as_str()).unwrap_or_default()
     }
 
     /// The channel that its runs come through; for [`Purpose::Chat`] there are many, and none of this name.
@@ -106,26 +100,6 @@ impl Spent {
 /// The session of requests over HTTP that name none. Nobody has a conversation there.
 pub const NO_SESSION: &str = "http";
 
-/// The session in which a job works.
-pub fn job_session(job: JobId) -> SessionKey {
-    SessionKey::new(format!("job:{job}"))
-}
-
-/// The job that works in a session, if one does.
-pub fn job_of(session: &SessionKey) -> Option<JobId> {
-    session.as_str().strip_prefix("job:")?.parse().ok()
-}
-
-/// The session in which a routine run of a routine works: its own, so that routine runs of one routine do not wait for each other.
-pub fn routine_run_session(routine_run: RoutineRunId) -> SessionKey {
-    SessionKey::new(format!("routine:{routine_run}"))
-}
-
-/// The routine run that works in a session, if one does.
-pub fn routine_run_of(session: &SessionKey) -> Option<RoutineRunId> {
-    session.as_str().strip_prefix("routine:")?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,26 +115,5 @@ mod tests {
         spent.take_back(Purpose::Chat, u64::MAX);
         assert_eq!(spent.each().collect::<Vec<_>>(), [(Purpose::Job, 5)]);
         assert_eq!(serde_json::to_value(&spent).expect("a map"), serde_json::json!({"chat": 0, "job": 5}));
-    }
-
-    #[test]
-    fn a_channel_says_what_its_runs_are_for() {
-        for (channel, expected) in [
-            ("job", Purpose::Job),
-            ("routine", Purpose::Routine),
-            ("heartbeat", Purpose::Heartbeat),
-            ("chat", Purpose::Chat),
-            ("http", Purpose::Chat),
-            ("jobs", Purpose::Chat),
-        ] {
-            assert_eq!(Purpose::of(&channel.into()), expected, "{channel}");
-        }
-        assert!(Purpose::ALL.iter().all(|purpose| Purpose::of(&purpose.channel()) == *purpose));
-        let (job, routine_run) = (JobId::new(), RoutineRunId::new());
-        assert_eq!(
-            (job_of(&job_session(job)), routine_run_of(&routine_run_session(routine_run))),
-            (Some(job), Some(routine_run))
-        );
-        assert_eq!(job_of(&"job:alice".into()), None);
     }
 }

@@ -37,6 +37,7 @@ impl Sent {
             options,
             channel: _,
             session: _,
+            work: _, // its key names it
             principal: _,
             reply_to: _,
             want_deltas: _,
@@ -89,23 +90,11 @@ mod tests {
     use super::*;
     use crate::options::{QueueMode, Thinking};
     use crate::principal::Principal;
-    use crate::session::SessionLifetime;
 
     fn plain(text: &str) -> Inbound {
         Inbound {
-            channel: "http".into(),
-            session: "s".into(),
-            principal: Principal::operator("o"),
             key: Some(IdempotencyKey { channel: "http".into(), account: "s".into(), message_id: "k".into() }),
-            reply_to: None,
-            body: Body::Text(text.into()),
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: RunOptions::default(),
+            ..Inbound::new("http".into(), "s".into(), Principal::operator("o"), Body::Text(text.into()))
         }
     }
 

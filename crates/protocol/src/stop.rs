@@ -138,14 +138,15 @@ reasons! {
     /// The model answered with nothing.
     EmptyReply = "empty_reply", Natural, Completed, No, "The model had nothing to say.";
     /// The model called `terminate` and said that it has failed.
-    GaveUp = "gave_up", Natural, Failed, Yes, "The agent gave up: it says that it cannot do this.";
+    GaveUp = "gave_up", Natural, Failed, Yes, "The agent gave up: it reports that it cannot do this.";
     /// The plan is at its end, and some of its steps are blocked.
     PlanBlocked = "plan_blocked", Natural, Failed, Yes, "The plan is at its end, but not every step could be completed.";
     /// The model went on answering in text while declared outputs were missing.
     MissingOutputs = "missing_outputs", Natural, Failed, Yes, "Ended without all of the declared outputs.";
 
     /// The day's money is spent.
-    CostRefused = "cost_refused", Budget, Failed, Later, "Refused: what is left of today's budget for the model does not suffice for another call.";
+    CostRefused = "cost_refused", Budget, Failed, Later, "Refused: what is left of today's model budget does not cover \
+                                                          another call.";
     /// The hard limit of steps.
     MaxIterations = "max_iterations", Budget, Failed, Yes, "Stopped: the limit of tool iterations was exceeded.";
     /// The model used up its tokens before it said anything.
@@ -170,13 +171,15 @@ reasons! {
     PlanLimit = "plan_limit", Budget, Stopped, Yes, "Stopped: the plan took more steps than it may.";
 
     /// The same tool calls, again and again, without anything new.
-    ToolLoop = "tool_loop", Progress, Stopped, Yes, "Stopped: the agent was repeating the same tool calls without getting on.";
+    ToolLoop = "tool_loop", Progress, Stopped, Yes, "Stopped: the agent was repeating the same tool calls without \
+                                                     making progress.";
     /// The same words, again and again, within one answer.
     Chanting = "chanting", Progress, Stopped, Yes, "Stopped: the model was repeating itself.";
     /// Another model judged that the work goes in circles.
     JudgedLoop = "judged_loop", Progress, Stopped, Yes, "Stopped: the work was going in circles.";
     /// The same answer, or nearly so, again and again.
-    RepeatedReplies = "repeated_replies", Progress, Stopped, Yes, "Stopped: the model kept giving the same answer without getting on.";
+    RepeatedReplies = "repeated_replies", Progress, Stopped, Yes, "Stopped: the model kept giving the same answer \
+                                                                   without making progress.";
     /// Answer after answer without a word or a call.
     EmptyReplies = "empty_replies", Progress, Stopped, Yes, "Stopped: the model kept answering with nothing.";
     /// Calls of tools that do not exist, again and again.

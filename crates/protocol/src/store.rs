@@ -29,6 +29,7 @@ use crate::store_error::StoreError;
 use crate::thread::ThreadState;
 use crate::time::UnixMillis;
 use crate::watch::{Accepted, RunWatch};
+use crate::work::Work;
 
 /// Whether a write is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +170,8 @@ pub struct UnfinishedRun {
     pub channel: ChannelId,
     /// Who sent the message, by the id within the channel.
     pub principal: String,
+    /// What it is.
+    pub work: Work,
     /// Bytes of the message's text, and of the history that came with it as long as the run has not begun.
     pub bytes: u64,
     /// Whether it has begun: it was at work, or rests on a question.
@@ -239,6 +242,8 @@ pub struct PendingRun {
     pub asker: Asker,
     /// The channel it came through.
     pub channel: ChannelId,
+    /// What it is.
+    pub work: Work,
     /// Where the reply goes.
     pub reply_to: Option<ReplyRoute>,
     /// The question that it rests on, or rested on last, with its answer.
@@ -276,6 +281,8 @@ pub struct NewInput {
     pub key: Option<IdempotencyKey>,
     /// The channel it came through.
     pub channel: ChannelId,
+    /// What its run is.
+    pub work: Work,
     /// Who sends it, and from what place.
     pub asker: Asker,
     /// The text.

@@ -38,6 +38,17 @@ pub struct RunWatch {
     pub so_far: Partial,
 }
 
+impl RunWatch {
+    /// Waits for the end of the run; `None`: it was let go without one, and the store knows more.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn ended(&mut self) -> Option<Arc<RunRecord>> {
+        let has_ended = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|record| record.status.is_end());
+        self.finished.wait_for(has_ended).await.ok()?.clone()
+    }
+}
+
 /// An answer that is on its way: what the model has said so far in one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partial {

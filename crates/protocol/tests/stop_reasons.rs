@@ -23,6 +23,12 @@ const TAIL: &str = "
 `resume` says whether another message in the same conversation resumes the work: `yes`; `later`, once the limit is raised or the
 trouble is over; `no`, because nothing is left, or because it would end the same way.
 
+## Who has stopped it
+
+A run is `operator_stop` where an operator stops the run of another principal, and `user_stop` where its own principal stops it,
+or anybody else who is no operator. It does not matter how the stop is asked for: by a command in a conversation, over HTTP, or
+over a WebSocket. A principal is an id within a channel. The run of a job or of a routine belongs to whoever made it.
+
 ## Layers and precedence
 
 If two endings are true at the same moment, the one of the earlier layer wins; within a layer the more conservative status wins

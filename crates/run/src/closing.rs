@@ -77,8 +77,9 @@ fn kept<'t>(core: &RunCore, context: &LoopContext, text: &'t str) -> Option<&'t 
 
 fn request(reason: StopReason) -> String {
     format!(
-        "This run ends now ({}). This is your last message, and no tools are offered. Give the user the best answer that \
-         you have, in text: what was found or done, and plainly what is missing or uncertain. Do not announce further work.",
+        "This run ends now ({}). This is your last message, and no tools are available. Give the user the best final \
+         answer that you can, in text: state what you found or did, and clearly state what is missing or uncertain. Do \
+         not announce further work.",
         reason.word().replace('_', " ")
     )
 }

@@ -9,8 +9,8 @@ use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 /// Most tokens of an opinion: a yes or no and half a sentence.
 const MAX_TOKENS: u32 = 200;
 
-const PROMPT: &str = "You check the work of an agent. You are shown what was asked and what the agent answered. Say whether \
-the answer meets what was asked, as far as the answer itself shows. Answer with one JSON object and nothing else: \
+const PROMPT: &str = "You check the work of an agent. You are given the request and the agent's answer. Decide whether \
+the answer meets the request, as far as the answer itself shows. Answer with one JSON object and nothing else: \
 {\"met\": true} or {\"met\": false, \"missing\": \"what is missing, in one short sentence\"}.";
 
 /// How the opinion is asked for.
@@ -24,7 +24,7 @@ pub fn reasoning() -> Reasoning {
 /// # Errors
 /// The store does not answer.
 pub async fn missing(core: &mut RunCore, request: &str, answer: &str, step: u32) -> Result<Option<String>, LoopError> {
-    let question = format!("What was asked:\n{request}\n\nWhat the agent answered:\n{answer}");
+    let question = format!("Request:\n{request}\n\nAnswer of the agent:\n{answer}");
     let mut context = LoopContext::new(vec![Message::user(question).into()]);
     let services = core.services.clone();
     let allowance = Allowance { attempts: 1, purpose: CallPurpose::Aside };
@@ -42,7 +42,7 @@ fn verdict(reply: &str) -> Option<String> {
         return None;
     }
     let missing = object.get("missing").and_then(Value::as_str).unwrap_or_default().trim();
-    Some(if missing.is_empty() { "it was not said what".to_owned() } else { missing.to_owned() })
+    Some(if missing.is_empty() { "no details were given".to_owned() } else { missing.to_owned() })
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
     fn only_a_clear_no_is_a_no() {
         for (reply, expected) in [
             (r#"{"met": false, "missing": "the sum"}"#, Some("the sum")),
-            ("```json\n{\"met\": false}\n```", Some("it was not said what")),
+            ("```json\n{\"met\": false}\n```", Some("no details were given")),
             (r#"{"met": true, "missing": "nothing"}"#, None),
             (r#"{"met": "no"}"#, None),
             ("no", None),

@@ -361,7 +361,7 @@ impl EffectGate {
     /// What a restart does with a call that has no result: run again where that is safe, else say that nobody knows.
     pub fn after_restart(&self, tools: &ToolSet, call: ToolCall) -> AdmittedCall {
         let again = tools.get(&call.name).is_some_and(|tool| tool.spec().idempotent);
-        let unknown = "outcome unknown: the daemon restarted while this ran; check before doing it again";
+        let unknown = "outcome unknown: the daemon restarted while this ran; check before you repeat it";
         let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, unknown.into()));
         AdmittedCall { call, refused }
     }

@@ -33,13 +33,13 @@ pub enum AgentError {
     #[error("hooks: a pattern of tool names cannot be read: {0}")]
     HookTools(#[from] globset::Error),
     /// A channel has the name of what is the agent's own.
-    #[error("channel {0}: this name stands for work that the agent does by itself; give the channel another")]
+    #[error("channel {0}: this name is reserved for autonomous work; choose another name for the channel")]
     ChannelName(ChannelId),
     /// The heartbeat cannot be what the settings say.
     #[error("{0}")]
     Heartbeat(String),
     /// No channel at all.
-    #[error("no channel is enabled: nothing could ever come in (enable [channels.stdin], [gateway] or another)")]
+    #[error("no channel is enabled: no message could ever arrive (enable [channels.stdin], [gateway] or another)")]
     NoChannel,
 }
 

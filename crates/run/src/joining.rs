@@ -114,13 +114,14 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::{StopReason, UnixMillis};
+    use belay_protocol::{StopReason, UnixMillis, Work};
 
     use super::*;
-    use crate::live::StopCause;
+    use crate::live::{RunOrigin, StopCause};
 
     fn offer() -> (Arc<LiveRun>, JoinOffer) {
-        let run = LiveRun::new(RunId::new(), "alice".into(), false);
+        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        let run = LiveRun::new(RunId::new(), "alice".into(), origin, false);
         (run.clone(), JoinOffer { run })
     }
 

@@ -45,6 +45,7 @@ pub mod tally;
 pub mod terminate;
 pub mod tool_health;
 pub mod unattended;
+pub mod untrusted;
 
 pub use approvals::ApprovalRule;
 pub use approvals::ApprovalsConfig;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{
-    CallId, Delta, Generation, Heard, Partial, ProgressSink, RunEnd, RunId, RunRecord, RunWatch, SessionKey, StopReason,
+    CallId, ChannelId, Delta, Generation, Heard, Inbound, Partial, ProgressSink, RunEnd, RunId, RunRecord, RunWatch,
+    SessionKey, StopReason, Work,
 };
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
@@ -17,6 +18,24 @@ use crate::pulse::Pulse;
 /// Fragments kept for a watcher that lags. Then: the watcher misses some, and takes the text from the reply.
 const DELTA_CAPACITY: usize = 512;
 
+/// What a run is, and whose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOrigin {
+    /// What it is.
+    pub work: Work,
+    /// The channel that its message came through.
+    pub channel: ChannelId,
+    /// Who sent the message: an id that is stable within the channel.
+    pub principal: Arc<str>,
+}
+
+impl RunOrigin {
+    /// Of the run of a message.
+    pub fn of(inbound: &Inbound) -> Self {
+        Self { work: inbound.work, channel: inbound.channel.clone(), principal: inbound.principal.id.clone() }
+    }
+}
+
 /// A run from its acceptance to its end. The token is the one way to stop it.
 #[derive(Debug)]
 pub struct LiveRun {
@@ -24,6 +43,8 @@ pub struct LiveRun {
     pub id: RunId,
     /// The session.
     pub session: SessionKey,
+    /// What it is, and whose.
+    pub origin: RunOrigin,
     /// Cancelled once, after its cause is set.
     pub cancel: CancellationToken,
     /// Cancelled when the dispatcher has forgotten the run.
@@ -87,10 +108,11 @@ impl StopCause {
 
 impl LiveRun {
     /// A run that nobody has stopped; `want_deltas`: somebody watches it as it goes on.
-    pub fn new(id: RunId, session: SessionKey, want_deltas: bool) -> Arc<Self> {
+    pub fn new(id: RunId, session: SessionKey, origin: RunOrigin, want_deltas: bool) -> Arc<Self> {
         let run = Self {
             id,
             session,
+            origin,
             cancel: CancellationToken::new(),
             gone: CancellationToken::new(),
             cause: OnceLock::new(),
@@ -302,7 +324,8 @@ mod tests {
 
     #[test]
     fn what_a_person_has_seen_counts_as_heard_until_the_next_call() {
-        let run = LiveRun::new(RunId::new(), "test:alice".into(), false);
+        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        let run = LiveRun::new(RunId::new(), "test:alice".into(), origin, false);
         assert_eq!(run.say(0, "nobody looks", ""), Heard::Nobody);
         run.begin_step(1);
         assert_eq!(run.say(1, "one", ""), Heard::Nobody);

@@ -76,25 +76,22 @@ pub fn describe() {
     );
     describe_counter!(MODEL_FALLBACKS, "Answers of a model that stood in for another one");
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
-    describe_counter!(TOOL_REPORTS, "Times a tool, or an MCP server, was reported to fail again and again");
-    describe_gauge!(TOOLS_FAILING, "Tools, and MCP servers, that fail again and again and are on");
-    describe_gauge!(TOOLS_OFF, "Tools, and MCP servers, that are switched off");
+    describe_counter!(TOOL_REPORTS, "Reports that a tool or an MCP server fails repeatedly");
+    describe_gauge!(TOOLS_FAILING, "Tools and MCP servers that fail repeatedly and are enabled");
+    describe_gauge!(TOOLS_OFF, "Tools and MCP servers that are disabled");
     describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
-    describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
+    describe_counter!(RUNS_RECOVERED, "Runs that were resumed after a restart");
     describe_counter!(TASK_RESTARTS, "Background tasks that ended unexpectedly and were restarted");
     describe_counter!(JOB_CHANGES, "Jobs that have come into a state");
-    describe_counter!(
-        ROUTINE_RUNS_ENDED,
-        "Routine runs of routines that have ended, and scheduled times that were missed"
-    );
+    describe_counter!(ROUTINE_RUNS_ENDED, "Routine runs that have ended, and scheduled times that were missed");
     describe_counter!(HEARTBEATS_SKIPPED, "Beats of the heartbeat that were skipped, by reason");
-    describe_counter!(SCHEDULED_FIRED, "Scheduled times that were fired");
-    describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Time by which scheduled times were fired late, over all");
+    describe_counter!(SCHEDULED_FIRED, "Scheduled times that started a routine run");
+    describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Total delay of scheduled routine runs");
     describe_gauge!(JOBS, "Jobs that are not over, by state");
-    describe_gauge!(JOB_PLACES, "Jobs that may be at work at the same time");
+    describe_gauge!(JOB_PLACES, "Jobs that may run at the same time");
     describe_gauge!(OLDEST_PENDING, Unit::Seconds, "When the job was made that has waited longest; 0: none waits");
-    describe_gauge!(ROUTINES, "Routines that are on");
-    describe_gauge!(ROUTINE_RUNS, "Routine runs at work");
+    describe_gauge!(ROUTINES, "Enabled routines");
+    describe_gauge!(ROUTINE_RUNS, "Routine runs in progress");
     describe_gauge!(NEXT_SCHEDULED, Unit::Seconds, "The earliest next scheduled time; 0: there is none");
     for state in JobState::ALL {
         counter!(JOB_CHANGES, "state" => state.word()).increment(0);

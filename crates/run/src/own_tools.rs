@@ -49,8 +49,8 @@ pub(crate) fn starts_run(tool: &str) -> bool {
 /// The result of a call that would create work, made by an autonomous run.
 pub fn denied(call: &ToolCall) -> ToolResult {
     let text = format!(
-        "denied: {} makes work that goes on by itself, and whoever works by itself makes none. Do what is to be done in this \
-         run, and say at its end what is left to do.",
+        "denied: {} creates autonomous work, which an autonomous run cannot do. Do the work in this run, and state in \
+         your final answer what remains to be done.",
         call.name
     );
     ToolResult { call_id: call.id.clone(), name: call.name.clone(), status: ToolStatus::Denied, text }

@@ -26,6 +26,7 @@ pub use self::snapshots::Snapshots;
 use crate::config::AgentConfig;
 use crate::own_tools::TERMINATE;
 use crate::terminate::TEACHING;
+use crate::untrusted::RULE;
 
 /// A part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub fn parts(
         ("identity", Some(briefing.persona.as_deref().unwrap_or_else(|| persona(config)).to_owned())),
         ("tools", use_of_tools),
         ("ending", ending),
-        ("safety", Some(texts::SAFETY.to_owned())),
+        ("safety", Some(format!("{} {RULE}", texts::SAFETY))),
         ("skills", tools.and_then(|tools| skills::part(&briefing.skills, tools))),
         ("workspace", has("read_file").then(|| texts::WORKSPACE.to_owned())),
         ("files", files::part(&briefing.files.files)),

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    Asker, Authority, Channel, ChannelAccess, ChannelId, JobRecord, Principal, PrincipalRole, Purpose, ReplyRoute,
-    RoutineRecord,
+    Asker, Authority, Channel, ChannelAccess, ChannelId, JobRecord, Principal, PrincipalRole, ReplyRoute,
+    RoutineRecord, is_own_channel,
 };
 
 /// The channels of this start, by name.
@@ -75,7 +75,7 @@ pub fn now(
     creator: &Asker,
     asked_in: Option<&ReplyRoute>,
 ) -> Result<Asker, Revoked> {
-    if Purpose::of(channel).is_autonomous() {
+    if is_own_channel(channel) {
         return Ok(creator.clone()); // the configuration's own, which is switched off once that has it no more
     }
     let conversation = asked_in.filter(|route| route.channel == *channel).map(|route| &*route.conversation);

@@ -43,9 +43,9 @@ impl SendMessage {
             max_output_bytes: 1000,
             ..ToolSpec::new(
                 SEND_MESSAGE,
-                "Sends a message at once, before your answer: to say what you are doing in a long task, or to write to \
-                 another conversation. Your answer is sent by itself: do not send it with this tool too. If all has been \
-                 said by then, answer NO_REPLY.",
+                "Sends a message at once, before your final answer: a progress report during a long task, or a message \
+                 to another conversation. Your final answer is sent automatically: do not send it with this tool too. \
+                 If nothing is left to say at the end, answer NO_REPLY.",
                 json!({
                     "type": "object",
                     "properties": {
@@ -72,7 +72,7 @@ impl Tool for SendMessage {
     }
 
     async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("only the run of a conversation can send messages; hand over what is to be said"))
+        Err(ToolFailure::failed("only the run of a conversation can send messages; put the message into your result"))
     }
 }
 
@@ -112,7 +112,7 @@ impl MessageSender {
     /// Where a place is.
     async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
         if is_here(place, &self.session) {
-            let nowhere = "this run was not asked for in a conversation, so there is no `here`: answer with text";
+            let nowhere = "this run does not belong to a conversation, so there is no `here`: answer with text";
             return self.here.clone().ok_or_else(|| ToolFailure::failed(nowhere));
         }
         if !self.elsewhere {
@@ -121,7 +121,8 @@ impl MessageSender {
         }
         let known = place.split_once(':').filter(|(channel, _)| self.channels.contains_key(&ChannelId::new(*channel)));
         let unknown = || {
-            let words = "there is no such conversation; a place is `here`, or channel:conversation of one that has written before";
+            let words = "there is no such conversation; use `here`, or channel:conversation of a conversation that has \
+                         written before";
             ToolFailure::failed(format!("{place}: {words}"))
         };
         let (channel, conversation) = known.ok_or_else(unknown)?;
@@ -174,7 +175,7 @@ impl Tool for Bound {
         let place = place_of(arguments);
         self.post.route(place).await?;
         if text_of(arguments).trim().is_empty() {
-            return Err(ToolFailure::failed("text: expected words to send"));
+            return Err(ToolFailure::failed("text: must not be empty"));
         }
         if is_here(place, &self.post.session) {
             return Ok(CallPreview::default());

@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use crate::own_tools::TERMINATE;
 
 /// What the system prompt of an agent says that may end its own run.
-pub const TEACHING: &str = "When the request is met, or when you cannot go on, call the tool `terminate`: with \
-status `success` or `failure`, and in `summary` what the user is to know. It ends the run at once.";
+pub const TEACHING: &str = "When the request is completed, or when you cannot continue, call the tool `terminate` with \
+status `success` or `failure`, and put what the user needs to know into `summary`. It ends the run at once.";
 
-const NOT_EXECUTED: &str = "not executed: it stands behind terminate, which ends the run";
+const NOT_EXECUTED: &str = "not executed: the terminate call before it ends the run";
 
 /// Declares the tool. Calling it does nothing: whoever runs the batch sees its result and ends the run.
 pub struct Terminate(ToolSpec);
@@ -36,13 +36,14 @@ impl Terminate {
             max_output_bytes: 200,
             ..ToolSpec::new(
                 TERMINATE,
-                "Ends this run. Call it when the request is met (success) or when you cannot proceed \
-                          (failure). Calls behind it are not executed.",
+                "Ends this run. Call it when the request is completed (success) or when you cannot continue (failure). \
+                          Calls after it are not executed.",
                 json!({
                     "type": "object",
                     "properties": {
                         "status": { "type": "string", "enum": ["success", "failure"] },
-                        "summary": { "type": "string", "description": "what the user is to know: the answer, or what is missing" },
+                        "summary": { "type": "string", "description": "what the user needs to know: the answer, or \
+                                                                       what is missing" },
                     },
                     "required": ["status"],
                     "additionalProperties": false,

@@ -72,8 +72,7 @@ impl Texts {
             // A store that does not answer shows itself at the next write; the text stands.
             let missing = completion_check::missing(core, task, &text, step).await.ok().flatten();
             if let Some(missing) = missing {
-                let notice =
-                    format!("A check of this answer says that something is missing: {missing}. {}", manner.nudge);
+                let notice = format!("A check found that this answer is incomplete: {missing}. {}", manner.nudge);
                 context.push(Message::system(notice).for_run());
                 return TextAction::Continue;
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Asker, BootId, FinishedRun, IdempotencyKey, Lease, Message, NewInput, RunEnd, RunId, SessionKey, SessionLifetime,
-    StopReason, StoreError, ThreadState, ThreadStore, UnixMillis,
+    StopReason, StoreError, ThreadState, ThreadStore, UnixMillis, Work,
 };
 use belay_store::{SqliteStore, StoreOptions, WriterStats};
 use tokio::task::JoinSet;
@@ -56,6 +56,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         run_id: run,
         key: Some(IdempotencyKey { channel: "http".into(), account, message_id: n.to_string().into() }),
         channel: "http".into(),
+        work: Work::Chat,
         asker: Asker { principal: "client".into(), ..Asker::default() },
         digest: None,
         text: TEXT.into(),

@@ -47,14 +47,14 @@ pub(crate) fn pending(job: NewJob) -> JobRecord {
 /// There are as many jobs as may be.
 pub(crate) fn too_many(cap: u32) -> JobCreated {
     JobCreated::TooMany(format!(
-        "{cap} jobs are waiting or at work, and there may be no more: wait until one is over, or cancel one"
+        "{cap} jobs are queued or running, which is the limit: wait until one ends, or cancel one"
     ))
 }
 
 /// There are as many jobs of this creator as may be.
 pub(crate) fn too_many_each(cap: u32) -> JobCreated {
     JobCreated::TooMany(format!(
-        "{cap} of your jobs are waiting or at work, and you may have no more: wait until one is over, or cancel one"
+        "{cap} of your jobs are queued or running, which is the limit: wait until one ends, or cancel one"
     ))
 }
 

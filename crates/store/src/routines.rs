@@ -34,19 +34,20 @@ pub(crate) fn path_taken(path: &str, by: &str) -> RoutinePut {
 }
 
 pub(crate) fn too_many() -> RoutinePut {
-    RoutinePut::Refused(format!("there are {MAX_ROUTINES} routines, and there may be no more: delete one"))
+    RoutinePut::Refused(format!("there are {MAX_ROUTINES} routines, which is the limit: delete one"))
 }
 
 pub(crate) fn too_many_each(most: u32) -> RoutinePut {
     RoutinePut::Refused(format!(
-        "you have {most} routines, and may have no more (routines.max_per_person): delete one, or change one that you have"
+        "you have {most} routines, which is the limit (routines.max_per_person): delete or change one"
     ))
 }
 
 /// Nobody can say whose it is.
 pub(crate) fn unreadable(name: &str) -> RoutinePut {
     RoutinePut::Forbidden(format!(
-        "The name {name} is taken by a routine that cannot be read any more: choose another, or have an operator delete that one."
+        "The name {name} is taken by a routine that cannot be read any more: choose another, or have an operator \
+         delete that one."
     ))
 }
 
@@ -66,7 +67,7 @@ pub(crate) fn over(old: &RoutineRecord, new: NewRoutine, rule: PutRule) -> Resul
         return Err(RoutinePut::Forbidden(format!("The name {name} is taken: choose another.")));
     }
     if rule.by != PutBy::Config && old.origin != RoutineOrigin::Made {
-        let why = format!("The routine {name} is part of the configuration: it is changed there.");
+        let why = format!("The routine {name} is part of the configuration: change it there.");
         return Err(RoutinePut::Forbidden(why));
     }
     if rule.fresh {
@@ -158,7 +159,7 @@ pub(crate) fn off(routine: &RoutineRecord, scheduled: Option<UnixMillis>) -> Opt
     let name = &routine.spec.name;
     if !routine.enabled {
         let why = if routine.disabled_detail.is_empty() { "" } else { ": " };
-        return Some(Claim::Off(format!("the routine {name} is switched off{why}{}", routine.disabled_detail)));
+        return Some(Claim::Off(format!("the routine {name} is disabled{why}{}", routine.disabled_detail)));
     }
     let passed = scheduled.is_some_and(|time| is_settled(routine, time));
     passed.then(|| Claim::Off(format!("that time of the routine {name} has passed: it, or a later one, was claimed")))

@@ -5,12 +5,16 @@
 //! it out: for prompts, where it could only be an order that nobody sees. [`escaped_line`] is the first mode on one line, for
 //! names; it shows look-alikes of the space as well.
 //!
+//! [`untrusted`] writes the markers around untrusted content, and takes them out of what people read.
+//!
 //! **Does not know**: whose text it is, where it is shown, or how long it may be. It is pure.
 //!
 //! Ordinary writing stays as it is: Arabic, Hebrew and Indic text, with the joiners (U+200C, U+200D) where these scripts use
 //! them, and emoji with their joiners and variation selectors. A joiner or selector anywhere else is hidden. Three things
 //! are lost on purpose: marks of direction (U+200E, U+200F, U+061C), the flags that are spelled in tag characters
 //! (Scotland becomes a black flag), and selectors of rare forms of a letter.
+
+pub mod untrusted;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -29,5 +29,5 @@ fn schema_of<A: JsonSchema>() -> Value {
 /// types true, and it speaks to the model as well.
 pub(crate) fn read<A: DeserializeOwned>(arguments: &Map<String, Value>) -> Result<A, ToolFailure> {
     A::deserialize(Value::Object(arguments.clone()))
-        .map_err(|error| ToolFailure::failed(format!("These arguments do not fit: {error}.")))
+        .map_err(|error| ToolFailure::failed(format!("The arguments do not match the schema: {error}.")))
 }

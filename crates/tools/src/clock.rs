@@ -139,7 +139,7 @@ mod tests {
     async fn arguments_that_do_not_fit_are_a_failure() {
         let tool = ClockTool::new(Arc::new(FixedClock(NOW)));
         for arguments in [json!({"zone": "UTC"}), json!({"timezone": 1})] {
-            assert!(failure(call(&tool, arguments).await).contains("do not fit"));
+            assert!(failure(call(&tool, arguments).await).contains("do not match"));
         }
     }
 

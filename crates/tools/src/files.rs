@@ -27,6 +27,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, ToolFailure> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
         tracing::error!(%error, "file tool panicked");
-        Err(ToolFailure::failed("The file tool broke down; what it was doing may be unfinished."))
+        Err(ToolFailure::failed("The file tool crashed; its work may be unfinished."))
     })
 }

@@ -47,8 +47,8 @@ pub(crate) struct Remember {
 
 impl Remember {
     pub(crate) fn new(notes: Arc<dyn NoteStore>, clock: Arc<dyn Clock>) -> Self {
-        let description = "Keeps a note for this session beyond the conversation, under a key. A note that is already \
-            under that key is replaced.";
+        let description = "Saves a note for this session under a key. It outlives the conversation. A note that is \
+            already stored under that key is replaced.";
         let spec = arguments::spec::<RememberArguments>("remember", description, Effect::Write, TIMEOUT);
         let spec = ToolSpec { kind: Some(ToolKind::Note), ..spec };
         Self { spec, notes, clock }

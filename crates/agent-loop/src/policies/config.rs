@@ -90,7 +90,7 @@ impl StopsConfig {
         }
         for (key, number) in self.thresholds() {
             if number > 1_000_000 {
-                problems.push(format!("stops.{key}: must be at most 1000000; 0 switches it off"));
+                problems.push(format!("stops.{key}: must be at most 1000000; 0 disables it"));
             }
         }
         if !(1..=3600).contains(&self.closing_turn_s) {
@@ -167,7 +167,7 @@ fn problems_of_rule(index: usize, rule: &Rule) -> Vec<String> {
     }
     if rule.say.is_some() && rule.then == Then::Stop {
         problems.push(format!(
-            "{key}.say: is never told, since the rule ends the run; write then = \"strike\" or \"notice\""
+            "{key}.say: is never shown, since the rule ends the run; write then = \"strike\" or \"notice\""
         ));
     }
     problems

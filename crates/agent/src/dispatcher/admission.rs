@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::store::UnfinishedRun;
-use belay_protocol::{ChannelId, Inbound, Purpose, Refusal, RunId};
+use belay_protocol::{ChannelId, Inbound, Refusal, RunId, Work};
 use serde::Serialize;
 
 use crate::queue::Bounds;
@@ -33,11 +33,11 @@ pub(super) struct Sender {
 impl Sender {
     /// Who sends a message; `None`: the agent's own parts, which are not counted.
     pub(super) fn of(inbound: &Inbound) -> Option<Self> {
-        Self::named(&inbound.channel, inbound.principal.id.clone())
+        Self::named(inbound.work, &inbound.channel, inbound.principal.id.clone())
     }
 
-    fn named(channel: &ChannelId, id: Arc<str>) -> Option<Self> {
-        (!Purpose::of(channel).is_autonomous()).then(|| Self { channel: channel.clone(), id })
+    fn named(work: Work, channel: &ChannelId, id: Arc<str>) -> Option<Self> {
+        (!work.is_autonomous()).then(|| Self { channel: channel.clone(), id })
     }
 }
 
@@ -142,7 +142,7 @@ impl Admission {
 
     /// Counts a run that an earlier start left unfinished.
     pub(super) fn recall(&mut self, run: &UnfinishedRun) {
-        if let Some(sender) = Sender::named(&run.channel, run.principal.as_str().into()) {
+        if let Some(sender) = Sender::named(run.work, &run.channel, run.principal.as_str().into()) {
             self.add(run.run_id, sender, run.bytes);
         }
     }
@@ -175,10 +175,12 @@ fn json_bytes(value: &impl Serialize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::JobId;
+
     use super::*;
 
     fn sender(id: &str) -> Sender {
-        Sender::named(&"telegram".into(), id.into()).expect("a person")
+        Sender::named(Work::Chat, &"telegram".into(), id.into()).expect("a person")
     }
 
     fn admission() -> Admission {
@@ -260,6 +262,7 @@ mod tests {
 
     #[test]
     fn the_agents_own_parts_are_not_counted() {
-        assert_eq!(Sender::named(&"job".into(), "job".into()), None);
+        let work = Work::Job { job: JobId::new(), attempt: Some(1) };
+        assert_eq!(Sender::named(work, &"job".into(), "ann".into()), None);
     }
 }

@@ -32,7 +32,7 @@ impl Dispatcher {
             return Guarded::Continue(message);
         }
         if inbound.is_forwarded() {
-            let reminder = format!("A forwarded message answers no question. {}", still_needed(waits));
+            let reminder = format!("A forwarded message cannot answer a question. {}", still_needed(waits));
             self.notifier.say(inbound.reply_to.clone(), reminder);
             return Guarded::Continue(message);
         }
@@ -71,7 +71,7 @@ impl Dispatcher {
         ack: AckSender,
     ) {
         if inbound.relayed {
-            let reply = "A relayed message decides nothing: answer it yourself.".to_owned();
+            let reply = "A relayed message cannot decide about an approval: answer it yourself.".to_owned();
             return self.refuse_decision(reply, word, sent, inbound, ack);
         }
         let gate = match named {
@@ -83,8 +83,10 @@ impl Dispatcher {
                     return self.refuse_decision(reply, word, sent, inbound, ack);
                 }
                 Named::Nothing => {
-                    let reply =
-                        format!("{named} is no question's id. {word} alone answers the one of this conversation.");
+                    let reply = format!(
+                        "{named} is not the id of a question. {word} alone answers the question of this \
+                                 conversation."
+                    );
                     return self.refuse_decision(reply, word, sent, inbound, ack);
                 }
             },
@@ -168,7 +170,7 @@ impl Dispatcher {
 fn still_needed(waits: &PendingQuestion) -> String {
     let what = if waits.decidable { "an answer, yes or no, to this" } else { "an answer to this" };
     let question = waits.summary.lines().next().unwrap_or_default();
-    format!("Your message waits its turn: I still need {what}: {question}")
+    format!("Your message is queued: I still need {what}: {question}")
 }
 
 /// Has the store keep the key of an answer that was refused for good, before whoever gave it hears so.

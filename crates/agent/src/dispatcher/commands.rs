@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
-    StillRunning, StopReason, StopReport, StopTarget,
+    StillRunning, StopReport, StopTarget,
 };
 
-use super::control::{operators_only, report};
+use super::control::{operators_only, reason_of};
 use super::named::{Named, several};
 use super::{Dispatcher, Flow};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::queue::BUSY_RETRY;
 use crate::submission::{self, Command};
-use belay_run::live::{LiveRun, StopCause};
+use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::tool_health;
 
 impl Dispatcher {
@@ -106,15 +106,10 @@ impl Dispatcher {
         ack: AckSender,
     ) -> Flow {
         let at_work: Vec<RunId> = runs.iter().filter(|run| run.is_engaged()).map(|run| run.id).collect();
-        let told = inbound.reply_to.is_some();
-        // Where a run belongs to another conversation, that one is told by the run's own line.
-        self.stop(&runs, |run| match run.session == inbound.session {
-            true => StopCause { told, ..StopCause::of(StopReason::UserStop) },
-            false => StopCause::of(StopReason::OperatorStop),
-        });
-        let (notifier, processes) = (self.notifier.clone(), self.services.processes.clone());
+        let report = self.stop_for(runs, &inbound, reason_of);
+        let notifier = self.notifier.clone();
         self.background(async move {
-            let reply = stop_text(&report(runs, &*processes).await, &at_work);
+            let reply = stop_text(&report.await, &at_work);
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
             ack.send(Ack::Command(said));
             notifier.say(inbound.reply_to, reply);
@@ -131,8 +126,8 @@ impl Dispatcher {
         ack: AckSender,
     ) -> Flow {
         let lane = self.lane(&inbound.session, inbound.lifetime);
-        let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
-        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, sent, ack }));
+        let (session, origin, reply_to) = (inbound.session.clone(), RunOrigin::of(&inbound), inbound.reply_to.clone());
+        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, origin, word, reply_to, sent, ack }));
         match lane.post(mail) {
             Ok(()) => lane.commands += 1,
             Err(mail) => {
@@ -159,13 +154,14 @@ impl Dispatcher {
         let shown = status.running.iter().filter(|run| all || run.session == inbound.session);
         let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
         let mut text = format!(
-            "Belay {} is up. {}\nRunning: {}, waiting: {}, resting on a question: {}, conversations awake: {}. Channels: {}.",
+            "Belay {} is up. {}\n{} running, {} queued, {} awaiting approval, {} active conversation{}. Channels: {}.",
             status.version,
             self.model_text(),
             status.running.len(),
             status.queued,
             status.paused,
             status.sessions_awake,
+            if status.sessions_awake == 1 { "" } else { "s" },
             channels.join(", ")
         );
         for run in shown.take(10) {
@@ -173,14 +169,14 @@ impl Dispatcher {
         }
         if let Some(trouble) = &status.model_trouble {
             text.push_str(&format!(
-                "\nThe model does not answer ({}) since {}.",
+                "\nThe model has not answered ({}) since {}.",
                 trouble.kind,
                 trouble.since.to_rfc3339()
             ));
         }
         for candidate in &status.candidates {
             if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.reason) {
-                text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
+                text.push_str(&format!("\n{} is not used until {} ({why}).", candidate.name, until.to_rfc3339()));
             }
         }
         for line in status.tools.iter().filter_map(tool_health::trouble_line) {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use belay_protocol::status::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Purpose, Refusal, RunId,
-    RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, ToolHealth,
-    UnixMillis, job_of, routine_run_of,
+    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, Refusal, RunId, RunProcesses,
+    RunRecord, RunStatus, SessionOwner, StatusReport, StillRunning, StopReason, StopReport, StopTarget, ToolHealth,
+    UnixMillis,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -18,7 +18,7 @@ use crate::context_report;
 use crate::mail::{LaneOrder, LaneReply};
 use crate::stats;
 use crate::submission::ThreadCommand;
-use belay_run::live::{LiveRun, StopCause};
+use belay_run::live::{LiveRun, RunOrigin, StopCause};
 
 /// How long a stop waits before it answers with what still runs.
 const STOP_ANSWER: Duration = Duration::from_millis(100);
@@ -62,19 +62,16 @@ impl Dispatcher {
             }
             // What works by itself belongs to whoever made it, which is looked at where a job is cancelled.
             Control::Stop(target) if !may_stop(inbound) && self.works_by_itself(&target) => {
-                let what = "a job or a routine works there: /cancel, or the routine's owner, ends it".to_owned();
+                let what = "a job or a routine runs there: use /cancel, or ask the routine's owner".to_owned();
                 ack.send(Ack::Refused(Refusal::Forbidden(what)));
             }
             Control::Stop(target) => {
-                let reason = match (&target, who.role) {
-                    (StopTarget::RunOfGoneClient(_), _) => StopReason::ClientGone,
-                    (_, PrincipalRole::Operator) => StopReason::OperatorStop,
-                    _ => StopReason::UserStop,
+                let reason = match &target {
+                    StopTarget::RunOfGoneClient(_) => |_: &LiveRun, _: &Inbound| StopReason::ClientGone,
+                    _ => reason_of,
                 };
-                let runs = self.targets(&target);
-                self.stop(&runs, |_| StopCause::of(reason));
-                let processes = self.services.processes.clone();
-                self.background(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
+                let report = self.stop_for(self.targets(&target), inbound, reason);
+                self.background(async move { ack.send(Ack::Stopped(report.await)) });
             }
             Control::DeleteSession(_) if !who.is_operator() => {
                 ack.send(Ack::Refused(operators_only("delete a session")));
@@ -111,12 +108,13 @@ impl Dispatcher {
 
     /// Whether a target is the session, or a run, of a job or of a routine run.
     fn works_by_itself(&self, target: &StopTarget) -> bool {
-        let session = match target {
-            StopTarget::Session(session) => Some(session),
-            StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => self.sessions.get(run),
-            StopTarget::All => None,
-        };
-        session.is_some_and(|session| job_of(session).is_some() || routine_run_of(session).is_some())
+        match target {
+            StopTarget::Session(session) => SessionOwner::of(session).is_some(),
+            StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => {
+                self.find(*run).is_some_and(|run| run.origin.work.is_autonomous())
+            }
+            StopTarget::All => false,
+        }
     }
 
     pub(super) fn targets(&self, target: &StopTarget) -> Vec<Arc<LiveRun>> {
@@ -139,6 +137,22 @@ impl Dispatcher {
     pub(super) fn find(&self, run: RunId) -> Option<Arc<LiveRun>> {
         let lane = self.lanes.get(self.sessions.get(&run)?)?;
         lane.runs.iter().find(|live| live.id == run).cloned()
+    }
+
+    /// Stops runs because `by` asks for it, each for its reason; gives the report of what comes of it. A run of the conversation
+    /// that asks says nothing itself, since the answer there says it.
+    pub(super) fn stop_for(
+        &mut self,
+        runs: Vec<Arc<LiveRun>>,
+        by: &Inbound,
+        reason: fn(&LiveRun, &Inbound) -> StopReason,
+    ) -> impl Future<Output = StopReport> + Send + use<> {
+        self.stop(&runs, |run| {
+            let told = by.reply_to.is_some() && run.session == by.session;
+            StopCause { told, ..StopCause::of(reason(run, by)) }
+        });
+        let processes = self.services.processes.clone();
+        async move { report(runs, &*processes).await }
     }
 
     /// Tells runs to stop, each for its cause, and wakes their lanes.
@@ -213,8 +227,19 @@ impl Dispatcher {
     }
 }
 
+/// The reason of a stop that somebody asks for, by whatever road: `operator_stop` where an operator stops the run of another
+/// principal, else `user_stop`. The run of a job or of a routine is that of whoever made it, through whatever channel they ask.
+pub(super) fn reason_of(run: &LiveRun, by: &Inbound) -> StopReason {
+    let RunOrigin { work, channel, principal } = &run.origin;
+    let own = *principal == by.principal.id && (*channel == by.channel || work.is_autonomous());
+    match by.principal.is_operator() && !own {
+        true => StopReason::OperatorStop,
+        false => StopReason::UserStop,
+    }
+}
+
 /// Waits for the ends of stopped runs and of their processes, and reports after a moment what has not ended.
-pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopReport {
+async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopReport {
     let deadline = Instant::now() + STOP_ANSWER;
     let mut report = StopReport::default();
     for run in runs {
@@ -245,7 +270,7 @@ pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses
 
 /// Whether somebody may stop work that goes on by itself: operators, and the agent's own parts, which have asked before.
 fn may_stop(inbound: &Inbound) -> bool {
-    inbound.principal.is_operator() || Purpose::of(&inbound.channel).is_autonomous()
+    inbound.principal.is_operator() || inbound.work.is_autonomous()
 }
 
 /// Whether a run has ended; one that rests has not.

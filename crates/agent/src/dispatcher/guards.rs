@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{AckSender, ActedOn, Body, Envelope, Inbound, Purpose, Refusal, Sent, job_of, routine_run_of};
+use belay_protocol::{AckSender, ActedOn, Body, Envelope, Inbound, Refusal, Sent, SessionOwner};
 
 use super::{Dispatcher, Flow};
 use crate::model_choice;
@@ -90,7 +90,7 @@ impl Dispatcher {
 
     /// Lets in work that was decided on before: it answers no question, and goes on while the agent drains.
     fn begin_own_work(&mut self, message: Arrival) -> Guarded {
-        if !Purpose::of(&message.inbound.channel).is_autonomous() {
+        if !message.inbound.work.is_autonomous() {
             return Guarded::Continue(message);
         }
         self.input(message.text, message.sent, message.inbound, message.ack);
@@ -99,13 +99,14 @@ impl Dispatcher {
 
     /// Refuses what others say in the session of a job or of a routine run. Its lane stops and is watched like any other.
     fn refuse_in_sessions_of_work(&mut self, message: Arrival) -> Guarded {
-        let session = &message.inbound.session;
-        let what = if let Some(job) = job_of(session) {
-            format!("a job works in this session; /job {job} and a text says something to it")
-        } else if routine_run_of(session).is_some() {
-            "a routine works in this session, and nobody else speaks in it".to_owned()
-        } else {
-            return Guarded::Continue(message);
+        let what = match SessionOwner::of(&message.inbound.session) {
+            Some(SessionOwner::Job(job)) => {
+                format!("a job works in this session; /job {job} and a text says something to it")
+            }
+            Some(SessionOwner::RoutineRun(_)) => {
+                "a routine works in this session, and nobody else speaks in it".to_owned()
+            }
+            None => return Guarded::Continue(message),
         };
         self.refused(message, Refusal::Forbidden(what))
     }
@@ -188,7 +189,8 @@ impl Dispatcher {
     /// Refuses declared outputs that no answer can have.
     fn refuse_outputs(&mut self, message: Arrival) -> Guarded {
         if matches!(message.submission, Submission::Plan(_)) && !message.inbound.outputs.is_empty() {
-            let what = "outputs: a plan ends with a summary and hands over none; ask without /plan".to_owned();
+            let what = "outputs: a plan ends with a summary and cannot submit outputs; send the request without /plan"
+                .to_owned();
             return self.refused(message, Refusal::Invalid(what));
         }
         match Declared::compile(message.inbound.outputs.clone()) {
@@ -215,5 +217,5 @@ impl Dispatcher {
 /// Whether the words of a message may be a command. Those of work that was decided on before are none, whatever they begin with,
 /// nor are somebody else's.
 fn is_order(inbound: &Inbound) -> bool {
-    !Purpose::of(&inbound.channel).is_autonomous() && !inbound.is_forwarded()
+    !inbound.work.is_autonomous() && !inbound.is_forwarded()
 }

@@ -6,7 +6,7 @@ use super::admission::{Sender, bytes_of};
 use super::{Dispatcher, worth_saying};
 use crate::mail::{LaneInput, LaneMail};
 use crate::queue::BUSY_RETRY;
-use belay_run::live::LiveRun;
+use belay_run::live::{LiveRun, RunOrigin};
 
 impl Dispatcher {
     /// `text` is what the model reads, `sent` what a second delivery is recognised by.
@@ -16,14 +16,14 @@ impl Dispatcher {
             return self.busy(inbound, sent, ack, refusal);
         }
         let lane = self.lane(&inbound.session, inbound.lifetime);
-        let run = LiveRun::new(RunId::new(), inbound.session.clone(), inbound.want_deltas);
+        let run = LiveRun::new(RunId::new(), inbound.session.clone(), RunOrigin::of(&inbound), inbound.want_deltas);
         let session = inbound.session.clone();
         let input = LaneInput { run: run.clone(), inbound, text, sent: sent.clone(), ack };
         let mail = LaneMail::Input(Box::new(input));
         if let Err(mail) = lane.post(mail) {
             if let LaneMail::Input(input) = mail {
                 let LaneInput { inbound, ack, .. } = *input;
-                let what = "too many messages of this conversation are on their way".to_owned();
+                let what = "too many messages of this conversation are being accepted".to_owned();
                 self.busy(inbound, sent, ack, Refusal::Busy { what, retry_after: BUSY_RETRY });
             }
             return;

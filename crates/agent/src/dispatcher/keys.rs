@@ -20,8 +20,8 @@ use super::guards::{ANSWERED, Arrival, Guarded};
 use belay_run::live::LiveRun;
 
 /// What a second delivery is told, which nothing is done of.
-const ACTED_ON_BEFORE: &str = "This was delivered before, and acted on.";
-const REFUSED_BEFORE: &str = "This was delivered before, and refused; send it under a new key to have it tried again.";
+const ACTED_ON_BEFORE: &str = "This was delivered before and has been carried out.";
+const REFUSED_BEFORE: &str = "This was delivered before and was refused; send it with a new key to try again.";
 
 /// The keys that the dispatcher knows.
 pub(super) struct Keys {

@@ -64,5 +64,5 @@ impl Dispatcher {
 
 /// What is said where several begin so. `what`: "questions", "runs".
 pub(super) fn several(what: &str, named: &str) -> String {
-    format!("Several {what} have an id that begins with {named}: give more of it.")
+    format!("Several {what} have an id that begins with {named}: give more characters.")
 }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::{Dispatcher, LANE_RETRY, Lane, TaskEnd};
-use belay_run::live::LiveRun;
+use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
 
 /// Parked sessions that are woken at once when runs of them are stopped. Those beyond are the next to get a seat.
@@ -59,7 +59,12 @@ impl Dispatcher {
         for unfinished in threads.unfinished_runs().await? {
             self.admission.recall(&unfinished);
             let session = unfinished.session;
-            let run = LiveRun::new(unfinished.run_id, session.clone(), false);
+            let origin = RunOrigin {
+                work: unfinished.work,
+                channel: unfinished.channel,
+                principal: unfinished.principal.into(),
+            };
+            let run = LiveRun::new(unfinished.run_id, session.clone(), origin, false);
             metrics::run_recovered();
             self.sessions.insert(run.id, session.clone());
             match self.lanes.get_mut(&session) {

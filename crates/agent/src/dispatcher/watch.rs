@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{StopReason, job_of};
+use belay_protocol::{StopReason, Work};
 
 use super::Dispatcher;
 use belay_run::live::{LiveRun, StopCause};
@@ -23,7 +23,8 @@ impl Dispatcher {
                 tracing::warn!(run = %run.id, session = %run.session, silent_s, "nothing is heard of a run");
             }
             // A job is begun again where it was: there is no reason to wait as long as for a conversation.
-            let end = job_of(&run.session).map(|_| self.services.jobs.config.stuck_after()).or(end);
+            let of_job = matches!(run.origin.work, Work::Job { .. });
+            let end = of_job.then(|| self.services.jobs.config.stuck_after()).or(end);
             if end.is_some_and(|end| silence >= end) {
                 tracing::error!(run = %run.id, session = %run.session, silent_s, "a run is stuck and is ended");
                 let cause = StopCause { silent_s: Some(silent_s), ..StopCause::of(StopReason::Stuck) };

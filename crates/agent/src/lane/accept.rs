@@ -25,7 +25,7 @@ impl Lane {
             return Box::pin(self.replace(input)).await;
         }
         Box::pin(self.begin_anew(&input)).await?;
-        let spoken = self.services.carries_people(&input.inbound.channel);
+        let spoken = self.services.is_spoken(&input.inbound);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
         let waiting = QueuedRun::arriving(&input, asker_of(&input), history, rules);
@@ -113,6 +113,7 @@ impl Lane {
             run_id: input.run.id,
             key: input.inbound.key.clone(),
             channel: input.inbound.channel.clone(),
+            work: input.inbound.work,
             asker: waiting.asker.clone(),
             text: input.text.clone(),
             provenance: input.inbound.provenance.clone(),
@@ -128,7 +129,7 @@ impl Lane {
             state: outputs.then(|| serde_json::to_value(&waiting.state).ok()).flatten(),
             at: self.services.clock.now(),
             start,
-            spoken: self.services.carries_people(&input.inbound.channel),
+            spoken: self.services.is_spoken(&input.inbound),
         }
     }
 

@@ -14,7 +14,7 @@ impl Lane {
     /// not do it leaves the conversation as it is.
     pub(super) async fn begin_anew(&mut self, input: &LaneInput) -> Result<(), LeaseLost> {
         let inbound = &input.inbound;
-        if self.fresh || !self.is_quiet() || !self.services.carries_people(&inbound.channel) {
+        if self.fresh || !self.is_quiet() || !self.services.is_spoken(inbound) {
             return Ok(());
         }
         let now = self.services.clock.now();

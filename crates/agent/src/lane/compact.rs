@@ -63,9 +63,9 @@ impl Lane {
         let context = LoopContext::new(context_of(self.summary.as_deref(), self.messages.clone()));
         let keep = self.services.run.compaction.keep(self.services.run.model.info().context_tokens);
         let Some(cut) = Cut::of(&context.messages, context.messages.len(), self.calibration.estimated(keep)) else {
-            return self.say(command, Ok("There is nothing to shorten.".into())).await;
+            return self.say(command, Ok("There is nothing to compact.".into())).await;
         };
-        let run = LiveRun::new(RunId::new(), self.lease.session.clone(), false);
+        let run = LiveRun::new(RunId::new(), self.lease.session.clone(), command.origin.clone(), false);
         note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
         self.services.hooks.before_compaction(&self.lease.session, None, context.messages.len());
         let core = self.core_of_no_run(run.clone());
@@ -103,11 +103,11 @@ impl Lane {
             Ok(Some(shorter)) => (StopReason::FinalText, self.store_compaction(shorter).await?),
             Ok(None) => (
                 run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
-                Err(Undone::Refused("Stopped: the conversation is as it was.".to_owned())),
+                Err(Undone::Refused("Stopped: the conversation is unchanged.".to_owned())),
             ),
             Err(error) => {
                 tracing::error!(%error, "shortening a conversation crashed");
-                let why = "That did not work, and nothing has changed.".to_owned();
+                let why = "Compaction failed, and nothing has changed.".to_owned();
                 (StopReason::Internal, Err(Undone::Refused(why)))
             }
         };
@@ -142,8 +142,8 @@ impl Lane {
         self.messages = messages.into_iter().skip(1).collect();
         self.summary = Some(summary);
         Ok(Ok(format!(
-            "Shortened {dropped} older messages to a summary: about {before} tokens are {after} now. The originals are kept \
-             in the store."
+            "Replaced {dropped} older messages by a summary: about {before} tokens before, {after} now. The store \
+             keeps the originals."
         )))
     }
 

@@ -11,13 +11,13 @@ use belay_run::joining::JoinOffer;
 
 /// What is said to whoever edits a message whose turn has begun.
 const TOO_LATE: &str =
-    "Your edit came too late: I have the message as it was before. Send a new message with what is to change.";
+    "Your edit came too late: the message was already accepted as it was. Send the change as a new message.";
 
 /// What is said to whoever edits what was never taken as a message for the model: a photo without a caption, a message of a
 /// group that did not address the bot, a command. The edit is not taken in its place: it may correct an answer to a question, or
 /// a secret.
-const NOT_TAKEN: &str =
-    "I did not take this message before you edited it, so there is nothing to replace. Send the text as a new message.";
+const NOT_TAKEN: &str = "This message was not accepted before you edited it, so there is nothing to replace. Send the text as a new \
+     message.";
 
 impl Lane {
     /// Puts the new text of a message in the place of the one that waits.

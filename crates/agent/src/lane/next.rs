@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::store::QueuedInput;
-use belay_protocol::{Authority, JoinedRun, Message, Purpose, QueueMode, RunId, StoreError};
+use belay_protocol::{Authority, JoinedRun, Message, QueueMode, RunId, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -85,10 +85,7 @@ impl Lane {
             seat: place.seat,
             begun_at: next.begun_at,
             answers: std::mem::take(&mut next.answers),
-            purpose: Purpose::of(&next.channel),
             asker: next.asker.clone(),
-            channel: next.channel.clone(),
-            relayed: next.asker.relayed,
             audience: next.audience,
             elsewhere: next.asker.place == Authority::Operator,
             options: Arc::new(next.options.clone().over(&self.options)),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
-    SessionLifetime, StopReason, StoreError, ThreadSnapshot, ToolStatus,
+    GateState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, SessionLifetime,
+    StopReason, StoreError, ThreadSnapshot, ToolStatus, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -22,14 +22,14 @@ use crate::mail::{LaneNote, LanePort};
 use crate::queued_run::{QueuedRun, RunEnding};
 use belay_run::approvals::{Answers, ApprovalAnswer};
 use belay_run::estimate::Calibration;
-use belay_run::live::LiveRun;
+use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
 
 /// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
 /// four restarts of an upgrade do not.
 const MAX_ATTEMPTS: u32 = 5;
 /// What a call reads whose result a crash has swallowed.
-const UNKNOWN: &str = "outcome unknown: this was interrupted; check before doing it again";
+const UNKNOWN: &str = "outcome unknown: this was interrupted; check before you repeat it";
 
 /// What a lane begins with.
 pub(crate) struct LaneStart {
@@ -132,7 +132,9 @@ impl Lane {
             let run = match known {
                 Some(run) => run,
                 None => {
-                    let run = LiveRun::new(pending.run_id, self.lease.session.clone(), false);
+                    let principal = pending.asker.principal.as_str().into();
+                    let origin = RunOrigin { work: pending.work, channel: pending.channel.clone(), principal };
+                    let run = LiveRun::new(pending.run_id, self.lease.session.clone(), origin, false);
                     metrics::run_recovered();
                     note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
                     run
@@ -140,10 +142,10 @@ impl Lane {
             };
             if pending.status != RunStatus::Queued {
                 let attempt = pending.attempt + 1;
-                tracing::info!(run = %run.id, session = %run.session, attempt, "run taken up again");
+                tracing::info!(run = %run.id, session = %run.session, attempt, "run resumed");
             }
             // How often a job may crash is its desk's to say, and an orderly end is no crash.
-            let counts = pending.status != RunStatus::Paused && Purpose::of(&pending.channel) != Purpose::Job;
+            let counts = pending.status != RunStatus::Paused && !matches!(pending.work, Work::Job { .. });
             let exhausted = pending.attempt >= MAX_ATTEMPTS && counts;
             let asked = pending.gate.clone();
             let answers = match &asked {

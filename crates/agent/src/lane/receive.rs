@@ -84,7 +84,8 @@ impl Lane {
             return self.accept(input).await;
         }
         if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
-            let what = "The operator's hooks have left nothing of this message that could be answered.".to_owned();
+            let what =
+                "The operator's hooks removed all text of this message, so there is nothing to answer.".to_owned();
             refuse(&self.port.notes, input, Refusal::Forbidden(what)).await;
             return Ok(());
         }

@@ -96,7 +96,8 @@ impl Lane {
             }
         }
         current.in_thread = true;
-        tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run rests on a question");
+        tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run waits for \
+                                                                                                        approval");
         current.run.rest(Arc::new(current.record_at_rest(&gate, text)));
         self.await_answer(current, gate);
         Ok(())
@@ -239,11 +240,11 @@ impl Lane {
         let (state, always, text) = match (reply, &gate.kind) {
             (LaneReply::Decision(Decision::Deny), _) => (GateState::Denied, false, "Denied.".to_owned()),
             (LaneReply::Decision(_), GateKind::Credential { name }) => {
-                return Err(Refusal::Invalid(format!("Send {name} itself as your next message, or /deny.")));
+                return Err(Refusal::Invalid(format!("Send only the secret {name} as your next message, or /deny.")));
             }
             (LaneReply::Decision(Decision::Always), GateKind::Approval) => match &gate.covers {
                 Some(covers) => {
-                    (GateState::Approved, true, format!("Approved, from now on in this conversation: {covers}."))
+                    (GateState::Approved, true, format!("Approved from now on in this conversation: {covers}."))
                 }
                 None => return Err(Refusal::Invalid("This is asked each time: answer yes or no.".into())),
             },
@@ -252,10 +253,14 @@ impl Lane {
             }
             (LaneReply::Secret(secret), GateKind::Credential { name }) => {
                 self.services.store.vault.keep(&gate.session, name, &secret, at).await.map_err(unstored)?;
-                (GateState::Approved, false, format!("{name} is kept, sealed; it is not part of the conversation."))
+                (
+                    GateState::Approved,
+                    false,
+                    format!("{name} is stored, encrypted; it is not part of the conversation."),
+                )
             }
             (LaneReply::Secret(_), GateKind::Approval) => {
-                return Err(Refusal::Invalid("A yes or no is asked for, not a secret.".into()));
+                return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));
             }
         };
         match self.services.store.gates.decide(gate.id, state, always, by, at).await.map_err(unstored)? {

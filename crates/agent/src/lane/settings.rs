@@ -22,7 +22,7 @@ impl Lane {
         }
         self.options = options;
         Ok(Ok(match command.change {
-            Change::Default => format!("Taken back. {}", self.shown(command.setting, channel)),
+            Change::Default => format!("Reset. {}", self.shown(command.setting, channel)),
             _ => self.shown(command.setting, channel),
         }))
     }
@@ -35,8 +35,8 @@ impl Lane {
                 let rules = self.rules_of(&RunOptions::default(), channel);
                 let waiting = match self.queue.len() {
                     0 => "Nothing waits.".to_owned(),
-                    1 => "1 message waits.".to_owned(),
-                    n => format!("{n} messages wait."),
+                    1 => "1 message is queued.".to_owned(),
+                    n => format!("{n} messages are queued."),
                 };
                 format!(
                     "Queue: {} (debounce {} ms, cap {}, drop {}). {waiting}",

@@ -56,15 +56,13 @@ impl Setting {
     pub(super) fn usage(self) -> &'static str {
         match self {
             Self::Queue => {
-                "/queue steer|followup|collect|interrupt says what becomes of messages while I am busy; behind it may stand \
-                 debounce:2s, cap:25 and drop:summarize|old|new. /queue default takes that back, /queue shows it."
+                "/queue steer|followup|collect|interrupt sets how messages are handled while a turn is running; \
+                 optional: debounce:2s, cap:25, drop:summarize|old|new. /queue default resets it, /queue shows it."
             }
             Self::Thinking => "/think off|low|medium|high, or /think default.",
             Self::Reasoning => "/reasoning off|on|stream, or /reasoning default.",
             Self::Verbose => "/verbose on|off, or /verbose default.",
-            Self::Model => {
-                "/model and a name chooses a model for this conversation, /model default the configured one."
-            }
+            Self::Model => "/model NAME chooses a model for this conversation, /model default the configured one.",
         }
     }
 

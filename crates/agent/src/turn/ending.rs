@@ -47,7 +47,7 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
         (end, reply) = reply_hooks::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
     // Nobody watches work that goes on by itself: its end says what it was that did not work.
-    if job.purpose.is_autonomous() && end.reason.status() != RunStatus::Completed {
+    if job.run.origin.work.is_autonomous() && end.reason.status() != RunStatus::Completed {
         end = services.run.health.blame(run.id, end);
     }
     // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.

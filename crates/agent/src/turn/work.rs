@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
-use belay_protocol::{Audience, Authority, Message, Purpose, RunEnd, StopReason};
+use belay_protocol::{Audience, Authority, Message, RunEnd, StopReason, Work};
 
 use super::TurnJob;
 use super::ending::iterations_used;
@@ -29,12 +29,14 @@ pub(super) async fn work(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    let background = match job.purpose {
-        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs)).await? {
-            Begun::Active(background) => Some(background),
-            Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
-        },
-        _ => None,
+    let background = match job.run.origin.work {
+        Work::Job { job: id, attempt } => {
+            match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs, id, attempt)).await? {
+                Begun::Active(background) => Some(background),
+                Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
+            }
+        }
+        Work::Chat | Work::RoutineRun { .. } | Work::Heartbeat { .. } => None,
     };
     if let (Some(background), Some(post)) = (&background, &mut delegate.post) {
         post.elsewhere = background.job.creator.place == Authority::Operator;
@@ -114,15 +116,15 @@ async fn carry_out(
             return Ok(LoopOutcome::Stopped(end));
         }
     }
-    if matches!(job.purpose, Purpose::Routine | Purpose::Heartbeat) {
-        return match routines::lightweight_task(&job.services.routines, &delegate.core.live.session).await? {
+    if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.run.origin.work {
+        return match routines::lightweight_task(&job.services.routines, id).await? {
             Ok(task) => lightweight::run(delegate, context, task).await,
             Err(end) => Ok(LoopOutcome::Stopped(end)),
         };
     }
     let planned = match &background {
         Some(background) => background.job.plan.then(|| background.request(context, delegate.turn_start)),
-        None => (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten(),
+        None => (job.run.origin.work == Work::Chat).then(|| plan_request(delegate, context)).flatten(),
     };
     if let Some(request) = planned {
         if background.is_none() {
@@ -175,7 +177,7 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
     let about = About {
         session: &job.run.session,
         channel: job.reply_to.as_ref().map(|route| &route.channel),
-        group: job.audience == Audience::Group && job.purpose == Purpose::Chat,
+        group: job.audience == Audience::Group && job.run.origin.work == Work::Chat,
         options: &job.options,
     };
     tokio::select! {

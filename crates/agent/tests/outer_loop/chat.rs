@@ -99,7 +99,7 @@ async fn echoes_are_cleaned_and_a_cut_off_answer_says_so() {
     let setup = Setup::new(model);
     let mut agent = setup.start().await;
     assert_eq!(agent.one.ask("alice", "1").await, "It says hi.");
-    assert_eq!(agent.one.ask("alice", "2").await, "I could not complete that. Please put it another way.");
+    assert_eq!(agent.one.ask("alice", "2").await, "I could not complete that request. Please rephrase it.");
     let cut = agent.one.ask("alice", "3").await;
     assert!(cut.starts_with("The beginning of\n\n[cut off"), "{cut}");
     agent.shut_down().await;

@@ -18,7 +18,7 @@ use crate::support::{Running, Setup, TestTool, by_rule, end_of, saw};
 /// An account as it should be.
 pub(crate) fn account(asked: &str) -> String {
     format!(
-        "## Decisions\n- none\n## Open tasks\n- none\n## Constraints\n- none\n## What the person asked for\n- {asked}\n## Exact \
+        "## Decisions\n- none\n## Open tasks\n- none\n## Constraints\n- none\n## User requests\n- {asked}\n## Exact \
          identifiers\n- none"
     )
 }
@@ -28,9 +28,9 @@ pub(crate) fn long(words: &str) -> String {
     format!("{words} {}", "and so on ".repeat(90).trim_end())
 }
 
-/// A model whose context holds three of those besides prompt and tools: it is shortened from 1300 tokens on.
+/// A model whose context holds three of those besides prompt and tools: it is shortened from 1400 tokens on.
 fn small(script: impl IntoIterator<Item = Scripted>) -> ScriptedModel {
-    ScriptedModel::new(script).with_info(|info| info.context_tokens = 2_600)
+    ScriptedModel::new(script).with_info(|info| info.context_tokens = 2_800)
 }
 
 pub(crate) fn too_long() -> Scripted {
@@ -300,7 +300,7 @@ async fn notes_are_made_before_turns_leave_and_nothing_of_that_is_said_in_the_co
     assert_eq!((calls.load(Ordering::SeqCst), agent.model.left()), (1, 0));
     let seen = agent.model.seen();
     assert_eq!(seen[3].tools.as_deref(), Some(&["remember".to_owned()][..]), "nothing else is offered");
-    assert!(seen[3].messages[0].text().starts_with("person: question 1"));
+    assert!(seen[3].messages[0].text().starts_with("user: question 1"));
     assert!(seen[5].messages.iter().all(|message| !message.text().contains("Noted")));
     agent.shut_down().await;
     let history = setup.store.runs.history(&"alice".into(), 0, 100).await.expect("readable");
@@ -379,9 +379,12 @@ async fn compact_on_request_keeps_in_mind_what_is_said_and_tells_what_it_did() {
     three_turns(&mut agent).await;
     agent.model.push(Scripted::text(account("question 2")));
     let reply = agent.one.command("alice", "/compact keep the names of rivers").await;
-    assert!(reply.starts_with("Shortened 4 older messages to a summary: about ") && reply.contains(" are "), "{reply}");
+    assert!(
+        reply.starts_with("Replaced 4 older messages by a summary: about ") && reply.contains(" tokens before, "),
+        "{reply}"
+    );
     let asked = saw(&agent.model, 4);
-    assert!(asked[0].ends_with("kept in mind:\nkeep the names of rivers"), "{asked:?}");
+    assert!(asked[0].ends_with("wants to be kept:\nkeep the names of rivers"), "{asked:?}");
     agent.model.push(Scripted::text("ok"));
     agent.one.ask("alice", "and now").await;
     let seen = saw(&agent.model, 5);
@@ -405,7 +408,7 @@ async fn while_a_conversation_is_shortened_messages_are_taken_and_a_stop_ends_it
     agent.asked(4).await;
     let waiting = agent.one.accepted("alice", "and now").await;
     match two.text("alice", "/undo").await {
-        Ack::Command(reply) => assert!(reply.reply.contains("is being shortened"), "{}", reply.reply),
+        Ack::Command(reply) => assert!(reply.reply.contains("is being compacted"), "{}", reply.reply),
         other => panic!("{other:?}"),
     }
     agent.model.push(Scripted::text("ok"));
@@ -417,7 +420,7 @@ async fn while_a_conversation_is_shortened_messages_are_taken_and_a_stop_ends_it
         other => panic!("{other:?}"),
     }
     match compacting.await.expect("no panic") {
-        Ack::Command(reply) => assert_eq!(reply.reply, "Stopped: the conversation is as it was."),
+        Ack::Command(reply) => assert_eq!(reply.reply, "Stopped: the conversation is unchanged."),
         other => panic!("{other:?}"),
     }
     let record = end_of(waiting).await;
@@ -488,6 +491,6 @@ async fn a_shortening_that_waits_for_its_place_is_not_stuck() {
     agent.two.accepted("bob", "take your time").await;
     agent.asked(4).await;
     let reply = agent.one.command("alice", "/compact").await;
-    assert!(reply.starts_with("Shortened "), "{reply}");
+    assert!(reply.starts_with("Replaced "), "{reply}");
     agent.shut_down().await;
 }

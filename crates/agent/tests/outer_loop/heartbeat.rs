@@ -216,7 +216,10 @@ async fn what_needs_attention_is_told_where_the_settings_say_from_a_session_of_i
     let texts: Vec<String> = seen[1].messages.iter().map(|message| message.text().to_owned()).collect();
     assert_eq!(texts.len(), 2, "its task and the list, and nothing of the beat before: {texts:?}");
     assert!(texts[0].contains("HEARTBEAT.md") && texts[1].contains("look at the cellar"), "{texts:?}");
-    assert!(texts[1].len() < 17 * 1024 && texts[1].contains("There is more in HEARTBEAT.md"), "the cut is said");
+    assert!(
+        texts[1].len() < 17 * 1024 && texts[1].contains("bytes of HEARTBEAT.md; the rest is omitted"),
+        "the cut is said"
+    );
     assert!(seen[1].messages[1].outside, "data of the workspace");
     let run = setup.store.runs.run(first.run_id.expect("a run")).await.expect("readable").expect("there");
     assert_ne!(run.session.as_str(), "alice");

@@ -13,8 +13,8 @@ use serde_json::json;
 use crate::compaction::three_turns;
 use crate::support::{Setup, TestTool, end_of, faulty, rest_of};
 
-const BEFORE: &str = "This was delivered before, and acted on.";
-const REFUSED_BEFORE: &str = "This was delivered before, and refused; send it under a new key to have it tried again.";
+const BEFORE: &str = "This was delivered before and has been carried out.";
+const REFUSED_BEFORE: &str = "This was delivered before and was refused; send it with a new key to try again.";
 
 fn asking_tool() -> TestTool {
     TestTool::named("echo").called("mark").asking()
@@ -152,7 +152,7 @@ async fn a_yes_that_was_a_message_approves_nothing_when_it_comes_again() {
             agent = setup.next_boot(ScriptedModel::new([Scripted::text("marked")])).start().await;
             // What the question is for is known once its lane is open.
             let status = answered(agent.one.text("alice", "/approve nothing").await);
-            assert!(status.reply.contains("is no question's id"), "{status:?}");
+            assert!(status.reply.contains("is not the id of a question"), "{status:?}");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
@@ -258,7 +258,7 @@ async fn what_comes_again_while_the_first_is_at_work_has_the_same_answer() {
     answered(agent.one.text("alice", "/interrupt").await);
     for answer in twice {
         let reply = answered(answer.await.expect("no panic"));
-        assert_eq!((reply.reply.as_str(), reply.refused), ("Stopped: the conversation is as it was.", true));
+        assert_eq!((reply.reply.as_str(), reply.refused), ("Stopped: the conversation is unchanged.", true));
     }
     assert_eq!(answered(agent.one.keyed("alice", "/compact", "k").await).reply, REFUSED_BEFORE);
     // Refused for now, each is told so, and the key is free.
@@ -334,7 +334,7 @@ async fn a_command_whose_key_could_not_be_looked_up_may_be_given_again() {
     store.plan().nth_of(StoreOp::Find, 1, Fault::Fail);
     let ack = agent.one.keyed("alice", "/new", "update 1").await;
     assert!(matches!(&ack, Ack::Refused(Refusal::Store(_))), "{ack:?}");
-    for reply in ["Began a new conversation.", BEFORE] {
+    for reply in ["Started a new conversation.", BEFORE] {
         assert_eq!(answered(agent.one.keyed("alice", "/new", "update 1").await).reply, reply);
     }
     agent.shut_down().await;
@@ -349,7 +349,7 @@ async fn a_model_that_is_not_configured_is_refused_before_anything_is_accepted()
         Ack::Refused(Refusal::Invalid(told)) => told,
         other => panic!("not refused: {other:?}"),
     };
-    let sentence = "I know no model script. Did you mean scripted? There is: scripted.";
+    let sentence = "There is no model script. Did you mean scripted? Available models: scripted.";
     assert_eq!(told(agent.one.keyed_with("alice", "hi", "k", named("script"), vec![]).await), sentence);
     assert_eq!(told(agent.one.keyed("alice", "/model script", "k").await), sentence);
     // Neither has used the key.

@@ -118,7 +118,7 @@ async fn what_calls_are_for_has_a_budget_of_its_own() {
     let mut agent = next.start().await;
     agent.one.command("alice", "/job count the halls").await;
     let refused = agent.one.next().await;
-    assert!(refused.contains("today's budget") && refused.contains("(limits.usd_per_day_for.job)"), "{refused}");
+    assert!(refused.contains("today's model budget") && refused.contains("(limits.usd_per_day_for.job)"), "{refused}");
     assert_eq!(agent.one.ask("alice", "and you?").await, "still here");
     let spent = today(&next).await;
     assert_eq!((spent.of(Purpose::Job), spent.of(Purpose::Chat)), (1700, 60));

@@ -192,7 +192,10 @@ async fn a_declaration_that_cannot_be_used_is_refused_with_every_problem() {
     ];
     match agent.one.with_outputs("alice", "go", bad).await {
         Ack::Refused(Refusal::Invalid(text)) => {
-            assert!(text.starts_with("outputs: \"a b\" is no name") && text.contains("b: this is no usable"), "{text}");
+            assert!(
+                text.starts_with("outputs: \"a b\" is no name") && text.contains("b: this is not a usable"),
+                "{text}"
+            );
         }
         other => panic!("it was taken: {other:?}"),
     }

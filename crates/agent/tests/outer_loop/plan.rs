@@ -188,10 +188,10 @@ async fn a_failing_step_is_tried_again_then_blocked_and_the_plan_goes_on() {
     assert_eq!((record.status, record.reason), (RunStatus::Failed, Some(StopReason::PlanBlocked)));
     assert_eq!(record.reply, Some(but_blocked("One step could not be done.")));
     assert_eq!(figures(&record), [1, 1, 3]);
-    assert!(
-        task(&agent, 3)
-            .contains(&format!("This is attempt 2. Of the attempt before: {}", StopReason::ContextTooLong.user_line()))
-    );
+    assert!(task(&agent, 3).contains(&format!(
+        "This is attempt 2. What went wrong in the previous attempt: {}",
+        StopReason::ContextTooLong.user_line()
+    )));
     let expected = [
         "The work: look | work",
         "0 in_progress by general",
@@ -214,8 +214,12 @@ async fn a_failing_step_is_tried_again_then_blocked_and_the_plan_goes_on() {
 async fn each_way_for_a_step_to_fail_is_told_to_its_next_attempt() {
     let loops = || Scripted::call("fail", json!({}));
     for (name, first, told) in [
-        ("its own limit of steps", vec![loops(), Scripted::call("echo", json!({}))], "no end within its 2 steps"),
-        ("nothing at all, twice", vec![Scripted::text(""), Scripted::text(" ")], "without a word"),
+        (
+            "its own limit of steps",
+            vec![loops(), Scripted::call("echo", json!({}))],
+            "did not finish within its 2 steps",
+        ),
+        ("nothing at all, twice", vec![Scripted::text(""), Scripted::text(" ")], "without an answer"),
     ] {
         let calls = first.len();
         let script = [planned(&["work"])].into_iter().chain(first).chain([success("ok"), Scripted::text("done")]);
@@ -291,9 +295,9 @@ async fn a_second_opinion_may_send_an_executor_back_to_work_and_is_charged() {
     assert_eq!((record.reason, record.usage.model_calls), (Some(StopReason::PlanCompleted), 6));
     let asked = &agent.model.seen()[2];
     assert_eq!((asked.tools.clone(), asked.max_attempts), (None, 1));
-    assert!(asked.messages[0].text().ends_with("What the agent answered:\nThe task is complete."));
+    assert!(asked.messages[0].text().ends_with("Answer of the agent:\nThe task is complete."));
     let told = saw(&agent.model, 4);
-    assert!(told[2].contains("something is missing: the number of rooms"), "{told:#?}");
+    assert!(told[2].contains("this answer is incomplete: the number of rooms"), "{told:#?}");
     assert_eq!(progress(&setup, record.run_id).await[2], "0 completed by general: Two rooms. The task is complete.");
     agent.shut_down().await;
 }
@@ -445,7 +449,7 @@ async fn the_budget_of_the_run_ends_the_plan_with_what_is_done() {
         .with_info(|info| info.price = Some(Price { input: 1_000_000, cached_input: None, output: 0 }));
     let mut setup = Setup::new(model);
     // The plan costs 1000, and so does the first step; the second would go beyond.
-    setup.limits.usd_per_day = Some(0.002_100);
+    setup.limits.usd_per_day = Some(0.002_500);
     let agent = setup.start().await;
     let record = run(&agent, "/plan tidy").await;
     assert_eq!((record.status, record.reason), (RunStatus::Failed, Some(StopReason::CostRefused)));
@@ -575,7 +579,13 @@ async fn a_restart_goes_on_at_the_step_that_was_in_progress_and_says_so() {
     agent.asked(1).await;
     let resumed = task(&agent, 1);
     assert!(resumed.contains("Your step is number 1: b") && resumed.contains("0. [✓] a\n   Note: A"), "{resumed}");
-    assert!(resumed.contains("This is attempt 2. Of the attempt before: it was interrupted by a restart"), "{resumed}");
+    assert!(
+        resumed.contains(
+            "This is attempt 2. What went wrong in the previous attempt: a restart of Belay \
+                              interrupted it"
+        ),
+        "{resumed}"
+    );
     agent.crash().await;
 
     // Interrupted twice, it has no attempt left: it is blocked, and the plan goes on.
@@ -587,7 +597,7 @@ async fn a_restart_goes_on_at_the_step_that_was_in_progress_and_says_so() {
     assert_eq!(figures(&record), [2, 1, 4]);
     let progress = progress(&setup, id).await;
     assert_eq!(progress.len(), 8, "{progress:#?}");
-    assert!(progress[5].starts_with("1 blocked by general: it was interrupted by a restart"), "{progress:#?}");
+    assert!(progress[5].starts_with("1 blocked by general: a restart of Belay interrupted it"), "{progress:#?}");
     agent.shut_down().await;
 }
 
@@ -607,6 +617,6 @@ async fn a_plan_waits_its_turn_and_a_repeated_key_joins_it() {
     assert_eq!((again.run_id, again.duplicate), (first.run_id, true));
     assert_eq!((agent.one.next().await.as_str(), agent.one.next().await.as_str()), ("hello", "done"));
     let usage = agent.one.command("alice", "/plan").await;
-    assert!(usage.starts_with("Say what is to be done"), "{usage}");
+    assert!(usage.starts_with("Add the request"), "{usage}");
     agent.shut_down().await;
 }

@@ -253,7 +253,7 @@ async fn a_routine_of_somebody_who_is_let_in_no_more_fails_is_off_and_tells_it_o
             assert_eq!((routine_run.status, routine_run.summary.as_deref()), (RoutineRunStatus::Failed, Some(GONE)));
             assert_eq!(is_on(&next, "look").await, (false, GONE.to_owned()));
             if told {
-                assert_eq!(agent.one.next().await, format!("The routine look is switched off: {GONE}."));
+                assert_eq!(agent.one.next().await, format!("The routine look is disabled: {GONE}."));
             }
             silence(&mut agent).await;
             assert!(agent.model.seen().is_empty());
@@ -277,7 +277,7 @@ async fn a_routine_run_at_work_at_a_crash_does_not_go_on_for_somebody_who_is_let
         let mut agent = next.start().await;
         let routine_run = ended(&next, "look", 1).await.remove(0);
         assert_eq!((routine_run.status, routine_run.summary.as_deref()), (RoutineRunStatus::Failed, Some(GONE)));
-        assert_eq!(agent.one.next().await, format!("The routine look is switched off: {GONE}."));
+        assert_eq!(agent.one.next().await, format!("The routine look is disabled: {GONE}."));
         silence(&mut agent).await;
         assert_eq!(is_on(&next, "look").await, (false, GONE.to_owned()));
         assert!(agent.model.seen().is_empty(), "the run that the restart took up asks no model");

@@ -249,7 +249,7 @@ async fn after_a_crash_that_has_swallowed_a_result_what_is_stored_of_a_cut_is_wh
     let seen = saw(&agent.model, 1);
     assert!(seen.iter().any(|text| text.starts_with("outcome unknown")), "{seen:#?}");
     let reply = agent.one.command("alice", "/compact").await;
-    assert!(reply.starts_with("Shortened "), "{reply}");
+    assert!(reply.starts_with("Replaced "), "{reply}");
     agent.model.push(Scripted::text("answer 6"));
     agent.one.ask("alice", "question 6").await;
     let before = saw(&agent.model, 2);

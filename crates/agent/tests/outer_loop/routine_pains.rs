@@ -269,7 +269,7 @@ async fn a_pattern_that_explodes_elsewhere_is_answered_at_once() {
     let text = format!("{}!", "a".repeat(15_000));
     assert_eq!(agent.one.ask("alice", &text).await, "hello");
     let set_off = agent.one.text("alice", "aaaa").await;
-    assert!(matches!(&set_off, Ack::Command(reply) if reply.reply == "Routine r0 has begun."), "{set_off:?}");
+    assert!(matches!(&set_off, Ack::Command(reply) if reply.reply == "Routine r0 has started."), "{set_off:?}");
     agent.shut_down().await;
 }
 

@@ -235,7 +235,7 @@ async fn webhooks_cool_down_and_the_same_content_or_delivery_fires_once() {
     assert_eq!(all.len(), 2);
     let shown = agent.model.seen()[1].messages.clone();
     let data = shown.last().expect("a message");
-    assert!(data.outside && data.text().contains("<payload>\nother\n</payload>"), "{data:?}");
+    assert!(data.outside && data.text().contains("\nother\n</untrusted id="), "{data:?}");
     agent.shut_down().await;
 }
 
@@ -248,8 +248,8 @@ async fn a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise()
     put(&agent, routine("plants", trigger)).await;
 
     let Ack::Command(reply) = agent.one.keyed("alice", "please Water the plants", "m1").await else { panic!() };
-    assert_eq!(reply.reply, "Routine plants has begun.");
-    assert_eq!(agent.one.next().await, "Routine plants has begun.");
+    assert_eq!(reply.reply, "Routine plants has started.");
+    assert_eq!(agent.one.next().await, "Routine plants has started.");
     assert_eq!(agent.one.next().await, "Routine plants: on it");
     let Ack::Command(again) = agent.one.keyed("alice", "please Water the plants", "m1").await else { panic!() };
     assert!(again.reply.contains("before"), "{}", again.reply);
@@ -274,7 +274,7 @@ async fn the_first_message_after_a_start_sets_off_what_waits_for_it() {
     store.plan().every(StoreOp::ReadRoutineRuns, Fault::Stall);
     let agent = setup.next_boot(ScriptedModel::new([])).start().await;
     let Ack::Command(reply) = agent.one.keyed("alice", "please water them", "m1").await else { panic!() };
-    assert_eq!(reply.reply, "Routine plants has begun.");
+    assert_eq!(reply.reply, "Routine plants has started.");
     agent.crash().await;
 }
 
@@ -372,9 +372,9 @@ async fn after_failures_in_a_row_it_is_switched_off_and_its_owner_told() {
         assert!(agent.one.next().await.starts_with("The routine broken failed: "));
         ended(&setup, "broken", n).await;
     }
-    assert!(agent.one.next().await.starts_with("The routine broken is switched off: it failed 2 times in a row."));
+    assert!(agent.one.next().await.starts_with("The routine broken is disabled: it failed 2 times in a row."));
     let Err(Refusal::Decided(why)) = fire(&agent, "broken").await else { panic!() };
-    assert!(why.contains("switched off"), "{why}");
+    assert!(why.contains("is disabled"), "{why}");
     agent.shut_down().await;
 }
 
@@ -589,7 +589,7 @@ async fn people_make_and_see_their_own_routines_and_operators_all() {
     assert!(matches!(&inside, Ack::Refused(Refusal::Forbidden(_))), "{inside:?}");
     let time = UnixMillis(setup.clock.now().0 + 1);
     setup.store.routines.miss(hers.routine_id, vec![time], None, time).await.expect("kept");
-    assert!(say("ann", "/routine off news").await.contains("off: switched off by ann"));
+    assert!(say("ann", "/routine off news").await.contains("off: disabled by ann"));
     assert!(say("ann", "/routine show news").await.contains("What is new?"));
     // Whoever takes the name later is shown nothing of what was before.
     assert!(say("ann", "/routine show news").await.contains("missed"));

@@ -13,7 +13,7 @@ use crate::support::{Setup, TestTool, end_of, rest_of, saw};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-const TOLD: &str = "_A new conversation has begun; the earlier one is kept._";
+const TOLD: &str = "_A new conversation was started; the earlier one is kept._";
 
 fn after_an_hour(model: ScriptedModel) -> Setup {
     let sessions = SessionsConfig { reset: ResetMode::Idle, idle_minutes: 60, ..SessionsConfig::default() };
@@ -91,7 +91,7 @@ async fn a_conversation_in_which_something_is_unfinished_goes_on() {
     assert!(agent.one.ask("alice", "push it").await.contains("push"), "a question");
     setup.clock.forward(90 * MINUTE);
     let waits = agent.one.ask("alice", "are you still there?").await;
-    assert!(waits.contains("waits its turn"), "{waits}");
+    assert!(waits.contains("is queued"), "{waits}");
     agent.one.command("alice", "/approve").await;
     assert_eq!([agent.one.next().await, agent.one.next().await], ["pushed", "I am"]);
     assert!(saw(&agent.model, 3).contains(&"push it".to_owned()), "{:?}", saw(&agent.model, 3));

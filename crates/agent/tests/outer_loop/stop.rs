@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_agent::AgentExit;
-use belay_protocol::{Ack, Control, PrincipalRole, RunStatus, StopReason, StopTarget};
+use belay_protocol::{Ack, Body, Control, Principal, PrincipalRole, RunStatus, StopReason, StopTarget};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::Instant;
@@ -117,6 +117,39 @@ async fn everyone_may_stop_what_is_theirs_also_by_name() {
         let Ack::Command(reply) = agent.one.text_as("alice", PrincipalRole::User, &text).await else { panic!() };
         assert_eq!(reply.reply, "Interrupted.");
         assert_eq!(end_of(run).await.reason, Some(StopReason::UserStop));
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_operator_who_stops_the_run_of_another_principal_gives_operator_stop_by_whatever_road() {
+    let who = |id: &str, role| Principal { id: id.into(), role };
+    let (user, client, operator) = (PrincipalRole::User, PrincipalRole::Client, PrincipalRole::Operator);
+    for (owner, by, from, expected) in [
+        (who("ann", user), who("ann", user), "room", StopReason::UserStop),
+        (who("ann", user), who("bob", user), "room", StopReason::UserStop),
+        (who("ann", client), who("ann", client), "control", StopReason::UserStop),
+        (who("ann", user), who("bob", client), "control", StopReason::UserStop),
+        (who("ann", operator), who("ann", operator), "room", StopReason::UserStop),
+        (who("ann", operator), who("ann", operator), "elsewhere", StopReason::UserStop),
+        (who("ann", operator), who("ann", operator), "control", StopReason::UserStop),
+        (who("ann", user), who("bob", operator), "room", StopReason::OperatorStop),
+        (who("ann", user), who("bob", operator), "elsewhere", StopReason::OperatorStop),
+        (who("ann", user), who("bob", operator), "control", StopReason::OperatorStop),
+    ] {
+        let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+        let agent = setup.start().await;
+        let Ack::Accepted(run) = agent.one.said_by(owner.clone(), "room", Body::Text("hello".into())).await else {
+            panic!("accepted");
+        };
+        agent.asked(1).await;
+        let body = match from {
+            "control" => Body::Control(Control::Stop(StopTarget::Run(run.run_id))),
+            _ => Body::Text(format!("/stop {}", run.run_id)),
+        };
+        let answer = agent.one.said_by(by.clone(), from, body).await;
+        assert!(matches!(&answer, Ack::Stopped(_) | Ack::Command(_)), "{answer:?}");
+        assert_eq!(end_of(run).await.reason, Some(expected), "of {owner:?}, by {by:?} from {from}");
         agent.shut_down().await;
     }
 }

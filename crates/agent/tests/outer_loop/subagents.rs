@@ -81,7 +81,7 @@ async fn a_task_with_outputs_ends_with_its_goal_and_the_parent_reads_them() {
     let facts = json!({
         "termination": "GOAL", "reason": "goal", "turns": 6, "outputs": {"boats": 2, "names": ["Ada", "Bo"]},
     });
-    assert_eq!(read(&agent.model, 8), (facts, "The subagent has done its task.".into()));
+    assert_eq!(read(&agent.model, 8), (facts, "The subagent completed its task.".into()));
     assert_eq!(endings(&setup, run).await, [(Termination::Goal, StopReason::Goal, 6)]);
     let started = EventKind::SubagentStarted { call_id: "call-1-0".into(), task: "count the boats".into(), depth: 1 };
     assert!(events(&setup, run).await.contains(&started));
@@ -174,11 +174,11 @@ async fn two_reminders_name_what_is_missing_then_one_last_chance_then_it_is_an_e
         let seen = agent.model.seen();
         for n in [4, 5] {
             let reminder = saw(&agent.model, n).pop().expect("a reminder");
-            assert!(reminder.starts_with("Still missing: b (boolean). A text"), "{reminder}");
+            assert!(reminder.starts_with("Still missing: b (boolean). Text"), "{reminder}");
             assert!(reminder.contains("emit_value") && reminder.contains("complete_task"), "{reminder}");
         }
-        let chance = saw(&agent.model, 6).pop().expect("the last chance");
-        assert!(chance.contains("last chance") && chance.contains("b (boolean)"), "{chance}");
+        let chance = saw(&agent.model, 6).pop().expect("a last message");
+        assert!(chance.contains("your last message") && chance.contains("b (boolean)"), "{chance}");
         assert_eq!(seen[5].tools.as_deref(), Some(&["complete_task".to_owned(), "emit_value".to_owned()][..]));
         assert!(
             seen.iter().all(|request| request
@@ -247,9 +247,9 @@ async fn its_time_ends_it_during_a_model_call_and_during_a_tool() {
         assert_eq!(endings(&setup, run).await.len(), 1);
         let (facts, line) = read(&agent.model, 4);
         assert_eq!((facts["termination"].as_str(), facts["reason"].as_str()), (Some("TIMEOUT"), Some("active_time")));
-        assert!(line.contains("time was up"), "{line}");
-        let chance = saw(&agent.model, 3).pop().expect("the last chance");
-        assert!(chance.starts_with("The time is up. This is the last chance."), "{chance}");
+        assert!(line.contains("its time limit"), "{line}");
+        let chance = saw(&agent.model, 3).pop().expect("a last message");
+        assert!(chance.starts_with("The time limit is reached. This is your last message."), "{chance}");
         agent.shut_down().await;
     }
 }
@@ -296,7 +296,7 @@ async fn what_a_subagent_cannot_overcome_is_an_error_that_the_parent_reads() {
         let (facts, line) = read(&agent.model, 3);
         assert_eq!((facts["termination"].as_str(), facts["reason"].as_str()), (Some("ERROR"), Some(reason)));
         assert_eq!(facts["result"].as_str(), result);
-        assert!(line.starts_with("The subagent has not done its task."), "{line}");
+        assert!(line.starts_with("The subagent did not complete its task."), "{line}");
         agent.shut_down().await;
     }
 }
@@ -341,8 +341,8 @@ async fn a_subagent_has_a_part_of_its_parents_tools_and_no_others() {
     let (setup, agent, run) = play(script, |_| {}).await;
     let refusals = saw(&agent.model, 6);
     for needle in [
-        "invalid arguments: tools: fail: not yours to give; you can give: echo",
-        "spawn_subagent: not yours to give",
+        "invalid arguments: tools: fail: you do not have these tools; you can pass: echo",
+        "spawn_subagent: you do not have these tools",
         "a: there is no type \"text\"; the types are string, number",
         "task: expected a text",
     ] {
@@ -371,7 +371,7 @@ async fn every_cap_of_the_tree_refuses_by_its_name() {
     .await;
     let texts = saw(&agent.model, 6);
     let live = &texts[4];
-    assert!(live.contains("refused: 2 subagents are at work already (agent.subagents.max_live)"), "{live}");
+    assert!(live.contains("refused: 2 subagents are running already (agent.subagents.max_live)"), "{live}");
     for total in &texts[7..9] {
         assert!(total.contains("(agent.subagents.max_total)"), "{total}");
     }

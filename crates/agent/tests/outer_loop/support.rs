@@ -17,7 +17,7 @@ use belay_protocol::{
     ChannelId, Clock, ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope,
     IdempotencyKey, Inbound, InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole,
     QueueMode, ReplyRoute, RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, SessionLifetime, Streaming,
-    Tool, ToolContext, ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis,
+    Tool, ToolContext, ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Work,
 };
 use belay_run::{Absent, AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
 use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
@@ -198,23 +198,13 @@ pub(crate) struct Talker {
 impl Talker {
     fn inbound(&self, session: &str, role: PrincipalRole, body: Body, key: Option<&str>) -> Inbound {
         Inbound {
-            channel: self.channel.clone(),
-            session: session.into(),
-            principal: Principal { id: "tester".into(), role },
             key: key.map(|key| IdempotencyKey {
                 channel: self.channel.clone(),
                 account: session.into(),
                 message_id: key.into(),
             }),
             reply_to: Some(ReplyRoute { channel: self.channel.clone(), conversation: session.into(), reply_to: None }),
-            body,
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: RunOptions::default(),
+            ..Inbound::new(self.channel.clone(), session.into(), Principal { id: "tester".into(), role }, body)
         }
     }
 
@@ -350,6 +340,12 @@ impl Talker {
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { history, ..inbound }).await
+    }
+
+    /// Sends what a user says in a message that claims to be this work.
+    pub(crate) async fn claiming(&self, work: Work, session: &str, body: Body) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::User, body, None);
+        self.send(Inbound { work, ..inbound }).await
     }
 
     /// Sends what another principal says, whoever that is.

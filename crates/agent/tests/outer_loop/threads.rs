@@ -11,13 +11,13 @@ async fn undo_and_redo_take_turns_away_and_bring_them_back() {
     assert_eq!(agent.one.command("alice", "/undo").await, "There is nothing to undo.");
     agent.one.ask("alice", "question 1").await;
     agent.one.ask("alice", "question 2").await;
-    assert!(agent.one.command("alice", "/undo").await.starts_with("Took back"));
+    assert!(agent.one.command("alice", "/undo").await.contains("was undone"));
     agent.one.ask("alice", "question 3").await;
     assert_eq!(saw(&agent.model, 3), ["question 1", "answer 1", "question 3"]);
     assert_eq!(agent.one.command("alice", "/redo").await, "There is nothing to redo.", "a new turn has begun");
-    assert!(agent.one.command("alice", "/undo").await.starts_with("Took back"));
-    assert!(agent.one.command("alice", "/undo").await.starts_with("Took back"));
-    assert!(agent.one.command("alice", "/redo").await.starts_with("Brought"));
+    assert!(agent.one.command("alice", "/undo").await.contains("was undone"));
+    assert!(agent.one.command("alice", "/undo").await.contains("was undone"));
+    assert!(agent.one.command("alice", "/redo").await.contains("was restored"));
     agent.one.ask("alice", "question 4").await;
     assert_eq!(saw(&agent.model, 4), ["question 1", "answer 1", "question 4"]);
     agent.shut_down().await;
@@ -59,11 +59,11 @@ async fn a_thread_is_not_changed_under_a_running_turn() {
 async fn compact_shortens_and_the_account_stays_in_sight_also_after_a_restart() {
     let setup = Setup::new(by_rule(ScriptedModel::new([]).then_forever(Scripted::text("ok"))));
     let mut agent = setup.start().await;
-    assert_eq!(agent.one.command("alice", "/compact").await, "There is nothing to shorten.");
+    assert_eq!(agent.one.command("alice", "/compact").await, "There is nothing to compact.");
     for n in 0..6 {
         agent.one.ask("alice", &format!("question {n} {}", "x".repeat(300))).await;
     }
-    assert!(agent.one.command("alice", "/compact").await.starts_with("Shortened"));
+    assert!(agent.one.command("alice", "/compact").await.starts_with("Replaced"));
     agent.one.ask("alice", "and now").await;
     let before = saw(&agent.model, 7);
     assert!(before.len() < 12 && before[0].contains("question 0"), "{before:#?}");

@@ -110,7 +110,7 @@ async fn a_tool_that_fails_in_several_runs_is_reported_once_with_evidence_for_op
     let health = web_of(&agent, PrincipalRole::Client).await;
     assert_eq!((health.failures, health.last), (7, Vec::new()), "they may be of anybody's work");
     let status = agent.one.command("alice", "/status").await;
-    assert!(status.contains("The tool web fails: 7 times in a row, in 7 runs, since "), "{status}");
+    assert!(status.contains("The tool web is failing: 7 times in a row, in 7 runs, since "), "{status}");
 
     world.lock().expect("not poisoned").clear();
     turn(&setup, &mut agent).await;
@@ -219,7 +219,7 @@ async fn a_rule_switches_a_tool_off_and_a_call_that_is_let_through_switches_it_o
     }
     let (refused, offered) = turn(&setup, &mut agent).await;
     assert_eq!((refused.status, offered, calls.load(Ordering::SeqCst)), (ToolStatus::Denied, false, 2));
-    assert!(refused.text.starts_with("denied: the tool web is switched off: it failed 2 times in a row, in 2 runs"));
+    assert!(refused.text.starts_with("denied: the tool web is disabled: it failed 2 times in a row, in 2 runs"));
     assert!(!refused.text.contains("ann"), "what was said in other conversations is not told: {}", refused.text);
 
     later(61).await;
@@ -228,7 +228,7 @@ async fn a_rule_switches_a_tool_off_and_a_call_that_is_let_through_switches_it_o
     later(61).await;
     let (refused, offered) = turn(&setup, &mut agent).await;
     assert_eq!((refused.status, offered), (ToolStatus::Denied, false), "off for twice as long");
-    assert!(refused.text.contains("it failed again when it was tried"), "{}", refused.text);
+    assert!(refused.text.contains("it failed again on a trial call"), "{}", refused.text);
 
     world.lock().expect("not poisoned").clear();
     later(60).await;
@@ -252,7 +252,7 @@ async fn what_is_off_is_neither_offered_to_anybody_nor_called_for_anybody() {
         }
         let mut agent = setup.start().await;
         let said = agent.one.command("alice", "/tools disable web it lies.").await;
-        assert!(said.starts_with("The tool web is switched off since "), "{said}");
+        assert!(said.starts_with("The tool web has been disabled since "), "{said}");
         who.work(&mut agent).await;
         for request in &setup.model.seen()[..=after] {
             let offered = request.tools.clone().unwrap_or_default();
@@ -269,7 +269,7 @@ async fn what_is_off_is_neither_offered_to_anybody_nor_called_for_anybody() {
             .collect();
         let [result] = &results[..] else { panic!("{who:?}: {results:?}") };
         assert_eq!(result.status, ToolStatus::Denied, "{who:?}: {result:?}");
-        assert!(result.text.contains("web is switched off: an operator says: it lies."), "{who:?}: {}", result.text);
+        assert!(result.text.contains("web is disabled: an operator says: it lies."), "{who:?}: {}", result.text);
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{who:?}");
         agent.shut_down().await;
     }
@@ -294,7 +294,7 @@ async fn a_yes_to_a_call_does_not_switch_its_tool_on() {
 
     // Nobody is asked about a call that would be refused.
     let (refused, _) = turn(&setup, &mut agent).await;
-    assert!(refused.status == ToolStatus::Denied && refused.text.contains("switched off"), "{}", refused.text);
+    assert!(refused.status == ToolStatus::Denied && refused.text.contains("is disabled"), "{}", refused.text);
     agent.shut_down().await;
 }
 
@@ -306,11 +306,11 @@ async fn only_operators_switch_tools_and_what_runs_need_stays_on() {
     for (role, request, refused) in [
         (PrincipalRole::Client, off(WEB, "so"), "Only an operator may"),
         (PrincipalRole::User, ToolRequest::Enable(WEB.into()), "Only an operator may"),
-        (PrincipalRole::Operator, off("terminate", "so"), "never switched off"),
-        (PrincipalRole::Operator, off("planning", "so"), "never switched off"),
+        (PrincipalRole::Operator, off("terminate", "so"), "cannot be disabled"),
+        (PrincipalRole::Operator, off("planning", "so"), "cannot be disabled"),
         (PrincipalRole::Operator, off("nothing", "so"), "There is no tool"),
         (PrincipalRole::Operator, off("mcp:files", "so"), "There is no tool"),
-        (PrincipalRole::Operator, off(WEB, " \n "), "Say why"),
+        (PrincipalRole::Operator, off(WEB, " \n "), "Give a reason"),
         (PrincipalRole::Operator, off(WEB, &"x".repeat(201)), "The reason has 201 characters"),
         (PrincipalRole::Operator, ToolRequest::Enable("nothing".into()), "There is no tool"),
     ] {
@@ -324,7 +324,7 @@ async fn only_operators_switch_tools_and_what_runs_need_stays_on() {
         let health = web_of(&agent, role).await;
         assert_eq!((&*health.actor, &*status.tools[0].actor, &*health.detail), (by, by, "it lies"), "{role:?}");
     }
-    assert_eq!(agent.one.command("alice", "/tools enable web").await, "The tool web is on.");
+    assert_eq!(agent.one.command("alice", "/tools enable web").await, "The tool web is enabled.");
     assert!(agent.one.command("alice", "/tools switch").await.starts_with("/tools lists"));
     let (result, offered) = turn(&setup, &mut agent).await;
     assert_eq!((result.status, offered), (ToolStatus::Error, true));
@@ -346,8 +346,11 @@ async fn a_restart_keeps_what_is_off_and_begins_the_count_anew() {
     let (refused, offered) = turn(&setup, &mut agent).await;
     assert_eq!((refused.status, offered), (ToolStatus::Denied, false));
     let listed = agent.one.command("alice", "/tools").await;
-    assert!(listed.contains("The tool web is switched off since ") && listed.contains("It is tried again"), "{listed}");
-    assert_eq!(agent.one.command("alice", "/tools enable web").await, "The tool web is on.");
+    assert!(
+        listed.contains("The tool web has been disabled since ") && listed.contains("It is tried again"),
+        "{listed}"
+    );
+    assert_eq!(agent.one.command("alice", "/tools enable web").await, "The tool web is enabled.");
     let (result, offered) = turn(&setup, &mut agent).await;
     assert_eq!((result.status, offered), (ToolStatus::Error, true));
     assert_eq!(web_of(&agent, PrincipalRole::Operator).await.failures, 1);
@@ -418,12 +421,12 @@ async fn a_server_that_fails_takes_all_its_tools_with_it() {
     }
     let (refused, _) = turn(&setup, &mut agent).await;
     assert_eq!((&*refused.name, refused.status), ("other", ToolStatus::Denied));
-    assert!(refused.text.starts_with("denied: the MCP server files, with all its tools, is switched off: "));
+    assert!(refused.text.starts_with("denied: the MCP server files, with all its tools, is disabled: "));
     let offered = setup.model.seen()[4].tools.clone().unwrap_or_default();
     let of_servers: Vec<_> = offered.iter().filter(|tool| ["web", "other", "another"].contains(&&***tool)).collect();
     assert_eq!(of_servers, ["another"]);
     assert_eq!(facts(&setup).await, ["mcp:files off by rule"]);
     let status = agent.one.command("alice", "/status").await;
-    assert!(status.contains("The MCP server files is switched off since "), "{status}");
+    assert!(status.contains("The MCP server files has been disabled since "), "{status}");
     agent.shut_down().await;
 }

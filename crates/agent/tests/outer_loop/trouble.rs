@@ -90,7 +90,7 @@ async fn a_redelivered_command_is_acted_on_once() {
     for _ in 0..5 {
         let Ack::Command(_) = agent.one.keyed("alice", "/undo", "update 7").await else { panic!() };
     }
-    assert!(agent.one.next().await.starts_with("Took back"));
+    assert!(agent.one.next().await.contains("was undone"));
     agent.one.ask("alice", "and now").await;
     assert_eq!(saw(&agent.model, 4), ["question 1", "ok", "question 2", "ok", "and now"]);
     agent.shut_down().await;
@@ -245,7 +245,7 @@ async fn what_was_acted_on_before_a_restart_is_not_acted_on_again() {
     rest_of(&mut asking).await;
     for (text, key) in [("yes", "update 1"), ("/undo", "update 2")] {
         let Ack::Command(reply) = agent.one.keyed("alice", text, key).await else { panic!("{text}") };
-        assert_eq!(reply.reply, "This was delivered before, and acted on.", "{text}");
+        assert_eq!(reply.reply, "This was delivered before and has been carried out.", "{text}");
     }
     let Ack::Command(_) = agent.one.text("alice", "no").await else { panic!("an answer") };
     assert_eq!(end_of(asking).await.reply.as_deref(), Some("not marked"), "the late yes was for another question");
@@ -276,7 +276,7 @@ async fn a_command_whose_lane_did_not_open_may_be_given_again() {
     let Ack::Refused(refusal) = agent.one.keyed("alice", "/new", "update 1").await else { panic!("no lane") };
     assert!(matches!(refusal, Refusal::Store(_)), "{refusal:?}");
     assert_eq!(store.inner().acted_on().await.expect("read"), [], "nothing was done");
-    for reply in ["Began a new conversation.", "This was delivered before, and acted on."] {
+    for reply in ["Started a new conversation.", "This was delivered before and has been carried out."] {
         let Ack::Command(said) = agent.one.keyed("alice", "/new", "update 1").await else { panic!("a command") };
         assert_eq!(said.reply, reply);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, Audience, Author, Body, Inbound, MessageBody, Person, Principal, PrincipalRole, Provenance,
-    QueueMode, Quote, Refusal, ReplyRoute, RunOptions, SILENT_TOKEN, SessionLifetime, ToolStatus,
+    QueueMode, Quote, Refusal, ReplyRoute, SILENT_TOKEN, ToolStatus,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -21,19 +21,14 @@ fn ann() -> Person {
 /// A message of an ordinary user with what is known of it.
 fn inbound(talker: &Talker, session: &str, body: Body, provenance: Provenance) -> Inbound {
     Inbound {
-        channel: talker.channel.clone(),
-        session: session.into(),
-        principal: Principal { id: "tester".into(), role: PrincipalRole::User },
-        key: None,
         reply_to: Some(ReplyRoute { channel: talker.channel.clone(), conversation: session.into(), reply_to: None }),
-        body,
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
         provenance: Some(Arc::new(provenance)),
-        options: RunOptions::default(),
+        ..Inbound::new(
+            talker.channel.clone(),
+            session.into(),
+            Principal { id: "tester".into(), role: PrincipalRole::User },
+            body,
+        )
     }
 }
 
@@ -82,7 +77,7 @@ async fn a_forwarded_yes_approves_nothing_and_a_forwarded_command_commands_nothi
         said(&agent.one, text, forward()).await;
         let told = agent.one.next().await;
         assert!(
-            told.starts_with("A forwarded message answers no question. Your message waits its turn"),
+            told.starts_with("A forwarded message cannot answer a question. Your message is queued"),
             "{text}: {told}"
         );
     }
@@ -205,7 +200,7 @@ async fn an_edit_of_an_answered_message_is_said_to_be_too_late_and_one_that_chan
     assert_eq!(agent.one.next().await, "done");
     let Ack::Accepted(same) = edited(&agent.one, "1", "A").await else { panic!("nothing has changed") };
     assert_eq!((same.run_id, same.duplicate), (answered, true));
-    for (id, expected) in [("1", "Your edit came too late"), ("of a photo", "I did not take this message before")] {
+    for (id, expected) in [("1", "Your edit came too late"), ("of a photo", "This message was not accepted before")] {
         let Ack::Refused(Refusal::Decided(words)) = edited(&agent.one, id, "B").await else { panic!("too late") };
         assert!(words.starts_with(expected), "{words}");
         assert_eq!(agent.one.next().await, words);

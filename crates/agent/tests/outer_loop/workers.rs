@@ -82,7 +82,7 @@ impl WorkerHost for Here {
 
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String> {
         if self.deed == Deed::Refuse {
-            return Err("the walls are missing".into());
+            return Err("the sandbox is missing".into());
         }
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
         let link = self.links.0.lock().unwrap_or_else(PoisonError::into_inner)[&start.job].clone();
@@ -245,7 +245,7 @@ async fn the_final_text_is_the_result_and_calls_run_where_they_belong() {
     assert!(results[3].contains("fetch_url"), "{results:?}");
     assert_eq!(asked[0].text(), "look\n\nContext:\nhere");
     let told = played.told();
-    assert!(told.contains("\"result\":\"I looked.\"") && told.ends_with("The worker has done its task."), "{told}");
+    assert!(told.contains("\"result\":\"I looked.\"") && told.ends_with("The worker completed its task."), "{told}");
     played.agent.shut_down().await;
 }
 
@@ -261,14 +261,14 @@ async fn each_end_has_its_word() {
             json!({"task": "look", "max_turns": 2}),
             vec![go_on(), Scripted::call("read_file", json!({"text": "more"}))],
             (Termination::MaxTurns, StopReason::MaxIterations, 2),
-            "used up its steps",
+            "reached its step limit",
         ),
         (
             Deed::Work,
             json!({"task": "look", "max_time_s": 20}),
             vec![Scripted::call("run_command", json!({}))],
             (Termination::Timeout, StopReason::ActiveTime, 1),
-            "time was up",
+            "its time limit",
         ),
         (
             Deed::Work,
@@ -282,16 +282,16 @@ async fn each_end_has_its_word() {
             json!({"task": "look", "max_time_s": 20}),
             vec![Scripted::hang()],
             (Termination::Timeout, StopReason::ActiveTime, 1),
-            "time was up",
+            "its time limit",
         ),
         (Deed::Die, one(), vec![], (Termination::Error, StopReason::Internal, 0), "process ended before"),
-        (Deed::Refuse, one(), vec![], (Termination::Error, StopReason::Internal, 0), "the walls are missing"),
+        (Deed::Refuse, one(), vec![], (Termination::Error, StopReason::Internal, 0), "the sandbox is missing"),
         (
             Deed::Hang,
             json!({"task": "look", "max_time_s": 20}),
             vec![],
             (Termination::Timeout, StopReason::ActiveTime, 0),
-            "time was up",
+            "its time limit",
         ),
         (Deed::Say(garbage), one(), vec![], (Termination::Error, StopReason::Internal, 0), "cannot be read"),
         (
@@ -299,21 +299,21 @@ async fn each_end_has_its_word() {
             one(),
             vec![],
             (Termination::MaxTurns, StopReason::MaxIterations, 0),
-            "steps",
+            "its step limit",
         ),
         (
             Deed::Say(br#"{"end":"stopped"}"#),
             one(),
             vec![],
             (Termination::Error, StopReason::Internal, 0),
-            "nobody has",
+            "nobody stopped it",
         ),
         (
             Deed::Say(br#"{"end":"completed","reply":" "}"#),
             one(),
             vec![],
             (Termination::Error, StopReason::Internal, 0),
-            "without a word",
+            "without an answer",
         ),
         (Deed::SayTwice, one(), vec![], (Termination::Goal, StopReason::FinalText, 0), "\"result\":\"first\""),
         (
@@ -321,7 +321,7 @@ async fn each_end_has_its_word() {
             json!({"task": "look", "max_turns": 3}),
             answers(3).collect(),
             (Termination::MaxTurns, StopReason::MaxIterations, 3),
-            "used up its steps",
+            "reached its step limit",
         ),
     ] {
         let script = [vec![hand_over(arguments)], script, vec![Scripted::text("done")]].concat();
@@ -349,7 +349,7 @@ async fn a_call_that_needs_an_approval_is_denied_before_it_reaches_the_worker() 
     })
     .await;
     let result = saw(&played.setup.model, 3)[2].clone();
-    assert!(result.contains("nobody to ask"), "{result}");
+    assert!(result.contains("cannot ask anybody"), "{result}");
     played.agent.shut_down().await;
 }
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopError;
 use belay_agent_loop::policies::RunLimits;
-use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, StopReason, job_of};
+use belay_protocol::{JobBudget, JobId, JobRecord, JobState, RunEnd, StopReason};
 
 use super::context::JobContext;
 use super::service::JobService;
 use super::spent::spent;
-use super::supervisor::key_of;
 use super::text::NOT_AT_WORK;
 use belay_run::core::RunCore;
 use belay_run::rights;
@@ -22,21 +21,21 @@ pub enum Begun {
     Over(RunEnd),
 }
 
-/// Finds the job that a run is an attempt at, and puts its limits in force.
+/// Finds the job that a run is this attempt at, and puts its limits in force. `None`: it is no attempt.
 ///
 /// # Errors
 /// The store does not answer.
-pub async fn begin(core: &mut RunCore, service: &JobService) -> Result<Begun, LoopError> {
-    let job = match job_of(&core.live.session) {
-        Some(id) => service.jobs.job(id).await?,
-        None => None,
-    };
-    let Some(job) = job else { return Ok(Begun::Over(not_at_work("unknown"))) };
+pub async fn begin(
+    core: &mut RunCore,
+    service: &JobService,
+    job: JobId,
+    attempt: Option<u32>,
+) -> Result<Begun, LoopError> {
+    let Some(job) = service.jobs.job(job).await? else { return Ok(Begun::Over(not_at_work("unknown"))) };
     if job.state != JobState::InProgress {
         return Ok(Begun::Over(not_at_work(job.state.word())));
     }
-    let attempt = service.threads.find(&key_of(&job)).await?;
-    if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
+    if attempt != Some(job.attempt) {
         return Ok(Begun::Over(not_at_work("between_attempts")));
     }
     // What it may do was looked at before it was sent; since then a restart may have taken it up, with other settings.

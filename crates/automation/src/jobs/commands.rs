@@ -1,10 +1,8 @@
 //! `/job`, `/jobs` and `/cancel`: the same requests, asked in a conversation and answered in words.
 
-use std::sync::Arc;
-
 use belay_protocol::{
-    Ack, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobState, Purpose, Refusal,
-    RunRecord, RunWatch, RunsIn, StopReason,
+    Ack, Body, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobState, Purpose,
+    Refusal, RunRecord, RunWatch, RunsIn, StopReason,
 };
 use uuid::Builder;
 
@@ -128,7 +126,7 @@ async fn meant(service: &JobService, id: &IdPrefix, by: &Inbound) -> Result<JobI
 }
 
 fn several(id: &IdPrefix) -> Refusal {
-    Refusal::Unknown(format!("Several jobs have an id that begins with {}: give more of it.", id.as_str()))
+    Refusal::Unknown(format!("Several jobs have an id that begins with {}: give more characters.", id.as_str()))
 }
 
 /// Jobs that were asked for here; an operator sees all.
@@ -137,7 +135,7 @@ async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
     let filter = JobFilter { asked_in, limit: LISTED, ..JobFilter::default() };
     let jobs = service.jobs.jobs(filter).await.map_err(unstored)?;
     if jobs.is_empty() {
-        return Ok("There are no jobs. /job and a task makes one.".into());
+        return Ok("There are no jobs. /job TASK creates one.".into());
     }
     let mut lines = Vec::with_capacity(jobs.len());
     for job in jobs {
@@ -162,7 +160,7 @@ async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) ->
         return Err(Refusal::Decided(text::deaf(&job.title)));
     }
     if job.state != JobState::InProgress {
-        let what = format!("The job “{}” is not at work: it is {}.", job.title, text::words(job.state));
+        let what = format!("The job “{}” is not running: it is {}.", job.title, text::words(job.state));
         return Err(Refusal::Decided(what));
     }
     let key = by.key.as_ref().map(|key| IdempotencyKey {
@@ -170,11 +168,11 @@ async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) ->
         account: id.to_string().into(),
         message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
     });
-    match service.submitter.send(supervisor::message(&job, &job.creator, said, key)).await {
+    match service.submitter.send(Inbound { key, ..supervisor::message(&job, &job.creator, Body::Text(said)) }).await {
         Some(Ack::Accepted(accepted)) => {
             let title = job.title.clone();
             let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });
-            Ok(JobReply { text: format!("Passed on to the job “{}”.", job.title), passed_on })
+            Ok(JobReply { text: format!("The message was passed to the job “{}”.", job.title), passed_on })
         }
         Some(Ack::Refused(refusal)) => Err(refusal),
         _ => Err(Refusal::ShuttingDown),
@@ -187,10 +185,8 @@ impl PassedOn {
     /// # Cancel safety
     /// Nothing is lost but that word.
     pub async fn unread(mut self) -> Option<String> {
-        let ended = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|record| record.status.is_end());
-        let record = self.watch.finished.wait_for(ended).await.ok()?.clone()?;
-        let read = record.reason == Some(StopReason::Joined);
-        (!read).then(|| format!("The job “{}” was over before it could read your message.", self.title))
+        let read = self.watch.ended().await?.reason == Some(StopReason::Joined);
+        (!read).then(|| format!("The job “{}” ended before it could read your message.", self.title))
     }
 }
 

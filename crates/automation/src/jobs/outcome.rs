@@ -35,10 +35,10 @@ impl AttemptOutcome {
             (StopReason::Stuck, _) => {
                 let silent = run.evidence.get("silent_s").and_then(serde_json::Value::as_u64);
                 let time = silent.map_or("too long".to_owned(), |silent| format!("{silent} s"));
-                Self::Stuck(format!("nothing was heard of it for {time}"))
+                Self::Stuck(format!("it made no progress for {time}"))
             }
             // Laid aside, it would not have ended; where that went wrong, it goes on with the next start.
-            (StopReason::Shutdown, _) => Self::Stuck("Belay was shut down while it was at work".to_owned()),
+            (StopReason::Shutdown, _) => Self::Stuck("Belay was shut down while it was running".to_owned()),
             (_, StopLayer::Operator) => Self::Stopped(line.to_owned()),
             (StopReason::EmptyReply, _) => Self::failed(text::why(reason)),
             // Whoever ends a job as done without a word has done it.
@@ -114,7 +114,7 @@ mod tests {
             ),
             (StopReason::GaveUp, Some("no broom".into()), failed(StopReason::GaveUp, Some("no broom"))),
             (StopReason::UserStop, Some("Interrupted.".into()), AttemptOutcome::Stopped("Interrupted.".into())),
-            (StopReason::Stuck, None, AttemptOutcome::Stuck("nothing was heard of it for 300 s".into())),
+            (StopReason::Stuck, None, AttemptOutcome::Stuck("it made no progress for 300 s".into())),
         ] {
             assert_eq!(AttemptOutcome::of(&run(reason, reply.as_deref())), expected, "{reason:?}");
         }

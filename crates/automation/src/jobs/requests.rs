@@ -6,8 +6,8 @@ use std::time::Duration;
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
 use belay_protocol::{
     Asker, Body, ChannelId, Control, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
-    JobRequest, JobState, NewJob, Outbound, Purpose, Refusal, ReplyRoute, RoutineRunId, RunId, RunsIn, SessionKey,
-    StopTarget, StoreError,
+    JobRequest, JobState, NewJob, Outbound, Refusal, ReplyRoute, RoutineRunId, RunId, RunsIn, SessionKey, StopTarget,
+    StoreError,
 };
 
 use super::service::JobService;
@@ -65,13 +65,10 @@ pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) ->
 pub async fn create(service: &JobService, order: JobOrder, client: JobRequester) -> Result<JobRecord, Refusal> {
     let config = &service.config;
     if !config.enabled {
-        return Err(Refusal::Forbidden("Jobs are switched off here (jobs.enabled).".into()));
+        return Err(Refusal::Forbidden("Jobs are disabled here (jobs.enabled).".into()));
     }
     if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
-    }
-    if Purpose::of(&client.channel).is_autonomous() && client.routine_run.is_none() {
-        return Err(Refusal::Forbidden("What works by itself makes no jobs: do the work here.".into()));
     }
     let task = &order.task;
     if task.trim().is_empty() || task.contains('\0') || task.len() > JOB_TASK_MAX_BYTES {
@@ -140,11 +137,8 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
     };
     // Whether it is told in time or not: the run sees at its next step that the job is over.
     let stop = Control::Stop(StopTarget::Session(job.session.clone()));
-    let told = Inbound {
-        principal: by.principal.clone(),
-        body: Body::Control(stop),
-        ..supervisor::message(&job, &job.creator, String::new(), None)
-    };
+    let told =
+        Inbound { principal: by.principal.clone(), ..supervisor::message(&job, &job.creator, Body::Control(stop)) };
     service.submitter.send(told).await;
     service.bell.ring();
     Ok(cancelled)

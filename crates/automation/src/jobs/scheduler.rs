@@ -14,7 +14,8 @@ use tracing::Instrument;
 
 use super::outcome::AttemptOutcome;
 use super::service::JobService;
-use super::supervisor::{BACKOFF, change_to, key_of, submit, supervise, until_stored};
+use super::supervisor::{change_to, key_of, submit, supervise, until_stored};
+use crate::submitter::BACKOFF;
 use belay_run::metrics;
 
 /// Longest time between two looks for jobs to begin, where nothing says that there is one.
@@ -51,7 +52,7 @@ pub async fn take_up(service: &JobService) -> Result<(), StoreError> {
             continue;
         }
         tracing::error!(job = %job.job_id, crashes = job.crashes, "a job is given up: the daemon died of it again and again");
-        let why = format!("given up: Belay died {} times in a row while it was at work", job.crashes);
+        let why = format!("given up: Belay crashed {} times in a row while it was running", job.crashes);
         let change = change_to(service, &job, &AttemptOutcome::failed(why), None);
         if let JobChanged::Now(job) = service.jobs.change(change).await? {
             metrics::job_came_to(job.state);
@@ -135,13 +136,14 @@ impl JobScheduler {
 
     async fn park(&self) {
         if let Err(error) = self.service.jobs.park(self.service.clock.now()).await {
-            tracing::error!(%error, "jobs could not be laid aside; each at work counts a crash at the next start");
+            tracing::error!(%error, "jobs could not be suspended; each running job counts a crash at the next start");
         }
     }
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "the care for a job crashed again while its crash was settled; the next start takes it up");
+        tracing::error!(%error, "the supervisor of a job crashed again while its crash was settled; the next start \
+                                 resumes it");
     }
 }

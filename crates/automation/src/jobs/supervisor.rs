@@ -6,24 +6,20 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, SessionLifetime, SessionNotice,
-    StopTarget, StoreError,
+    Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
+    Outbound, Purpose, QueueMode, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget, StoreError, Work,
 };
 use tokio::time::sleep;
 
 use super::outcome::AttemptOutcome;
 use super::service::JobService;
 use super::text;
+use crate::submitter::{BACKOFF, Submitted};
 use belay_run::metrics;
 use belay_run::restart::{Restarts, caught};
 use belay_run::rights::{self, Revoked};
-
-/// First and longest pause between two attempts to reach the store, or a lane that is busy.
-pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Carries a job, also where that crashes: a crash costs the attempt, as one of which nothing is heard, and the job keeps no place
 /// that nobody works in.
@@ -39,7 +35,7 @@ pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
             Some(None) => return,
             // The next thing is to end the attempt, or to try that again.
             None => {
-                tracing::error!(job = %id, "the care for a job crashed; its attempt is ended");
+                tracing::error!(job = %id, "the supervisor of a job crashed; its attempt is ended");
                 if !restarts.back_off("job_attempt", &service.draining).await {
                     return; // the next start counts a crash
                 }
@@ -68,7 +64,7 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
     if job.state == JobState::Stuck {
         return Some(job);
     }
-    settle(service, &job, AttemptOutcome::Stuck("a fault of Belay cut it off, which the log tells of".to_owned()), run)
+    settle(service, &job, AttemptOutcome::Stuck("an internal error of Belay ended it; see the log".to_owned()), run)
         .await
 }
 
@@ -81,7 +77,7 @@ async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()
             _ended_or_gone => return Some(()),
         }
         let stop = Body::Control(Control::Stop(StopTarget::Run(run)));
-        service.submitter.send(Inbound { body: stop, ..message(job, &job.creator, String::new(), None) }).await;
+        service.submitter.send(message(job, &job.creator, stop)).await;
         sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
     }
@@ -107,7 +103,7 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
         if job.state != JobState::InProgress {
             return; // cancelled meanwhile
         }
-        tracing::info!(attempt = job.attempt, "a job is at work");
+        tracing::info!(attempt = job.attempt, "a job is running");
         let (outcome, run) = match rights::of_job(&service.access, &job) {
             Ok(asker) => match attempt(service, &job, &asker).await {
                 Attempt::Ended(run) => (AttemptOutcome::of(&run), Some(run.run_id)),
@@ -136,20 +132,12 @@ enum Attempt {
 
 /// Sends the message that is the attempt, and waits for the end of its run. Sent again it finds the same run.
 async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attempt {
-    let mut pause = BACKOFF.0;
-    while !service.draining.is_cancelled() {
-        let (run, watch) =
-            match service.submitter.send(message(job, asker, text::attempt(job), Some(key_of(job)))).await {
-                Some(Ack::Accepted(accepted)) => (accepted.run_id, accepted.watch),
-                Some(Ack::Refused(Refusal::Conflict { run_id })) => (run_id, None),
-                Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Attempt::Refused(why),
-                // Busy, a store that does not answer, a lane that was let go: sent again it is the same message.
-                _ => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(BACKOFF.1);
-                    continue;
-                }
-            };
+    let (message, mut pause) = (attempt_message(job, asker), BACKOFF.0);
+    while let Some(submitted) = service.submitter.submit(&message, &service.draining).await {
+        let Submitted { run, watch } = match submitted {
+            Ok(submitted) => submitted,
+            Err(why) => return Attempt::Refused(why),
+        };
         until_stored(service, || service.jobs.note_run(job.job_id, job.attempt, run)).await;
         if let Some(record) = end_of(service, run, watch).await {
             return Attempt::Ended(record);
@@ -162,32 +150,30 @@ async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attemp
 
 /// Waits for the end of a run; `None`: it was let go without one, for now.
 async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Option<Arc<RunRecord>> {
-    if let Some(mut watch) = watch {
-        let ended = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|record| record.status.is_end());
-        if let Ok(record) = watch.finished.wait_for(ended).await {
-            return record.clone();
-        }
+    if let Some(mut watch) = watch
+        && let Some(record) = watch.ended().await
+    {
+        return Some(record);
     }
     let stored = until_stored(service, || service.runs.run(run)).await.flatten();
     stored.filter(|record| record.status.is_end()).map(Arc::new)
 }
 
-/// A message to a job's session in the name of whoever asked for the job.
-pub(super) fn message(job: &JobRecord, asker: &Asker, text: String, key: Option<IdempotencyKey>) -> Inbound {
+/// A message to a job's session in the name of whoever asked for the job; what is told is decided when the row is settled.
+pub(super) fn message(job: &JobRecord, asker: &Asker, body: Body) -> Inbound {
     Inbound {
-        channel: Purpose::Job.channel(),
-        session: job.session.clone(),
-        principal: rights::principal(asker),
-        key,
-        reply_to: None, // what is told is decided when the row is settled
-        body: Body::Text(text),
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: true, // nobody can be asked
-        provenance: None,
+        work: Work::Job { job: job.job_id, attempt: None },
         options: RunOptions { queue: Some(QueueMode::Steer), ..RunOptions::default() },
+        ..Inbound::new(Purpose::Job.channel(), job.session.clone(), rights::principal(asker), body)
+    }
+}
+
+/// The message that is the attempt at work.
+fn attempt_message(job: &JobRecord, asker: &Asker) -> Inbound {
+    Inbound {
+        key: Some(key_of(job)),
+        work: Work::Job { job: job.job_id, attempt: Some(job.attempt) },
+        ..message(job, asker, Body::Text(text::attempt(job)))
     }
 }
 
@@ -234,7 +220,7 @@ async fn settle(
 async fn refresh(service: &JobService, job: &JobRecord, told_in: Option<SessionNotice>) {
     let Some(SessionNotice { session, .. }) = told_in else { return };
     let body = Body::Control(Control::Refresh(session));
-    service.submitter.send(Inbound { body, ..message(job, &job.creator, String::new(), None) }).await;
+    service.submitter.send(message(job, &job.creator, body)).await;
 }
 
 fn ordinal(attempt: u32) -> String {

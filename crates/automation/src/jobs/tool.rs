@@ -32,20 +32,22 @@ impl CreateJob {
             max_output_bytes: 1000,
             ..ToolSpec::new(
                 CREATE_JOB,
-                "Gives a piece of work to a job, which goes on by itself after this conversation's turn has ended: for what \
-                 takes long, or is to be done beside the conversation. Its result comes to this conversation by itself when it \
-                 is there; do not wait for it. The job knows nothing but the task, and nobody can answer its questions.",
+                "Starts a background job, which continues after this turn has ended. Use it for work that takes long, \
+                 or that should run beside the conversation. Its result is added to this conversation automatically; \
+                 do not wait for it. The job knows only the task, and nobody can answer its questions.",
                 json!({
                     "type": "object",
                     "properties": {
                         "task": {
                             "type": "string", "minLength": 1, "maxLength": JOB_TASK_MAX_BYTES,
-                            "description": "what to do and what to come up with, whole and by itself",
+                            "description": "the complete task and the expected result, understandable on its own",
                         },
                         "title": {
-                            "type": "string", "maxLength": JOB_TITLE_MAX_CHARS, "description": "a few words for lists",
+                            "type": "string", "maxLength": JOB_TITLE_MAX_CHARS, "description": "a short title for \
+                                                                                                lists",
                         },
-                        "plan": { "type": "boolean", "description": "whether a plan is made first; for work of many steps" },
+                        "plan": { "type": "boolean", "description": "whether to make a plan first; for work of many \
+                                                                     steps" },
                     },
                     "required": ["task"],
                     "additionalProperties": false,
@@ -62,7 +64,7 @@ impl Tool for CreateJob {
     }
 
     async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("only the run of a conversation makes jobs; do the work yourself"))
+        Err(ToolFailure::failed("only the run of a conversation can create jobs; do the work yourself"))
     }
 }
 
@@ -107,7 +109,7 @@ impl Tool for Bound {
         };
         match create(service, order, JobRequester::clone(client)).await {
             Ok(job) => Ok(format!(
-                "Job {} is made and begins as soon as there is a place. Its result will be sent by itself.",
+                "Job {} is created and starts as soon as a slot is free. Its result will be sent automatically.",
                 job.job_id
             )
             .into()),

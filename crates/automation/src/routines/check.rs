@@ -75,7 +75,8 @@ fn of_trigger(trigger: &Trigger, problems: &mut Vec<String>) {
             match compile(pattern) {
                 Err(problem) => problems.push(format!("trigger.pattern: {problem}")),
                 Ok(regex) if regex.is_match("") => problems.push(
-                    "trigger.pattern: it fits every message, so that none would be answered any more; say what must be in it"
+                    "trigger.pattern: it matches every message, so that none would be answered any more; make it \
+                     narrower"
                         .into(),
                 ),
                 Ok(_) => {}

@@ -138,8 +138,8 @@ pub async fn command(
         RoutineAnswer::Routine(routine) => line(service, &routine),
         RoutineAnswer::Deleted(name) => format!("The routine {name} is deleted."),
         RoutineAnswer::Fired(routine_runs) => match routine_runs.first() {
-            Some(routine_run) if fires => format!("Routine {} has begun.", routine_run.routine),
-            _ => "Nothing was set off.".to_owned(),
+            Some(routine_run) if fires => format!("Routine {} has started.", routine_run.routine),
+            _ => "No routine was started.".to_owned(),
         },
         RoutineAnswer::Heartbeat(report) => report.would, // no command asks for it
     })
@@ -179,7 +179,7 @@ fn line(service: &RoutineService, routine: &RoutineRecord) -> String {
         Trigger::System { source, event, .. } => format!("event {source} {event}"),
         Trigger::Manual => "by hand".to_owned(),
     };
-    let asleep = if service.registry.config.enabled { "" } else { " (routines are switched off here)" };
+    let asleep = if service.registry.config.enabled { "" } else { " (routines are disabled here)" };
     format!("`{name}`: {when}{asleep}")
 }
 
@@ -216,10 +216,10 @@ fn next(service: &RoutineService, routine: &RoutineRecord) -> Result<String, Ref
     let times = preview(&routine.spec, service.clock.now(), NEXT).map_err(Refusal::Invalid)?;
     let name = &routine.spec.name;
     if !routine.enabled {
-        return Ok(format!("The routine {name} is off; `/routine on {name}` switches it on."));
+        return Ok(format!("The routine {name} is disabled; `/routine on {name}` enables it."));
     }
     let lines: Vec<_> = times.iter().map(|time| format!("- {} ({})", time.local, time.zone)).collect();
-    Ok(if lines.is_empty() { format!("The routine {name} has no time any more.") } else { lines.join("\n") })
+    Ok(if lines.is_empty() { format!("The routine {name} has no further scheduled time.") } else { lines.join("\n") })
 }
 
 fn shortened(text: &str) -> String {

@@ -24,7 +24,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
         if old.is_some_and(|old| old.origin == RoutineOrigin::Made) {
             tracing::warn!(
                 routine = spec.name,
-                "somebody has made a routine of this name; the configuration's has it now"
+                "somebody created a routine of this name; the configuration's routine has the name now"
             );
         }
         let old = old.filter(|old| old.origin == RoutineOrigin::Config); // what takes the name of another has nothing of it
@@ -62,7 +62,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
         let name = &routine.spec.name;
         if routine.origin == RoutineOrigin::Config && routine.enabled && !defined.iter().any(|spec| spec.name == *name)
         {
-            tracing::info!(routine = name, "the configuration has this routine no more; it is switched off");
+            tracing::info!(routine = name, "the configuration has no such routine any more; it is disabled");
             store.enable(routine.routine_id, false, GONE, None, now).await?;
         }
     }
@@ -87,7 +87,7 @@ pub async fn redefine(service: &RoutineService, defined: Vec<RoutineSpec>) -> Re
 }
 
 /// Why a routine is off that the configuration has no more.
-const GONE: &str = "the configuration has it no more";
+const GONE: &str = "it is not part of the configuration any more";
 
 /// Whether a routine was switched off since it was gone, and for no other reason.
 fn was_gone(routine: &RoutineRecord) -> bool {

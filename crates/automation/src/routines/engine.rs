@@ -82,7 +82,7 @@ impl Engine {
     /// Dropped, everything goes on with the next start.
     pub async fn run(mut self) {
         while let Err(error) = self.set_up().await {
-            tracing::error!(%error, "routines could not be taken up; trying again");
+            tracing::error!(%error, "routines could not be resumed; trying again");
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = sleep(AGAIN) => {}
@@ -245,7 +245,7 @@ impl Engine {
                 self.routine_runs.remove(&id);
             }
             Err(error) => {
-                tracing::error!(%error, "the care for a routine run crashed; it is given up");
+                tracing::error!(%error, "the supervisor of a routine run crashed; it is given up");
                 let Some(routine_run) = self.routine_runs.remove(&error.id()) else { return };
                 let (service, given_up, stop) = (self.service.clone(), routine_run.clone(), self.stop.clone());
                 let task = self.at_work.spawn(async move {

@@ -160,7 +160,14 @@ fn rule(routine: &RoutineRecord, known: &EventSet) -> Option<(Source, Rule)> {
         Trigger::Event { pattern, channel } => {
             let compiled = known.compiled(name, pattern).map_or_else(|| check::compile(pattern), Ok);
             let pattern = compiled
-                .inspect_err(|problem| tracing::warn!(routine = name, problem, "a routine waits for no message"))
+                .inspect_err(|problem| {
+                    tracing::warn!(
+                        routine = name,
+                        problem,
+                        "a routine cannot be triggered by a \
+                                                                                message"
+                    )
+                })
                 .ok()?;
             let source = match routine.origin {
                 RoutineOrigin::Made => Source::Person {

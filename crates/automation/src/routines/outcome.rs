@@ -77,7 +77,7 @@ impl Outcome {
             let name = &routine.spec.name;
             let most = routine.spec.guard.max_failures;
             let text = format!(
-                "The routine {name} is switched off: it failed {most} times in a row. `/routine on {name}` switches it on \
+                "The routine {name} is disabled: it failed {most} times in a row. `/routine on {name}` enables it \
                  again."
             );
             Outbound::new(None, route, text)
@@ -105,7 +105,7 @@ impl Outcome {
         at: UnixMillis,
     ) -> RoutineRunEnd {
         let why = self.summary.clone().unwrap_or_default();
-        let text = format!("The routine {} is switched off: {why}.", routine.spec.name);
+        let text = format!("The routine {} is disabled: {why}.", routine.spec.name);
         let route = routine.reply_to.clone().filter(|_| told);
         RoutineRunEnd {
             switch_off: Some(why),

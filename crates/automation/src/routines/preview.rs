@@ -66,7 +66,7 @@ fn schedule(spec: &RoutineSpec, now: UnixMillis) -> Result<Schedule, String> {
         return Err(problems.join("\n"));
     }
     let Trigger::Schedule { when, zone, .. } = &spec.trigger else {
-        return Err(format!("the routine has no schedule: it is set off by {}", by(&spec.trigger)));
+        return Err(format!("the routine has no schedule: it is triggered by {}", by(&spec.trigger)));
     };
     Schedule::read(when, zone, Some(now)).map_err(|error| error.to_string())
 }

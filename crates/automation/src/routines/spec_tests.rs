@@ -4,7 +4,7 @@
 
 use belay_protocol::{
     Asker, Body, Guardrails, Inbound, Misfire, Notify, Principal, PrincipalRole, RoutineAction, RoutineId,
-    RoutineOrigin, RoutineRecord, RoutineSpec, RunOptions, SessionLifetime, Trigger, UnixMillis,
+    RoutineOrigin, RoutineRecord, RoutineSpec, Trigger, UnixMillis,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -177,21 +177,7 @@ fn a_routine_run_by_hand_cools_nothing_down() {
 }
 
 fn says(who: &str, role: PrincipalRole, channel: &str, text: &str) -> Inbound {
-    Inbound {
-        channel: channel.into(),
-        session: "s".into(),
-        principal: Principal { id: who.into(), role },
-        key: None,
-        reply_to: None,
-        body: Body::Text(text.into()),
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
-        provenance: None,
-        options: RunOptions::default(),
-    }
+    Inbound::new(channel.into(), "s".into(), Principal { id: who.into(), role }, Body::Text(text.into()))
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn decide(
         // It has no schedule any more.
         Ok(None) => return Step::Miss { routine: id, times: Vec::new(), next: None, at: now },
         Err(error) => {
-            tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is switched off");
+            tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is disabled");
             let why = format!("its schedule cannot be read: {error}");
             return Step::Off { routine: id, why, at: now };
         }

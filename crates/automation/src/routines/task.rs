@@ -2,8 +2,7 @@
 
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
-    RoutineAction, RoutineOrigin, RoutineRecord, RoutineRunRecord, RunEnd, SessionKey, StopReason, StoreError,
-    routine_run_of,
+    RoutineAction, RoutineOrigin, RoutineRecord, RoutineRunId, RoutineRunRecord, RunEnd, StopReason, StoreError,
 };
 
 use super::config::MOST_ITERATIONS;
@@ -18,7 +17,7 @@ const FILE_MAX_BYTES: u64 = 32 * 1024;
 pub struct LightweightTask {
     /// What is added to the prompt.
     pub instructions: String,
-    /// What the model is shown besides its task, as words of the outside.
+    /// What the model is shown besides its task, as untrusted content.
     pub shown: Option<String>,
     /// Whether it may call tools.
     pub with_tools: bool,
@@ -39,20 +38,16 @@ pub struct NothingToReport {
     pub is_said: fn(&str) -> bool,
 }
 
-/// What a session of a lightweight routine run has to do; or how its run ends, where that is not there any more.
+/// What the run of a lightweight routine run has to do; or how its run ends, where that is not there any more.
 ///
 /// # Errors
 /// The store does not answer.
 pub async fn lightweight_task(
     service: &RoutineService,
-    session: &SessionKey,
+    id: RoutineRunId,
 ) -> Result<Result<LightweightTask, RunEnd>, StoreError> {
     let store = &service.routines;
-    let routine_run = match routine_run_of(session) {
-        Some(id) => store.routine_run(id).await?,
-        None => None,
-    };
-    let Some(routine_run) = routine_run else { return Ok(Err(cannot("routine_run"))) };
+    let Some(routine_run) = store.routine_run(id).await? else { return Ok(Err(cannot("routine_run"))) };
     // One that was made anew under its name is another one: its words are not this routine run's, nor are its creator's rights.
     let routine =
         store.routine(&routine_run.routine).await?.filter(|routine| routine.routine_id == routine_run.routine_id);
@@ -107,6 +102,6 @@ async fn shown(
         Ok(None) => {}
         Err(why) => parts.push(format!("The file {state} is not shown: {why}.")),
     }
-    parts.extend(routine_run.payload.as_deref().map(text::payload));
+    parts.extend(routine_run.payload.as_deref().map(|payload| text::payload(routine_run.routine_run_id, payload)));
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }

@@ -38,9 +38,10 @@ impl RoutineTool {
             max_output_bytes: 8 * 1024,
             ..ToolSpec::new(
                 ROUTINE,
-                "Routines are work that begins by itself, at times or at certain messages of the user, and tells the user what \
-                 it has to say. create and update need name, prompt, and schedule or pattern; a routine knows nothing but its \
-                 prompt, so write it whole. list, show, next, on, off, fire and delete are about the user's own.",
+                "Manages routines: work that starts automatically, at scheduled times or on certain messages of the \
+                 user, and reports to the user. create and update need name, prompt, and schedule or pattern; a \
+                 routine knows only its prompt, so write a complete one. list, show, next, on, off, fire and delete \
+                 apply to the user's own routines.",
                 json!({
                     "type": "object",
                     "properties": {
@@ -49,22 +50,23 @@ impl RoutineTool {
                             "enum": ["create", "update", "delete", "list", "show", "next", "on", "off", "fire"],
                         },
                         "name": { "type": "string", "description": "letters, digits, - and _" },
-                        "prompt": { "type": "string", "description": "what it is to do each time, whole and by itself" },
+                        "prompt": { "type": "string", "description": "what it does each time, complete and \
+                                                                      understandable on its own" },
                         "schedule": {
                             "type": "string",
                             "description": "a cron line (0 9 * * MON-FRI), @daily, `every 2h`, `at 2026-12-01T09:00` or `in 20m`",
                         },
-                        "zone": { "type": "string", "description": "the IANA time zone of the schedule; UTC where it is left out" },
+                        "zone": { "type": "string", "description": "the IANA time zone of the schedule; default: UTC" },
                         "pattern": {
                             "type": "string",
-                            "description": "instead of a schedule: a regular expression; messages of the user that it fits set it \
-                                            off and are not answered otherwise",
+                            "description": "instead of a schedule: a regular expression; messages of the user that \
+                                            match trigger the routine and get no other answer",
                         },
                         "mode": {
                             "type": "string", "enum": ["lightweight", "full_job"],
-                            "description": "lightweight: a look at something in a few steps; full_job: work of many steps",
+                            "description": "lightweight: a check in a few steps; full_job: work of many steps",
                         },
-                        "use_tools": { "type": "boolean", "description": "whether a lightweight one may call tools" },
+                        "use_tools": { "type": "boolean", "description": "whether a lightweight routine may call tools" },
                     },
                     "required": ["action"],
                     "additionalProperties": false,
@@ -86,7 +88,7 @@ impl Tool for RoutineTool {
     }
 
     async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("only the run of a conversation makes and changes routines; do the work yourself"))
+        Err(ToolFailure::failed("only the run of a conversation can create and change routines; do the work yourself"))
     }
 }
 
@@ -160,7 +162,7 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
         },
         (None, Some(pattern)) => Trigger::Event { pattern: pattern.to_owned(), channel: None },
         (None, None) => Trigger::Manual,
-        (Some(_), Some(_)) => return Err("schedule, pattern: only one of them".to_owned()),
+        (Some(_), Some(_)) => return Err("schedule, pattern: give only one of them".to_owned()),
     };
     let prompt = needed("prompt")?;
     let action = match text_of(arguments, "mode") {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use belay_protocol::principal::Role;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, ChannelId, CommandReply, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunId,
-    RunRecord, RunStatus, RunWatch, SessionKey, SessionLifetime,
+    RunRecord, RunStatus, RunWatch, SessionKey,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -267,19 +267,13 @@ fn kind(text: &str) -> Kind {
 fn inbound(text: String) -> Inbound {
     let channel = ChannelId::new(super::NAME);
     Inbound {
-        session: SessionKey::new(super::NAME),
-        principal: Principal { id: super::NAME.into(), role: Role::Operator },
-        key: None,
         reply_to: Some(ReplyRoute { channel: channel.clone(), conversation: super::NAME.into(), reply_to: None }),
-        channel,
-        body: Body::Text(text),
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
-        provenance: None,
-        options: belay_protocol::RunOptions::default(),
+        ..Inbound::new(
+            channel,
+            SessionKey::new(super::NAME),
+            Principal { id: super::NAME.into(), role: Role::Operator },
+            Body::Text(text),
+        )
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, CommandReply, GateId, GateKind, OutboxId, Question, Refusal, ReplyRoute, RunId,
-    RunRecord, RunStatus, RunWatch, SessionKey, SessionLifetime, StopReason, UnixMillis, WaitingFor, run::RunUsage,
+    RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis, WaitingFor, run::RunUsage,
 };
 use futures_util::StreamExt;
 use tokio::sync::watch;
@@ -154,19 +154,13 @@ async fn a_line_becomes_an_operators_message_of_the_one_session() {
     assert_eq!(
         envelope.inbound,
         belay_protocol::Inbound {
-            channel: ChannelId::new("stdin"),
-            session: SessionKey::new("stdin"),
-            principal: belay_protocol::Principal::operator("stdin"),
-            key: None,
             reply_to: Some(outbound(None, "").route),
-            body: Body::Text("hello".into()),
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: belay_protocol::RunOptions::default(),
+            ..belay_protocol::Inbound::new(
+                ChannelId::new("stdin"),
+                SessionKey::new("stdin"),
+                belay_protocol::Principal::operator("stdin"),
+                Body::Text("hello".into())
+            )
         }
     );
 }

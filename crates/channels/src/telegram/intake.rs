@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use belay_protocol::{
-    Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, SessionLifetime, Unread,
-};
+use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, Unread};
 use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, MessageEntityType};
 use frankenstein::updates::{Update, UpdateContent};
 
@@ -161,8 +159,6 @@ impl Rules {
         }
         let channel = ChannelId::new(NAME);
         Verdict::Message(Box::new(Inbound {
-            session: SessionKey::from(format!("{NAME}:{conversation}")),
-            principal: Principal { id: sender.to_string().into(), role },
             key: Some(IdempotencyKey {
                 channel: channel.clone(),
                 account: self.bot_id.to_string().into(),
@@ -173,16 +169,15 @@ impl Rules {
                 conversation: conversation.to_string().into(),
                 reply_to: (!is_private).then(|| Arc::from(message.message_id.to_string())),
             }),
-            channel,
-            body: if is_edit { Body::Edit(text) } else { Body::Text(text) },
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
             // What another bot wrote is not the person's own word.
-            lifetime: SessionLifetime::Lasting,
             relayed: message.via_bot.is_some(),
             provenance: Some(Arc::new(provenance)),
-            options: belay_protocol::RunOptions::default(),
+            ..Inbound::new(
+                channel,
+                SessionKey::from(format!("{NAME}:{conversation}")),
+                Principal { id: sender.to_string().into(), role },
+                if is_edit { Body::Edit(text) } else { Body::Text(text) },
+            )
         }))
     }
 
@@ -205,21 +200,13 @@ impl Rules {
         if message.chat.type_field != ChatType::Private && !self.people.serve(message.chat.id) {
             return Verdict::TappedInVain { tap, words: NOT_HERE, stranger: None };
         }
-        let inbound = Inbound {
-            channel: ChannelId::new(NAME),
-            session: SessionKey::from(format!("{NAME}:{}", conversation(message))),
-            principal: Principal { id: sender.to_string().into(), role },
-            key: None,      // an answer counts once, whoever gives it
-            reply_to: None, // the tap itself is answered
-            body: Body::Control(Control::Decide { gate, decision }),
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: belay_protocol::RunOptions::default(),
-        };
+        // Without a key, since an answer counts once, and without a reply, since the tap itself is answered.
+        let inbound = Inbound::new(
+            ChannelId::new(NAME),
+            SessionKey::from(format!("{NAME}:{}", conversation(message))),
+            Principal { id: sender.to_string().into(), role },
+            Body::Control(Control::Decide { gate, decision }),
+        );
         Verdict::Tapped(Box::new(inbound), tap)
     }
 

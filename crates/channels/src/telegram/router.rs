@@ -181,7 +181,8 @@ impl UpdateRouter {
                 return;
             }
             if told.len() >= TOLD_MAX {
-                warn!(%conversation, told = TOLD_MAX, "a message is too old to be answered, and its conversation is not told");
+                warn!(%conversation, told = TOLD_MAX, "a message is too old to be answered, and its conversation gets \
+                                                       no notice");
                 return;
             }
             told.insert(conversation); // before it is said: the webhook sorts several at a time

@@ -78,7 +78,7 @@ async fn a_tap_decides_and_a_second_one_is_told_what_the_first_one_did() {
     let envelope = next(&mut served.stream).await;
     assert_eq!(answer_of(&envelope), (Principal { id: "42".into(), role: Role::User }, gate, Decision::Approve));
     assert_eq!(envelope.inbound.reply_to, None, "the tap itself is answered");
-    envelope.ack.send(decided("**Approved.** It goes on."));
+    envelope.ack.send(decided("**Approved.** The run continues."));
     assert_eq!(first.await.unwrap(), 200);
     let second = served.post_update(&tap(2, 42, &format!("belay:d:{gate}")));
     let envelope = next(&mut served.stream).await;
@@ -86,7 +86,7 @@ async fn a_tap_decides_and_a_second_one_is_told_what_the_first_one_did() {
     envelope.ack.send(Ack::Refused(Refusal::Decided("This was approved before.".into())));
     assert_eq!(second.await.unwrap(), 200);
     let told = served.double.calls("answerCallbackQuery");
-    assert_eq!(told, [toast(1, "Approved. It goes on."), alert(2, "This was approved before.")]);
+    assert_eq!(told, [toast(1, "Approved. The run continues."), alert(2, "This was approved before.")]);
     let without_buttons = json!({"chat_id": 42, "message_id": 77});
     assert_eq!(served.double.calls("editMessageReplyMarkup"), [without_buttons.clone(), without_buttons]);
 }

@@ -8,7 +8,7 @@ use super::ClientArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct HeartbeatArgs {
-    /// Something else than how it stands.
+    /// Something else than its status.
     #[command(subcommand)]
     pub(crate) command: Option<HeartbeatCommand>,
     /// The daemon.
@@ -19,6 +19,6 @@ pub(crate) struct HeartbeatArgs {
 /// `belay heartbeat …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum HeartbeatCommand {
-    /// Beat now: quiet hours, the pause after a failure, and the silence of people do not count
+    /// Run it now, ignoring quiet hours, back-off and idle time
     Now(ClientArgs),
 }

@@ -24,9 +24,9 @@ pub(crate) enum JobsCommand {
     List(JobsListArgs),
     /// Show one job, what it does, and its result
     Show(JobArgs),
-    /// Make a job: work that goes on by itself
+    /// Create a job: work in the background
     Create(CreateJobArgs),
-    /// Say something to a job at work
+    /// Send a message to a running job
     Tell {
         /// The job.
         #[command(flatten)]
@@ -34,9 +34,9 @@ pub(crate) enum JobsCommand {
         /// The message; `-` reads it from standard input
         text: String,
     },
-    /// Take a job back
+    /// Cancel a job
     Cancel(JobArgs),
-    /// Take the result of a job
+    /// Accept the result of a job
     Accept(JobArgs),
     /// Watch a job until it is over, and exit with its verdict
     Watch(JobArgs),
@@ -84,7 +84,7 @@ pub(crate) struct CreateJobArgs {
     /// Make a plan first
     #[arg(long)]
     pub(crate) plan: bool,
-    /// Work in a sandboxed worker
+    /// Run in a sandboxed worker
     #[arg(long)]
     pub(crate) worker: bool,
     /// Most steps
@@ -93,7 +93,7 @@ pub(crate) struct CreateJobArgs {
     /// Most tokens, read and generated, over all attempts
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) max_tokens: u64,
-    /// Most minutes at work, for one attempt
+    /// Time limit of one attempt, in minutes
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) max_minutes: u32,
     /// The conversation that it is asked for in

@@ -26,7 +26,7 @@ pub(crate) enum RoutinesCommand {
     List(ClientArgs),
     /// Show one routine
     Show(RoutineArgs),
-    /// Make a routine from a TOML file
+    /// Create a routine from a TOML file
     Create {
         /// The daemon.
         #[command(flatten)]
@@ -38,9 +38,9 @@ pub(crate) enum RoutinesCommand {
         #[arg(long)]
         replace: bool,
     },
-    /// Switch a routine on
+    /// Enable a routine
     Enable(RoutineArgs),
-    /// Switch a routine off
+    /// Disable a routine
     Disable(RoutineArgs),
     /// Delete a routine; what it has done stays
     Delete(RoutineArgs),
@@ -49,11 +49,11 @@ pub(crate) enum RoutinesCommand {
         /// The routine.
         #[command(flatten)]
         routine: RoutineArgs,
-        /// What it is told, as data of the outside; `-` reads it from standard input
+        /// Its payload, as untrusted content; `-` reads it from standard input
         #[arg(long, value_name = "TEXT")]
         payload: Option<String>,
     },
-    /// List the routine runs of a routine, newest first
+    /// List the runs of a routine, newest first
     Runs {
         /// The routine.
         #[command(flatten)]

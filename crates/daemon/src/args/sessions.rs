@@ -24,15 +24,15 @@ pub(crate) struct SessionsArgs {
 pub(crate) enum SessionsCommand {
     /// List sessions, most recently used first
     List(SessionsListArgs),
-    /// Print what was said in the conversation of a session
+    /// Print the conversation of a session
     Show(SessionArgs),
-    /// Find what was said
+    /// Search messages
     Search(SearchArgs),
-    /// Write a session down
+    /// Export a session
     Export(ExportArgs),
     /// Delete a session with everything of it (operators)
     Delete(SessionArgs),
-    /// Delete what is too old by the settings, now (operators)
+    /// Delete now what the settings consider too old (operators)
     Prune {
         /// The daemon.
         #[command(flatten)]
@@ -41,7 +41,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Forget the secrets that were given in a session, or one of them (operators)
+    /// Delete the secrets of a session, or one of them (operators)
     ForgetSecrets {
         /// The session.
         #[command(flatten)]

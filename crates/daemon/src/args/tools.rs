@@ -19,9 +19,9 @@ pub(crate) struct ToolsArgs {
 /// `belay tools …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
-    /// List what runs can call, and how each tool gets on
+    /// List the tools with their status
     List(ClientArgs),
-    /// Show one tool, and what it failed with
+    /// Show one tool and its latest failures
     Show {
         /// The daemon.
         #[command(flatten)]
@@ -29,17 +29,17 @@ pub(crate) enum ToolsCommand {
         /// The tool, or mcp:NAME for an MCP server
         name: String,
     },
-    /// Switch a tool off until it is switched on
+    /// Disable a tool until it is enabled
     Disable {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
         /// The tool, or mcp:NAME for an MCP server with all its tools
         name: String,
-        /// Why: models read it
+        /// The reason, which models read
         detail: String,
     },
-    /// Switch a tool on
+    /// Enable a tool
     Enable {
         /// The daemon.
         #[command(flatten)]

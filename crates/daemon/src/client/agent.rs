@@ -76,7 +76,7 @@ async fn stop(client: &Client, run_id: &str) -> Result<Exit, Failure> {
     client
         .post(&["api", "v1", "runs", run_id, "stop"], None, Duration::ZERO)
         .await
-        .map_err(|failure| failure.next(format!("the run goes on; `belay stop {run_id}` stops it")))?;
+        .map_err(|failure| failure.next(format!("the run continues; `belay stop {run_id}` stops it")))?;
     note(&format!("interrupted; the run {run_id} is stopped"));
     Ok(Exit::Interrupted)
 }

@@ -75,7 +75,7 @@ fn skills(report: &Json) -> Vec<Vec<Cell>> {
     let row = |skill: &Json| {
         let place = Some(text(skill, "/path")).filter(|path| !path.is_empty()).unwrap_or("outside of the workspace");
         let listed = skill.get("listed").and_then(Json::as_bool).unwrap_or_default();
-        let told = if listed { "" } else { "the model is not told" };
+        let told = if listed { "" } else { "not shown to the model" };
         vec![text(skill, "/name").into(), text(skill, "/command").into(), place.into(), Cell::new(told, Tone::Dim)]
     };
     items(report, "/skills").iter().map(row).collect()

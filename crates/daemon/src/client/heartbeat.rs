@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(cell(0, &report), Cell::new("on, 2 failed in a row", Tone::Warn));
         assert_eq!(cell(4, &report), Cell::from("telegram 42"));
         assert_eq!(cell(6, &report), Cell::from("Skip the beat. Nobody has spoken."));
-        let off = json!({"enabled": false, "would": "Nothing: the heartbeat is off (heartbeat.enabled)."});
+        let off = json!({"enabled": false, "would": "Nothing: the heartbeat is disabled (heartbeat.enabled)."});
         assert_eq!((cell(0, &off), cell(4, &off)), (Cell::new("off", Tone::Dim), Cell::from("nobody")));
     }
 }

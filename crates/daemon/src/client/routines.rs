@@ -63,7 +63,7 @@ pub(crate) async fn list(args: &ClientArgs, env: &Environment, out: Output<'_>) 
         (true, _) => out.json(&json!({ "routines": routines })),
         (false, []) => out.line("no routines"),
         (false, routines) => {
-            let head = ["ROUTINE", "STATE", "NEXT", "FIRED", "ROUTINE_RUNS", "SET OFF BY"];
+            let head = ["ROUTINE", "STATE", "NEXT", "FIRED", "ROUTINE_RUNS", "TRIGGERED BY"];
             let head = head.map(|name| Cell::new(name, Tone::Dim)).into();
             out.table(&std::iter::once(head).chain(routines.iter().map(row)).collect::<Vec<_>>());
         }
@@ -245,7 +245,7 @@ fn tested_lines(tested: &Json, fires: bool) -> Vec<String> {
         None => "it does not fire after that".to_owned(),
     });
     if let Some(why) = tested.pointer("/disabled_detail").and_then(Json::as_str) {
-        lines.push(format!("it is switched off now{}{why}", if why.is_empty() { "" } else { ": " }));
+        lines.push(format!("it is disabled now{}{why}", if why.is_empty() { "" } else { ": " }));
     }
     lines
 }
@@ -288,7 +288,7 @@ fn details(routine: &Json) -> Vec<Vec<Cell>> {
     let mut rows = vec![
         row("routine", text(routine, "/name").into()),
         row("state", state(routine)),
-        row("set off by", set_off_by(routine).into()),
+        row("triggered by", set_off_by(routine).into()),
         row("does", text(routine, "/action/mode").into()),
         row("next", text(routine, "/next_at").into()),
         row("fired", text(routine, "/fired_at").into()),
@@ -372,11 +372,7 @@ mod tests {
             json!({"routine": "tick", "fires": false, "at": time("1"), "next": null, "disabled_detail": "5 failures"});
         assert_eq!(
             tested_lines(&over, false),
-            [
-                "tick does not fire at there 1 (Z, 1)",
-                "it does not fire after that",
-                "it is switched off now: 5 failures"
-            ]
+            ["tick does not fire at there 1 (Z, 1)", "it does not fire after that", "it is disabled now: 5 failures"]
         );
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure>
     loop {
         let path = ["api", "v1", "runs", run_id, "wait"];
         let run = client.get_slowly(&path, &[("timeout_ms", &limit)], WAIT_ROUND).await.map_err(|failure| {
-            failure.next(format!("the message is accepted and its run goes on: `belay runs show {run_id}`"))
+            failure.next(format!("the message is accepted and its run continues: `belay runs show {run_id}`"))
         })?;
         if matches!(text(&run, "/status"), "completed" | "stopped" | "failed" | "paused") {
             return Ok(run);
@@ -89,7 +89,7 @@ fn asked(question: &Json, words: &str) -> String {
     let left = until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", spoken(left)));
     let about = if words.is_empty() { waits_for(question) } else { words.to_owned() };
     let how = how_to_answer(question, text(question, "/approval"));
-    format!("the run rests until it is answered{left}\n\n{about}\n\n  {how}")
+    format!("the run is paused until the question is answered{left}\n\n{about}\n\n  {how}")
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn troubled(report: &Json) -> Vec<String> {
         let (name, state, why) = (text(tool, "/name"), text(tool, "/state"), text(tool, "/detail"));
         match state {
             "failing" => format!("{name} has failed {} times in a row", number(tool, "/failures")),
-            state => format!("{name} is switched off ({state}): {why}"),
+            state => format!("{name} is disabled ({state}): {why}"),
         }
     };
     tools.iter().map(words).collect()
@@ -84,7 +84,7 @@ fn jobs(report: &Json) -> Cell {
     }
     let of = |what: &str| number(report, &format!("/jobs/{what}"));
     let (pending, stuck) = (of("pending"), of("stuck"));
-    let mut words = format!("{} at work of {}", of("in_progress"), of("places"));
+    let mut words = format!("{} of {} running", of("in_progress"), of("places"));
     if stuck > 0 {
         words.push_str(&format!(", {stuck} stuck"));
     }
@@ -106,7 +106,7 @@ fn routines(report: &Json) -> Cell {
         "" => String::new(),
         at => format!(", the next at {at}"),
     };
-    Cell::from(format!("{} on, {} at work{next}", of("enabled"), of("at_work")))
+    Cell::from(format!("{} enabled, {} running{next}", of("enabled"), of("at_work")))
 }
 
 fn paused(report: &Json) -> Cell {
@@ -200,12 +200,12 @@ mod tests {
             Cell::from("stdin, http"),
             Cell::from("$0.0012 of $5.00 today (UTC); $0.0005 for jobs; $0.0000 of $0.1000 for the heartbeat"),
             Cell::from("r1 in me for 3 s"),
-            Cell::new("5 at work of 6, 1 stuck, 2 waiting", Tone::Warn),
-            Cell::from("3 on, 1 at work, the next at 2026-01-01T12:00:00Z"),
+            Cell::new("5 of 6 running, 1 stuck, 2 waiting", Tone::Warn),
+            Cell::from("3 enabled, 1 running, the next at 2026-01-01T12:00:00Z"),
             Cell::new("1 run waits for an answer", Tone::Warn),
             Cell::new("a by openai until 2026-01-01T12:00:00Z (rate_limited)", Tone::Warn),
             Cell::new("web_search has failed 5 times in a row", Tone::Warn),
-            Cell::new("mcp:files is switched off (trial): it is down", Tone::Warn),
+            Cell::new("mcp:files is disabled (trial): it is down", Tone::Warn),
         ] {
             assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
         }

@@ -103,7 +103,7 @@ async fn carry_out(
                     // Its last word came just before it went.
                     (Cut::Died(_), Ok(end @ (WorkerEnd::Completed { .. } | WorkerEnd::Failed { .. }))) => end,
                     (Cut::Died(how), _) => {
-                        WorkerEnd::failed(format!("the worker's process ended before it said how its task went: {how}"))
+                        WorkerEnd::failed(format!("the worker's process ended before it reported its result: {how}"))
                     }
                     _ => WorkerEnd::Stopped,
                 }

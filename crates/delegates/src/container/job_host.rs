@@ -153,8 +153,8 @@ impl JobHost {
 /// The end as the host can believe it: who stops a worker is the host, and success has a text.
 fn plausible(told: WorkerEnd) -> WorkerEnd {
     match told {
-        WorkerEnd::Completed { reply } if reply.trim().is_empty() => WorkerEnd::failed("it ended without a word"),
-        WorkerEnd::Stopped => WorkerEnd::failed("it says that it was stopped, and nobody has stopped it"),
+        WorkerEnd::Completed { reply } if reply.trim().is_empty() => WorkerEnd::failed("it ended without an answer"),
+        WorkerEnd::Stopped => WorkerEnd::failed("it reports that it was stopped, but nobody stopped it"),
         told => told,
     }
 }
@@ -162,9 +162,9 @@ fn plausible(told: WorkerEnd) -> WorkerEnd {
 fn words(end: &WorkerEnd) -> String {
     match end {
         WorkerEnd::Completed { .. } => "it is completed".to_owned(),
-        WorkerEnd::MaxTurns => "its steps are used up".to_owned(),
-        WorkerEnd::TimedOut => "its time is up".to_owned(),
-        WorkerEnd::Stopped => "it was told to stop".to_owned(),
+        WorkerEnd::MaxTurns => "its step limit is reached".to_owned(),
+        WorkerEnd::TimedOut => "its time limit is reached".to_owned(),
+        WorkerEnd::Stopped => "it was stopped".to_owned(),
         WorkerEnd::Failed { detail } => detail.clone(),
     }
 }

@@ -36,7 +36,7 @@ impl Tool for Remote {
             biased;
             () = context.cancel.cancelled() => Err(ToolFailure::Cancelled),
             output = placed.output() => output.map_or_else(
-                || Err(ToolFailure::failed("the worker gives no answer about this call")),
+                || Err(ToolFailure::failed("the worker reported no result of this call")),
                 ToolOutput::from,
             ),
         }

@@ -28,16 +28,18 @@ pub(super) fn report(ended: Ended) -> ToolOutput {
     let line = match end {
         WorkerEnd::Completed { reply } => {
             facts["result"] = reply.into();
-            return Ok(format!("{facts}\nThe worker has done its task.").into());
+            return Ok(format!("{facts}\nThe worker completed its task.").into());
         }
         WorkerEnd::MaxTurns => {
-            "The worker used up its steps before it had done its task. What it wrote is in the workspace.".to_owned()
+            "The worker reached its step limit before it completed its task. What it wrote is in the workspace."
+                .to_owned()
         }
         WorkerEnd::TimedOut => {
-            "The worker's time was up before it had done its task. What it wrote is in the workspace.".to_owned()
+            "The worker reached its time limit before it completed its task. What it wrote is in the workspace."
+                .to_owned()
         }
         WorkerEnd::Failed { detail } => {
-            format!("The worker has not done its task: {}.", detail.trim_end_matches('.'))
+            format!("The worker did not complete its task: {}.", detail.trim_end_matches('.'))
         }
         WorkerEnd::Stopped => return Err(ToolFailure::Cancelled),
     };
@@ -64,11 +66,11 @@ mod tests {
         let done = end(WorkerEnd::Completed { reply: "42".into() }, StopReason::FinalText).expect("a success");
         let mut with_result = expected("GOAL", "final_text");
         with_result["result"] = "42".into();
-        assert_eq!(facts(&done.text), (with_result, "The worker has done its task.".to_owned()));
+        assert_eq!(facts(&done.text), (with_result, "The worker completed its task.".to_owned()));
         for (given, reason, termination, line) in [
-            (WorkerEnd::MaxTurns, StopReason::MaxIterations, "MAX_TURNS", "used up its steps"),
-            (WorkerEnd::TimedOut, StopReason::ActiveTime, "TIMEOUT", "time was up"),
-            (WorkerEnd::failed("it fell over."), StopReason::Internal, "ERROR", "not done its task: it fell over."),
+            (WorkerEnd::MaxTurns, StopReason::MaxIterations, "MAX_TURNS", "its step limit"),
+            (WorkerEnd::TimedOut, StopReason::ActiveTime, "TIMEOUT", "its time limit"),
+            (WorkerEnd::failed("it fell over."), StopReason::Internal, "ERROR", "not complete its task: it fell over."),
         ] {
             let Err(ToolFailure::Failed(text)) = end(given, reason) else { panic!("{termination} is a failure") };
             let (read, said) = facts(&text);

@@ -29,7 +29,8 @@ const LINK_PAUSE: Duration = Duration::from_millis(200);
 /// How long tools that nobody waits for any more may take to end.
 const LAST_TOOLS: Duration = Duration::from_secs(5);
 
-const SAY_SOMETHING: &str = "You said nothing. Answer with your result as a text, or go on working with the tools.";
+const SAY_SOMETHING: &str = "Your message was empty. Answer with your result as text, or continue working with the \
+tools.";
 
 /// Carries out the job behind this link with these tools of its own, and tells the host how it ended.
 ///
@@ -90,7 +91,7 @@ impl Tool for Lent {
     }
 
     async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("a worker's calls are led through its host"))
+        Err(ToolFailure::failed("a worker's calls go through its host"))
     }
 }
 
@@ -141,7 +142,7 @@ impl ContainerDelegate {
         tokens.values().for_each(CancellationToken::cancel);
         let rest = async { while running.next().await.is_some() {} };
         if timeout(LAST_TOOLS, rest).await.is_err() {
-            tracing::warn!("a tool that was told to stop did not, and is dropped");
+            tracing::warn!("a tool did not react to the stop and is dropped");
         }
         answer
     }
@@ -196,7 +197,7 @@ impl ContainerDelegate {
                 Err(text) => DoneOutput::Failed { text },
             };
             if let Err(error) = link.done(ToolDone { call, output }).await {
-                tracing::warn!(%error, "the host could not be told what a tool answered");
+                tracing::warn!(%error, "the result of a tool could not be sent to the host");
             }
         }
     }

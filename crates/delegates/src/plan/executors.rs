@@ -13,10 +13,11 @@ use belay_run::own_tools::TERMINATE;
 use belay_run::own_tools::creates_work;
 use belay_run::prompt;
 use belay_run::terminate::{TEACHING, Terminate};
+use belay_run::untrusted::RULE;
 
 /// The executor that is always there.
 const GENERAL: &str = "general";
-const GENERAL_DESCRIPTION: &str = "has every tool and does whatever the others are not meant for";
+const GENERAL_DESCRIPTION: &str = "has every tool and does everything that the others are not meant for";
 
 /// Somebody who carries out steps.
 pub(crate) struct Executor {
@@ -67,8 +68,10 @@ impl PlanKit {
             .map(|(name, executor)| {
                 let ExecutorConfig { description, prompt, max_steps, .. } = executor;
                 let persona = prompt.as_deref().unwrap_or(texts::EXECUTOR);
-                let reasoning =
-                    ask(format!("{persona}\n\n{}\n\n{TEACHING}", texts::WORK), tools_of(name, executor, &tools)?);
+                let reasoning = ask(
+                    format!("{persona}\n\n{} {RULE}\n\n{TEACHING}", texts::WORK),
+                    tools_of(name, executor, &tools)?,
+                );
                 let max_steps = max_steps.unwrap_or(config.plan.max_steps_per_execution);
                 Ok(Executor { name: name.to_owned(), description: description.clone(), reasoning, max_steps })
             })

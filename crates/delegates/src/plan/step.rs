@@ -80,7 +80,7 @@ pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopE
             let said = summary.or_else(|| last_words(&context, 0));
             Ok(match success {
                 true => ChildEnd::Done(said.unwrap_or_else(|| "Done.".to_owned())),
-                false => ChildEnd::GaveUp(said.unwrap_or_else(|| "it says that it cannot do this".to_owned())),
+                false => ChildEnd::GaveUp(said.unwrap_or_else(|| "it reports that it cannot do this".to_owned())),
             })
         }
         (None, outcome) => end_of_child(outcome),
@@ -98,7 +98,7 @@ pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopE
 pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<ChildEnd, LoopError> {
     Ok(match outcome {
         Ok(LoopOutcome::Response(text)) if text.trim().is_empty() => {
-            ChildEnd::Failed("it ended without a word".to_owned())
+            ChildEnd::Failed("it ended without an answer".to_owned())
         }
         Ok(LoopOutcome::Response(text)) => ChildEnd::Done(text),
         Ok(LoopOutcome::Stopped(end)) => match end.reason.layer() {
@@ -108,7 +108,7 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
             _ => ChildEnd::Failed(end.reason.user_line().to_owned()),
         },
         Ok(LoopOutcome::MaxIterations { iterations }) => {
-            ChildEnd::Failed(format!("it came to no end within its {iterations} steps"))
+            ChildEnd::Failed(format!("it did not finish within its {iterations} steps"))
         }
         Ok(LoopOutcome::NeedApproval(pending)) => {
             ChildEnd::Failed(format!("{} needs an approval, and nobody can be asked", pending.call.name))

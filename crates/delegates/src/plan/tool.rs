@@ -31,13 +31,13 @@ impl Planning {
             max_output_bytes: 256 * 1024,
             ..ToolSpec::new(
                 PLANNING,
-                "Makes the plan. Call it once, with command create, a title and the steps in order.",
+                "Creates the plan. Call it once, with command create, a title and the steps in order.",
                 json!({
                     "type": "object",
                     "properties": {
                         "command": { "type": "string", "enum": ["create"] },
-                        "plan_id": { "type": "string", "description": "a name for the plan; one is made up without it" },
-                        "title": { "type": "string", "description": "what the plan is for" },
+                        "plan_id": { "type": "string", "description": "a name for the plan; generated if missing" },
+                        "title": { "type": "string", "description": "the purpose of the plan" },
                         "steps": {
                             "type": "array",
                             "items": text,
@@ -78,7 +78,7 @@ fn run(plans: &mut Plans, arguments: &Map<String, Value>) -> Result<String, Plan
         .map(|steps| steps.iter().filter_map(Value::as_str).map(str::to_owned).collect());
     let title = needed("create", "title")?;
     let steps = steps.ok_or(PlanError::Missing { command: "create", argument: "steps" })?;
-    plans.create(id, title, &steps).map(|plan| format!("The plan is made.\n\n{}", plan.render()))
+    plans.create(id, title, &steps).map(|plan| format!("The plan is created.\n\n{}", plan.render()))
 }
 
 #[cfg(test)]

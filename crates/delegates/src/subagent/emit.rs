@@ -48,8 +48,8 @@ fn emit_spec(declared: &Declared) -> ToolSpec {
     let outputs: Vec<String> = declared.declarations().map(said).collect();
     spec(
         EMIT_VALUE,
-        "Hands over one of the declared outputs. Emitting a name again replaces its value. When all of them are there, \
-         the task is done."
+        "Submits one of the declared outputs. Submitting a name again replaces its value. When all of them are \
+         submitted, the task is complete."
             .into(),
         json!({
             "type": "object",
@@ -67,11 +67,11 @@ fn complete_spec(declared: &Declared) -> ToolSpec {
     if declared.is_empty() {
         return spec(
             COMPLETE_TASK,
-            "Hands over the result and ends the task.".into(),
+            "Submits the result and ends the task.".into(),
             json!({
                 "type": "object",
                 "properties": {
-                    "result": { "type": "string", "minLength": 1, "description": "the result of the task, whole" },
+                    "result": { "type": "string", "minLength": 1, "description": "the complete result of the task" },
                 },
                 "required": ["result"],
                 "additionalProperties": false,
@@ -82,7 +82,7 @@ fn complete_spec(declared: &Declared) -> ToolSpec {
         declared.declarations().map(|output| (output.name.clone(), property(output))).collect();
     spec(
         COMPLETE_TASK,
-        "Hands over all declared outputs at once and ends the task.".into(),
+        "Submits all declared outputs at once and ends the task.".into(),
         json!({
             "type": "object",
             "properties": properties,
@@ -146,7 +146,7 @@ fn invalid(what: &str) -> ToolFailure {
 fn failure(refused: Refused) -> ToolFailure {
     match refused {
         Refused::Invalid(what) | Refused::Unknown(what) => invalid(&what),
-        Refused::Late => ToolFailure::failed("the task is complete already; this call changes nothing"),
+        Refused::Late => ToolFailure::failed("the task is already complete; this call changes nothing"),
     }
 }
 

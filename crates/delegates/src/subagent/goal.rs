@@ -92,15 +92,15 @@ impl Goal {
     /// What the system prompt says of it.
     pub(crate) fn teaching(&self) -> String {
         if self.declared.is_empty() {
-            return "When the task is done, call complete_task with the result, or answer with the result as a text: either \
-                    ends the task."
+            return "When the task is done, call complete_task with the result, or answer with the result as text: \
+                    either ends the task."
                 .into();
         }
         let outputs: Vec<String> =
             self.declared.declarations().map(|output| format!("- {}", emit::said(output))).collect();
         format!(
-            "What you come up with is not a text but these outputs:\n{}\nHand over each as soon as you have it with \
-             emit_value, or all at once with complete_task. The task is done when all of them are there. A text is not an \
+            "Your result is not text but these outputs:\n{}\nSubmit each with emit_value as soon as you have it, or \
+             all at once with complete_task. The task is complete when all of them are submitted. Text is not an \
              answer: nobody reads it.",
             outputs.join("\n")
         )
@@ -130,12 +130,13 @@ impl Goal {
 
     fn reminder(&self) -> String {
         if self.declared.is_empty() {
-            return "You said nothing. Call complete_task with the result, answer with it as a text, or go on working."
+            return "Your message was empty. Call complete_task with the result, answer with the result as text, or \
+                    continue working."
                 .into();
         }
         format!(
-            "Still missing: {}. A text does not hand them over: call emit_value for each of them, or complete_task with all \
-             outputs at once. If you do not have them yet, go on working with the other tools first.",
+            "Still missing: {}. Text does not submit them: call emit_value for each of them, or complete_task with all \
+             outputs at once. If you do not have them yet, continue with the other tools first.",
             listed(&self.declared.missing())
         )
     }
@@ -169,25 +170,24 @@ impl Goal {
     /// What is said before the closing turn.
     fn last_words(&self, end: &RunEnd) -> String {
         let why = match end.reason {
-            StopReason::ActiveTime | StopReason::WallClock => "The time is up.",
-            StopReason::MaxIterations => "All steps are used up.",
-            StopReason::MissingOutputs | StopReason::EmptyReply => {
-                "You have stopped without handing over what is missing."
-            }
-            _ => "This run has to end now.",
+            StopReason::ActiveTime | StopReason::WallClock => "The time limit is reached.",
+            StopReason::MaxIterations => "The step limit is reached.",
+            StopReason::MissingOutputs | StopReason::EmptyReply => "You stopped without submitting what is missing.",
+            _ => "This run must end now.",
         };
         let what = match self.declared.is_empty() {
             true => "Call complete_task now, with the best result that you have".to_owned(),
             false => {
                 let missing = listed(&self.declared.missing());
                 format!(
-                    "Call complete_task now, or emit_value for what is missing ({missing}), with the best that you have"
+                    "Call complete_task now, or emit_value for what is missing ({missing}), with the best values that \
+                     you have"
                 )
             }
         };
         format!(
-            "{why} This is the last chance. {what}, and say in it what is unfinished because of the interruption. No other \
-             tool is offered, and nothing else is read."
+            "{why} This is your last message. {what}, and state in it what is unfinished because of the interruption. \
+             No other tool is available, and nothing else is read."
         )
     }
 

@@ -69,11 +69,11 @@ impl SubagentLanes {
         loop {
             tokio::select! {
                 biased; // a stop before a place
-                () = cancel.cancelled() => return Err("cancelled: it was stopped before it began".into()),
+                () = cancel.cancelled() => return Err("cancelled: it was stopped before it started".into()),
                 place = &mut place => return Ok(place.ok()), // the lane is never closed
                 () = sleep_until(until) => return Err(format!(
-                    "not begun: {} subagents were at work for {} s (agent.subagents.max_concurrent); do this part yourself, \
-                     or try again later",
+                    "not started: {} subagents were running for {} s (agent.subagents.max_concurrent); do this part \
+                     yourself, or try again later",
                     self.width,
                     at_most.as_secs()
                 )),
@@ -85,10 +85,10 @@ impl SubagentLanes {
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::{RunId, StopReason};
+    use belay_protocol::{RunId, StopReason, Work};
 
     use super::*;
-    use belay_run::live::StopCause;
+    use belay_run::live::{RunOrigin, StopCause};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -96,9 +96,14 @@ mod tests {
         SubagentLanes::new(&SubagentsConfig { max_concurrent, ..SubagentsConfig::default() })
     }
 
+    fn run() -> Arc<LiveRun> {
+        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        LiveRun::new(RunId::new(), "alice".into(), origin, false)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_full_depth_holds_up_no_other_depth() {
-        let (lanes, live) = (lanes(1), LiveRun::new(RunId::new(), "alice".into(), false));
+        let (lanes, live) = (lanes(1), run());
         let _held = lanes.enter(1, &live, &live.cancel, MINUTE).await.expect("a place");
         let _below = lanes.enter(2, &live, &live.cancel, MINUTE).await.expect("what is started within has its own");
         let refused = lanes.enter(1, &live, &live.cancel, MINUTE).await.expect_err("no place");
@@ -107,7 +112,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_is_not_silent_obeys_a_stop_and_gets_the_next_place() {
-        let (lanes, live) = (lanes(1), LiveRun::new(RunId::new(), "alice".into(), false));
+        let (lanes, live) = (lanes(1), run());
         let held = lanes.enter(1, &live, &live.cancel, MINUTE).await.expect("a place");
         live.begin();
         let (waited, ()) = tokio::join!(lanes.enter(1, &live, &live.cancel, MINUTE), async {

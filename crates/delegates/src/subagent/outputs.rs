@@ -52,7 +52,7 @@ impl Declared {
         let mut outputs = Vec::with_capacity(declared.len());
         let mut bounds = Bounds::default();
         if declared.len() > MAX_OUTPUTS {
-            return Err(format!("{} outputs are declared; {MAX_OUTPUTS} are the most", declared.len()));
+            return Err(format!("{} outputs are declared; the maximum is {MAX_OUTPUTS}", declared.len()));
         }
         for declared in declared {
             let name = &declared.name;
@@ -67,7 +67,7 @@ impl Declared {
             let options = jsonschema::options().offline().with_pattern_options(bounds::patterns());
             match options.build(&declared.schema) {
                 Ok(validator) => outputs.push(Output { declared, validator }),
-                Err(error) => problems.push(format!("{name}: this is no usable JSON Schema: {error}")),
+                Err(error) => problems.push(format!("{name}: this is not a usable JSON Schema: {error}")),
             }
         }
         if !problems.is_empty() {
@@ -156,12 +156,12 @@ impl Declared {
             false => Ok(emitted.values[at].replace(value.clone())),
         })?;
         let what = match replaced {
-            Some(_) => format!("{name} was there already and is replaced"),
-            None => format!("{name} is taken"),
+            Some(_) => format!("{name} is accepted and replaces its earlier value"),
+            None => format!("{name} is accepted"),
         };
         let missing = listed(&self.missing());
         Ok(if missing.is_empty() {
-            format!("{what}; everything is there")
+            format!("{what}; all outputs are submitted")
         } else {
             format!("{what}; missing: {missing}")
         })
@@ -306,12 +306,12 @@ mod tests {
     fn values_are_kept_in_the_order_of_their_declaration() {
         let declared = declared(&["zebra:string", "apple:integer"]);
         assert_eq!((declared.reached(), declared.as_json().as_str()), (false, "{}"));
-        assert_eq!(declared.emit("apple", &json!(1)), Ok("apple is taken; missing: zebra (string)".into()));
+        assert_eq!(declared.emit("apple", &json!(1)), Ok("apple is accepted; missing: zebra (string)".into()));
         assert_eq!(
             declared.emit("apple", &json!(2)).expect("taken").split(';').next(),
-            Some("apple was there already and is replaced")
+            Some("apple is accepted and replaces its earlier value")
         );
-        assert_eq!(declared.emit("zebra", &json!("z")), Ok("zebra is taken; everything is there".into()));
+        assert_eq!(declared.emit("zebra", &json!("z")), Ok("zebra is accepted; all outputs are submitted".into()));
         assert_eq!((declared.reached(), declared.as_json().as_str()), (true, r#"{"zebra":"z","apple":2}"#));
         assert_eq!(Value::Object(declared.values()), json!({"zebra": "z", "apple": 2}));
     }
@@ -388,7 +388,7 @@ mod tests {
         let text = Declared::compile(bad).expect_err("eight mistakes");
         for needle in [
             "\"1\" is no name",
-            "a: this is no usable",
+            "a: this is not a usable",
             "b: this",
             "c: a schema",
             "d is declared twice",

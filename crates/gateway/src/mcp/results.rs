@@ -33,7 +33,7 @@ impl CallFailure {
     /// As many calls wait as may.
     pub(super) fn too_many_wait() -> Self {
         Self {
-            what: "too many calls wait for runs already".into(),
+            what: "too many calls are already waiting for runs".into(),
             next: Some("Leave wait_ms out and ask run_status later."),
         }
     }
@@ -52,9 +52,9 @@ impl From<ApiError> for CallFailure {
         let next = match error.code {
             "busy" | "store" | "unavailable" => Some("Try again in a few seconds."),
             "conflict" => Some("Use a new idempotency_key for another message."),
-            "not_found" => Some("list_sessions shows which conversations there are."),
+            "not_found" => Some("list_sessions lists the conversations."),
             "forbidden" => Some("A person with the operator's rights has to do this."),
-            "shutting_down" => Some("It takes messages again after its next start."),
+            "shutting_down" => Some("It accepts messages again after its next start."),
             "invalid" => Some("Look at the tool's schema and call it again."),
             _ => None,
         };
@@ -88,10 +88,10 @@ pub(super) fn run(record: &RunRecord) -> Value {
 pub(super) fn next_step(status: RunStatus) -> Option<&'static str> {
     match status {
         RunStatus::Accepted | RunStatus::Queued | RunStatus::Running => {
-            Some("It goes on: ask run_status for its reply (wait_ms waits for it), or end it with stop_run.")
+            Some("It is still running: ask run_status for its reply (wait_ms waits for it), or end it with stop_run.")
         }
         RunStatus::Paused => Some(
-            "It rests until a person has answered the question in waiting_for (`belay approvals` shows it); ask \
+            "It is paused until a person answers the question in waiting_for (`belay approvals` shows it); ask \
              run_status later, or end it with stop_run.",
         ),
         RunStatus::Completed | RunStatus::Stopped | RunStatus::Failed => None,
@@ -108,9 +108,9 @@ mod tests {
             (CallFailure::wrong("limit: must be 1"), "limit: must be 1. Look at the tool's schema and call it again."),
             (
                 CallFailure::from(ApiError::not_found("no such run.")),
-                "no such run. list_sessions shows which conversations there are.",
+                "no such run. list_sessions lists the conversations.",
             ),
-            (CallFailure::from(ApiError::internal()), "something went wrong inside Belay; the log says more"),
+            (CallFailure::from(ApiError::internal()), "an internal error occurred in Belay; see the log"),
         ] {
             assert_eq!(told.text(), text);
         }

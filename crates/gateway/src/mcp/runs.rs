@@ -79,9 +79,9 @@ pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Res
     let report = stop_run(app, principal, run, Duration::ZERO).await?;
     let mut told = json_of(&report);
     if !report.still_running.is_empty() {
-        told["next"] = json!("Something of it still ends: ask run_status, or call stop_run again.");
+        told["next"] = json!("Some of its processes are still ending: ask run_status, or call stop_run again.");
     } else if report.stopped.is_empty() {
-        told["next"] = json!("There was nothing to stop: run_status says how it ended.");
+        told["next"] = json!("There was nothing to stop; run_status shows how it ended.");
     }
     Ok(told)
 }

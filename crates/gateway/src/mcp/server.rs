@@ -18,9 +18,9 @@ use super::{conversations, runs};
 use crate::app::Shared;
 
 /// What a client is told about the server as a whole.
-const INSTRUCTIONS: &str = "Belay is an agent that runs on its own: a message to one of its sessions begins a run, which \
-    may call tools, wait for a person, and go on after this connection is gone. send_message begins one, run_status reads \
-    it, stop_run ends it.";
+const INSTRUCTIONS: &str = "Belay is an autonomous agent: a message to one of its sessions starts a run, which may \
+    call tools, wait for a person, and continue after this connection is closed. send_message starts a run, run_status \
+    reads it, stop_run ends it.";
 
 /// Answers clients. One for all of them: it holds nothing of anybody's.
 #[derive(Clone)]

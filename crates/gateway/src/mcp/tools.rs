@@ -120,7 +120,7 @@ pub(super) fn catalogue(max_wait_ms: u64) -> Vec<Tool> {
     let run_id = json!({ "type": "string", "format": "uuid", "description": "The run, as send_message named it." });
     let session = json!({
         "type": "string", "minLength": 1,
-        "description": "The conversation. Any name of your own begins a new one; list_sessions shows those there are.",
+        "description": "The conversation. A new name starts a new one; list_sessions lists the existing ones.",
     });
     let wait = |what: &str| json!({ "type": "integer", "minimum": 0, "maximum": max_wait_ms, "description": what });
     let limit =
@@ -128,19 +128,19 @@ pub(super) fn catalogue(max_wait_ms: u64) -> Vec<Tool> {
     vec![
         tool(
             "send_message",
-            "Hands a message to the agent. It is answered by a run, which goes on by itself: with wait_ms the answer \
-             comes back as `reply`, else ask run_status for it. Messages to one session are answered one after another.",
+            "Sends a message to the agent. A run answers it in the background: with wait_ms the answer is returned as \
+             `reply`, otherwise ask run_status for it. Messages to one session are answered one after another.",
             json!({
                 "session": session,
-                "text": { "type": "string", "minLength": 1, "description": "What the agent is to do or to answer." },
+                "text": { "type": "string", "minLength": 1, "description": "The request or the question." },
                 "wait_ms": wait("How long to wait for the answer, in milliseconds. Without it the call returns at once."),
                 "stop_on_cancel": {
                     "type": "boolean", "default": false,
-                    "description": "Whether cancelling this call, while it waits, stops the run that it has begun.",
+                    "description": "Whether cancelling this call while it waits also stops the run that it started.",
                 },
                 "idempotency_key": {
                     "type": "string", "minLength": 1, "maxLength": 256,
-                    "description": "Sent again with the same key and text, the message is not taken twice.",
+                    "description": "A message that is sent again with the same key and text is accepted only once.",
                 },
             }),
             &["session", "text"],
@@ -148,14 +148,14 @@ pub(super) fn catalogue(max_wait_ms: u64) -> Vec<Tool> {
         ),
         tool(
             "run_status",
-            "Says where a run stands: its status, and its `reply` once there is one.",
+            "Returns the state of a run: its status, and its `reply` once there is one.",
             json!({ "run_id": run_id, "wait_ms": wait("How long to wait for its end, in milliseconds.") }),
             &["run_id"],
             Effect::Reads,
         ),
         tool(
             "stop_run",
-            "Stops a run now, together with every program that it has started. What it has done so far stays done.",
+            "Stops a run now, together with every program that it has started. Completed effects are not undone.",
             json!({ "run_id": run_id }),
             &["run_id"],
             Effect::Stops,
@@ -169,7 +169,7 @@ pub(super) fn catalogue(max_wait_ms: u64) -> Vec<Tool> {
         ),
         tool(
             "read_conversation",
-            "Reads what was said in a conversation last, oldest message first.",
+            "Returns the latest messages of a conversation, oldest first.",
             json!({ "session": session, "limit": limit(READ_DEFAULT, READ_MAX) }),
             &["session"],
             Effect::Reads,

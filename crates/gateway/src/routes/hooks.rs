@@ -74,5 +74,5 @@ async fn routine(app: &App, path: &str, secret: &[u8]) -> Result<Result<String, 
     // Digests of equal length, so that the time says nothing about the secret, not even its length.
     let shown = Sha256::digest(secret);
     let fits = known.is_some_and(|known| bool::from(known.as_slice().ct_eq(shown.as_slice())));
-    Ok(if fits { Ok(routine.spec.name) } else { Err(ApiError::unauthorized("the secret does not fit")) })
+    Ok(if fits { Ok(routine.spec.name) } else { Err(ApiError::unauthorized("the secret does not match")) })
 }

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
     Accepted, Ack, Body, ChannelId, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode, ReasoningShown,
-    RunId, RunOptions, SessionKey, SessionLifetime, Thinking, UnixMillis,
+    RunId, RunOptions, SessionKey, Thinking, UnixMillis,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -127,19 +127,10 @@ impl NewMessage {
         };
         check_options(&options, &principal)?;
         let inbound = Inbound {
-            channel,
-            session,
-            principal,
             key,
-            reply_to: None,
-            body: Body::Text(self.text),
-            history: Vec::new(),
-            want_deltas: false,
             outputs: self.outputs,
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
             options,
+            ..Inbound::new(channel, session, principal, Body::Text(self.text))
         };
         Ok((inbound, wait))
     }

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, SessionKey, SessionLifetime, UnixMillis};
+use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, SessionKey, UnixMillis};
 use hmac::{Hmac, KeyInit, Mac};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -80,19 +80,8 @@ impl Delivery {
         }
         let key = IdempotencyKey { channel: "webhook".into(), account: "webhook".into(), message_id: id.into() };
         Ok(Inbound {
-            channel,
-            session,
-            principal: Entry::Signer.principal(),
             key: Some(key),
-            reply_to: None,
-            body: Body::Text(self.text),
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: belay_protocol::RunOptions::default(),
+            ..Inbound::new(channel, session, Entry::Signer.principal(), Body::Text(self.text))
         })
     }
 }
@@ -139,7 +128,7 @@ pub(super) fn from_hex(text: &[u8]) -> Option<[u8; 32]> {
 fn verify(secret: &str, bytes: &[u8], signature: &[u8; 32]) -> Result<(), ApiError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).map_err(|_any_length_fits| ApiError::internal())?;
     mac.update(bytes);
-    mac.verify_slice(signature).map_err(|_| ApiError::unauthorized("the signature does not fit the body"))
+    mac.verify_slice(signature).map_err(|_| ApiError::unauthorized("the signature does not match the body"))
 }
 
 #[cfg(test)]

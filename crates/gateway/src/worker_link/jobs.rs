@@ -61,9 +61,7 @@ impl WorkerLinks for Links {
         {
             let mut open = self.0.open();
             if open.len() >= MOST_JOBS {
-                return Err(format!(
-                    "{MOST_JOBS} workers are at work, which is the most there may be; try again later"
-                ));
+                return Err(format!("{MOST_JOBS} workers are running, which is the maximum; try again later"));
             }
             open.insert(job, Job { token: blake3::hash(token.expose().as_bytes()), desk });
         }

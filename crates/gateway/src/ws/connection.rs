@@ -186,7 +186,7 @@ impl Talk {
                         return Some(close);
                     }
                 }
-                () = outgoing.overflowed() => return Some(Close::policy("too much waits to be read")),
+                () = outgoing.overflowed() => return Some(Close::policy("too much data waits to be read")),
                 _ = ticks.tick() => {
                     if self.heard_at.elapsed() >= DEAF_AFTER {
                         return Some(Close::policy("nothing was heard for too long"));
@@ -195,7 +195,7 @@ impl Talk {
                     outgoing.ping();
                 }
                 down = async { ready.wait_for(|ready| !ready).await.is_ok() }, if !self.told => {
-                    tracing::debug!(connection = %self.id, down, "told that the daemon ends");
+                    tracing::debug!(connection = %self.id, down, "the daemon is shutting down");
                     self.tell_shutdown();
                 }
                 () = app.draining.cancelled(), if leave_by.is_none() => {

@@ -155,9 +155,7 @@ async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Res
     let token = params.auth.and_then(|auth| auth.token);
     let principal = admitted(app, peer, known, token).await?;
     if !*app.ready.borrow() {
-        return Err(
-            ApiError::no_answer("Belay takes no messages yet, or none any more; connect again in a moment").into()
-        );
+        return Err(ApiError::no_answer("Belay does not accept messages at the moment; connect again shortly").into());
     }
     let place = match place {
         Some(place) => place,

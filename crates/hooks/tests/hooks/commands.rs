@@ -160,7 +160,7 @@ async fn a_shutdown_of_all_processes_ends_the_programs_of_hooks() {
     let call = tokio::spawn(async move { ask(&hook).await });
     eventually("it has begun", || !read(directory.path(), "child").is_empty()).await;
     processes.shutdown().await;
-    assert_eq!(call.await.expect("no panic"), Err("it was told to stop".into()));
+    assert_eq!(call.await.expect("no panic"), Err("it was stopped".into()));
     assert!(has_ended(&read(directory.path(), "child")));
 }
 
@@ -172,7 +172,7 @@ async fn closing_ends_what_is_under_way() {
     let call = tokio::spawn(async move { ask(&hook).await });
     eventually("it has begun", || !read(directory.path(), "leader").is_empty()).await;
     assert!(set.close(LIMIT).await);
-    assert_eq!(call.await.expect("no panic"), Err("it was told to stop".into()));
+    assert_eq!(call.await.expect("no panic"), Err("it was stopped".into()));
     assert!(!Path::new("/proc").join(read(directory.path(), "leader")).exists());
 }
 

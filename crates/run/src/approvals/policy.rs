@@ -89,9 +89,11 @@ impl Policy {
         // By a rule, or by the `approval` of an MCP server, which nobody leaves at "never" unless they set it.
         let chosen = rule.is_some() || case.spec.server.is_some();
         let because = match case.untrusted {
-            Untrusted::Content => Some("words of the outside are in this conversation, and this tool reaches outside"),
+            Untrusted::Content => {
+                Some("untrusted content is in this conversation, and this tool has an external effect")
+            }
             Untrusted::Descriptions if !chosen => {
-                Some("MCP servers describe tools of this conversation, and this tool reaches outside")
+                Some("MCP servers describe tools of this conversation, and this tool has an external effect")
             }
             Untrusted::Descriptions | Untrusted::Nothing => None,
         };

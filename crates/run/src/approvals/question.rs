@@ -90,18 +90,18 @@ impl ApprovalAnswer {
 fn denial(kind: &GateKind, state: GateState) -> String {
     let text = match (kind, state) {
         (GateKind::Approval, GateState::Expired) => {
-            "denied: the person did not answer in time. It was not done. Do not ask for the same again; go on without it, \
-             or say what you would need."
+            "denied: nobody answered the approval request in time. It was not executed. Do not request the same again; \
+             continue without it, or state what you need."
         }
         (GateKind::Approval, _) => {
-            "denied: the person said no. It was not done. Do not ask for the same again; take another way, or answer \
-             without it."
+            "denied: the user refused. It was not executed. Do not request the same again; use another approach, or \
+             answer without it."
         }
         (GateKind::Credential { .. }, GateState::Expired) => {
-            "denied: the secret that this tool needs was not given in time. It was not done."
+            "denied: nobody entered the secret that this tool needs in time. It was not executed."
         }
         (GateKind::Credential { .. }, _) => {
-            "denied: the person did not give the secret that this tool needs. It was not done."
+            "denied: the user did not provide the secret that this tool needs. It was not executed."
         }
     };
     text.to_owned()
@@ -132,8 +132,8 @@ pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
             let mut text = format!("`{}` needs a secret: **{name}**.\n\n{}\n\n", gate.tool, gate.summary);
             let _ = write!(
                 text,
-                "Your next message is taken as the secret: it is not shown to the model, and not kept in the \
-                 conversation. /deny goes on without it. It is waited for {waits}."
+                "Your next message is taken as the secret: it is not shown to the model and not stored in the \
+                 conversation. /deny continues without it. The request expires after {waits}."
             );
             return text;
         }
@@ -147,7 +147,8 @@ pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
     if let Some(covers) = &gate.covers {
         let _ = write!(text, ", or **always** for {} in this conversation", plain(covers));
     }
-    let _ = write!(text, ". Without an answer it is a no after {waits}. (/approve {id}, /deny {id})", id = gate.id);
+    let _ =
+        write!(text, ". Without an answer the call is denied after {waits}. (/approve {id}, /deny {id})", id = gate.id);
     text
 }
 

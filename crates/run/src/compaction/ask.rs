@@ -92,8 +92,8 @@ async fn ask(
     match core.ask(reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => Some(match reply.finish {
             FinishReason::Stop => Ok(reply.text),
-            FinishReason::Length => Err("It was cut off by the limit of its length: be shorter."),
-            FinishReason::ToolCalls | FinishReason::ContentFilter => Err("It was no text."),
+            FinishReason::Length => Err("It exceeded the length limit: write less."),
+            FinishReason::ToolCalls | FinishReason::ContentFilter => Err("It was not text."),
         }),
         Ok(Asked::Chanted(_)) => Some(Err("It repeated itself.")),
         Ok(Asked::Ended(_)) => None,

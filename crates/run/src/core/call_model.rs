@@ -13,6 +13,7 @@ use super::{CLOSING_MAX_BYTES, CLOSING_MAX_TOKENS, RunCore, seen};
 use crate::cost_guard::most_of;
 use crate::model_stream::sink::{LiveSink, Streamed, Watch};
 use crate::model_stream::thoughts;
+use crate::untrusted;
 
 /// What one call may take.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +163,7 @@ impl RunCore {
         let result = result.map(|answer| {
             answer.map(|reply| {
                 sink.finish();
-                ModelReply { text: thoughts::without(&reply.text), ..reply }
+                untrusted::forget_markers(ModelReply { text: thoughts::without(&reply.text), ..reply })
             })
         });
         let Streamed { text: said, bytes, meter } = sink.end();

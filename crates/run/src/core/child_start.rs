@@ -18,7 +18,7 @@ use crate::services::RunServices;
 use crate::tally::Tally;
 
 /// Why a run that another one started asks nobody.
-const NOBODY: &str = "a run that another one has started has nobody to ask; hand back what is missing";
+const NOBODY: &str = "a run started by another run cannot ask anybody; report what is missing in its result";
 
 /// What a run hands to the runs that it starts. Clones share the account and the stop.
 #[derive(Clone)]

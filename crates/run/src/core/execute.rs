@@ -11,7 +11,7 @@ use crate::effect_gate::{Asking, Bind, CallContext};
 use crate::terminate::{self, Terminated};
 
 /// Why a run in its last turn asks nobody.
-const ENDING: &str = "this run is ending; hand over what there is";
+const ENDING: &str = "this run is ending; submit the results that you have";
 
 /// What a batch has come to.
 #[derive(Default)]

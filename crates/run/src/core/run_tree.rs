@@ -58,19 +58,21 @@ impl RunTree {
         let Tree { max_depth, max_live, max_total, ref counts } = *self.shared;
         if self.depth >= max_depth {
             return Err(format!(
-                "a subagent at depth {max_depth} starts no others (agent.subagents.max_depth); do this part yourself"
+                "a subagent at depth {max_depth} cannot start others (agent.subagents.max_depth); do this part \
+                 yourself"
             ));
         }
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.total >= max_total {
             return Err(format!(
-                "{max_total} subagents have been started for this request, which is the most there may be \
+                "{max_total} subagents have been started for this request, which is the limit \
                  (agent.subagents.max_total); do the rest yourself"
             ));
         }
         if counts.live >= max_live {
             return Err(format!(
-                "{max_live} subagents are at work already (agent.subagents.max_live); wait for their results, then try again"
+                "{max_live} subagents are running already (agent.subagents.max_live); wait for their results, then try \
+                 again"
             ));
         }
         counts.live += 1;

@@ -23,9 +23,9 @@ const MAX_PARALLEL: usize = 16;
 pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
 
 /// What a call reads that had not begun when the person said something more.
-pub(super) const SKIPPED: &str = "skipped: a newer message of the person came first";
+pub(super) const SKIPPED: &str = "skipped: the user sent a newer message first";
 /// What the model reads of a call whose tool panicked.
-pub const CRASHED: &str = "the tool crashed; this is a fault of the tool";
+pub const CRASHED: &str = "the tool crashed; this is an error in the tool";
 
 /// A call that may run: its tool, its checked arguments.
 pub(super) struct Runnable {
@@ -92,9 +92,8 @@ impl RunningCall {
             Some(Ok(reply)) => End::Reply(reply),
             Some(Err(failure)) => End::Failure(failure),
             None => {
-                let text =
-                    format!("no result after {:.0} s: the call was given up", self.begun.elapsed().as_secs_f64());
-                let unknown = "; what it did is unknown, check before doing it again";
+                let text = format!("no result after {:.0} s: the call timed out", self.begun.elapsed().as_secs_f64());
+                let unknown = "; its effect is unknown, check before you repeat it";
                 match self.lasting() {
                     true => End::Broken(FaultKind::TimedOut, ToolStatus::OutcomeUnknown, text + unknown),
                     false => End::Broken(FaultKind::TimedOut, ToolStatus::Error, text),
@@ -114,10 +113,12 @@ impl RunningCall {
 
     fn abandoned(self) -> Ran {
         let (status, text) = match self.lasting() {
-            true => {
-                (ToolStatus::OutcomeUnknown, "outcome unknown: the run was stopped and the tool did not stop when told")
-            }
-            false => (ToolStatus::Cancelled, "cancelled: the tool did not stop when told and was abandoned"),
+            true => (
+                ToolStatus::OutcomeUnknown,
+                "outcome unknown: the run was stopped and the tool did not react to the \
+                                              stop",
+            ),
+            false => (ToolStatus::Cancelled, "cancelled: the tool did not react to the stop and was abandoned"),
         };
         self.ended(End::Ours(status, text.into()))
     }
@@ -204,10 +205,10 @@ fn tell_abandoned(run: RunId, places: &HashMap<Id, RunningCall>) {
     };
     let (unknown, harmless) = (named(true), named(false));
     if !unknown.is_empty() {
-        tracing::warn!(%run, tools = ?unknown, "tools did not stop when told; what they have done is unknown");
+        tracing::warn!(%run, tools = ?unknown, "tools did not react to the stop; their effects are unknown");
     }
     if !harmless.is_empty() {
-        tracing::debug!(%run, tools = ?harmless, "tools did not stop when told and are abandoned");
+        tracing::debug!(%run, tools = ?harmless, "tools did not react to the stop and are abandoned");
     }
 }
 

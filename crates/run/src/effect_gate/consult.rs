@@ -9,7 +9,7 @@ use super::{CallContext, EffectGate, Outcome, result_of};
 use crate::hooks::{CallAbout, HookContext};
 
 /// What a result reads that hooks had no time to look at.
-const WITHHELD: &str = "withheld: the run was ended before the operator's hooks had looked at this result";
+const WITHHELD: &str = "withheld: the run ended before the operator's hooks had checked this result";
 
 impl EffectGate {
     /// Has hooks look at a call. Arguments that they change take the place of the model's in the context, so that a

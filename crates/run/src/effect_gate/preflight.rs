@@ -24,8 +24,8 @@ const MAX_PROBLEMS: usize = 5;
 const WEIGH_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the model reads of a call that a person has approved twice as it no longer was.
-const CHANGED: &str = "denied: what was approved has changed since, so it was not done. Look at it again, and call again to have \
-                       it approved as it is now.";
+const CHANGED: &str = "denied: what was approved has changed since, so it was not executed. Inspect it again, then \
+                       repeat the call to request a new approval.";
 
 /// What becomes of a call.
 pub(super) enum Verdict {
@@ -94,13 +94,15 @@ impl EffectGate {
             let seconds = wait.as_secs().max(1);
             Rejected(
                 ToolStatus::Error,
-                format!("not executed: {} was called too often; try again in {seconds} s", call.name),
+                format!("not executed: {} has reached its rate limit; try again in {seconds} s", call.name),
             )
         })?;
         let pass = self.health.admit(tool.spec()).map_err(|refusal| Rejected(ToolStatus::Denied, refusal))?;
         if let Some(limit) = caller.tally.admit_tool(caller.limits, &call.name) {
-            let text =
-                format!("not executed: the run has made all the calls that it may (limit {limit}); answer with text");
+            let text = format!(
+                "not executed: the run has used up its tool calls (limit {limit}); give your final answer as \
+                         text"
+            );
             return Err(Rejected(ToolStatus::NotExecuted, text).into());
         }
         Ok(Runnable { call: call.clone(), tool, arguments, credential, pass, uses, approved })
@@ -151,7 +153,7 @@ impl EffectGate {
         let case = Case { spec, arguments, weight: &weight, untrusted };
         let (unless_approved, why) = match (self.policy.load().need(case), &answer.approved) {
             (Need::Refused(why), _) => {
-                return Err(Rejected(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
+                return Err(Rejected(ToolStatus::Denied, format!("denied: {why}. It was not executed.")).into());
             }
             (_, Some((_, approved))) if *approved == digest => {
                 // The digests agree: what was weighed just now is what the person was shown.
@@ -172,13 +174,13 @@ impl EffectGate {
             return Ok((answer.yeses(), None));
         }
         if let Some(unbound) = weight.unbound {
-            let text = format!("denied: {} needs a person's yes, and {unbound}. It was not done.", spec.name);
+            let text = format!("denied: {} needs a person's approval, and {unbound}. It was not executed.", spec.name);
             return Err(Rejected(ToolStatus::Denied, text).into());
         }
         if let Err(nobody) = caller.may_ask {
             return Err(Rejected(
                 ToolStatus::Denied,
-                format!("denied: {} needs a person's yes ({why}), and {nobody}.", spec.name),
+                format!("denied: {} needs a person's approval ({why}), and {nobody}.", spec.name),
             )
             .into());
         }
@@ -187,8 +189,9 @@ impl EffectGate {
         // Of a file's content both ends and a digest will do; what acts outside is approved whole or not at all.
         if let Some(chars) = too_long(&summary, &weight.bound).filter(|_| spec.effect == Effect::External) {
             let text = format!(
-                "denied: {} needs a person's yes, and a question of {chars} characters is more than can be shown whole. \
-                 Put long texts into a file with write_file first, and name the file. It was not done.",
+                "denied: {} needs a person's approval, and its arguments ({chars} characters) are too long to be shown \
+                 in full. It was not executed. Write long texts to a file with write_file first, and pass the file's \
+                 name.",
                 spec.name
             );
             return Err(Rejected(ToolStatus::Denied, text).into());
@@ -215,7 +218,12 @@ impl EffectGate {
         if let Some(secret) = self.vault.find(caller.session, &need.name).await? {
             return Ok(secret);
         }
-        let nobody = caller.may_ask.err().or_else(|| answer.supplied.map(|_| "the one that was given is gone"));
+        let nobody = caller.may_ask.err().or_else(|| {
+            answer.supplied.map(|_| {
+                "the secret that was provided is not \
+                                                                              stored any more"
+            })
+        });
         if let Some(nobody) = nobody {
             let text = format!("denied: {} needs the secret {}, and {nobody}.", spec.name, need.name);
             return Err(Rejected(ToolStatus::Denied, text).into());
@@ -259,7 +267,7 @@ async fn weigh(
             Err(Rejected(ToolStatus::NotExecuted, "not executed: the run was stopped".into()))
         }
         Err(_elapsed) => {
-            Err(Rejected(ToolStatus::Error, "not executed: what it would do could not be found out in time".into()))
+            Err(Rejected(ToolStatus::Error, "not executed: its effect could not be determined in time".into()))
         }
     }
 }

@@ -105,7 +105,12 @@ impl HookChain {
         let event = Arc::new(self.event(point, about, data()));
         for bound in asked {
             let Ok(permit) = self.room.clone().try_acquire_owned() else {
-                tracing::warn!(hook = bound.name(), point = point.word(), "too many hooks are at work; it is not told");
+                tracing::warn!(
+                    hook = bound.name(),
+                    point = point.word(),
+                    "too many hooks are running; this one is \
+                                                                           skipped"
+                );
                 metrics::hook_called(point, "dropped");
                 continue;
             };

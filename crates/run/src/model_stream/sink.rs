@@ -102,7 +102,8 @@ impl DeltaSink for LiveSink<'_> {
     fn reasoning(&mut self, piece: &str) -> Heard {
         self.run.touch();
         self.meter.piece(piece.len());
-        self.say(&speech::Heard { text: String::new(), reasoning: piece.to_owned() })
+        let heard = self.speech.reasoning(piece);
+        self.say(&heard)
     }
 
     fn call_bytes(&mut self, bytes: usize) {

@@ -2,9 +2,9 @@
 
 use belay_protocol::{BootstrapFile, RULES_FILE};
 
-const HEAD: &str = "Files of the workspace, as they are now. They are kept by the people you work for: follow what they ask \
-of you, and take the rest as what you know.";
-const CUT: &str = "Some are too long to be shown whole; read_file shows the rest.";
+const HEAD: &str = "Current files of the workspace. The people you work for maintain them: follow the instructions in \
+them, and use the rest as background knowledge.";
+const CUT: &str = "Some are too long to be shown in full; read the rest with read_file.";
 
 /// All files; `None`: there is none.
 pub(super) fn part(files: &[BootstrapFile]) -> Option<String> {

@@ -3,8 +3,8 @@
 
 use belay_protocol::{Skill, SkillPlace, Skills, ToolSet};
 
-const HEAD: &str = "Skills are instructions for kinds of tasks, kept in files. When a task fits one of them, read its \
-instructions first and follow them; read one at a time, and none that does not fit.";
+const HEAD: &str = "Skills are instructions for kinds of tasks, stored in files. When a task matches a skill, read its \
+instructions first and follow them. Read one skill at a time, and none that does not match.";
 
 /// The list, as far as these tools can read what is on it; `None`: there is nothing on it.
 pub(super) fn part(skills: &Skills, tools: &ToolSet) -> Option<String> {

@@ -91,19 +91,18 @@ fn the_whole_prompt_reads_as_it_is_meant() {
     let tools = tools(&["read_file", "read_skill"]);
     let prompt = join(&parts(&config, &full(), Some(&tools), None));
     let expected = format!(
-        "You are a clerk.\n\n{} {}\n\n{}\n\n\
-         Skills are instructions for kinds of tasks, kept in files. When a task fits one of them, read its instructions first \
-         and follow them; read one at a time, and none that does not fit.\n\
-         - web (skills/web/SKILL.md): Looks things up.\n- taxes (read_skill): Does taxes.\n\n{}\n\n\
-         Files of the workspace, as they are now. They are kept by the people you work for: follow what they ask of you, and \
-         take the rest as what you know. Some are too long to be shown whole; read_file shows the rest.\n\n\
-         <file name=\"AGENTS.md\">\nBe kind.\n</file>\n\n<file name=\"MEMORY.md\">\nLong…\n</file>\n\n{}\n\n\
-         Write short paragraphs.\n\nToday is Thursday, 5 November 2026 (UTC).\n\nThe person is in a hurry.",
-        words::TOOLS,
-        words::ANSWER,
-        words::SAFETY,
-        words::WORKSPACE,
-        words::SILENCE,
+        "You are a clerk.\n\n{} {}\n\n{}\n\nSkills are instructions for kinds of tasks, stored in files. When a task \
+         matches a skill, read its instructions first and follow them. Read one skill at a time, and none that does \
+         not match.\n- web (skills/web/SKILL.md): Looks things up.\n- taxes (read_skill): Does taxes.\n\n{}\n\nCurrent \
+         files of the workspace. The people you work for maintain them: follow the instructions in them, and use the \
+         rest as background knowledge. Some are too long to be shown in full; read the rest with read_file.\n\n<file \
+         name=\"AGENTS.md\">\nBe kind.\n</file>\n\n<file name=\"MEMORY.md\">\nLong…\n</file>\n\n{}\n\nWrite short \
+         paragraphs.\n\nToday is Thursday, 5 November 2026 (UTC).\n\nThe person is in a hurry.",
+        texts::TOOLS,
+        texts::ANSWER,
+        format_args!("{} {RULE}", texts::SAFETY),
+        texts::WORKSPACE,
+        texts::SILENCE,
     );
     assert_eq!(prompt.text, expected);
 }
@@ -119,7 +118,10 @@ fn what_hooks_have_said_stands_in_the_place_of_what_every_run_is_told() {
 #[test]
 fn other_runs_are_told_the_rules_of_the_workspace_alone() {
     let rules = full().rules();
-    assert!(rules.starts_with("\n\nFiles of the workspace") && rules.ends_with("\nBe kind.\n</file>"), "{rules}");
+    assert!(
+        rules.starts_with("\n\nCurrent files of the workspace") && rules.ends_with("\nBe kind.\n</file>"),
+        "{rules}"
+    );
     assert_eq!(Briefing::default().rules(), "");
 }
 

@@ -206,7 +206,7 @@ impl Book {
         if let Some((_, for_s)) = off {
             streak.reported = Some(now.instant);
             let why = format!(
-                "it failed {failures} times in a row, in {runs} runs, since {}; at last {}",
+                "it failed {failures} times in a row, in {runs} runs, since {}; most recently {}",
                 since.to_rfc3339(),
                 fault.kind.told()
             );
@@ -229,7 +229,7 @@ impl Book {
             let failures = off.record.failures.saturating_add(1);
             let for_s = off.record.for_s.saturating_mul(2).min(LONGEST_OFF_S);
             let why = format!(
-                "it failed again when it was tried, after {} failures in a row; at last {}",
+                "it failed again on a trial call, after {} failures in a row; most recently {}",
                 off.record.failures,
                 fault.kind.told()
             );
@@ -352,11 +352,12 @@ fn refused(subject: &str, off: &Off) -> String {
         false => format!("an operator says: {why}"),
     };
     let until = match (off.tried, until) {
-        (true, _) => " Another call is trying it at this moment.".to_owned(),
+        (true, _) => " Another call is testing it at this moment.".to_owned(),
         (false, Some(until)) => format!(" It is tried again after {}.", until.to_rfc3339()),
         (false, None) => String::new(),
     };
     format!(
-        "denied: {what} is switched off: {why}.{until} Do not call it again; use another way, or say what is missing."
+        "denied: {what} is disabled: {why}.{until} Do not call it again; use another approach, or state what is \
+         missing."
     )
 }

@@ -125,9 +125,9 @@ fn a_rule_switches_off_for_twice_as_long_each_time_until_a_call_that_is_let_thro
     let refused = story.call(&[TOOL], 2, &fails()).expect_err("off");
     assert_eq!(
         refused,
-        "denied: the tool web_search is switched off: it failed 2 times in a row, in 2 runs, since 1970-01-01T00:00:00.000Z; at \
-         last it gave no result in time. It is tried again after 1970-01-01T13:53:20.000Z. Do not call it again; use another \
-         way, or say what is missing."
+        "denied: the tool web_search is disabled: it failed 2 times in a row, in 2 runs, since \
+         1970-01-01T00:00:00.000Z; most recently it gave no result in time. It is tried again after \
+         1970-01-01T13:53:20.000Z. Do not call it again; use another approach, or state what is missing."
     );
     for (seconds, next) in [(50_000, LONGEST_OFF_S), (LONGEST_OFF_S, LONGEST_OFF_S)] {
         story.seconds += seconds - 1;
@@ -153,7 +153,7 @@ fn one_call_at_a_time_is_let_through_and_one_that_says_nothing_lets_the_next() {
     let subjects = [TOOL.to_owned()];
     let trials = story.book.admit(&subjects, story.now()).expect("let through");
     let refused = story.book.admit(&subjects, story.now()).expect_err("one at a time");
-    assert!(refused.contains("Another call is trying it"), "{refused}");
+    assert!(refused.contains("Another call is testing it"), "{refused}");
     assert_eq!(story.book.ended(&trials, &subjects, story.runs[0], &ToolSignal::Nothing, story.now()), []);
     let trials = story.book.admit(&subjects, story.now()).expect("the next");
     story.book.give_back(&trials);
@@ -164,8 +164,8 @@ fn one_call_at_a_time_is_let_through_and_one_that_says_nothing_lets_the_next() {
         since: story.now().date,
         until: None,
         for_s: 0,
-        by: "ann".into(),
-        why: "it lies".into(),
+        actor: "ann".into(),
+        detail: "it lies".into(),
         failures: 0,
         runs: 0,
     };
@@ -198,7 +198,7 @@ fn a_server_fails_with_any_of_its_tools_and_takes_them_all_with_it() {
         assert_eq!(told(&news), if run == 1 { vec!["off"] } else { vec![] }, "{tool}");
     }
     let refused = story.call(&["mcp_files_stat", SERVER], 0, &fails()).expect_err("off with its server");
-    assert!(refused.starts_with("denied: the MCP server files, with all its tools, is switched off: "), "{refused}");
+    assert!(refused.starts_with("denied: the MCP server files, with all its tools, is disabled: "), "{refused}");
     assert_eq!(told(&story.call(&["mcp_other_stat", "mcp:other"], 0, &fails()).expect("another server")), [""; 0]);
     story.seconds = 60;
     assert_eq!(told(&story.call(&["mcp_files_stat", SERVER], 0, &ToolSignal::Works).expect("let through")), ["on"]);
@@ -213,8 +213,8 @@ fn a_restart_keeps_what_is_off_and_a_clock_that_was_set_makes_it_no_longer() {
             since: UnixMillis(since),
             until: (for_s > 0).then(|| UnixMillis(since + for_s as i64 * 1000)),
             for_s,
-            by: BY_RULE.into(),
-            why: "it failed".into(),
+            actor: BY_RULE.into(),
+            detail: "it failed".into(),
             failures: 10,
             runs: 3,
         }),
@@ -392,8 +392,8 @@ proptest! {
                         since: now.date,
                         until: None,
                         for_s: 0,
-                        by: "ann".into(),
-                        why: "so".into(),
+                        actor: "ann".into(),
+                        detail: "so".into(),
                         failures: 0,
                         runs: 0,
                     };

@@ -7,8 +7,8 @@ use super::health::Health;
 use super::requests::request;
 
 /// How the command is used.
-pub const USAGE: &str = "/tools lists what the model can use. Operators switch a tool, or mcp:NAME for a server, off and \
-on: /tools disable NAME and why, /tools enable NAME.";
+pub const USAGE: &str = "/tools lists the tools that the model can use. Operators disable and enable a tool, or a \
+server as mcp:NAME: /tools disable NAME REASON, /tools enable NAME.";
 
 /// What a person says about tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub async fn command(
         ToolsCommand::Enable(name) => ToolRequest::Enable(name),
     };
     let tools = request(health, asked, by).await?;
-    let line = |tool: &ToolHealth| trouble_line(tool).unwrap_or_else(|| format!("{} is on.", subject(&tool.name)));
+    let line = |tool: &ToolHealth| trouble_line(tool).unwrap_or_else(|| format!("{} is enabled.", subject(&tool.name)));
     Ok(tools.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
@@ -77,16 +77,16 @@ pub fn trouble_line(tool: &ToolHealth) -> Option<String> {
     Some(match (tool.state, until) {
         (ToolState::Ok, _) => return None,
         (ToolState::Failing, _) => {
-            format!("{subject} fails: {failures} times in a row, in {runs} runs, since {since}.")
+            format!("{subject} is failing: {failures} times in a row, in {runs} runs, since {since}.")
         }
         (ToolState::Off, Some(until)) => {
-            format!("{subject} is switched off since {since}: {why}. It is tried again after {until}.")
+            format!("{subject} has been disabled since {since}: {why}. It is tried again after {until}.")
         }
         (ToolState::Off, None) => {
-            format!("{subject} is switched off since {since}: {why}. /tools enable {name} switches it on.")
+            format!("{subject} has been disabled since {since}: {why}. /tools enable {name} enables it.")
         }
         (ToolState::Trial, _) => {
-            format!("{subject} was switched off ({why}); the next call shows whether it works again.")
+            format!("{subject} was disabled ({why}); the next call tests whether it works again.")
         }
     })
 }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn commands_are_read_as_the_usage_says() {
-        let disable = |name: &str, why: &str| ToolsCommand::Disable { name: name.into(), why: why.into() };
+        let disable = |name: &str, why: &str| ToolsCommand::Disable { name: name.into(), detail: why.into() };
         for (argument, expected) in [
             (None, Some(ToolsCommand::List)),
             (Some("disable web_search it  lies"), Some(disable("web_search", "it  lies"))),

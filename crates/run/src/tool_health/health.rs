@@ -62,7 +62,7 @@ impl Health {
         let now = Now { date: clock.now(), instant: Instant::now() };
         let book = Book::new(Rules::compile(config), switches, now);
         for off in known.keys().map(|name| book.health(name, now)).filter(|health| health.state != ToolState::Ok) {
-            tracing::warn!(tool = off.name, by = off.actor, "a tool is switched off, as it was before this start");
+            tracing::warn!(tool = off.name, by = off.actor, "a tool is disabled, as it was before this start");
         }
         count(&book);
         Ok(Self { book: Mutex::new(book), known, store, events, clock })
@@ -235,9 +235,9 @@ fn log(ToolSwitch { name, off, .. }: &ToolSwitch, by: &str) {
     match off {
         Some(off) => {
             let (failures, runs, for_s) = (off.failures, off.runs, off.for_s);
-            tracing::warn!(tool = name, by, failures, runs, for_s, "a tool is switched off");
+            tracing::warn!(tool = name, by, failures, runs, for_s, "a tool is disabled");
         }
-        None => tracing::info!(tool = name, by, "a tool is switched on"),
+        None => tracing::info!(tool = name, by, "a tool is enabled"),
     }
 }
 

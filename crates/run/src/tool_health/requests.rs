@@ -19,13 +19,11 @@ pub async fn request(health: &Health, request: ToolRequest, by: &Inbound) -> Res
             let all = health.all();
             return Ok(if operator { all } else { all.into_iter().map(ToolHealth::for_everybody).collect() });
         }
-        _ if !operator => return Err(Refusal::Forbidden("Only an operator may switch tools on and off.".into())),
+        _ if !operator => return Err(Refusal::Forbidden("Only an operator may disable and enable tools.".into())),
         ToolRequest::Disable { name, detail: why } => {
             let known = find(health, &name)?;
             if !may_be_off(&name) {
-                return Err(Refusal::Invalid(format!(
-                    "{name} is never switched off: runs need it to come to their end."
-                )));
+                return Err(Refusal::Invalid(format!("{name} cannot be disabled: runs need it to end.")));
             }
             let off = ToolOff {
                 since: health.now().date,
@@ -61,7 +59,7 @@ fn reason(why: &str) -> Result<String, Refusal> {
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
     let why = why.trim_end_matches('.').to_owned();
     match why.chars().count() {
-        0 => Err(Refusal::Invalid("Say why it is switched off: models read it.".into())),
+        0 => Err(Refusal::Invalid("Give a reason: models read it.".into())),
         n if n > MOST_WHY => Err(Refusal::Invalid(format!("The reason has {n} characters; it may have {MOST_WHY}."))),
         _ => Ok(why),
     }

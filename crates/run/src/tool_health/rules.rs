@@ -137,8 +137,7 @@ pub fn problems(config: &ToolHealthConfig) -> Vec<String> {
             } else if let Err(error) = Glob::new(pattern) {
                 problems.push(format!("{key}.tools: {pattern:?} is no pattern: {}", error.kind()));
             } else if rule.action == ToolHealthAction::Disable && !may_be_off(pattern) {
-                problems
-                    .push(format!("{key}.tools: {pattern} is never switched off: runs need it to come to their end"));
+                problems.push(format!("{key}.tools: {pattern} cannot be disabled: runs need it to end"));
             }
         }
     }

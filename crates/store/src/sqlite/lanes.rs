@@ -99,7 +99,7 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
 
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
-        "SELECT id, text, principal, authority, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
+        "SELECT id, text, principal, authority, relayed, work, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
                 output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, state, history, thread, options,
                 provenance
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
@@ -134,6 +134,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
         provenance: rows::readable(row, run_id, "provenance")?,
         asker: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
+        work: rows::work(row)?,
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
         gate: None,
         status: rows::status(row)?,
@@ -160,11 +161,11 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let state = input.state.as_ref().map(rows::to_json).transpose()?;
     let key = input.key.as_ref();
     let inserted = tx.row(
-        "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
+        "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, work, channel, principal,
                            authority, relayed, reply_to, key_channel, key_account, key_message, digest,
                            text, history, state, options, from_person, provenance, message_ref)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
-                 :started_at, :channel, :principal, :authority, :relayed, :reply_to,
+                 :started_at, :work, :channel, :principal, :authority, :relayed, :reply_to,
                  :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :from_person,
                  :provenance, :message_ref)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING
@@ -178,6 +179,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":turn": start.then_some(turn),
             ":at": input.at.0,
             ":started_at": start.then_some(input.at.0),
+            ":work": rows::to_json(&input.work)?,
             ":channel": input.channel.as_str(),
             ":principal": input.asker.principal,
             ":authority": rows::place_word(input.asker.place),

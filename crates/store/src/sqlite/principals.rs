@@ -1,6 +1,6 @@
 //! The senders of messages.
 
-use belay_protocol::{KnownPrincipal, NewInput, Purpose, SEEN_PRECISION_MS, UnixMillis};
+use belay_protocol::{KnownPrincipal, NewInput, SEEN_PRECISION_MS, UnixMillis};
 use rusqlite::{Connection, params};
 
 use super::rows;
@@ -10,7 +10,7 @@ use crate::limits::PAGE_MAX;
 /// Notes the sender of a message, unless its row, last written at `last_seen_at`, is recent.
 pub(super) fn note(tx: &mut Tx<'_>, input: &NewInput, last_seen_at: Option<UnixMillis>) -> Done<()> {
     let recent = last_seen_at.is_some_and(|last| input.at.0.saturating_sub(last.0) < SEEN_PRECISION_MS);
-    if recent || Purpose::of(&input.channel).is_autonomous() {
+    if recent || input.work.is_autonomous() {
         return Ok(());
     }
     let name = input.provenance.as_ref().and_then(|provenance| Some(&provenance.sender.as_ref()?.name));

@@ -120,7 +120,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
 pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
     all(
         conn,
-        "SELECT id, session, channel, principal, octet_length(text) + COALESCE(octet_length(history), 0) AS bytes,
+        "SELECT id, session, channel, principal, work, octet_length(text) + COALESCE(octet_length(history), 0) AS bytes,
                 status IN ('running', 'paused') AS begun
          FROM runs WHERE ended_at IS NULL ORDER BY accepted_at, seq",
         [],
@@ -130,6 +130,7 @@ pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
                 session: row.get::<_, String>("session")?.into(),
                 channel: row.get::<_, String>("channel")?.into(),
                 principal: row.get("principal")?,
+                work: rows::work(row)?,
                 bytes: rows::count(row, "bytes")?,
                 begun: row.get("begun")?,
             })
@@ -175,7 +176,7 @@ fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
         entries.push(HistoryEntry {
             id: from_sql_int(row.get("position")?),
             role: row.get("role")?,
-            text: message.text().to_owned(),
+            text: message.for_people().into_owned(),
             run_id: rows::optional_id(row, "run_id")?,
             at: rows::date(row, "at")?,
         });

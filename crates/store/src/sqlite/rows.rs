@@ -6,6 +6,7 @@ use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Asker, Authority, ChannelId, Event, IdPrefix, IdempotencyKey, Message, MessageBody, MessageScope, Outbound,
     OutboxRow, Purpose, ReplyRoute, RunRecord, RunStatus, Seq, SessionLifetime, StopReason, ThreadState, UnixMillis,
+    Work,
 };
 use rusqlite::Row;
 use rusqlite::types::Value;
@@ -108,6 +109,11 @@ pub(super) fn thread_state(row: &Row<'_>) -> Done<ThreadState> {
 pub(super) fn status(row: &Row<'_>) -> Done<RunStatus> {
     let word: String = row.get("status")?;
     RunStatus::from_word(&word).ok_or_else(|| Failure::damaged("status of a run"))
+}
+
+/// What a run is.
+pub(super) fn work(row: &Row<'_>) -> Done<Work> {
+    from_json(&row.get::<_, String>("work")?)
 }
 
 pub(super) fn purpose(row: &Row<'_>) -> Done<Purpose> {

@@ -1,6 +1,6 @@
 //! Money: reserved before each model call, settled after it, summed by day, purpose, principal and model.
 
-use belay_protocol::{NewReservation, Purpose, RunId, SessionKey, Spent, StoreError, job_of, routine_run_of};
+use belay_protocol::{NewReservation, Purpose, RunId, SessionKey, Spent, StoreError, Work};
 use rusqlite::{Row, params};
 
 use super::rows;
@@ -99,17 +99,13 @@ fn add(tx: &mut Tx<'_>, account: &Account, micro_usd: i64) -> Done<()> {
 
 /// Nobody for a run without a row: `/compact` asks a model outside every run.
 fn payer(tx: &mut Tx<'_>, run: RunId) -> Done<Payer> {
-    let sql = "SELECT session, channel, principal FROM runs WHERE id = ?1";
-    let sender = tx.row(sql, params![run.as_uuid()], |row| {
-        Ok((SessionKey::from(row.get::<_, String>("session")?), payer_row(row)?))
-    })?;
-    let Some((session, sender)) = sender else { return Ok(Payer::default()) };
-    // A client can choose the session key of a job, but not its channel.
-    let creator = match Purpose::of(&sender.channel.as_str().into()).is_autonomous() {
-        true => job_of(&session)
-            .map(|job| (CREATOR_OF_JOB, job.as_uuid()))
-            .or_else(|| routine_run_of(&session).map(|routine_run| (CREATOR_OF_ROUTINE, routine_run.as_uuid()))),
-        false => None,
+    let sql = "SELECT work, channel, principal FROM runs WHERE id = ?1";
+    let sender = tx.row(sql, params![run.as_uuid()], |row| Ok((rows::work(row)?, payer_row(row)?)))?;
+    let Some((work, sender)) = sender else { return Ok(Payer::default()) };
+    let creator = match work {
+        Work::Chat => None,
+        Work::Job { job, .. } => Some((CREATOR_OF_JOB, job.as_uuid())),
+        Work::RoutineRun { id } | Work::Heartbeat { id } => Some((CREATOR_OF_ROUTINE, id.as_uuid())),
     };
     let Some((sql, id)) = creator else { return Ok(sender) };
     Ok(tx.row(sql, params![id], payer_row)?.unwrap_or(sender))

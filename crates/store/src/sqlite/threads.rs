@@ -129,7 +129,7 @@ pub(super) fn append_notice(tx: &mut Tx<'_>, notice: &SessionNotice, at: UnixMil
     let message = Message::notice(&notice.text);
     append_message(tx, &Place { thread, turn, run: None, at }, &message)?;
     set_thread(tx, thread, None, at)?;
-    let kind = EventKind::Notice { text: message.text().to_owned() };
+    let kind = EventKind::Notice { text: message.for_people().into_owned() };
     append_events(tx, &[NewEvent { at, session: Some(notice.session.clone()), run_id: None, kind }])
 }
 

@@ -80,9 +80,9 @@ async fn who_has_spoken_is_looked_for_among_so_many_runs_and_no_more() {
     let path = directory.path().join("belay.db");
     // Runs of timers, for months.
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-               INSERT INTO runs (id, session, status, accepted_at, ended_at, reason, channel, principal, authority, relayed,
+               INSERT INTO runs (id, session, status, accepted_at, ended_at, reason, work, channel, principal, authority, relayed,
                                  text, from_person)
-               SELECT randomblob(16), 't', 'completed', 2000, 2000, 'response', 'c', 'p', 'operator', 0, '', 0
+               SELECT randomblob(16), 't', 'completed', 2000, 2000, 'response', json_object('kind', 'chat'), 'c', 'p', 'operator', 0, '', 0
                FROM n";
     for (more, spoken) in [(99_999_u32, true), (1, false)] {
         let conn = rusqlite::Connection::open(&path).unwrap();

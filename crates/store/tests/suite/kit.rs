@@ -11,6 +11,7 @@ use belay_protocol::{
     RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord,
     RoutineRunStatus, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunsIn, SessionKey, SessionLifetime,
     SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, ToolSwitches, Trigger, UnixMillis,
+    Work,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -55,6 +56,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         run_id: RunId::new(),
         key: None,
         channel: "http".into(),
+        work: Work::Chat,
         asker: Asker { principal: "p".into(), ..Asker::default() },
         digest: None,
         text: text.into(),

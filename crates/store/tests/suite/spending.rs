@@ -1,7 +1,7 @@
 //! Who is charged for a model call, and for which model.
 
 use belay_protocol::{
-    Asker, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RoutineRunId, RunId, SessionKey, SpendLedger,
+    Asker, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RoutineRunId, RunId, SessionKey, SpendLedger, Work,
     job_session, routine_run_session,
 };
 use belay_store::SqliteStore;
@@ -14,10 +14,10 @@ const DAY: i64 = 20_000;
 const CAPS: JobCaps = JobCaps { at_work: 2, at_work_each: 2, open_each: 9, open: 9 };
 
 /// A run of a message through a channel.
-async fn run(store: &SqliteStore, session: SessionKey, channel: &str, principal: &str) -> RunId {
+async fn run(store: &SqliteStore, work: Work, session: SessionKey, channel: &str, principal: &str) -> RunId {
     let lease = open(store, session.as_str()).await.lease;
     let asker = Asker { principal: principal.into(), ..Asker::default() };
-    accept(store, &lease, NewInput { channel: channel.into(), asker, ..input("hi") }).await
+    accept(store, &lease, NewInput { work, channel: channel.into(), asker, ..input("hi") }).await
 }
 
 /// A job of that creator, as its id.
@@ -39,12 +39,20 @@ async fn a_call_is_charged_to_the_sender_or_to_the_creator_of_the_work_and_to_th
     let of_routine = job_of(&store, "routine", "cat", Some(fired)).await;
 
     let runs = [
-        (run(&store, "s".into(), "http", "ann").await, Purpose::Chat, 1),
-        (run(&store, job_session(job), "job", "bob").await, Purpose::Job, 10),
-        (run(&store, job_session(of_routine), "job", "cat").await, Purpose::Job, 100),
-        (run(&store, routine_run_session(fired), "routine", "cat").await, Purpose::Routine, 1_000),
+        (run(&store, Work::Chat, "s".into(), "http", "ann").await, Purpose::Chat, 1),
+        (run(&store, Work::Job { job, attempt: Some(1) }, job_session(job), "job", "bob").await, Purpose::Job, 10),
+        (
+            run(&store, Work::Job { job: of_routine, attempt: Some(1) }, job_session(of_routine), "job", "cat").await,
+            Purpose::Job,
+            100,
+        ),
+        (
+            run(&store, Work::RoutineRun { id: fired }, routine_run_session(fired), "routine", "cat").await,
+            Purpose::Routine,
+            1_000,
+        ),
         // A client chose the session key of the job.
-        (run(&store, job_session(job), "http", "eve").await, Purpose::Chat, 10_000),
+        (run(&store, Work::Chat, job_session(job), "http", "eve").await, Purpose::Chat, 10_000),
         // A model call outside every run.
         (RunId::new(), Purpose::Chat, 100_000),
     ];

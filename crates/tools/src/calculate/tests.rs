@@ -206,7 +206,7 @@ async fn the_tool_answers_and_refuses() {
     let tool = Calculate::new();
     assert_eq!(call(&tool, json!({"expression": "17*23"})).await, Ok("391".to_owned()));
     for arguments in [json!({}), json!({"expression": 1}), json!({"expression": "1", "x": 1})] {
-        assert!(failure(call(&tool, arguments).await).contains("do not fit"));
+        assert!(failure(call(&tool, arguments).await).contains("do not match"));
     }
 }
 

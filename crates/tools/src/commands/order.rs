@@ -88,11 +88,11 @@ impl Orders {
         let listed = |globs: &GlobSet| globs.is_match(path) || program.names().iter().any(|name| globs.is_match(name));
         let name = path.display();
         if listed(&self.deny) {
-            return Err(ToolFailure::Denied(format!("The operator does not let {name} be run (tools.commands.deny).")));
+            return Err(ToolFailure::Denied(format!("The operator does not allow {name} (tools.commands.deny).")));
         }
         if !listed(&self.allow) {
             return Err(ToolFailure::Denied(format!(
-                "{name} is not among the programs that the operator lets be run (tools.commands.allow)."
+                "{name} is not among the programs that the operator allows (tools.commands.allow)."
             )));
         }
         Ok(())
@@ -181,8 +181,8 @@ impl Orders {
             let Some(digest) = found else { continue };
             if files.len() == MAX_BOUND_FILES {
                 return Err(format!(
-                    "it names more than {MAX_BOUND_FILES} files of the workspace, which is more than a yes can be bound to; \
-                     name fewer at a time, or their directory"
+                    "it names more than {MAX_BOUND_FILES} files of the workspace, which is more than an approval can \
+                     cover; name fewer at a time, or their directory"
                 ));
             }
             files.push((path, digest));

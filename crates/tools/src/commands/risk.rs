@@ -20,16 +20,15 @@ use self::lists::{ALWAYS, COMMANDS, EXACT, FAR_REACHING, OPEN_ENDED, Options, PL
 use super::program::Program;
 
 /// What a person reads about a command whose meaning lies in files that the answer is not bound to.
-const UNBOUND: &str = "what it does depends on files that this answer is not bound to: scripts, modules or build files that it \
-                       loads may change before it runs or while it does";
+const UNBOUND: &str = "what it does depends on files that this approval does not cover: scripts, modules or build \
+                       files that it loads may change before or while it runs";
 
 /// What a person reads about a command that is given something of the workspace.
-const NAMED: &str =
-    "it is given files or directories of the workspace, which may change before it runs or while it does";
+const NAMED: &str = "it is given files or directories of the workspace, which may change before or while it runs";
 
 /// What a person reads about a command of which nothing is known.
 const UNKNOWN: &str =
-    "Belay does not know this program: it may start other programs, or load files that this answer is not bound to";
+    "Belay does not know this program: it may start other programs, or load files that this approval does not cover";
 
 /// What was found about a command.
 #[derive(Debug, Default, PartialEq, Eq)]

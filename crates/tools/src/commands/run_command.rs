@@ -84,8 +84,8 @@ impl Time {
 
 impl RunCommand {
     pub(super) fn new(orders: Arc<Orders>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description = "Runs a program in the workspace and shows what it prints. When it ends, everything it started \
-            is ended too. An exit code other than 0 is a failure.";
+        let description = "Runs a program in the workspace and returns its output. When it ends, every process that it \
+            started is ended too. An exit code other than 0 is a failure.";
         let time = Time::of(config);
         let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, time.gate());
         let spec = ToolSpec {

@@ -44,8 +44,8 @@ pub(super) struct RunShell {
 
 impl RunShell {
     pub(super) fn new(orders: Arc<Orders>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description = "Runs a shell script in the workspace and shows what it prints. A person is asked each time; \
-            where one program does, run_command is better.";
+        let description = "Runs a shell script in the workspace and returns its output. Each call needs a person's \
+            approval; prefer run_command when one program is enough.";
         let time = Time::of(config);
         let spec = arguments::spec::<Arguments>("run_shell", description, Effect::External, time.gate());
         let spec = ToolSpec {

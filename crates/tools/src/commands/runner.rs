@@ -45,9 +45,7 @@ impl Runner {
     /// There is none, so nothing is run.
     pub(super) async fn sandbox(&self) -> Result<&Sandbox, ToolFailure> {
         self.sandbox.get().await.map_err(|missing| {
-            ToolFailure::Denied(format!(
-                "Commands are not run here, since they could not be kept inside walls: {missing}."
-            ))
+            ToolFailure::Denied(format!("Commands are disabled here, because the sandbox does not work: {missing}."))
         })
     }
 
@@ -55,7 +53,7 @@ impl Runner {
     pub(super) async fn policy(&self) -> Result<String, ToolFailure> {
         let sandbox = self.sandbox().await?;
         let network = match (sandbox.policy(), sandbox.most().network) {
-            (Policy::Off, _) => "no walls: whatever Belay's user may do",
+            (Policy::Off, _) => "no sandbox: everything that Belay's user may do",
             (_, true) => "network",
             (_, false) => "no network",
         };
@@ -106,7 +104,7 @@ async fn watch(running: &mut Running, mut capture: Capture, limit: Duration, con
     let printed = tokio::time::timeout(LAST_OUTPUT, reading.join_next()).await;
     let printed = printed.ok().flatten().and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("the output of an ended command could not be read to its end");
-        Printed { text: "[what was printed could not be read to its end]".to_owned(), kept: None }
+        Printed { text: "[the output could not be read to its end]".to_owned(), kept: None }
     });
     (end, printed)
 }
@@ -128,7 +126,8 @@ fn told(end: End, printed: Printed, limit: Duration) -> ToolOutput {
         End::Exited(Exit::Signal(signal)) => Err(ToolFailure::Failed(format!("[ended by signal {signal}]\n{text}"))),
         End::Exited(Exit::Ended) | End::Cancelled => Err(ToolFailure::Cancelled),
         End::TimedOut => Err(ToolFailure::Failed(format!(
-            "[ended after {seconds} s, which was its time; what it had printed by then follows. timeout_s gives it more.]\n{text}"
+            "[ended after {seconds} s, its time limit; its output until then follows. Set timeout_s to give it more \
+             time.]\n{text}"
         ))),
     }
 }

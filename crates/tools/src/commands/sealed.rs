@@ -20,8 +20,8 @@ pub(super) const SCRIPT_VARIABLE: &str = "BELAY_SCRIPT";
 const MAX_PROGRAM_BYTES: u64 = 256 * 1024 * 1024;
 
 /// What the model reads of a program that was changed after the answer.
-const CHANGED: &str = "denied: the program has changed since it was approved, so it was not run. Look at it again, and call \
-                       again to have it approved as it is now.";
+const CHANGED: &str = "denied: the program has changed since it was approved, so it was not run. Inspect it again, \
+                       then repeat the call to request a new approval.";
 
 /// The digest of a program's whole content.
 ///
@@ -35,7 +35,7 @@ pub(super) fn digest_of(workspace: &Workspace, path: &str) -> Result<String, Str
     })?;
     if bytes > MAX_PROGRAM_BYTES {
         return Err(format!(
-            "{path:?} has more than {} MiB, which is more than a yes can be bound to",
+            "{path:?} has more than {} MiB, which is more than an approval can cover",
             MAX_PROGRAM_BYTES / (1024 * 1024)
         ));
     }

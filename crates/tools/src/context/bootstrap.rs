@@ -56,7 +56,7 @@ fn fit(name: &str, text: &str, file_max: usize, room: usize) -> Result<Bootstrap
     let whole_chars = text.chars().count();
     let max = file_max.min(room);
     if whole_chars > max && max < MIN_CHARS {
-        return Err(format!("the files before it have taken the room for all of them; {room} characters were left"));
+        return Err(format!("the files before it have used up the space for all of them; {room} characters were left"));
     }
     let (text, cut) = cut(text, whole_chars, max, name);
     Ok(BootstrapFile { name: name.to_owned(), text, whole_chars, cut })
@@ -153,7 +153,7 @@ mod tests {
         assert!(told.files.iter().all(|file| file.cut && file.whole_chars == 3000));
         assert!(told.files.iter().map(|file| file.text.chars().count()).sum::<usize>() <= 1600);
         assert_eq!(told.skipped[0].what, "c");
-        assert!(told.skipped[0].why.contains("have taken the room"), "{:?}", told.skipped);
+        assert!(told.skipped[0].why.contains("have used up the space"), "{:?}", told.skipped);
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Window {
         let mut result = format!("[{path}: lines {first}-{last} of {lines}]\n{body}");
         if last < lines {
             // Writing to a String cannot fail.
-            let _ = write!(result, "[{} more; go on with offset {}]", lines - last, last + 1);
+            let _ = write!(result, "[{} more; continue with offset {}]", lines - last, last + 1);
         } else {
             result.pop();
         }

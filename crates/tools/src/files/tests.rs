@@ -89,7 +89,7 @@ async fn a_file_is_read_in_whole_or_in_part_and_says_which_lines() {
         (json!({"path": "./note.txt"}), "[./note.txt: lines 1-3 of 3]\none\ntwo\nthree"),
         (
             json!({"path": "note.txt", "limit": 2}),
-            "[note.txt: lines 1-2 of 3]\none\ntwo\n[1 more; go on with offset 3]",
+            "[note.txt: lines 1-2 of 3]\none\ntwo\n[1 more; continue with offset 3]",
         ),
         (json!({"path": "note.txt", "offset": 3, "limit": 9}), "[note.txt: lines 3-3 of 3]\nthree"),
         (json!({"path": "sub/inner.txt", "offset": null}), "[sub/inner.txt: lines 1-1 of 1]\ninner"),
@@ -112,8 +112,8 @@ async fn what_cannot_be_read_says_why() {
             (json!({"path": "note.txt", "offset": u64::MAX}), "has 3 line(s)"),
             (json!({"path": "note.txt", "offset": 0}), "count from 1"),
             (json!({"path": "note.txt", "limit": 0}), "count from 1"),
-            (json!({"path": "note.txt", "offset": -1}), "do not fit"),
-            (json!({"path": "note.txt", "lines": 1}), "do not fit"),
+            (json!({"path": "note.txt", "offset": -1}), "do not match"),
+            (json!({"path": "note.txt", "lines": 1}), "do not match"),
             (json!({"path": "zero.bin"}), "not text (3 bytes; it has zero bytes)"),
             (json!({"path": "latin.txt"}), "not text (4 bytes; it is not UTF-8)"),
             (json!({"path": "large.txt"}), "too large: 100001"),
@@ -140,12 +140,12 @@ async fn long_lines_and_long_files_are_cut_and_say_so() {
     std::fs::write(house.inside("many.txt"), "line\n".repeat(5000)).unwrap();
     let text = house.read("many.txt").await.unwrap();
     assert!(text.starts_with("[many.txt: lines 1-2000 of 5000]"));
-    assert!(text.ends_with("[3000 more; go on with offset 2001]"));
+    assert!(text.ends_with("[3000 more; continue with offset 2001]"));
 
     std::fs::write(house.inside("wide.txt"), format!("{}\n", "w".repeat(999)).repeat(90)).unwrap();
     let text = house.read("wide.txt").await.unwrap();
     assert!(text.len() < MAX_OUTPUT_BYTES);
-    assert!(text.starts_with("[wide.txt: lines 1-61 of 90]") && text.ends_with("[29 more; go on with offset 62]"));
+    assert!(text.starts_with("[wide.txt: lines 1-61 of 90]") && text.ends_with("[29 more; continue with offset 62]"));
 }
 
 #[tokio::test]

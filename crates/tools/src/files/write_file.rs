@@ -37,8 +37,8 @@ pub(crate) struct WriteFile {
 
 impl WriteFile {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Writes a text file of the workspace, whole: a new one, or in the place of an old one. To \
-            change a part of a file, edit_file is surer.";
+        let description = "Writes a complete text file in the workspace: a new one, or in place of an old one. To \
+            change a part of a file, prefer edit_file.";
         let spec = arguments::spec::<Arguments>("write_file", description, Effect::Write, Duration::from_secs(30));
         let spec = ToolSpec { approval: Ask::UnlessApproved, ..spec };
         Self { spec, workspace, max_bytes: config.max_write_bytes }

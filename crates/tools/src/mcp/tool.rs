@@ -72,17 +72,17 @@ impl McpTool {
             let (server, tool) = (self.server.name(), &self.offer.tool);
             warn!(server, tool, run = %context.run_id, "tool of an mcp server is not what was approved, not called");
             return Ok(Err(ToolFailure::Denied(format!(
-                "The MCP server {server} describes its tool {tool} otherwise than was approved, so it was not called. It \
-                 stays out of use until the operator looks at it with `belay mcp list` and approves it with `belay mcp \
-                 approve {server} {tool}`. Do without it."
+                "The MCP server {server} has changed the description of its tool {tool} since it was approved, so it \
+                 was not called. It stays disabled until the operator reviews it with `belay mcp list` and approves it \
+                 with `belay mcp approve {server} {tool}`. Continue without it."
             ))));
         }
         let called = lease.connection().call(&self.offer.tool, arguments.clone());
         match timeout(self.server.timeout(), called).await {
             Ok(result) => Ok(reply(result?, &self.pictures, &context.cancel).await),
             Err(_) => Ok(Err(ToolFailure::failed(format!(
-                "{} of the MCP server {} gave no answer within {} s and was told to stop. What it has done by then is \
-                 not known: find that out before you try again, or ask for less at once.",
+                "{} of the MCP server {} gave no answer within {} s and was stopped. Its effect is unknown: check it \
+                 before you try again, or request less at once.",
                 self.offer.tool,
                 self.server.name(),
                 self.server.timeout().as_secs()

@@ -9,7 +9,10 @@ pub(super) enum Trouble {
     #[error("cannot be started: {0}")]
     Start(String),
     /// It was started too often in one run.
-    #[error("has ended {0} times in this run and is not started again. Do without it, or say that it is broken")]
+    #[error(
+        "has ended {0} times in this run and is not started again. Continue without it, or report that it does not \
+             work"
+    )]
     EndsAgainAndAgain(u32),
     /// It said nothing in time.
     #[error("did not answer {what} within {} s{noise}", limit.as_secs())]

@@ -42,8 +42,8 @@ pub(crate) struct ReadOutput {
 
 impl ReadOutput {
     pub(crate) fn new(outputs: KeptOutputs, runs: Arc<dyn RunReader>) -> Self {
-        let description = "Shows a part of a tool's output that was too long to be shown whole. The cut result gives the \
-            name; offset and limit are in bytes.";
+        let description = "Returns a part of a tool's output that was too long to be shown in full. The truncated \
+            result gives its name; offset and limit are in bytes.";
         let spec = arguments::spec::<Arguments>("read_output", description, Effect::Read, Duration::from_secs(10));
         // What was kept is nearly always another program's words or a page's, and the keeper is not told: so all of it
         // counts as such.
@@ -105,7 +105,7 @@ impl Tool for ReadOutput {
 
 fn none_such(name: &str) -> ToolFailure {
     ToolFailure::failed(format!(
-        "There is no output {name:?}, or no longer: the oldest ones are removed. Use a name from a result of this \
+        "There is no output {name:?}; old outputs are removed after some time. Use a name from a result of this \
          conversation, or run the tool again."
     ))
 }
@@ -140,7 +140,7 @@ impl Part {
         let mut shown = format!("[{name}: bytes {first} to {next} of {}]\n", self.size);
         shown.push_str(&String::from_utf8_lossy(text));
         if next < self.size {
-            shown.push_str(&format!("\n[{} more; go on with offset {next}]", self.size - next));
+            shown.push_str(&format!("\n[{} more; continue with offset {next}]", self.size - next));
         }
         shown
     }
@@ -171,9 +171,9 @@ mod tests {
         let whole = "aéz€".as_bytes();
         for (from, most, expected) in [
             (0, 7, "[n: bytes 0 to 7 of 7]\naéz€"),
-            (0, 2, "[n: bytes 0 to 1 of 7]\na\n[6 more; go on with offset 1]"),
-            (2, 2, "[n: bytes 3 to 4 of 7]\nz\n[3 more; go on with offset 4]"),
-            (4, 2, "[n: bytes 4 to 6 of 7]\n\u{fffd}\n[1 more; go on with offset 6]"),
+            (0, 2, "[n: bytes 0 to 1 of 7]\na\n[6 more; continue with offset 1]"),
+            (2, 2, "[n: bytes 3 to 4 of 7]\nz\n[3 more; continue with offset 4]"),
+            (4, 2, "[n: bytes 4 to 6 of 7]\n\u{fffd}\n[1 more; continue with offset 6]"),
             (5, 9, "[n: bytes 7 to 7 of 7]\n"),
         ] {
             let bytes = whole[from..whole.len().min(from + most)].to_vec();

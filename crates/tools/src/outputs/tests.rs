@@ -50,7 +50,7 @@ async fn an_output_is_read_back_in_parts_by_its_own_session() {
         (json!({"name": name}), format!("[{name}: bytes 0 to 13 of 13]\nzero\none\ntwo\n")),
         (
             json!({"name": name, "limit": 4}),
-            format!("[{name}: bytes 0 to 4 of 13]\nzero\n[9 more; go on with offset 4]"),
+            format!("[{name}: bytes 0 to 4 of 13]\nzero\n[9 more; continue with offset 4]"),
         ),
         (json!({"name": name, "offset": 9}), format!("[{name}: bytes 9 to 13 of 13]\ntwo\n")),
     ] {
@@ -112,7 +112,7 @@ async fn the_oldest_go_first_also_those_of_an_earlier_start() {
     let house = House { outputs, ..house };
     let third = house.keep(RunId::new(), "a", &output).await;
     assert_eq!(house.files(), 2);
-    assert!(failure(house.read(&mine, json!({"name": first})).await).contains("no longer"));
+    assert!(failure(house.read(&mine, json!({"name": first})).await).contains("old outputs are removed"));
     assert!(house.read(&mine, json!({"name": second})).await.is_ok());
     assert!(house.read(&mine, json!({"name": third})).await.is_ok());
 }

@@ -143,7 +143,7 @@ impl Sandbox {
     /// The policy is `off`: a worker has walls, or there is none.
     pub(crate) fn wrap_worker(&self, args: Vec<OsString>, stdin: Stdin, link: &Path) -> Result<Launch, Missing> {
         let Some(bubblewrap) = &self.bubblewrap else {
-            return Err(Missing("a worker has walls, and tools.sandbox.policy is off".to_owned()));
+            return Err(Missing("a worker needs the sandbox, and tools.sandbox.policy is off".to_owned()));
         };
         let inner = Launch {
             program: LAUNCHER.into(),

@@ -127,9 +127,10 @@ impl WebSearch {
             (StatusCode::FORBIDDEN, None) => ToolFailure::failed(format!(
                 "{name} does not answer in JSON ({status}): the operator adds json to search.formats of its settings."
             )),
-            (StatusCode::TOO_MANY_REQUESTS, _) => {
-                ToolFailure::failed(format!("{name} has been asked too often ({status}). Go on without it, or later."))
-            }
+            (StatusCode::TOO_MANY_REQUESTS, _) => ToolFailure::failed(format!(
+                "{name} rejected the request because of its rate limit ({status}). \
+                                             Continue without it, or try again later."
+            )),
             _ => ToolFailure::failed(format!("{name} could not search: it answered {status}.")),
         }
     }

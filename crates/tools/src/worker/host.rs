@@ -36,7 +36,7 @@ impl SandboxHost {
 fn walls<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String> {
     let sandbox = tried.map_err(ToString::to_string)?;
     match sandbox.policy() {
-        Policy::Off => Err("a worker has walls, and tools.sandbox.policy is off".to_owned()),
+        Policy::Off => Err("a worker needs the sandbox, and tools.sandbox.policy is off".to_owned()),
         _ => Ok(sandbox),
     }
 }

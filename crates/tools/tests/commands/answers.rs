@@ -70,7 +70,7 @@ async fn a_call_that_cannot_work_says_why() {
         (json!({"argv": ["../secret"]}), "leads out of the workspace"),
         (json!({"argv": ["ls"], "timeout_s": 0}), "timeout_s must be from 1 to 1800"),
         (json!({"argv": ["ls"], "timeout_s": 1801}), "timeout_s must be from 1 to 1800"),
-        (json!({"argv": ["ls"], "shell": true}), "do not fit"),
+        (json!({"argv": ["ls"], "shell": true}), "do not match"),
     ] {
         for answer in [
             house.run(arguments.clone()).await.map(|reply| reply.text),

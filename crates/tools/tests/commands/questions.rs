@@ -80,9 +80,9 @@ async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
     assert_eq!(
         (
             bound(&policy, "policy"),
-            plain.iter().any(|(_, value)| value == "off, no walls: whatever Belay's user may do")
+            plain.iter().any(|(_, value)| value == "off, no sandbox: everything that Belay's user may do")
         ),
-        ("off, no walls: whatever Belay's user may do", true)
+        ("off, no sandbox: everything that Belay's user may do", true)
     );
 }
 
@@ -195,10 +195,10 @@ async fn what_an_answer_cannot_be_bound_to_is_asked_for_each_time_and_the_questi
     let house = house_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
     house.write("sub/a.sed", "s/a/b/", 0o644);
     for (argv, why) in [
-        (&["run-parts", "sub"][..], "may change after this answer"),
-        (&["timeout", "5", "run-parts", "sub"], "may change after this answer"),
-        (&["sed", "-f", "sub/a.sed"], "files that this answer is not bound to"),
-        (&["prove"], "files that this answer is not bound to"),
+        (&["run-parts", "sub"][..], "may change after this approval"),
+        (&["timeout", "5", "run-parts", "sub"], "may change after this approval"),
+        (&["sed", "-f", "sub/a.sed"], "files that this approval does not cover"),
+        (&["prove"], "files that this approval does not cover"),
         (&["own"], "Belay does not know this program"),
         (&["timeout", "5", "ls", "sub"], "files or directories of the workspace"),
         (&["timeout", "5", "ls", "."], "files or directories of the workspace"),

@@ -46,7 +46,7 @@ async fn a_call_without_an_answer_ends_at_its_limit_and_the_server_is_told() {
     let bench = Bench::new();
     let tools = bench.one(DEAF, json!({ "timeout_s": 1 })).await;
     let failure = Run::new().failure(&tools[0], json!({})).await;
-    assert!(failure.starts_with("t of the MCP server s gave no answer within 1 s and was told to stop."), "{failure}");
+    assert!(failure.starts_with("t of the MCP server s gave no answer within 1 s and was stopped."), "{failure}");
     until("the server is told", || bench.notes() == ["called", "cancelled"]).await;
 }
 

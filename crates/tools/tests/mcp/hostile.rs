@@ -147,7 +147,10 @@ async fn a_server_that_changes_after_the_start_is_found_out_by_the_next_run() {
     let run = Run::new();
     let Err(ToolFailure::Denied(words)) = run.call(&tools[0], json!({})).await else { panic!("it was called") };
     assert!(
-        words.starts_with("The MCP server s describes its tool t otherwise than was approved, so it was not called."),
+        words.starts_with(
+            "The MCP server s has changed the description of its tool t since it was approved, so it was \
+                           not called."
+        ),
         "{words}"
     );
     assert!(words.contains("`belay mcp approve s t`"), "{words}");

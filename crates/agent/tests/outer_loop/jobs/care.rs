@@ -29,7 +29,7 @@ async fn an_attempt_whose_care_crashes_is_ended_and_the_job_is_begun_again() {
     let job = until(&setup, id, JobState::Submitted).await;
     let ends: Vec<_> = runs(&setup, id).await.iter().map(|run| run.reason).collect();
     // Ended before the next began: two at a time would do everything twice.
-    assert_eq!((job.attempt, ends), (2, vec![Some(StopReason::OperatorStop), Some(StopReason::Terminated)]));
+    assert_eq!((job.attempt, ends), (2, vec![Some(StopReason::UserStop), Some(StopReason::Terminated)]));
     silence(&mut agent).await;
     agent.shut_down().await;
 }
@@ -45,7 +45,10 @@ async fn a_job_whose_care_crashes_again_and_again_has_failed_with_one_notice_and
     let id = create(&agent.one, order("count")).await.job_id;
     let next = create(&agent.one, order("something else")).await.job_id;
     let said = told(&mut agent).await;
-    assert!(said.contains("a fault of Belay cut it off") && said.contains("in its third and last attempt"), "{said}");
+    assert!(
+        said.contains("an internal error of Belay ended it") && said.contains("in its third and last attempt"),
+        "{said}"
+    );
     assert_eq!(until(&setup, id, JobState::Failed).await.attempt, 3);
     until(&setup, next, JobState::InProgress).await;
     assert_eq!(in_state(&setup, JobState::InProgress).await, 1);

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Control, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobState, PrincipalRole, Refusal, RoutineAction,
-    RoutineRunStatus, RoutineSpec, RunsIn, StopTarget, Trigger, job_session,
+    Ack, Body, Control, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobState, PrincipalRole, Refusal,
+    RoutineAction, RoutineRunId, RoutineRunStatus, RoutineSpec, RunsIn, StopTarget, Trigger, Work, job_session,
+    routine_run_session,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
 use super::{always, create, done, failed, id_in, job, order, request, setup_of, told, until};
 use crate::routines::{fire, put, routine};
-use crate::support::{TestTool, saw};
+use crate::support::{TestTool, end_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_and_as_a_notice_that_the_model_reads() {
@@ -26,7 +27,7 @@ async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_a
     let mut agent = setup.start().await;
     let made = agent.one.command("alice", "/job count the rooms\nand the halls").await;
     let id = id_in(&made);
-    assert!(made.starts_with("Job “count the rooms” is made"), "{made}");
+    assert!(made.starts_with("Job “count the rooms” is created"), "{made}");
     let told = agent.one.next_message().await;
     assert_eq!(told.text, format!("Job “count the rooms” ({id}) is done.\n\ntwo rooms"));
     let settled = until(&setup, id, JobState::Submitted).await;
@@ -101,12 +102,12 @@ async fn a_job_made_under_a_key_is_shown_and_spoken_to_by_its_id_and_a_task_may_
         let shown = say(&format!("/job {named}"), &format!("show {named}")).await;
         assert!(shown.contains("at work: count the rooms"), "{named}: {shown}");
         let passed = say(&format!("/job {named} hurry"), &format!("say {named}")).await;
-        assert_eq!(passed, "Passed on to the job “count the rooms”.", "{named}");
+        assert_eq!(passed, "The message was passed to the job “count the rooms”.", "{named}");
     }
     assert_eq!(say("/job 01022026", "no id").await, "No job of yours has an id that begins with 01022026.");
     assert_eq!(setup.store.jobs.jobs(JobFilter::default()).await.expect("readable").len(), made, "none was made");
     let task = say("/job 01022026 report", "a task").await;
-    assert!(task.starts_with("Job “01022026 report” is made"), "{task}");
+    assert!(task.starts_with("Job “01022026 report” is created"), "{task}");
     agent.crash().await;
 }
 
@@ -154,6 +155,42 @@ async fn a_job_belongs_to_whoever_made_it() {
         let refused = agent.two.control_as(role, stop).await;
         assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(what)) if what.contains("/cancel")), "{refused:?}");
     }
+    assert_eq!(job(&setup, id).await.state, JobState::InProgress);
+    agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_through_a_channel_is_a_chat_whatever_it_says_of_itself() {
+    let setup = setup_of(ScriptedModel::new([Scripted::hang(), Scripted::text("hello")]));
+    let mut agent = setup.start().await;
+    let id = create(&agent.one, order("works")).await.job_id;
+    agent.asked(1).await;
+    let routine_run = RoutineRunId::new();
+    for work in [
+        Work::Job { job: id, attempt: Some(1) },
+        Work::Job { job: id, attempt: None },
+        Work::RoutineRun { id: routine_run },
+        Work::Heartbeat { id: routine_run },
+    ] {
+        // It neither works in their sessions, nor stops what works there.
+        for session in [job_session(id), routine_run_session(routine_run)] {
+            let refused = agent.two.claiming(work, session.as_str(), Body::Text("done".into())).await;
+            assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(_))), "{work:?}: {refused:?}");
+            let stop = Body::Control(Control::Stop(StopTarget::Session(session)));
+            let refused = agent.two.claiming(work, "control", stop).await;
+            assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(_))), "{work:?}: {refused:?}");
+        }
+        // In a conversation its words are a command.
+        let answered = agent.two.claiming(work, "bob", Body::Text("/ping".into())).await;
+        assert!(matches!(&answered, Ack::Command(reply) if reply.reply == "pong"), "{work:?}: {answered:?}");
+        agent.two.next().await;
+    }
+    let Ack::Accepted(chat) =
+        agent.two.claiming(Work::RoutineRun { id: routine_run }, "bob", Body::Text("hi".into())).await
+    else {
+        panic!("accepted");
+    };
+    assert_eq!(end_of(chat).await.reply.as_deref(), Some("hello"));
     assert_eq!(job(&setup, id).await.state, JobState::InProgress);
     agent.crash().await;
 }
@@ -230,7 +267,7 @@ async fn nobody_can_be_asked_and_a_job_makes_no_job() {
     create(&agent.one, order("count")).await;
     assert!(agent.one.next().await.ends_with("without"));
     let seen = saw(&agent.model, 2);
-    assert!(seen[2].contains("works by itself, and nobody is there to be asked"), "{seen:#?}");
+    assert!(seen[2].contains("is autonomous, and nobody can be asked"), "{seen:#?}");
     assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
     let all = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
     assert_eq!(all.len(), 1);
@@ -279,7 +316,7 @@ async fn a_routine_run_whose_job_fails_shows_what_it_had_and_what_all_its_attemp
     put(&agent, RoutineSpec { action, ..routine("rooms", Trigger::Manual) }).await;
     let routine_run = fire(&agent, "rooms").await.expect("fired").routine_run_id;
     let said = told(&mut agent).await;
-    let why = "the agent says that it cannot be done\n\nSo far:\n\ntwo of three rooms";
+    let why = "the agent reports that it cannot be done\n\nSo far:\n\ntwo of three rooms";
     assert_eq!(said, format!("The routine rooms failed: {why}"));
     let routine_run = setup.store.routines.routine_run(routine_run).await.expect("readable").expect("known");
     assert_eq!((routine_run.status, routine_run.summary.as_deref()), (RoutineRunStatus::Failed, Some(why)));

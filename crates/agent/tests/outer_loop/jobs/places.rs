@@ -131,7 +131,7 @@ async fn the_status_counts_what_waits_works_and_hangs() {
         [(agent.one.text("alice", "/status").await, 2), (agent.one.text_of("bob", "bob", "/status").await, 0)]
     {
         let Ack::Command(told) = answer else { panic!("no status") };
-        assert!(told.reply.contains("Running: 2"), "{}", told.reply);
+        assert!(told.reply.contains("2 running, "), "{}", told.reply);
         assert_eq!(told.reply.matches(" of job:").count(), shown, "{}", told.reply);
     }
     agent.crash().await;

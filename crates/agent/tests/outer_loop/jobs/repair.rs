@@ -40,7 +40,7 @@ async fn a_job_that_hangs_again_and_again_has_failed_with_one_notice() {
     let id = create(&agent.one, order("count")).await.job_id;
     let told = tokio::time::timeout(Duration::from_secs(3000), agent.one.delivered.recv()).await;
     let told = told.expect("told").expect("open").text;
-    assert!(told.contains("has failed: nothing was heard of it for 3"), "{told}");
+    assert!(told.contains("has failed: it made no progress for 3"), "{told}");
     assert!(told.contains("in its third and last attempt"), "{told}");
     let job = until(&setup, id, JobState::Failed).await;
     assert_eq!((job.attempt, runs(&setup, id).await.len()), (3, 3));
@@ -99,7 +99,7 @@ async fn a_job_that_the_daemon_dies_of_twice_is_given_up_and_asks_no_model() {
     let last = setup.next_boot(ScriptedModel::new([]));
     let mut agent = last.start().await;
     let told = agent.one.next().await;
-    assert!(told.contains("has failed: given up: Belay died 2 times in a row"), "{told}");
+    assert!(told.contains("has failed: given up: Belay crashed 2 times in a row"), "{told}");
     until(&setup, id, JobState::Failed).await;
     silence(&mut agent).await;
     assert_eq!(agent.model.seen().len(), 0);

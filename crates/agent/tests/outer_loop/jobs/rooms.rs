@@ -127,7 +127,7 @@ async fn in_every_room_a_job_that_dies_twice_at_the_same_place_is_given_up_with_
         agent.crash().await;
         let mut agent = setup.next_boot(ScriptedModel::new([])).start().await;
         let said = told(&mut agent).await;
-        assert!(said.contains("given up: Belay died 2 times in a row"), "{room:?}: {said}");
+        assert!(said.contains("given up: Belay crashed 2 times in a row"), "{room:?}: {said}");
         until(&setup, id, JobState::Failed).await;
         silence(&mut agent).await;
         assert_eq!(agent.model.seen().len(), 0, "{room:?}");
@@ -169,7 +169,7 @@ async fn in_every_room_a_job_that_hangs_is_begun_again() {
         let ends: Vec<_> = runs(&setup, id).await.iter().map(|run| run.status).collect();
         assert_eq!((job.attempt, ends), (2, vec![RunStatus::Failed, RunStatus::Completed]), "{room:?}");
         let task = saw(&agent.model, 3 + 2 * room.before().len() - usize::from(room == Room::Plan)).join("\n");
-        let told = if room == Room::Worker { "Somebody was at work on this task before you" } else { "attempt 2" };
+        let told = if room == Room::Worker { "An earlier attempt at this task ended" } else { "attempt 2" };
         assert!(task.contains(told), "{room:?}: {task}");
         silence(&mut agent).await;
         agent.shut_down().await;
@@ -214,7 +214,7 @@ async fn in_every_room_the_steps_of_a_job_are_counted_over_all_its_pieces() {
         let budget = JobBudget { max_steps: 5, ..JobBudget::default() };
         let id = create(&agent.one, JobOrder { budget, ..room.order("count") }).await.job_id;
         let said = told(&mut agent).await;
-        assert!(said.contains("has failed: its steps were used up before it was done"), "{room:?}: {said}");
+        assert!(said.contains("has failed: it reached its step limit before it was done"), "{room:?}: {said}");
         let run = runs(&setup, id).await.remove(0);
         assert_eq!(run.reason, Some(StopReason::MaxIterations), "{room:?}: {run:?}");
         agent.shut_down().await;
@@ -237,7 +237,7 @@ async fn messages_are_read_by_the_step_at_work_and_by_those_behind_it() {
     agent.asked(2).await;
     for text in ["not the cellar", "nor the attic"] {
         let answer = agent.one.command("alice", &format!("/job {id} {text}")).await;
-        assert!(answer.starts_with("Passed on"), "{answer}");
+        assert!(answer.starts_with("The message was passed to the job"), "{answer}");
     }
     assert!(told(&mut agent).await.ends_with("is done.\n\nEverything is tidy."));
     let step = saw(&agent.model, 3);
@@ -260,7 +260,7 @@ async fn a_job_in_a_worker_says_that_it_reads_no_messages() {
     let id = create(&agent.one, Room::Worker.order("count")).await.job_id;
     agent.asked(1).await;
     let refused = agent.one.command("alice", &format!("/job {id} faster")).await;
-    assert!(refused.contains("works in a worker, which reads no messages"), "{refused}");
+    assert!(refused.contains("runs in a worker, which accepts no messages"), "{refused}");
     assert_eq!(runs(&setup, id).await.len(), 1, "nothing was accepted that nobody reads");
     agent.crash().await;
 }

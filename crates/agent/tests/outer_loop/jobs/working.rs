@@ -34,7 +34,7 @@ async fn nothing_is_no_success_unless_something_was_said_before() {
     let nothing = (0..50).map(|_| empty());
     for (script, expected) in [
         (answered.to_vec(), "is done.\n\nThree doors."),
-        (nothing.collect(), "has failed: the model had nothing to say"),
+        (nothing.collect(), "has failed: the model gave an empty answer"),
     ] {
         let setup = setup_of(ScriptedModel::new(script));
         let mut agent = setup.start().await;
@@ -52,13 +52,13 @@ async fn a_job_that_gives_up_or_uses_up_its_steps_has_failed_with_what_it_had() 
         (
             vec![failed("no key")],
             50,
-            "has failed: the agent says that it cannot be done\n\nSo far:\n\nno key",
+            "has failed: the agent reports that it cannot be done\n\nSo far:\n\nno key",
             StopReason::GaveUp,
         ),
         (
             vec![call(1), call(2), call(3)],
             3,
-            "has failed: its steps were used up before it was done\n\nSo far:\n\nroom 3",
+            "has failed: it reached its step limit before it was done\n\nSo far:\n\nroom 3",
             StopReason::MaxIterations,
         ),
     ] {
@@ -78,8 +78,10 @@ async fn a_job_that_gives_up_or_uses_up_its_steps_has_failed_with_what_it_had() 
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_model_that_limits_it_and_fails_when_that_does_not_end() {
     let limited = || Scripted::error(ModelErrorKind::RateLimited { retry_after: Some(Duration::from_secs(30)) });
-    for (times, expected) in [(9, "is done.\n\nat last"), (10, "has failed: the model provider kept limiting our rate")]
-    {
+    for (times, expected) in [
+        (9, "is done.\n\nat last"),
+        (10, "has failed: the model provider kept rejecting requests because of its rate limit"),
+    ] {
         let script = (0..times).map(|_| limited()).chain([done("at last")]);
         let setup = setup_of(ScriptedModel::new(script));
         let mut agent = setup.start().await;
@@ -105,7 +107,7 @@ async fn tokens_are_counted_over_all_attempts() {
     let id = create(&agent.one, JobOrder { budget, ..order("count") }).await.job_id;
     let told = tokio::time::timeout(Duration::from_secs(3000), agent.one.delivered.recv()).await;
     let told = told.expect("told").expect("open").text;
-    assert!(told.contains("has failed: its tokens were used up before it was done"), "{told}");
+    assert!(told.contains("has failed: it reached its token limit before it was done"), "{told}");
     let runs = runs(&setup, id).await;
     let reasons: Vec<_> = runs.iter().map(|run| run.reason).collect();
     assert_eq!(reasons, [Some(StopReason::Stuck), Some(StopReason::Tokens)]);
@@ -124,7 +126,7 @@ async fn what_a_job_starts_is_held_to_the_jobs_own_limits() {
     let budget = JobBudget { max_tokens: 100, ..JobBudget::default() };
     create(&agent.one, JobOrder { budget, ..order("count") }).await;
     let told = agent.one.next().await;
-    assert!(told.ends_with("tokens were used up before it was done\n\nSo far:\n\nwhat I have"), "{told}");
+    assert!(told.ends_with("it reached its token limit before it was done\n\nSo far:\n\nwhat I have"), "{told}");
     assert_eq!(agent.model.seen().len(), 3, "the subagent asked once, the job for its last words");
     agent.shut_down().await;
 }
@@ -138,13 +140,13 @@ async fn messages_to_a_job_join_it_all_and_in_order_and_one_that_comes_too_late_
     agent.asked(1).await;
     for said in ["first the hall", "/stop at the kitchen", "then the rest"] {
         let answer = agent.one.command("control", &format!("/job {id} {said}")).await;
-        assert_eq!(answer, "Passed on to the job “count”.");
+        assert_eq!(answer, "The message was passed to the job “count”.");
     }
     assert!(agent.one.next().await.ends_with("is done.\n\nall of it"));
     let seen = saw(&agent.model, 2);
     assert_eq!(seen[seen.len() - 3..], ["first the hall", "/stop at the kitchen", "then the rest"]);
     let late = agent.one.command("control", &format!("/job {id} and the garden")).await;
-    assert_eq!(late, "The job “count” is not at work: it is done.");
+    assert_eq!(late, "The job “count” is not running: it is done.");
     silence(&mut agent).await;
     agent.shut_down().await;
 }
@@ -165,7 +167,7 @@ async fn a_job_is_cancelled_while_it_waits_or_works_and_nobody_is_told_twice() {
         let again = request(&agent.one, JobRequest::Cancel(id)).await;
         assert!(matches!(&again, Ack::Job(job) if job.state == JobState::Cancelled), "{again:?}");
     }
-    assert_eq!(runs(&setup, working).await[0].reason, Some(StopReason::OperatorStop));
+    assert_eq!(runs(&setup, working).await[0].reason, Some(StopReason::UserStop), "it is their own job");
     assert!(runs(&setup, waiting).await.is_empty());
     silence(&mut agent).await;
     agent.shut_down().await;
@@ -178,7 +180,7 @@ async fn a_job_whose_run_somebody_stops_is_cancelled_and_whoever_asked_is_told()
     let id = create(&agent.one, order("works")).await.job_id;
     agent.asked(1).await;
     agent.one.control(Control::Stop(belay_protocol::StopTarget::All)).await;
-    assert_eq!(agent.one.next().await, format!("Job “works” ({id}) was cancelled. Stopped by the operator."));
+    assert_eq!(agent.one.next().await, format!("Job “works” ({id}) was cancelled. Interrupted."));
     until(&setup, id, JobState::Cancelled).await;
     agent.shut_down().await;
 }

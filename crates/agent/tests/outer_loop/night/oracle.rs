@@ -237,7 +237,7 @@ impl Oracle<'_> {
         if !honest {
             self.wrong(format!("{tag} ({kind:?}) has come to {:?} ({}): {:?}", job.state, job.detail, job.result));
         }
-        if kind == JobKind::Poison && !job.detail.contains("died 2 times in a row") {
+        if kind == JobKind::Poison && !job.detail.contains("crashed 2 times in a row") {
             self.wrong(format!("{tag} kills, and has failed since {}", job.detail));
         }
         if job.state == JobState::Failed {
@@ -358,7 +358,7 @@ impl Oracle<'_> {
             }
             let text = &message.text;
             let first = text.lines().next().unwrap_or_default();
-            if text.starts_with("The routine ") && text.contains(" is switched off: ") {
+            if text.starts_with("The routine ") && text.contains(" is disabled: ") {
                 if !switched_off.insert(text.clone()) {
                     wrong.push(format!("told twice: {text}"));
                 }

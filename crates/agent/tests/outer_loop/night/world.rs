@@ -12,8 +12,8 @@ use belay_automation::JobsConfig;
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
     Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeliverError, Envelope, IdempotencyKey, Inbound,
-    InboundStream, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Principal, Refusal, ReplyRoute, RunOptions,
-    SessionLifetime, StoreError, UnixMillis,
+    InboundStream, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Principal, Refusal, ReplyRoute, StoreError,
+    UnixMillis,
 };
 use belay_run::AgentConfig;
 use belay_store::{SqliteStore, StoreOptions};
@@ -162,23 +162,17 @@ impl World {
     pub(super) fn inbound(&self, key: &str, conversation: usize, body: Body) -> Inbound {
         let session = format!("talk-{}", conversation % CONVERSATIONS);
         Inbound {
-            channel: CHANNEL.into(),
-            session: session.as_str().into(),
-            principal: Principal::operator("tester"),
             key: Some(IdempotencyKey {
                 channel: CHANNEL.into(),
                 account: session.as_str().into(),
                 message_id: key.into(),
             }),
-            reply_to: Some(ReplyRoute { channel: CHANNEL.into(), conversation: session.into(), reply_to: None }),
-            body,
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
-            provenance: None,
-            options: RunOptions::default(),
+            reply_to: Some(ReplyRoute {
+                channel: CHANNEL.into(),
+                conversation: session.as_str().into(),
+                reply_to: None,
+            }),
+            ..Inbound::new(CHANNEL.into(), session.as_str().into(), Principal::operator("tester"), body)
         }
     }
 

@@ -24,16 +24,16 @@ async fn a_mode_that_is_chosen_holds_at_once_and_over_a_restart_until_it_is_take
         format!("{chosen}Nothing waits.")
     );
     agent.one.accepted("alice", "B").await;
-    assert_eq!(agent.one.command("alice", "/queue").await, format!("{chosen}1 message waits."));
+    assert_eq!(agent.one.command("alice", "/queue").await, format!("{chosen}1 message is queued."));
     assert!(agent.one.command("alice", "/queue loudly").await.starts_with("/queue steer|followup"));
     agent.crash().await;
 
     let next = setup.next_boot(ScriptedModel::new([Scripted::hang()]));
     let mut agent = next.start().await;
-    assert_eq!(agent.one.command("alice", "/queue").await, format!("{chosen}1 message waits."));
+    assert_eq!(agent.one.command("alice", "/queue").await, format!("{chosen}1 message is queued."));
     assert_eq!(
         agent.one.command("alice", "/queue default").await,
-        "Taken back. Queue: steer (debounce 500 ms, cap 20, drop summarize). 1 message waits."
+        "Reset. Queue: steer (debounce 500 ms, cap 20, drop summarize). 1 message is queued."
     );
     agent.shut_down().await;
 }
@@ -46,7 +46,7 @@ async fn thinking_and_the_like_are_shown_set_and_asked_of_the_model() {
         ("/think", "Thinking: default."),
         ("/think high", "Thinking: high."),
         ("/verbose on", "Verbose: on."),
-        ("/verbose default", "Taken back. Verbose: default."),
+        ("/verbose default", "Reset. Verbose: default."),
         ("/reasoning stream", "Reasoning: stream."),
         ("/model", "Model: scripted by scripted."),
         ("/model scripted", "Model: scripted by scripted."),

@@ -59,7 +59,7 @@ async fn calls_that_have_not_begun_are_skipped_in_order_and_those_at_work_finish
     agent.one.accepted("alice", "stop after the first ones").await;
     assert_eq!(agent.one.next().await, "as you wish");
     let seen = saw(&agent.model, 2);
-    let skipped = "skipped: a newer message of the person came first";
+    let skipped = "skipped: the user sent a newer message first";
     let expected: Vec<&str> = ["do all of it", ""]
         .into_iter()
         .chain(["slowly"; 16])
@@ -133,7 +133,7 @@ async fn a_run_that_rests_takes_nothing_and_what_came_is_answered_behind_it() {
     crate::support::rest_of(&mut first).await;
     agent.one.next().await; // the question
     agent.one.accepted("alice", "something else").await;
-    assert!(agent.one.next().await.starts_with("Your message waits its turn"));
+    assert!(agent.one.next().await.starts_with("Your message is queued"));
     agent.one.text("alice", "yes").await;
     let said = [agent.one.next().await, agent.one.next().await, agent.one.next().await];
     assert_eq!(said, ["Approved.", "marked", "and now this"]);

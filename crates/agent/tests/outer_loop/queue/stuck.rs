@@ -27,7 +27,7 @@ async fn a_turn_that_does_not_return_when_told_to_stop_is_aborted_and_the_lane_g
     let begun = Instant::now();
     assert!(agent.two.command("alice", &format!("/stop {run}")).await.starts_with("Interrupted. Still ending"));
     let record = end_of(stuck).await;
-    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::UserStop)));
+    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::OperatorStop)));
     assert_eq!(record.evidence["aborted"], json!(true));
     assert!(begun.elapsed() >= Duration::from_secs(30), "{:?}", begun.elapsed());
     assert_eq!(agent.one.next().await, "next");

@@ -96,7 +96,7 @@ impl HeartbeatConfig {
             && quiet.has(at)
         {
             let hours = &self.quiet_hours;
-            problems.push(format!("heartbeat.at: it lies in the quiet hours, {hours}, so that it would never beat"));
+            problems.push(format!("heartbeat.at: it lies in the quiet hours, {hours}, so that it would never run"));
         }
         if let Err(error) = Zone::named(&self.zone) {
             problems.push(format!("heartbeat.zone: {error}"));

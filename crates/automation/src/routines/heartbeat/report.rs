@@ -21,7 +21,7 @@ pub(crate) async fn report(service: &RoutineService) -> Result<HeartbeatReport, 
     let last = if routine.is_some() { store.routine_runs(filter).await? } else { Vec::new() };
     let facts = Facts::gather(service, routine.as_ref(), service.clock.now()).await?;
     let (would_skip, would) = match facts.reason(heartbeat, false) {
-        _ if !config.enabled => (None, "Nothing: the heartbeat is off (heartbeat.enabled).".to_owned()),
+        _ if !config.enabled => (None, "Nothing: the heartbeat is disabled (heartbeat.enabled).".to_owned()),
         Ok(None) => (None, format!("Ask the model about {}.", config.file)),
         Ok(Some(reason)) => (Some(reason), format!("Skip the beat. {}", text::why(reason))),
         Err(why) => (None, format!("Fail: {why}")),

@@ -26,7 +26,7 @@ pub(crate) async fn task(
         Ok(None) => parts.push(format!("There is no file {file} any more.")),
         Err(why) => parts.push(format!("The file {file} is not shown: {why}.")),
     }
-    parts.extend(routine_run.payload.as_deref().map(shared::payload));
+    parts.extend(routine_run.payload.as_deref().map(|payload| shared::payload(routine_run.routine_run_id, payload)));
     LightweightTask {
         instructions: text::instructions(file, told),
         shown: Some(parts.join("\n\n")),

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belay_protocol::principal::Role;
-use belay_protocol::{AccessDecision, ChannelAccess, Provenance, SessionLifetime};
+use belay_protocol::{AccessDecision, ChannelAccess, Provenance};
 use serde_json::{Value, json};
 
 use super::super::groups::Groups;
@@ -88,23 +88,19 @@ fn a_private_text_becomes_an_inbound_message() {
     assert_eq!(
         *inbound,
         Inbound {
-            channel: "telegram".into(),
-            session: "telegram:42".into(),
-            principal: Principal { id: "42".into(), role: Role::User },
             key: Some(IdempotencyKey {
                 channel: "telegram".into(),
                 account: "777".into(),
                 message_id: "update:900".into()
             }),
             reply_to: Some(ReplyRoute { channel: "telegram".into(), conversation: "42".into(), reply_to: None }),
-            body: Body::Text("hello".into()),
-            history: Vec::new(),
-            want_deltas: false,
-            outputs: Vec::new(),
-            lifetime: SessionLifetime::Lasting,
-            relayed: false,
             provenance: Some(Arc::new(Provenance { message_id: Some("5".into()), ..Provenance::default() })),
-            options: belay_protocol::RunOptions::default(),
+            ..Inbound::new(
+                "telegram".into(),
+                "telegram:42".into(),
+                Principal { id: "42".into(), role: Role::User },
+                Body::Text("hello".into())
+            )
         }
     );
 }

@@ -48,8 +48,7 @@ impl OpenAiError {
 
     /// The run goes on beyond the longest wait.
     pub(crate) fn still_running(run: &str) -> Self {
-        let message =
-            format!("the run {run} goes on beyond the longest wait; its end can be read at /api/v1/runs/{run}");
+        let message = format!("the run {run} continues beyond the longest wait; read its end at /api/v1/runs/{run}");
         Self { after_run: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "still_running", message) }
     }
 

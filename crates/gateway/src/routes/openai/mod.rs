@@ -112,12 +112,6 @@ impl Conversation {
 
     fn inbound(self, app: &App, principal: Principal, want_deltas: bool) -> Inbound {
         Inbound {
-            channel: app.channel.clone(),
-            session: self.session,
-            principal,
-            key: None,
-            reply_to: None,
-            body: Body::Text(self.text),
             history: self.history,
             want_deltas,
             outputs: self.form.outputs(),
@@ -126,8 +120,6 @@ impl Conversation {
                 // Nobody can name it in a later request, unless its key was read from the answer.
                 false => SessionLifetime::Ephemeral,
             },
-            relayed: false,
-            provenance: None,
             // Its client waits for the answer to this very request.
             options: RunOptions {
                 queue: Some(QueueMode::Followup),
@@ -135,6 +127,7 @@ impl Conversation {
                 sampling: self.sampling,
                 ..RunOptions::default()
             },
+            ..Inbound::new(app.channel.clone(), self.session, principal, Body::Text(self.text))
         }
     }
 }

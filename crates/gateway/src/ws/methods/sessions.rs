@@ -1,8 +1,8 @@
 //! `sessions.*`.
 
 use belay_protocol::{
-    Ack, Body, CommandReply, Inbound, QueueMode, ReasoningShown, RunOptions, SessionFilter, SessionKey,
-    SessionLifetime, SessionSummary, Thinking,
+    Ack, Body, CommandReply, Inbound, QueueMode, ReasoningShown, RunOptions, SessionFilter, SessionKey, SessionSummary,
+    Thinking,
 };
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -124,21 +124,7 @@ pub(super) async fn stop(caller: &Caller, params: KeyParams) -> Result<Value, Ap
 
 /// Says a command in a session and returns its answer; what the command refuses is an error.
 async fn say(caller: &Caller, session: SessionKey, command: String) -> Result<String, ApiError> {
-    let inbound = Inbound {
-        channel: caller.app.channel.clone(),
-        session,
-        principal: caller.principal.clone(),
-        key: None,
-        reply_to: None,
-        body: Body::Text(command),
-        history: Vec::new(),
-        want_deltas: false,
-        outputs: Vec::new(),
-        lifetime: SessionLifetime::Lasting,
-        relayed: false,
-        provenance: None,
-        options: RunOptions::default(),
-    };
+    let inbound = Inbound::new(caller.app.channel.clone(), session, caller.principal.clone(), Body::Text(command));
     match caller.app.ask(inbound).await? {
         Ack::Command(CommandReply { refused: true, reply, .. }) => Err(ApiError::invalid(reply)),
         Ack::Command(reply) => Ok(reply.reply),

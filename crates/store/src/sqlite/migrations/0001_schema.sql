@@ -62,6 +62,7 @@ CREATE TABLE runs (
     cost_micro_usd  INTEGER NOT NULL DEFAULT 0,
     reason          TEXT,
     evidence        TEXT,
+    work            TEXT NOT NULL, -- the kind of work: a chat, a job or a routine run: JSON
     channel         TEXT NOT NULL,
     principal       TEXT NOT NULL,
     authority       TEXT NOT NULL

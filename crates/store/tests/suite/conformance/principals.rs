@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Acceptance, Asker, KnownPrincipal, NewInput, Person, Provenance, Retention, SEEN_PRECISION_MS};
+use belay_protocol::{
+    Acceptance, Asker, JobId, KnownPrincipal, NewInput, Person, Provenance, Retention, RoutineRunId, SEEN_PRECISION_MS,
+    Work,
+};
 
 use crate::kit::*;
 
@@ -61,8 +64,9 @@ async fn a_sender_is_noted_with_its_message_and_at_most_once_an_hour(store: Shar
 
 async fn a_second_delivery_and_background_work_note_nobody(store: Shared) {
     let lease = open(&*store, "s").await.lease;
-    for channel in ["job", "routine", "heartbeat"] {
-        accept(&*store, &lease, message(channel, "42", None, 1_000)).await;
+    let id = RoutineRunId::new();
+    for work in [Work::Job { job: JobId::new(), attempt: Some(1) }, Work::RoutineRun { id }, Work::Heartbeat { id }] {
+        accept(&*store, &lease, NewInput { work, ..message("telegram", "42", None, 1_000) }).await;
     }
     assert_eq!(store.principals(9).await.unwrap(), []);
     let sent = |id: &str| NewInput { key: Some(key("k")), ..message("http", id, None, 1_000) };

@@ -3,9 +3,9 @@
 use belay_protocol::run::RunUsage;
 use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest};
 use belay_protocol::{
-    Acceptance, Asker, Authority, BootId, Checkpoint, Durability, EventKind, EventQuery, Message, NewEvent, NewInput,
-    RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, SessionLifetime, StopReason, StoreError, ThreadEdit,
-    ThreadState,
+    Acceptance, Asker, Authority, BootId, Checkpoint, Durability, EventKind, EventQuery, JobId, Message, NewEvent,
+    NewInput, RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, SessionLifetime, StopReason, StoreError,
+    ThreadEdit, ThreadState, Work,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -74,14 +74,17 @@ async fn an_accepted_message_waits_with_all_that_belongs_to_it(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let state = Some(serde_json::json!({ "delegate": { "outputs": [] } }));
     let asker = Asker { principal: "ann".into(), place: Authority::Token, relayed: true };
-    let message = NewInput { reply_to: Some(route("c")), asker: asker.clone(), state: state.clone(), ..queued("hi") };
+    let work = Work::Job { job: JobId::new(), attempt: Some(2) };
+    let message =
+        NewInput { reply_to: Some(route("c")), asker: asker.clone(), work, state: state.clone(), ..queued("hi") };
     let run = accept(&*store, &lease, message).await;
 
     let opened = reload(&*store, &mut lease).await;
     assert_eq!(opened.thread.state, ThreadState::Idle);
     let [pending] = &opened.unfinished[..] else { panic!("one run waits: {:?}", opened.unfinished) };
     assert_eq!((pending.run_id, pending.text.as_str(), &pending.asker), (run, "hi", &asker));
-    assert_eq!((pending.channel.as_str(), &pending.reply_to), ("http", &Some(route("c"))));
+    assert_eq!((pending.channel.as_str(), pending.work, &pending.reply_to), ("http", work, &Some(route("c"))));
+    assert_eq!(store.unfinished_runs().await.unwrap()[0].work, work);
     assert_eq!((pending.status, pending.attempt, pending.started_at), (RunStatus::Queued, 0, None));
     assert_eq!(pending.accepted_at, at(1_000));
     assert!(pending.messages.is_empty());

@@ -23,7 +23,7 @@ pub(super) const ALWAYS: &[(&[&str], &str)] = &[
     ),
     (
         &["chroot", "unshare", "nsenter", "bwrap", "firejail", "systemd-run", "systemd-nspawn", "machinectl", "capsh"],
-        "it runs something behind other walls",
+        "it runs something in another sandbox",
     ),
     (&["ld.so", "ld-linux*", "ld-musl*", "ld64.so*"], "it is the loader, which runs any file as a program"),
     (&["docker", "podman", "nerdctl", "lxc", "incus", "crictl", "virsh"], "containers can reach all of the machine"),
@@ -63,7 +63,8 @@ pub(super) const ALWAYS: &[(&[&str], &str)] = &[
     (&["kill", "killall", "pkill", "skill"], "it ends other programs"),
     (
         &["run-parts", "logrotate", "entr", "watch", "watchexec", "nodemon", "inotifywait*"],
-        "it starts programs again and again, or those that a directory or file names, and these may change after this answer",
+        "it starts programs again and again, or those that a directory or file names, and these may change after this \
+         approval",
     ),
 ];
 

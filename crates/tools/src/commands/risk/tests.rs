@@ -307,12 +307,12 @@ fn the_reason_says_what_the_command_does() {
         ("chmod|-R|777|.", "rights of many files"),
         ("rsync|--delete|a|b", "deletes files"),
         ("find|.|-exec|rm|{}|;", "can start another program"),
-        ("make|all", "files that this answer is not bound to"),
-        ("python3|script.py", "files that this answer is not bound to"),
-        ("./build.sh", "files that this answer is not bound to"),
-        ("awk|-f|x.awk", "files that this answer is not bound to"),
+        ("make|all", "files that this approval does not cover"),
+        ("python3|script.py", "files that this approval does not cover"),
+        ("./build.sh", "files that this approval does not cover"),
+        ("awk|-f|x.awk", "files that this approval does not cover"),
         ("curl|-o|./file|https://x.test", "files or directories of the workspace"),
-        ("run-parts|d", "these may change after this answer"),
+        ("run-parts|d", "these may change after this approval"),
         ("cowsay|hello", "Belay does not know this program"),
     ] {
         let argv: Vec<String> = line.split('|').map(str::to_owned).collect();

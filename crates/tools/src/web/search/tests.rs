@@ -127,7 +127,7 @@ async fn a_key_that_is_not_accepted_is_told_as_such_and_other_refusals_are_not()
         (Brave, 403, true, "does not accept the key"),
         (Tavily, 401, true, "Tavily does not accept the key"),
         (Searxng, 403, false, "adds json to search.formats"),
-        (Brave, 429, false, "asked too often"),
+        (Brave, 429, false, "rejected the request because of its rate limit"),
         (Tavily, 500, false, "answered 500"),
         (Searxng, 302, false, "answered 302"),
     ] {
