@@ -1,6 +1,6 @@
 //! Work that nobody waits for: jobs outlive the turn that started them, routines start work by time or event.
 //!
-//! **For**: the outer loop starts the [`JobScheduler`](jobs::Desk) of jobs and the [`Engine`](routines::Engine) of routines, and hands them
+//! **For**: the outer loop starts the [`JobScheduler`](jobs::JobScheduler) of jobs and the [`Engine`](routines::Engine) of routines, and hands them
 //! what messages and programs ask for. Each attempt of a job and each run of a routine is an ordinary message to the agent, sent
 //! through the inlet.
 //!
