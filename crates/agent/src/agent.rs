@@ -95,8 +95,8 @@ pub struct Agent {
     delivery: JoinSet<()>,
     /// The supervised engine of routines, alone; told to end by `intake`, joined in `drain`.
     engine: JoinSet<()>,
-    /// The supervised desk of jobs, alone; told to end by `intake`, joined in `drain`.
-    desk: JoinSet<()>,
+    /// The supervised scheduler of jobs, alone; told to end by `intake`, joined in `drain`.
+    scheduler: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -159,9 +159,10 @@ impl Agent {
         let mut engine = JoinSet::new();
         let (shared, stop) = (services.routines.clone(), intake.clone());
         engine.spawn(supervise("routines", intake.clone(), move || Engine::new(shared.clone(), stop.clone()).run()));
-        let mut desk = JoinSet::new();
+        let mut scheduler = JoinSet::new();
         let (shared, stop) = (services.jobs.clone(), intake.clone());
-        desk.spawn(supervise("jobs", intake.clone(), move || JobScheduler::new(shared.clone(), stop.clone()).run()));
+        scheduler
+            .spawn(supervise("jobs", intake.clone(), move || JobScheduler::new(shared.clone(), stop.clone()).run()));
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
@@ -175,7 +176,7 @@ impl Agent {
             intake,
             deliveries,
             delivery,
-            desk,
+            scheduler,
             engine,
             ready,
             tick,
@@ -250,12 +251,12 @@ impl Agent {
         self.until_lanes_end(self.services.run.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { services, dispatcher, mut delivery, deliveries, mut desk, mut engine, .. } = self;
+        let Self { services, dispatcher, mut delivery, deliveries, mut scheduler, mut engine, .. } = self;
         if timeout(ENGINE_GRACE, engine.join_next()).await.is_err() {
             engine.shutdown().await; // its rows are settled by the next start
         }
-        if timeout(DESK_GRACE, desk.join_next()).await.is_err() {
-            desk.shutdown().await; // its rows are settled by the next start
+        if timeout(DESK_GRACE, scheduler.join_next()).await.is_err() {
+            scheduler.shutdown().await; // its rows are settled by the next start
         }
         dispatcher.end_tasks().await;
         deliveries.cancel();

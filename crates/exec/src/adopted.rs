@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpid};
 
-use super::cgroup::Leaf;
+use super::cgroup::{Leaf, group_of};
 use super::registry::Tracked;
 use super::signal;
 use super::table::{Identity, Process, Table};
@@ -58,7 +58,8 @@ impl Adopted {
         for process in found {
             // Its control group tells, even of one that ended before anybody looked: TERM reaches a process that is
             // about to leave its session, and its zombie has no tie but this.
-            let in_group = |tracked: &Tracked| tracked.root.cgroup.as_ref().is_some_and(|leaf| leaf.has(process.pid));
+            let group = group_of(process.pid);
+            let in_group = |tracked: &Tracked| tracked.root.cgroup.as_ref().is_some_and(|leaf| leaf.holds(&group));
             if let Some(tree) = tracked_trees.iter().position(in_group) {
                 members[tree].push(process);
                 continue;

@@ -107,16 +107,10 @@ impl Leaf {
         self.from_start
     }
 
-    /// Whether a process is in it or in a group below it, or was when it ended: it tells zombies too, which
-    /// [`members`](Self::members) leaves out.
-    ///
-    /// Source: Linux, "Control Group v2", "Processes": a zombie stays associated with its group, and
-    /// `/proc/PID/cgroup` shows it.
-    pub(super) fn has(&self, pid: Pid) -> bool {
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    /// Whether a [group](group_of) is this one or below it.
+    pub(super) fn holds(&self, group: &Path) -> bool {
         let name = self.directory.file_name();
-        own.is_some_and(|own| Path::new(own).iter().any(|part| Some(part) == name))
+        group.iter().any(|part| Some(part) == name)
     }
 
     /// Kills all that is in it.
@@ -132,6 +126,14 @@ impl Drop for Leaf {
         // Something that does not die keeps it; the next start removes it.
         let _ = fs::remove_dir(&self.directory);
     }
+}
+
+/// The group of a process, also of a zombie, which [`Leaf::members`] leaves out. Empty: the process is gone.
+///
+/// Source: Linux, "Control Group v2", "Processes": a zombie stays associated with its group, and `/proc/PID/cgroup` shows it.
+pub(super) fn group_of(pid: Pid) -> PathBuf {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().into()
 }
 
 /// The directory of this process's group in the second version of control groups.

@@ -1,5 +1,5 @@
-//! What an inbound message passes on its way to a lane: a list of guards, in order. Each either answers the message, which ends
-//! its way, or lets it pass. What no guard has answered is for the model.
+//! The guards that an inbound message passes before its lane, in order. Each guard answers the message, which ends its way, or
+//! lets it pass. A message that passes all of them is for the model.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::queue::MAX_TEXT_BYTES;
 use crate::submission::{self, Change, Command, SettingCommand, Submission};
 use belay_delegates::subagent::Declared;
 
-/// What is said to whoever edits a message into a command.
+/// The answer to an edit that makes a message a command.
 const EDITED_COMMAND: &str = "A command in an edited message is not carried out. Send it as a new message.";
 
 /// A message on its way through the guards.
@@ -20,13 +20,13 @@ pub(super) struct Arrival {
     pub(super) inbound: Inbound,
     pub(super) ack: AckSender,
     pub(super) text: String,
-    /// What a second delivery is recognised by.
+    /// The key by which a second delivery is recognised.
     pub(super) sent: Option<Sent>,
-    /// What the text asks for.
+    /// The request in the text.
     pub(super) submission: Submission,
 }
 
-/// What a guard does of a message: it lets the message pass, or has answered it.
+/// The result of a guard: the message passes, or the guard has answered it.
 pub(super) type Guarded = ControlFlow<Flow, Arrival>;
 
 /// The message is answered, and the agent goes on.
@@ -101,10 +101,10 @@ impl Dispatcher {
     fn refuse_in_sessions_of_work(&mut self, message: Arrival) -> Guarded {
         let what = match SessionOwner::of(&message.inbound.session) {
             Some(SessionOwner::Job(job)) => {
-                format!("a job works in this session; /job {job} and a text says something to it")
+                format!("a job runs in this session; send it a message with /job {job} TEXT")
             }
             Some(SessionOwner::RoutineRun(_)) => {
-                "a routine works in this session, and nobody else speaks in it".to_owned()
+                "a routine runs in this session, which accepts no other messages".to_owned()
             }
             None => return Guarded::Continue(message),
         };
@@ -170,7 +170,7 @@ impl Dispatcher {
             }
         };
         self.services.hooks.command(&inbound, &submission::word_of(&text), &text);
-        // Where a lane acts on it, or an errand, or it answers a question, its key is kept once that has been done.
+        // A lane, a background task or an answer to a question keeps the key of its command once that has been done.
         let kept = !matches!(
             command,
             Command::Decide(..)

@@ -21,7 +21,7 @@ pub(super) enum Request {
     Finish(WorkerEnd, oneshot::Sender<()>),
 }
 
-/// The desk of one job.
+/// The session of one job with its worker.
 pub(super) struct WorkerSession {
     task: WorkerTask,
     deadline: Instant,
@@ -30,7 +30,7 @@ pub(super) struct WorkerSession {
 }
 
 impl WorkerSession {
-    /// A desk, and what comes in over it.
+    /// A session, and the requests that come in through it.
     pub(super) fn new(task: WorkerTask, deadline: Instant, orders: Arc<Orders>) -> (Self, mpsc::Receiver<Request>) {
         let (requests, incoming) = mpsc::channel(REQUESTS);
         (Self { task, deadline, requests, orders }, incoming)

@@ -165,10 +165,10 @@ impl Tool for Bound {
             message: order.message,
             tools: tools.iter().map(|tool| known(tool.spec())).collect(),
             max_turns: order.max_turns,
-            time_ms: 0, // the desk says what is left when it is asked
+            time_ms: 0, // the session answers the time that is left
         };
-        let (desk, requests) = WorkerSession::new(task, deadline, orders.clone());
-        let link = self.workers.links.open(Arc::new(desk)).map_err(ToolFailure::failed)?;
+        let (session, requests) = WorkerSession::new(task, deadline, orders.clone());
+        let link = self.workers.links.open(Arc::new(session)).map_err(ToolFailure::failed)?;
         let start = WorkerStart {
             run: context.run_id,
             generation: context.generation.clone(),

@@ -90,7 +90,7 @@ fn refused() -> ApiError {
     ApiError::unauthorized("there is no such job for this token")
 }
 
-/// The desk of the job in the path, for a request with its token.
+/// The link of the job in the path, for a request with its token.
 struct LinkState(Arc<dyn WorkerLink>);
 
 impl FromRequestParts<Arc<Jobs>> for LinkState {
@@ -103,7 +103,7 @@ impl FromRequestParts<Arc<Jobs>> for LinkState {
     }
 }
 
-/// Puts the desk's answer on the wire.
+/// Writes an answer of the link.
 fn answer<T: IntoResponse>(answer: Result<T, LinkError>) -> Response {
     match answer {
         Ok(answer) => answer.into_response(),
@@ -120,16 +120,16 @@ fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, ApiError> {
         .map_err(|error| ApiError::bad_request("bad_body", format!("the body cannot be read: {error}")))
 }
 
-async fn task(LinkState(desk): LinkState) -> Response {
-    answer(desk.task().await.map(Json))
+async fn task(LinkState(link): LinkState) -> Response {
+    answer(link.task().await.map(Json))
 }
 
-async fn model(LinkState(desk): LinkState, body: Bytes) -> Result<Response, ApiError> {
-    Ok(answer(desk.model(read(&body)?).await.map(Json)))
+async fn model(LinkState(link): LinkState, body: Bytes) -> Result<Response, ApiError> {
+    Ok(answer(link.model(read(&body)?).await.map(Json)))
 }
 
-async fn batch(LinkState(desk): LinkState, body: Bytes) -> Result<Response, ApiError> {
-    Ok(answer(desk.batch(read(&body)?).await.map(Json)))
+async fn batch(LinkState(link): LinkState, body: Bytes) -> Result<Response, ApiError> {
+    Ok(answer(link.batch(read(&body)?).await.map(Json)))
 }
 
 #[derive(Deserialize)]
@@ -139,17 +139,17 @@ struct After {
     after: u64,
 }
 
-async fn order(LinkState(desk): LinkState, Query(After { after }): Query<After>) -> Response {
-    answer(desk.order(after).await.map(|order| match order {
+async fn order(LinkState(link): LinkState, Query(After { after }): Query<After>) -> Response {
+    answer(link.order(after).await.map(|order| match order {
         Some(order) => Json(order).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     }))
 }
 
-async fn done(LinkState(desk): LinkState, body: Bytes) -> Result<Response, ApiError> {
-    Ok(answer(desk.done(read(&body)?).await.map(|()| StatusCode::NO_CONTENT)))
+async fn done(LinkState(link): LinkState, body: Bytes) -> Result<Response, ApiError> {
+    Ok(answer(link.done(read(&body)?).await.map(|()| StatusCode::NO_CONTENT)))
 }
 
-async fn finish(LinkState(desk): LinkState, body: Bytes) -> Response {
-    answer(desk.finish(WorkerEnd::read(&body)).await.map(|()| StatusCode::NO_CONTENT))
+async fn finish(LinkState(link): LinkState, body: Bytes) -> Response {
+    answer(link.finish(WorkerEnd::read(&body)).await.map(|()| StatusCode::NO_CONTENT))
 }
