@@ -5,13 +5,14 @@ use belay_protocol::{
     HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RoutineRunStatus, RunRecord, SkipReason,
     StopReason, ToolStatus, UnixMillis, Usage,
 };
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 /// Runs that have ended, by layer, reason and status.
 pub const RUNS_ENDED: &str = "belay_runs_ended_total";
-/// Milliseconds from acceptance to end, over all runs that have ended, by status. A counter: divided by the number of runs
-/// it is their mean, and it needs no memory between two looks.
-pub const RUN_MILLISECONDS: &str = "belay_run_milliseconds_total";
+/// Seconds from acceptance to end of runs that have ended, by status. A histogram.
+pub const RUN_DURATION: &str = "belay_run_duration_seconds";
+/// Upper bounds of the buckets of [`RUN_DURATION`], in seconds: from a command's reply to a job of two hours.
+pub const RUN_BUCKETS: [f64; 9] = [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
 /// Times a stop rule fired, by rule and action.
 pub const STOP_RULES_FIRED: &str = "belay_stop_rules_fired_total";
 /// Requests sent to the model, by outcome.
@@ -46,8 +47,10 @@ pub const ROUTINE_RUNS_ENDED: &str = "belay_routine_runs_ended_total";
 pub const HEARTBEATS_SKIPPED: &str = "belay_heartbeats_skipped_total";
 /// Scheduled times that were fired.
 pub const SCHEDULED_FIRED: &str = "belay_routine_scheduled_fired_total";
-/// Milliseconds by which scheduled times were fired late, over all of them: divided by their number it is the mean.
-pub const SCHEDULED_LATE: &str = "belay_routine_late_milliseconds_total";
+/// Seconds between a scheduled time and the start of its routine run. A histogram.
+pub const ROUTINE_LATENESS: &str = "belay_routine_lateness_seconds";
+/// Upper bounds of the buckets of [`ROUTINE_LATENESS`], in seconds.
+pub const LATENESS_BUCKETS: [f64; 7] = [0.1, 1.0, 5.0, 30.0, 60.0, 300.0, 3600.0];
 
 /// Jobs that are not over, by state. A gauge: as it was when it was asked for.
 pub const JOBS: &str = "belay_jobs";
@@ -66,7 +69,7 @@ pub const NEXT_SCHEDULED: &str = "belay_routines_next_timestamp_seconds";
 /// recorder is in place.
 pub fn describe() {
     describe_counter!(RUNS_ENDED, "Runs that have ended, by layer, reason and status");
-    describe_counter!(RUN_MILLISECONDS, Unit::Milliseconds, "Time from acceptance to end, over all ended runs");
+    describe_histogram!(RUN_DURATION, Unit::Seconds, "Time from acceptance to end of runs that have ended");
     describe_counter!(STOP_RULES_FIRED, "Times a stop rule fired: a notice, a strike with a recovery turn, or the end");
     describe_counter!(MODEL_REQUESTS, "Requests sent to the model");
     describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
@@ -86,7 +89,7 @@ pub fn describe() {
     describe_counter!(ROUTINE_RUNS_ENDED, "Routine runs that have ended, and scheduled times that were missed");
     describe_counter!(HEARTBEATS_SKIPPED, "Beats of the heartbeat that were skipped, by reason");
     describe_counter!(SCHEDULED_FIRED, "Scheduled times that started a routine run");
-    describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Total delay of scheduled routine runs");
+    describe_histogram!(ROUTINE_LATENESS, Unit::Seconds, "Delay of scheduled routine runs");
     describe_gauge!(JOBS, "Jobs that are not over, by state");
     describe_gauge!(JOB_PLACES, "Jobs that may run at the same time");
     describe_gauge!(OLDEST_PENDING, Unit::Seconds, "When the job was made that has waited longest; 0: none waits");
@@ -104,7 +107,6 @@ pub fn describe() {
         counter!(HEARTBEATS_SKIPPED, "reason" => reason.word()).increment(0);
     }
     counter!(SCHEDULED_FIRED).increment(0);
-    counter!(SCHEDULED_LATE).increment(0);
     for reason in StopReason::ALL {
         ended(*reason, 0);
     }
@@ -126,8 +128,8 @@ pub fn run_ended(record: &RunRecord) {
     let Some(reason) = record.reason else { return };
     ended(reason, 1);
     if let Some(ended_at) = record.ended_at {
-        let took_ms = u64::try_from(ended_at.0.saturating_sub(record.accepted_at.0)).unwrap_or(0);
-        counter!(RUN_MILLISECONDS, "status" => record.status.word()).increment(took_ms);
+        let took_s = ended_at.0.saturating_sub(record.accepted_at.0).max(0) as f64 / 1000.0;
+        histogram!(RUN_DURATION, "status" => record.status.word()).record(took_s);
     }
 }
 
@@ -239,7 +241,7 @@ pub fn heartbeat_skipped(reason: SkipReason) {
 /// A scheduled time was claimed, so many milliseconds after it.
 pub fn scheduled_fired(late_ms: i64) {
     counter!(SCHEDULED_FIRED).increment(1);
-    counter!(SCHEDULED_LATE).increment(u64::try_from(late_ms).unwrap_or(0));
+    histogram!(ROUTINE_LATENESS).record(late_ms.max(0) as f64 / 1000.0);
 }
 
 /// So many scheduled times were recorded as missed.
