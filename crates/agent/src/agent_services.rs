@@ -71,9 +71,9 @@ pub(crate) struct AgentServices {
     /// Swapped as a whole when the settings are reloaded.
     pub(crate) approvals: ArcSwap<ApprovalsConfig>,
     pub(crate) streaming: StreamingConfig,
-    /// Rules for the automatic begin of a new conversation.
+    /// Rules for starting a new conversation automatically.
     pub(crate) resets: Resets,
-    /// Whether people are told about it.
+    /// Whether the first answer of such a conversation mentions it.
     pub(crate) announce_reset: bool,
     /// Stores outputs that are too long to be shown whole.
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,

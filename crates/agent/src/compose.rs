@@ -46,8 +46,8 @@ pub(crate) struct ReplyParts {
     reasoning: Option<String>,
 }
 
-/// The parts of the reply. `None`: nobody is told, because the model chose to be silent, or the answer to a stop has
-/// reported the end.
+/// The parts of the reply. `None`: there is no reply, because the model chose to be silent, because a message of a tool
+/// has said everything, or because the answer to a stop has reported the end.
 pub(crate) fn told(
     delegate: &ChatDelegate,
     context: &LoopContext,

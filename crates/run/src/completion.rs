@@ -1,9 +1,9 @@
 //! Detects whether a text states that the work is done, for agents that work autonomously. Pure.
 //!
 //! The test examines one clause at a time, outside of code and quotations. It requires a whole statement: a subject, an
-//! auxiliary, and a word for "finished" ("the task is complete", "ich habe alles erledigt"). A clause that contains a
-//! negation, question, future tense, condition or partial result does not count. A missed statement costs one notice; a
-//! false detection would end the work. So doubt counts as "not done".
+//! auxiliary, and a word for "finished" ("the task is complete", "ich habe alles erledigt"). A clause does not count if
+//! it contains a negation, a question, the future tense, a condition or a partial result. A missed statement costs one
+//! notice; a false detection would end the work. So doubt counts as "not done".
 
 /// Words by which a language states that something is done, separated by spaces.
 struct Language {

@@ -3,8 +3,8 @@
 //!
 //! The threshold is an estimate, so it never ends a run: a context that cannot be shortened is sent as it is. If the
 //! provider rejects a context as too long, the context is shortened and the call repeated. If that gains too little,
-//! the middle of large results is cut out, once. If that does not help either, the run ends with that reason. A
-//! conversation is never restarted automatically.
+//! the middle of large results is cut out, once. If that does not help either, the run ends with that reason.
+//! Compaction never starts a new conversation.
 //!
 //! Child runs shorten their contexts in the same way. Their messages are not part of a stored conversation, so nothing
 //! of the cut is stored, and they continue with the shortened context.
@@ -26,7 +26,7 @@ pub struct ModelCall<'a> {
     /// The bookkeeping of its compactions.
     pub shortener: &'a mut Shortener,
     /// Index of the run's first own message in the context, which contains its request. It moves when older messages
-    /// leave.
+    /// are removed.
     pub start: &'a mut usize,
 }
 
@@ -49,7 +49,7 @@ impl Why {
 
 /// Result of a compaction that was begun.
 enum Made {
-    /// This many messages have left and were replaced by a summary.
+    /// This many messages were replaced by a summary.
     Shorter(u32),
     /// The shortened context would not be shorter.
     Nothing,
@@ -80,8 +80,8 @@ impl ModelCall<'_> {
     /// model that is unavailable.
     ///
     /// # Errors
-    /// The call failed after all retries, or the cost guard refused it. Or the leaving messages could not be stored;
-    /// then none has left.
+    /// The call failed after all retries, or the cost guard refused it. Or the messages to remove could not be stored;
+    /// then none was removed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the context is unchanged or completely shortened. A compaction that was reported as
@@ -177,8 +177,8 @@ impl ModelCall<'_> {
         })
     }
 
-    /// Shortens the context once, if messages can leave and the last compaction was worthwhile. Reports the begin and,
-    /// whatever the result, the end.
+    /// Shortens the context once, if messages can be removed and the last compaction was worthwhile. Reports the start
+    /// and, whatever the result, the end.
     async fn shorten(&mut self, context: &mut LoopContext, why: Why) -> Result<Won, LoopError> {
         let services = self.core.services.clone();
         let calibration = self.shortener.calibration;
@@ -208,7 +208,7 @@ impl ModelCall<'_> {
         })
     }
 
-    /// Reports the begin of a compaction, of a context with this many tokens and messages.
+    /// Reports the start of a compaction, of a context with this many tokens and messages.
     fn begin(&mut self, tokens: u64, why: Why, messages: usize) {
         self.core.journal.note(EventKind::CompactionStarted { tokens, reason: why.word().into() });
         let (hooks, live) = (&self.core.services.hooks, &self.core.live);
@@ -230,7 +230,7 @@ impl ModelCall<'_> {
         hooks.after_compaction(&live.session, Some(live.id), messages, dropped);
     }
 
-    /// Replaces the leaving messages by a summary.
+    /// Replaces the messages to remove by a summary.
     async fn replace(
         &mut self,
         context: &mut LoopContext,
@@ -238,7 +238,7 @@ impl ModelCall<'_> {
         how: How<'_>,
         why: Why,
     ) -> Result<Made, LoopError> {
-        // All leaving messages must be in the store first.
+        // All messages to remove must be in the store first.
         self.core.journal.write(context, Durability::Relaxed).await?;
         let shorter = shorten(self.core, context, cut, how).await;
         if let Some(reason) = self.core.stopped() {

@@ -81,7 +81,7 @@ impl Tally {
         self.with(|figures| figures.session_before_micro_usd = before_micro_usd);
     }
 
-    /// Adds the output of earlier attempts, in bytes.
+    /// Sets the output to that of earlier attempts, in bytes, unless it is larger already.
     pub fn open_output(&self, bytes: u64) {
         self.with(|figures| figures.output_bytes = figures.output_bytes.max(bytes));
     }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApprovalsConfig {
-    /// Time limit for the answer to an approval request, in seconds. After it, the request counts as denied. 1 to 2 592
-    /// 000 (30 days).
+    /// Time limit for the answer to an approval request, in seconds: 1 to 2 592 000 (30 days). After it, the request
+    /// counts as denied.
     pub expires_s: u64,
     /// Time limit for entering a requested secret, in seconds. 1 to 3600.
     pub credential_expires_s: u64,

@@ -38,7 +38,7 @@ pub enum Untrusted {
     /// None.
     Nothing,
     /// Only names and descriptions of tools of MCP servers. They are bounded, cleaned and pinned, and the operator has
-    /// configured the servers. So they do not make a call require approval that the operator has exempted from it.
+    /// accepted them. So they do not make a call require approval that the operator has exempted from it.
     Descriptions,
     /// Content that has entered the conversation, or the conversation of any run of the tree: a web page, the answer of
     /// another program.

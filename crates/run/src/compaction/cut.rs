@@ -1,8 +1,8 @@
-//! Selects the messages that leave a context that is too long. Pure.
+//! Selects the messages to remove from a context that is too long. Pure.
 //!
 //! As many of the newest turns stay as fit, cut at the beginning of a turn. If the running turn alone is too long, its
-//! oldest complete steps leave. The user's messages in it and its newest step, which may have open calls, never leave.
-//! A call and its results always leave together.
+//! oldest complete steps are removed. The user's messages in it and its newest step, which may have open calls, are
+//! never removed. A call and its results are always removed together.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use belay_protocol::{Message, MessageBody, MessageScope};
 use super::account::{Account, is_pinned};
 use crate::own_tools::{EMIT_VALUE, SEND_MESSAGE};
 
-/// The messages that leave a context, and those that stay.
+/// The messages to remove from a context, and those that stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
     messages: Vec<Arc<Message>>,
     /// Whether the first message is a pinned summary.
     pinned: bool,
     turn_start: usize,
-    /// Indexes of the leaving messages, ascending.
+    /// Indexes of the messages to remove, ascending.
     leaving: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ pub struct Compacted {
     pub messages: Vec<Arc<Message>>,
     /// The text of the summary, heading included.
     pub summary: String,
-    /// Number of messages that left.
+    /// Number of removed messages.
     pub dropped: u32,
     /// Those of them that belong to the running turn, by their index in it, from 0.
     pub left_of_turn: Vec<u32>,
@@ -42,8 +42,8 @@ pub struct Compacted {
 }
 
 impl Cut {
-    /// Selects the leaving messages of a context whose running turn begins at `turn_start`, so that `keep` estimated
-    /// tokens stay, or half of the present number if that is less. `None`: nothing can leave.
+    /// Selects the messages to remove from a context whose running turn begins at `turn_start`, so that `keep`
+    /// estimated tokens stay, or half of the present number if that is less. `None`: nothing can be removed.
     pub fn of(messages: &[Arc<Message>], turn_start: usize, keep: u64) -> Option<Self> {
         let pinned = messages.first().is_some_and(|message| is_pinned(message));
         let head = usize::from(pinned);
@@ -62,12 +62,12 @@ impl Cut {
         &self.messages
     }
 
-    /// The leaving messages, oldest first.
+    /// The messages to remove, oldest first.
     pub fn leaving(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.leaving.iter().map(|at| &*self.messages[*at])
     }
 
-    /// Number of turns that leave as a whole.
+    /// Number of turns that are removed completely.
     pub fn whole_turns(&self) -> usize {
         self.leaving.iter().filter(|at| **at < self.turn_start && begins_turn(&self.messages[**at])).count()
     }
@@ -77,7 +77,7 @@ impl Cut {
         Account::new(self.pinned.then(|| self.messages[0].text()), self.leaving().collect())
     }
 
-    /// Replaces the leaving messages by this summary.
+    /// Replaces the removed messages by this summary.
     pub fn close(&self, summary: String) -> Compacted {
         let mut messages = vec![super::account::pinned(&summary)];
         let stays = |at: &usize| self.leaving.binary_search(at).is_err();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     impl Compacted {
-        /// Estimated tokens of the messages that left.
+        /// Estimated tokens of the removed messages.
         fn summary_of(&self, before: &[Arc<Message>]) -> u64 {
             let stays = |message: &&Arc<Message>| !self.messages.iter().any(|kept| Arc::ptr_eq(kept, message));
             before.iter().filter(stays).map(|message| message.estimated_tokens()).sum()

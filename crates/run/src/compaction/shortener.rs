@@ -51,8 +51,8 @@ impl Shortener {
         notes
     }
 
-    /// Judges a compaction that has ended. Returns whether it was worthwhile: whether at least a fifth of the tokens is
-    /// gone. The next step fills less than that again.
+    /// Judges a compaction that has ended. Returns whether it was worthwhile: whether it removed at least a fifth of
+    /// the tokens. The next step would use up a smaller gain at once.
     pub fn end(&mut self, before: u64, after: u64, state: &mut LoopState) -> bool {
         self.count.in_vain = u128::from(after) * 10 > u128::from(before) * 8;
         self.keep(state);

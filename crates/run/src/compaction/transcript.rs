@@ -42,7 +42,7 @@ fn lines(message: &Message, each: usize) -> Vec<String> {
     let outside = if message.outside { " (untrusted content)" } else { "" };
     match &message.body {
         MessageBody::System { text } if message.is_notice() => vec![said(&format!("notice{outside}"), text)],
-        MessageBody::System { .. } => Vec::new(), // the summary keeps it separately
+        MessageBody::System { .. } => Vec::new(), // instructions, which the summary carries separately
         MessageBody::User { .. } => vec![said(&format!("user{outside}"), &message.for_model())],
         MessageBody::Data { text } => vec![said(&format!("data{outside}"), text)],
         MessageBody::Tool(result) => {

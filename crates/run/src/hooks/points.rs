@@ -39,7 +39,7 @@ impl<'a> From<CallAbout<'a>> for About<'a> {
 }
 
 impl HookChain {
-    /// The daemon accepts messages.
+    /// Notifies hooks that the daemon accepts messages.
     pub fn gateway_start<'a>(&self, version: &str, channels: impl Iterator<Item = &'a ChannelId>) {
         self.observe(HookPoint::GatewayStart, About::default(), || {
             let mut channels: Vec<&str> = channels.map(ChannelId::as_str).collect();
@@ -48,12 +48,12 @@ impl HookChain {
         });
     }
 
-    /// The daemon begins to drain.
+    /// Notifies hooks that the daemon begins to drain.
     pub fn gateway_stop(&self, version: &str) {
         self.observe(HookPoint::GatewayStop, About::default(), || json!({ "version": version }));
     }
 
-    /// A message has arrived. Returns its text as changed by hooks.
+    /// Lets hooks change or refuse a message that has arrived. Returns its text.
     ///
     /// # Errors
     /// A hook refused the message.
@@ -73,7 +73,7 @@ impl HookChain {
         field(decision, "text").map(text_of)
     }
 
-    /// A command was sent. Some commands have a point of their own, which is called too.
+    /// Notifies hooks of a command. Some commands have a point of their own, which is notified too.
     pub fn command(&self, inbound: &Inbound, word: &str, text: &str) {
         let own = match word {
             "/new" => Some(HookPoint::CommandNew),
@@ -91,19 +91,19 @@ impl HookChain {
         }
     }
 
-    /// A session gets its first message.
+    /// Notifies hooks of the first message of a session.
     pub fn session_start(&self, place: HookContext<'_>, inbound: &Inbound) {
         self.observe(HookPoint::SessionStart, place.into(), || Value::Object(sender(inbound)));
     }
 
-    /// A command ended a session.
+    /// Notifies hooks that a command ended a session.
     pub fn session_end(&self, session: &SessionKey, command: &str) {
         let about = About { session: Some(session), ..About::default() };
         self.observe(HookPoint::SessionEnd, about, || json!({ "reason": command.trim_start_matches('/') }));
     }
 
-    /// A run is about to call the model for the first time. Returns the persona and the workspace files for the prompt,
-    /// as changed by hooks.
+    /// Lets hooks change or refuse a run that is about to call the model for the first time. Returns the persona and
+    /// the workspace files for the prompt.
     ///
     /// # Errors
     /// A hook refused the run.
@@ -124,7 +124,7 @@ impl HookChain {
         Ok((field(decision, "prompt").map(text_of)?, files))
     }
 
-    /// A run has ended.
+    /// Notifies hooks that a run has ended.
     pub fn agent_end(&self, record: &RunRecord) {
         let place = HookContext { session: &record.session, run: record.run_id };
         self.observe(HookPoint::AgentEnd, place.into(), || {
@@ -139,8 +139,8 @@ impl HookChain {
         });
     }
 
-    /// A tool call is about to be checked. Returns its arguments as changed by hooks. Hooks do not see arguments that
-    /// the tool declares sensitive. Those stay unchanged unless a hook sets another value.
+    /// Lets hooks change or refuse a tool call that is about to be checked. Returns its arguments. Hooks do not see
+    /// arguments that the tool declares sensitive. Those stay unchanged unless a hook sets another value.
     ///
     /// # Errors
     /// A hook refused the call.
@@ -159,7 +159,7 @@ impl HookChain {
         field(decision, "arguments").map(|changed| put_back(changed, arguments, spec))
     }
 
-    /// A tool call has ended, whatever its result.
+    /// Notifies hooks that a tool call has ended, whatever its result.
     pub fn after_tool_call(
         &self,
         call: CallAbout<'_>,
@@ -181,7 +181,7 @@ impl HookChain {
         });
     }
 
-    /// A result is about to enter the conversation. Returns its text as changed by hooks.
+    /// Lets hooks change the text of a result that is about to enter the conversation. Returns the text.
     pub async fn tool_result_persist(
         &self,
         call: CallAbout<'_>,
@@ -194,19 +194,20 @@ impl HookChain {
         text_of(take(self.change(HookPoint::ToolResultPersist, call.into(), data, facts).await, "text"))
     }
 
-    /// A compaction begins, of a context with this many messages.
+    /// Notifies hooks that a compaction begins, of a context with this many messages.
     pub fn before_compaction(&self, session: &SessionKey, run: Option<RunId>, messages: usize) {
         let about = About { session: Some(session), run, tool: None };
         self.observe(HookPoint::BeforeCompaction, about, || json!({ "messages": messages }));
     }
 
-    /// A compaction has ended. `messages` are left in the context, `dropped` have left it.
+    /// Notifies hooks that a compaction has ended. `messages`: number of messages in the context now; `dropped`: number
+    /// of removed messages.
     pub fn after_compaction(&self, session: &SessionKey, run: Option<RunId>, messages: usize, dropped: u32) {
         let about = About { session: Some(session), run, tool: None };
         self.observe(HookPoint::AfterCompaction, about, || json!({ "messages": messages, "dropped": dropped }));
     }
 
-    /// A reply is about to be stored and sent. Returns its text as changed by hooks.
+    /// Lets hooks change or refuse a reply that is about to be stored and sent. Returns its text.
     ///
     /// # Errors
     /// A hook refused the reply.
@@ -225,7 +226,7 @@ impl HookChain {
         field(decision, "text").map(text_of)
     }
 
-    /// A delivery has ended, with the outcome `sent`, `failed` or `ambiguous`.
+    /// Notifies hooks of the outcome of a delivery: `sent`, `failed` or `ambiguous`.
     pub fn message_sent(&self, message: &Outbound, outcome: &str) {
         let about = About { run: message.run_id, ..About::default() };
         self.observe(

@@ -58,7 +58,7 @@ impl Meter {
         self.current.reported = Some(*usage);
     }
 
-    /// Records that the request failed. A request without a beginning of an answer is not charged.
+    /// Records that the request failed. If its answer had not begun, it is not charged.
     pub(crate) fn fail(&mut self) {
         let request = std::mem::take(&mut self.current);
         if request.begun {
@@ -66,8 +66,8 @@ impl Meter {
         }
     }
 
-    /// Records that the call was dropped. A request in flight is charged with its input even without a beginning of an
-    /// answer, because it was sent. During a pause between requests, nothing is in flight.
+    /// Records that the call was dropped. A request in flight is charged with its input even if its answer had not
+    /// begun, because it was sent. During a pause between requests, nothing is in flight.
     pub(crate) fn stop(&mut self) {
         let request = std::mem::take(&mut self.current);
         if request.in_flight || request.begun {

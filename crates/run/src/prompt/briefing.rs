@@ -96,8 +96,8 @@ impl Briefing {
         }
     }
 
-    /// Resets the skills of a conversation that restarts, and looks for skills at once, so that commands can name a new
-    /// one.
+    /// Forgets the skills of a session whose new conversation begins, and looks for skills at once, so that commands
+    /// can name a new skill.
     pub async fn begin_anew(source: &BriefingSource, session: &SessionKey) {
         source.snapshots.forget(session);
         if timeout(READ_LIMIT, source.context.skills()).await.is_err() {

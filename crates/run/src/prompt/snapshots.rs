@@ -1,5 +1,5 @@
-//! The skills that each conversation began with. They stay the same until it restarts, so that its prompt does not
-//! change.
+//! The skills that each conversation began with. They stay the same until a new conversation begins, so that the prompt
+//! does not change.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ impl Snapshots {
         kept.of.insert(session.clone(), (number, skills.clone()));
     }
 
-    /// Removes the skills of a conversation that restarts.
+    /// Removes the skills of a session whose new conversation begins.
     pub fn forget(&self, session: &SessionKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).of.remove(session);
     }

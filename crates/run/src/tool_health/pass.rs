@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::book::Trial;
 use super::health::Health;
 
-/// Held by a call from before its begin until its end is evaluated. If it is dropped before that, the call has no
+/// Held by a call from before it starts until its end is evaluated. If it is dropped before that, the call has no
 /// result. If the call was a trial, the next call may be the trial.
 pub struct Permit {
     health: Arc<Health>,

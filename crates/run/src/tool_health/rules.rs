@@ -85,13 +85,13 @@ impl Rules {
         Self { report, rules: config.rules.iter().map(rule).collect() }
     }
 
-    /// The thresholds above which a subject is reported.
+    /// The thresholds at which a subject is reported.
     pub(super) fn reports<'a>(&'a self, subject: &'a str) -> impl Iterator<Item = Bar> + 'a {
         let of_rules = self.rules.iter().filter(|rule| rule.action == ToolHealthAction::Report && rule.fits(subject));
         self.report.into_iter().chain(of_rules.map(|rule| rule.bar))
     }
 
-    /// The thresholds above which a subject is disabled, each with the duration in seconds.
+    /// The thresholds at which a subject is disabled, each with the duration in seconds.
     pub(super) fn switches_off<'a>(&'a self, subject: &'a str) -> impl Iterator<Item = (Bar, u64)> + 'a {
         let disable = |rule: &&Rule| rule.action == ToolHealthAction::Disable && rule.fits(subject);
         let rules = self.rules.iter().filter(disable).map(|rule| (rule.bar, rule.for_s));
