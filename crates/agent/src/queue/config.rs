@@ -36,8 +36,8 @@ pub struct QueueConfig {
 }
 
 impl Default for QueueConfig {
-    /// 500 ms: a person who sends a thought in pieces is usually done by then, and the delay is hardly noticeable. 600
-    /// s of silence: longer than a model may be silent in a stream, and than a tool may run by default.
+    /// 500 ms: a person who sends a thought in pieces is usually done by then, and the delay is hardly noticeable.
+    /// Silence of 600 s: longer than a model may be silent in a stream, and than a tool may run by default.
     fn default() -> Self {
         Self {
             mode: None,
