@@ -1,16 +1,16 @@
 //! The failure counts of all runs, and the disabled tools and servers: a state machine with every transition. Pure,
 //! apart from the instants in its arguments.
 //!
-//! ```text
-//!            a success                         a failure, and a rule says so
-//!          ┌───────────┐                  ┌──────────────────────────────────┐
-//!          ▼           │                  │                                  ▼
-//!   on ── failing (reported once) ────────┘         off ── its time is up ── one call is let through
-//!   ▲                                                ▲                          │            │
-//!   └──── by hand ──── by hand ──────────────────────┤◀── it fails: twice as long            │
-//!   ▲                                                                                        │
-//!   └──────────────────────────────── it succeeds ───────────────────────────────────────────┘
-//! ```
+//! | state | event | next state |
+//! |---|---|---|
+//! | ok | the failures reach a threshold for reports | failing; reported, and again once a day |
+//! | ok, failing | the failures reach the threshold of a rule that disables | disabled |
+//! | ok, failing | a success | ok; the failure count is 0 |
+//! | disabled | its time is over | trial: one call is admitted |
+//! | trial | the call succeeds | ok |
+//! | trial | the call fails | disabled, for twice as long, at most a day |
+//! | trial | the call ends without a result | trial: another call is admitted |
+//! | any | a person disables it, or enables it | disabled, without an end; ok |
 //!
 //! Time spans use a monotonic clock; dates are for people and for the store.
 
