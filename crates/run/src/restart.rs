@@ -1,9 +1,9 @@
 //! The supervisor of background tasks: work that panics, or ends unexpectedly, is restarted with exponential back-off.
 //!
-//! Each supervised task has a name. A restart is logged and counted (`belay_task_restarts_total`) under that name. The first
-//! restart comes at once; the pauses then grow from 1 s to 60 s, until the work has lasted 120 s.
+//! Each supervised task has a name. A restart is logged and counted (`belay_task_restarts_total`) under that name. The
+//! first restart comes at once. The pauses then grow from 1 s to 60 s, until the work has lasted 120 s.
 //!
-//! - [`supervise`]: work that never ends by itself: delivery, the scheduler of routines, the registry of jobs.
+//! - [`supervise`]: work that never ends on its own: delivery, the scheduler of routines, the registry of jobs.
 //! - [`persist`]: work that has an end: one reply, one delivery's settlement, the processes of one run.
 
 use std::future::Future;

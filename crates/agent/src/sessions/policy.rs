@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn the_time_of_day_is_that_of_the_zone_also_where_clocks_are_changed() {
-        // Europe/Berlin goes from 02:00 to 03:00 on 2026-03-29 and from 03:00 to 02:00 on 2026-10-25. America/Havana goes
-        // from 00:00 to 01:00 on 2026-03-08 and back from 01:00 to 00:00 on 2026-11-01.
+        // Europe/Berlin goes from 02:00 to 03:00 on 2026-03-29 and from 03:00 to 02:00 on 2026-10-25. America/Havana
+        // goes from 00:00 to 01:00 on 2026-03-08 and back from 01:00 to 00:00 on 2026-11-01.
         for (time, zone, now, expected) in [
             ("04:00", "Europe/Berlin", "2026-03-28T12:00Z", "2026-03-28T03:00Z"),
             ("04:00", "Europe/Berlin", "2026-03-29T12:00Z", "2026-03-29T02:00Z"),
