@@ -61,8 +61,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tests", &["exec", "protocol", "testkit"]),
 ];
 
-/// What tests of a package may import beyond that: the testkit anywhere, and a real store where turns are tested.
-const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"])];
+/// What tests of a package may import beyond that: the testkit anywhere, a real store where turns are tested, and
+/// the repair of histories where wire formats are tested with the histories that it leaves.
+const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"]), ("models", &["agent-loop"])];
 
 /// Libraries that only some packages may use: the library, and who may.
 const LIBRARIES: &[(&str, &[&str])] = &[

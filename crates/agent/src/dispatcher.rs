@@ -16,6 +16,7 @@ mod named;
 mod notes;
 mod parking;
 mod routines;
+mod shared_ack;
 mod tools;
 mod watch;
 mod work;

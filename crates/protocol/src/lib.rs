@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
 //! [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`] → [`declared`] → [`options`] →
 //! [`context`] → [`SessionLifetime`] → [`route`] → [`idempotency`] → [`control`] → [`ack`] → [`inbound`] → [`outbound`] →
 //! [`access`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
@@ -34,7 +34,6 @@ pub mod control;
 pub mod declared;
 pub mod event;
 pub mod heartbeat;
-pub mod history;
 pub mod hook;
 pub mod idempotency;
 pub mod ids;
@@ -75,7 +74,7 @@ pub mod work;
 pub mod worker;
 
 pub use access::{AccessDecision, ChannelAccess};
-pub use ack::{Ack, AckSender, CommandReply, Refusal, SharedAck, StopReport};
+pub use ack::{Ack, AckSender, CommandReply, Refusal, StopReport};
 pub use approval::{Asker, Authority, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
@@ -87,7 +86,6 @@ pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
-pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use idempotency::IdempotencyKey;
 pub use ids::{

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use belay_protocol::store::{ACTED_ON_KEPT, RECENT_INPUTS};
 use belay_protocol::{
-    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, KnownInput, Refusal, RunId, Sent, SharedAck,
-    UnixMillis,
+    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, KnownInput, Refusal, RunId, Sent, UnixMillis,
 };
 
 use super::Dispatcher;
 use super::answers::word_of_answer;
 use super::guards::{ANSWERED, Arrival, Guarded};
+use super::shared_ack::SharedAck;
 use belay_run::live::LiveRun;
 
 /// What a second delivery is told, which nothing is done of.
@@ -158,7 +158,7 @@ impl Keys {
     /// A command or an answer is acted on, unless somebody says otherwise. What comes again before it is answered with what
     /// this gives back waits for the same.
     pub(super) fn act_on(&mut self, ActedOn { key, digest, .. }: ActedOn, ack: AckSender) -> AckSender {
-        let (ack, shared) = ack.shared();
+        let (ack, shared) = SharedAck::of(ack);
         self.acted_on.insert(key, Acted { digest, reply: Reply::Now(shared) });
         ack
     }
