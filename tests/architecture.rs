@@ -126,7 +126,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/agent/src/turn/gathered.rs", 2, "what the person has sent, several messages of theirs in one"),
     ("crates/agent/src/queued_run.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
-    ("crates/protocol/src/store.rs", 2, "what the person has sent, and a line of a stored conversation"),
+    ("crates/protocol/src/store/inputs.rs", 1, "what the person has sent"),
     ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),
 ];
 

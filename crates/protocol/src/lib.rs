@@ -9,9 +9,8 @@
 //! Reading order: [`ids`] → [`message`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
 //! [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`] → [`declared`] → [`options`] →
 //! [`context`] → [`SessionLifetime`] → [`route`] → [`idempotency`] → [`control`] → [`ack`] → [`inbound`] → [`outbound`] →
-//! [`access`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
-//! [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] → [`heartbeat`] → [`routine_request`] → [`routine_store`] →
-//! [`status`] → [`worker`].
+//! [`access`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`purpose`] → [`job`] →
+//! [`progress`] → [`routine`] → [`routine_run`] → [`heartbeat`] → [`routine_request`] → [`store`] → [`archive`] → [`status`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -55,7 +54,6 @@ pub mod route;
 pub mod routine;
 pub mod routine_request;
 pub mod routine_run;
-pub mod routine_store;
 pub mod run;
 pub mod run_status;
 pub mod secret;
@@ -93,10 +91,7 @@ pub use ids::{
     SessionKey, ThreadId,
 };
 pub use inbound::{Attachment, Body, Envelope, Inbound};
-pub use job::{
-    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
-    JobState, JobStore, NewJob, RunsIn, SessionNotice,
-};
+pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
 pub use lease::Lease;
 pub use line::plain_line;
 pub use message::{
@@ -124,7 +119,6 @@ pub use routine_request::{RoutineAnswer, RoutineRequest};
 pub use routine_run::{
     Claim, Echo, Held, NewRoutineRun, RoutineRunEnd, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, Settled,
 };
-pub use routine_store::{Aside, RoutineNumbers, RoutineStore};
 pub use run::{AgentState, RunRecord, RunUsage, Termination, WaitingFor};
 pub use run_status::RunStatus;
 pub use secret::{Secret, SecretVault};
@@ -133,10 +127,13 @@ pub use session::{SessionFilter, SessionLifetime};
 pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun,
-    HistoryEntry, JoinedRun, KnownInput, NewInput, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow,
-    OutboxState, PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger,
-    ThreadEdit, ThreadSnapshot, ThreadStore, Together, TurnCut,
+    Acceptance, ActedOn, Aside, Checkpoint, ConversationReader, DispatcherStore, Durability, EditOutcome,
+    EditedMessage, EventLog, EventQuery, FinishedRun, HistoryEntry, InputReader, JobAttempts, JobCaps, JobChange,
+    JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneStore,
+    NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun,
+    PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter,
+    RunReader, RunStore, SentMessage, SessionNotice, SessionReader, SessionSummary, SpendLedger, StoreHealth,
+    ThreadEdit, ThreadSnapshot, Together, TurnCut,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

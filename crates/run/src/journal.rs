@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, Outbound, RunId, StoreError,
-    ThreadStore,
+    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, JournalStore, Lease, Message, NewEvent, Outbound,
+    RunId, StoreError,
 };
 
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
@@ -13,7 +13,7 @@ use crate::tally::Tally;
 
 /// Writes the progress of one run under its lane's lease.
 pub struct RunJournal {
-    threads: Arc<dyn ThreadStore>,
+    store: Arc<dyn JournalStore>,
     clock: Arc<dyn Clock>,
     lease: Lease,
     run: RunId,
@@ -56,7 +56,7 @@ pub struct Remainder {
 /// What a run's journal hands to the runs that it starts.
 #[derive(Clone)]
 pub struct JournalSeed {
-    threads: Arc<dyn ThreadStore>,
+    store: Arc<dyn JournalStore>,
     clock: Arc<dyn Clock>,
     lease: Lease,
     run: RunId,
@@ -67,16 +67,16 @@ pub struct JournalSeed {
 impl JournalSeed {
     /// A journal that writes facts under the same run, if that one does, and nothing of a context.
     pub fn grow(&self) -> RunJournal {
-        let Self { threads, clock, lease, run, tally, keeps } = self.clone();
+        let Self { store, clock, lease, run, tally, keeps } = self.clone();
         let keeps = if keeps == Keeps::Nothing { keeps } else { Keeps::Facts };
-        RunJournal { keeps, ..RunJournal::new(threads, clock, lease, run, tally, 0) }
+        RunJournal { keeps, ..RunJournal::new(store, clock, lease, run, tally, 0) }
     }
 }
 
 impl RunJournal {
     /// A journal of a run whose context has `stored` messages that are in the store.
     pub fn new(
-        threads: Arc<dyn ThreadStore>,
+        store: Arc<dyn JournalStore>,
         clock: Arc<dyn Clock>,
         lease: Lease,
         run: RunId,
@@ -84,7 +84,7 @@ impl RunJournal {
         stored: usize,
     ) -> Self {
         let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), PendingOutbound::default());
-        Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
+        Self { store, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
     }
 
     /// The same for work that is no run of the store's: nothing is written, nor by what it starts.
@@ -96,7 +96,7 @@ impl RunJournal {
     /// What journals of the runs that this one starts are made of.
     pub fn seed(&self) -> JournalSeed {
         JournalSeed {
-            threads: self.threads.clone(),
+            store: self.store.clone(),
             clock: self.clock.clone(),
             lease: self.lease.clone(),
             run: self.run,
@@ -183,7 +183,7 @@ impl RunJournal {
             outbound: outbound.clone(),
             durability,
         };
-        if let Err(error) = self.threads.checkpoint(&self.lease, checkpoint).await {
+        if let Err(error) = self.store.checkpoint(&self.lease, checkpoint).await {
             // The results that say so go with the end of the run, and so does what they say was sent.
             self.saying.add(OutboundBatch { messages: outbound, ..OutboundBatch::default() });
             // Nothing is noted between the taking and this: the write has them for itself.

@@ -7,7 +7,8 @@ use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::status::ModelTrouble;
 use belay_protocol::{
-    Clock, EventKind, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId, SessionKey, ThreadStore, ToolSet,
+    Clock, EventKind, InputReader, JournalStore, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId,
+    SessionKey, ToolSet,
 };
 
 use crate::config::{AgentConfig, CompactionConfig};
@@ -45,8 +46,10 @@ pub struct RunServices {
     pub cost: CostGuard,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
-    /// Where conversations are kept.
-    pub threads: Arc<dyn ThreadStore>,
+    /// Writes the progress of runs.
+    pub journal: Arc<dyn JournalStore>,
+    /// Reads accepted messages.
+    pub inputs: Arc<dyn InputReader>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.

@@ -176,7 +176,7 @@ fn still_needed(waits: &PendingQuestion) -> String {
 /// Has the store keep the key of an answer that was refused for good, before whoever gave it hears so.
 async fn keep_refused(services: &AgentServices, acted_on: ActedOn) {
     let acted_on = ActedOn { refused: true, ..acted_on };
-    if let Err(error) = services.store.threads.note_acted_on(&acted_on, services.clock.now()).await {
+    if let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, services.clock.now()).await {
         tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
     }
 }
