@@ -430,7 +430,7 @@ mod tests {
             (
                 broken,
                 refusal(ProviderFault::Server),
-                "the model provider reports an error of its own (after 1 request): x",
+                "the model provider reports an internal error (after 1 request): x",
             ),
             (broken, None, "the model provider is overloaded (after 1 request): x"),
         ] {

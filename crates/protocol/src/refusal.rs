@@ -61,7 +61,7 @@ impl ProviderFault {
             Self::UnknownModel => "the model provider does not know the model",
             Self::RateLimit => "the model provider limits our rate",
             Self::Overloaded => "the model provider is overloaded",
-            Self::Server => "the model provider reports an error of its own",
+            Self::Server => "the model provider reports an internal error",
             Self::ContextTooLong => "the conversation is longer than the model takes",
             Self::Request => "the model provider refuses the request",
         }
@@ -87,7 +87,7 @@ impl ProviderRefusal {
             ProviderFault::RateLimit => ("The provider limits the rate of requests", "Try again later.".into()),
             ProviderFault::Overloaded => ("The provider is overloaded", "Try again later.".into()),
             ProviderFault::Server => {
-                ("The provider reports an error of its own", "Try again later; if it stays, ask the provider.".into())
+                ("The provider reports an internal error", "Try again later; if it stays, ask the provider.".into())
             }
             ProviderFault::ContextTooLong => (
                 "The conversation is too long for the model",
@@ -130,7 +130,7 @@ mod tests {
                 "",
                 "boom",
                 "",
-                "The provider reports an error of its own (500). Try again later; if it stays, ask the provider. The provider \
+                "The provider reports an internal error (500). Try again later; if it stays, ask the provider. The provider \
                  said: boom",
             ),
             (

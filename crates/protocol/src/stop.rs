@@ -191,7 +191,7 @@ reasons! {
     /// The same approval asked for again after it was denied.
     ApprovalReasks = "approval_reasks", Progress, Stopped, Yes, "Stopped: the agent kept asking for what had been denied.";
     /// The context was shortened again and again without getting shorter.
-    CompactionLoop = "compaction_loop", Progress, Stopped, Yes, "Stopped: shortening this conversation does not help any more. Start afresh with /new.";
+    CompactionLoop = "compaction_loop", Progress, Stopped, Yes, "Stopped: shortening this conversation no longer helps. Start a new one with /new.";
     /// A rule of the operator's own.
     OperatorRule = "operator_rule", Progress, Stopped, Yes, "Stopped by a rule of the operator.";
 
@@ -202,19 +202,19 @@ reasons! {
     HookRefused = "hook_refused", Gate, Failed, No, "Refused by a hook of the operator.";
 
     /// The provider limits our rate.
-    RateLimited = "rate_limited", Host, Failed, Later, "The model provider is limiting our rate. Please try again later.";
+    RateLimited = "rate_limited", Host, Failed, Later, "The model provider limits the number of requests. Please try again later.";
     /// The provider is overloaded.
     Overloaded = "overloaded", Host, Failed, Later, "The model provider is overloaded. Please try again later.";
     /// The provider refuses our key.
-    ProviderAuth = "provider_auth", Host, Failed, Later, "The model provider refuses our key. The operator must check it.";
+    ProviderAuth = "provider_auth", Host, Failed, Later, "The model provider rejects the API key. The operator must check it.";
     /// The provider's quota or credit is used up.
     ProviderQuota = "provider_quota", Host, Failed, Later, "The model provider's quota or credit is used up. The operator must raise it.";
     /// The provider does not know the model.
-    UnknownModel = "unknown_model", Host, Failed, Later, "The model provider does not know the model that is set. The operator must check its name.";
+    UnknownModel = "unknown_model", Host, Failed, Later, "The model provider does not know the configured model. The operator must check its name.";
     /// The provider has an error of its own.
-    ProviderError = "provider_error", Host, Failed, Later, "The model provider reports an error of its own. Please try again later.";
+    ProviderError = "provider_error", Host, Failed, Later, "The model provider reports an internal error. Please try again later.";
     /// The context does not fit even after compaction.
-    ContextTooLong = "context_too_long", Host, Failed, No, "This conversation is too long for the model, even shortened. Start afresh with /new.";
+    ContextTooLong = "context_too_long", Host, Failed, No, "This conversation is too long for the model, even shortened. Start a new one with /new.";
     /// The provider refuses the request.
     BadRequest = "bad_request", Host, Failed, No, "The model provider refused the request.";
     /// The provider withheld the whole answer.
@@ -222,7 +222,7 @@ reasons! {
     /// The provider cannot be reached, or broke off.
     Network = "network", Host, Failed, Later, "The model could not be reached, or broke off. Please try again.";
     /// Nothing was heard of it for too long, and its lane was freed.
-    Stuck = "stuck", Host, Failed, Yes, "Ended: nothing came of this for too long. Please try again.";
+    Stuck = "stuck", Host, Failed, Yes, "Ended: this made no progress for too long. Please try again.";
     /// A panic or a bug of ours.
     Internal = "internal", Host, Failed, Later, "Something went wrong inside Belay. The log says more.";
     /// It was taken up again after a crash too often.
