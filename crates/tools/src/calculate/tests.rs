@@ -1,4 +1,4 @@
-//! What the calculator knows, what it refuses, and that neither takes long.
+//! Tests for results, refusals and run time of the calculator.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
@@ -210,7 +210,7 @@ async fn the_tool_answers_and_refuses() {
     }
 }
 
-/// A tree of + - * over integers, with its text and its value by plain `i128`.
+/// A tree of + - * over integers, as its text and its value in `i128`.
 fn tree() -> impl Strategy<Value = (String, i128)> {
     let leaf = (-1000i128..1000).prop_map(|n| if n < 0 { (format!("({n})"), n) } else { (n.to_string(), n) });
     leaf.prop_recursive(5, 32, 2, |inner| {
@@ -222,7 +222,7 @@ fn tree() -> impl Strategy<Value = (String, i128)> {
     })
 }
 
-/// What a flat chain of + - * is worth: products first, then sums from the left.
+/// The value of a flat chain of + - *: products first, then sums from the left.
 fn flat_value(first: i128, rest: &[(char, i128)]) -> i128 {
     let (mut sum, mut product) = (0, first);
     for (op, n) in rest {
