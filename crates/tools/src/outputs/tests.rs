@@ -1,4 +1,4 @@
-//! Kept outputs on a real disk: what is kept, who may read it, and what goes when there is too much.
+//! Tests on a real disk: what is stored, which session may read it, and what the size limit removes.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -151,7 +151,7 @@ async fn outputs_go_with_their_runs_and_by_age() {
     }
     house.outputs.forget(&[one, RunId::new()]).await;
     assert_eq!(house.files(), 1, "those of other runs stay");
-    house.outputs.forget(&[one]).await; // again: nothing happens
+    house.outputs.forget(&[one]).await; // the second call does nothing
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let now = i64::try_from(now.as_millis()).unwrap();
     assert_eq!(house.outputs.forget_before(UnixMillis(now - 3_600_000)).await, 0);

@@ -1,4 +1,4 @@
-//! An output while it is being kept, piece by piece.
+//! An output that is written in pieces while it is produced.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::{OutputName, Shelf, unkept};
 
-/// An output that is being written. Dropped without [`finish`](Self::finish), it is removed.
+/// An output that is being written. If it is dropped without [`finish`](Self::finish), its file is removed.
 #[derive(Debug)]
 pub(crate) struct Writing {
     shelf: Arc<Shelf>,
     name: OutputName,
     file: Option<File>,
     written: u64,
-    /// Bytes beyond the bound, which are not kept.
+    /// Number of bytes beyond the size limit; they are not stored.
     lost: u64,
     finished: bool,
 }
@@ -34,10 +34,10 @@ impl Writing {
         &self.name
     }
 
-    /// Adds a piece. What is beyond the bound of one output is counted instead.
+    /// Appends a piece. Bytes beyond the size limit of one output are only counted.
     ///
     /// # Errors
-    /// Plain words; what was written before is still there.
+    /// A text in plain words; earlier pieces are still stored.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let room = self.shelf.max_bytes.saturating_sub(self.written);
         let taken = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -49,15 +49,15 @@ impl Writing {
         Ok(())
     }
 
-    /// Bytes beyond the bound, which are not kept.
+    /// Number of bytes beyond the size limit; they are not stored.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Ends it. An output that was too long ends with a line that says how much is missing.
+    /// Finishes the output. A truncated output ends with a line that says how many bytes are missing.
     ///
     /// # Errors
-    /// Plain words; nothing is kept then.
+    /// A text in plain words; then nothing is stored.
     pub(crate) async fn finish(mut self) -> Result<Kept, String> {
         if let Some(mut file) = self.file.take() {
             if self.lost > 0 {
@@ -65,7 +65,8 @@ impl Writing {
                 file.write_all(note.as_bytes()).await.map_err(|error| unkept(&error))?;
                 self.written += note.len() as u64;
             }
-            // Not synced: an output that a power cut takes away is told as gone, and costs nobody more than that.
+            // No fsync: if a power failure destroys the file, `read_output` reports it as missing, and nothing else is
+            // lost.
             file.flush().await.map_err(|error| unkept(&error))?;
         }
         self.finished = true;

@@ -1,4 +1,4 @@
-//! Workers behind the walls of commands.
+//! Starts workers in the same sandbox as commands.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -13,9 +13,9 @@ use tokio::process::{ChildStderr, ChildStdout};
 use crate::sandbox::{LINK, LazySandbox, Missing, Policy, Sandbox};
 use belay_exec::{Exit, Processes, Running, Stdin};
 
-/// Bytes of a worker's last words that are kept.
+/// Most bytes of a worker's standard error that are kept.
 const WORDS_BYTES: usize = 2048;
-/// How long the last words of a worker that has ended are waited for: they are in the pipe already.
+/// How long to wait for the standard error of a worker that has exited. Its text is already in the pipe.
 const WORDS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts workers in the sandbox.
@@ -26,13 +26,14 @@ pub struct SandboxHost {
 }
 
 impl SandboxHost {
-    /// A host that starts its workers in this sandbox. What is missing for it is known once it was tried.
+    /// Creates a host that starts its workers in this sandbox. The first probe of the sandbox finds missing
+    /// requirements.
     pub fn new(processes: Arc<Processes>, sandbox: LazySandbox) -> Self {
         Self { processes, sandbox }
     }
 }
 
-/// The walls of a worker, if this sandbox has any.
+/// The sandbox of a worker, or why there is none.
 fn walls<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String> {
     let sandbox = tried.map_err(ToString::to_string)?;
     match sandbox.policy() {
@@ -41,7 +42,7 @@ fn walls<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String
     }
 }
 
-/// The command line of a worker, behind the program's name.
+/// The arguments of a worker process, without the program name.
 pub(super) fn arguments(job: LinkId, socket: &str) -> Vec<OsString> {
     ["worker", "--job", &job.to_string(), "--socket", socket].map(OsString::from).into()
 }
@@ -92,7 +93,7 @@ impl WorkerProcess for SandboxWorker {
     }
 }
 
-/// What a worker prints. It has nothing to print but why it cannot go on.
+/// The output of a worker. A worker only prints the reason of a failure.
 struct Words {
     out: Option<ChildStdout>,
     err: Option<ChildStderr>,
@@ -100,7 +101,7 @@ struct Words {
 }
 
 impl Words {
-    /// Reads both outputs, so that the worker never waits for us. Never ends.
+    /// Reads both outputs, so that a full pipe never blocks the worker. Never returns.
     async fn listen(&mut self) -> Infallible {
         let Self { out, err, last } = self;
         let mut ignored = Vec::new();
@@ -108,15 +109,15 @@ impl Words {
         std::future::pending().await
     }
 
-    /// The end of what it said on standard error, in one line.
+    /// The end of its standard error, joined to one line.
     async fn last(&mut self) -> String {
-        // Something that it has started may hold the pipe still; then what is there will do.
+        // A child process may keep the pipe open. After the time limit, the text that was read so far is used.
         let _ = tokio::time::timeout(WORDS_LIMIT, read(&mut self.err, &mut self.last)).await;
         String::from_utf8_lossy(&self.last).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Reads to the end and keeps the last of it.
+/// Reads to the end and keeps the last bytes.
 async fn read(from: &mut Option<impl AsyncRead + Unpin>, last: &mut Vec<u8>) {
     let mut buffer = [0; 4096];
     while let Some(pipe) = from {

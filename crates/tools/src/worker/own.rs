@@ -1,4 +1,4 @@
-//! The tools that a worker carries out itself.
+//! The tools that run inside a worker.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use crate::workspace::Workspace;
 use crate::{commands, files, picture};
 use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 
-/// The room that a worker works in, as it sees it.
+/// The environment of a worker process, with the paths that it sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerEnvironment {
     /// The workspace.
     pub workspace: PathBuf,
-    /// Where long outputs of commands may lie until the worker ends.
+    /// Directory for long outputs of commands. It exists until the worker ends.
     pub scratch: PathBuf,
-    /// The program that is the last stage before a command: the worker's own.
+    /// The program that applies the limits of a command and then executes it: the worker's own program.
     pub program: PathBuf,
 }
 
-/// Builds the tools of a worker. Commands have limits and no walls of their own: the whole room is behind walls.
+/// Builds the tools of a worker. Commands have limits but no sandbox of their own, because the whole worker runs in
+/// one.
 ///
 /// # Errors
-/// Plain words: what of the room cannot be used.
+/// A text in plain words: the part of the environment that cannot be used.
 pub fn own_tools(room: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String> {
     let walls = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
     let config = ToolsConfig {
@@ -52,8 +53,8 @@ pub fn own_tools(room: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String>
     Ok(tools)
 }
 
-/// Keeps other processes of this user, such as the commands that a worker runs, from looking into this one, where the
-/// job's token is. What it starts can be looked into as ever.
+/// Prevents other processes of this user, such as the worker's own commands, from reading the memory of this process,
+/// which contains the token of the job. Child processes are not protected.
 ///
 /// Source: PR_SET_DUMPABLE(2const): `/proc/PID` belongs to root, and ptrace is refused.
 ///
