@@ -1,4 +1,4 @@
-//! `run_command`: a program with its arguments.
+//! `run_command`: runs a program with its arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,14 @@ use crate::config::CommandsConfig;
 use crate::files::blocking;
 use belay_exec::Stdin;
 
-/// Most bytes for the standard input of a command. 1 MiB; larger texts are files.
+/// Most bytes of a command's standard input. 1 MiB; larger inputs have to be files.
 const MAX_INPUT_BYTES: usize = 1024 * 1024;
 
-/// Longest result: both ends of the output and the line between them, so that the gate does not cut it again.
+/// Longest result: both ends of the output and the line between them. It is large enough that the gate does not cut the
+/// result again.
 pub(super) const MAX_RESULT_BYTES: usize = 68 * 1024;
 
-/// What the ending of a command and the reading of its last output may take beyond its time.
+/// Additional time to end a command after its time limit, and to read its last output.
 pub(super) const ENDING: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize, JsonSchema)]
@@ -46,7 +47,7 @@ struct Arguments {
     stdin: Option<String>,
 }
 
-/// Runs programs.
+/// The tool `run_command`.
 pub(super) struct RunCommand {
     spec: ToolSpec,
     orders: Arc<Orders>,
@@ -54,7 +55,7 @@ pub(super) struct RunCommand {
     time: Time,
 }
 
-/// How long commands may take.
+/// Time limits of commands, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     usual: u32,
@@ -67,7 +68,7 @@ impl Time {
     }
 
     /// # Errors
-    /// More was asked for than there is.
+    /// The call asks for zero, or for more than the limit.
     pub(super) fn asked(self, seconds: Option<u32>) -> Result<Duration, ToolFailure> {
         let seconds = seconds.unwrap_or(self.usual);
         if !(1..=self.most).contains(&seconds) {
@@ -76,7 +77,7 @@ impl Time {
         Ok(Duration::from_secs(seconds.into()))
     }
 
-    /// The time after which the gate steps in.
+    /// The time limit that the gate enforces.
     pub(super) fn gate(self) -> Duration {
         Duration::from_secs(self.most.into()) + ENDING
     }
@@ -99,7 +100,7 @@ impl RunCommand {
         Self { spec, orders, runner, time }
     }
 
-    /// The arguments, checked, and the order they make.
+    /// Parses and checks the arguments of a call.
     async fn order(&self, arguments: &Map<String, Value>) -> Result<(Order, Duration, Option<String>), ToolFailure> {
         let Arguments { argv, directory, timeout_s, stdin } = arguments::read(arguments)?;
         let limit = self.time.asked(timeout_s)?;
@@ -142,7 +143,7 @@ impl Tool for RunCommand {
     }
 }
 
-/// What a command would do, for a person, and everything that their answer is bound to.
+/// The preview of a call for a person, and everything that the approval is bound to.
 fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) -> CallPreview {
     let places = &orders.places;
     let names_program = |word: &str| places.names_program(word, &order.directory);

@@ -1,5 +1,5 @@
-//! `run_shell`: a script. Off unless the operator wants it, and asked for each time: what a script does cannot be told
-//! from its text.
+//! `run_shell`: runs a script. Disabled by default. Each call needs an approval, because the text of a script does not
+//! show what it does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct Arguments {
     timeout_s: Option<u32>,
 }
 
-/// Runs scripts.
+/// The tool `run_shell`.
 pub(super) struct RunShell {
     spec: ToolSpec,
     orders: Arc<Orders>,

@@ -1,14 +1,14 @@
-//! What "always" covers, and which commands are asked for each time, row by row.
+//! A table of commands: what "always" covers, and which commands need an approval each time.
 
 use super::*;
 
-/// What a row expects.
+/// The expected assessment of a command.
 enum Expected {
-    /// "Always" covers this.
+    /// "Always" covers this scope.
     Covers(&'static str),
-    /// These very arguments alone.
+    /// These exact arguments only.
     Exact,
-    /// Asked for each time.
+    /// An approval each time.
     Always,
 }
 
@@ -30,7 +30,7 @@ fn check(rows: &[(&str, Expected)]) {
     }
 }
 
-/// A program of the machine by its name, of the workspace by `./…`, and elsewhere by `/opt/…`; some are links.
+/// A program of the machine by its name, of the workspace by `./…`, or elsewhere by `/opt/…`. Some are links.
 fn program(name: &str) -> Program {
     if let Some(inside) = name.strip_prefix("./") {
         return Program::Inside(inside.to_owned());
