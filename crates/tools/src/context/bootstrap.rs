@@ -1,4 +1,5 @@
-//! The files of the workspace that are part of every prompt: read when they have changed, cut to what there is room for.
+//! The files of the workspace that are part of every prompt. They are read when they have changed, and cut to the
+//! context budget.
 
 use belay_protocol::{Bootstrap, BootstrapFile, Skipped};
 
@@ -7,15 +8,15 @@ use super::cut::cut;
 use super::read::{text, why};
 use crate::workspace::{Stamp, Workspace};
 
-/// Largest file that is read, in bytes. 4 MiB: far more than is ever told, so that a long memory is still cut rather than
-/// left out.
+/// Largest file that is read, in bytes. 4 MiB: far more than a prompt contains, so that a long memory file is cut
+/// instead of skipped.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How the files looked when they were read: what they have in common with how they look now decides whether to read again.
-/// A file that cannot be used has its reason in the place of its stamp.
+/// The stamps of the files when they were read. If they differ from the current stamps, the files are read again. For
+/// an unusable file, the reason replaces the stamp.
 pub(super) type Look = Vec<Result<Option<Stamp>, String>>;
 
-/// How the files look, without reading any. Blocks.
+/// Returns the current stamps of the files, without reading the files. Blocks.
 pub(super) fn look(workspace: &Workspace, config: &ContextConfig) -> Look {
     let stamp = |name: &String| match workspace.stamped(name) {
         Ok(found) => Ok(found.map(|(_, stamp)| stamp)),
@@ -44,7 +45,7 @@ pub(super) fn read(workspace: &Workspace, config: &ContextConfig) -> Bootstrap {
     told
 }
 
-/// One file; `None`: there is none, or it is blank.
+/// Reads one file; `None` if it does not exist or is blank.
 fn read_one(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
     let Some((file, stamp)) = workspace.stamped(name).map_err(why)? else { return Ok(None) };
     let text = text(file, &stamp, MAX_BYTES)?;

@@ -1,4 +1,4 @@
-//! `edit_file`: an exact piece of text in a file, replaced by another.
+//! `edit_file`: replaces an exact piece of text in a file.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::config::ToolsConfig;
 use crate::digest;
 use crate::workspace::{Place, Workspace};
 
-/// Most places that a failure or a result lists.
+/// Most line numbers in a failure or a result.
 const MAX_LISTED: usize = 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -39,7 +39,7 @@ struct Arguments {
     all: Option<bool>,
 }
 
-/// Edits a file.
+/// The tool `edit_file`.
 pub(crate) struct EditFile {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
@@ -47,12 +47,12 @@ pub(crate) struct EditFile {
     max_write_bytes: u64,
 }
 
-/// An edit that fits the file as it stands.
+/// An edit that can be applied to the current content of the file.
 struct Fitted {
     place: Place,
     before: String,
     after: String,
-    /// The lines at which the replaced pieces begin, from 1.
+    /// The lines where the replaced pieces begin, from 1.
     lines: Vec<usize>,
 }
 
@@ -65,7 +65,7 @@ impl EditFile {
         Self { spec, workspace, max_read_bytes: config.max_file_bytes, max_write_bytes: config.max_write_bytes }
     }
 
-    /// Runs `then` with the edit, on the blocking pool.
+    /// Prepares the edit, then runs `then` with it on the blocking pool.
     async fn with_fitted<T: Send + 'static>(
         &self,
         arguments: &Map<String, Value>,
@@ -120,7 +120,7 @@ impl Tool for EditFile {
     }
 }
 
-/// The text after the edit, and the lines where it was changed.
+/// The text after the edit, and the numbers of the changed lines.
 fn edited(arguments: &Arguments, text: &str) -> Result<(String, Vec<usize>), ToolFailure> {
     let Arguments { path, old, new, all } = arguments;
     if old.is_empty() {
@@ -144,7 +144,7 @@ fn edited(arguments: &Arguments, text: &str) -> Result<(String, Vec<usize>), Too
     }
 }
 
-/// The lines at which the piece begins, from 1. Occurrences do not overlap.
+/// The lines where the piece begins, from 1. Occurrences do not overlap.
 fn lines_of(text: &str, piece: &str) -> Vec<usize> {
     let (mut line, mut counted) = (1, 0);
     text.match_indices(piece)

@@ -1,4 +1,4 @@
-//! The file tools against real directories: what they show, what they refuse, and that nothing leads outside.
+//! Tests of the file tools with real directories: results, refusals, and that no call leads outside of the workspace.
 #![allow(clippy::unwrap_used)]
 
 mod filtered;
@@ -33,12 +33,12 @@ struct House {
     edit: EditFile,
 }
 
-/// The same house twice: paths resolved by the kernel, and component by component.
+/// Two identical fixtures: one resolves paths by the kernel, the other component by component.
 fn houses() -> [House; 2] {
     [house(), house_of(Workspace::stepwise)]
 }
 
-/// A workspace `in` with a few files beside an `outside` that holds the canary.
+/// A workspace `in` with a few files, and a directory `outside` with the canary text, which no tool may return.
 fn house() -> House {
     house_of(|workspace| workspace)
 }

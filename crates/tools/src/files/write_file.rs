@@ -1,4 +1,4 @@
-//! `write_file`: a whole file, new or in the place of an old one.
+//! `write_file`: writes a whole file, new or as a replacement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Arguments {
     create_dirs: Option<bool>,
 }
 
-/// Writes a file.
+/// The tool `write_file`.
 pub(crate) struct WriteFile {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
@@ -99,8 +99,8 @@ pub(super) fn check_size(path: &str, bytes: usize, most: u64) -> Result<(), Tool
     Err(ToolFailure::failed(format!("The text for {path:?} has {bytes} bytes; at most {most} are written at once.")))
 }
 
-/// What a change of a file amounts to. `now`: the digest of the file as it stands. `risky`: each such change is asked
-/// for by itself.
+/// The preview of a change to a file. `now`: the digest of the current content. `risky`: each such change needs an
+/// approval.
 pub(super) fn weight(
     tool: &str,
     path: String,

@@ -1,4 +1,4 @@
-//! Whether a skill is of use here, and what its commands get.
+//! Checks whether a skill can be used here, and determines the variables of its commands.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use serde_json::Value;
 use super::head::{Head, Needs};
 use crate::context::config::{SkillEntry, SkillsConfig, problem_of_variable};
 
-/// What skills may need, as it stands here.
+/// The available programs, variables, keys and settings that a skill may require.
 #[derive(Debug)]
 pub(super) struct Here {
-    /// Where commands find programs.
+    /// The directories in which commands find programs.
     pub(super) path: Vec<PathBuf>,
-    /// Names of the variables that every command has.
+    /// Names of the variables that every command gets.
     pub(super) variables: Vec<String>,
-    /// Keys, by the names of the skills.
+    /// API keys, by the name of the skill.
     pub(super) keys: BTreeMap<String, Secret>,
     /// All settings.
     pub(super) settings: Value,
 }
 
-/// The variables of a skill that can be used.
+/// The variables of a skill, if it can be used.
 ///
 /// # Errors
-/// Why it cannot, in plain words.
+/// Why it cannot be used, in plain words.
 pub(super) fn admit(head: &Head, config: &SkillsConfig, here: &Here) -> Result<Vec<Variable>, String> {
     let name = &head.name;
     if config.allow.as_ref().is_some_and(|allow| !allow.contains(name)) {
@@ -74,7 +74,7 @@ fn meet(needs: &Needs, skill: &str, variables: &[Variable], here: &Here) -> Resu
         let any = requires.any_bins.join(", ");
         return Err(format!("it needs one of the programs {any}, and none is in a directory of tools.commands.path"));
     }
-    // The daemon's own variables reach no command, so they do not count.
+    // Commands do not get the daemon's own variables, so these do not count.
     let has = |name: &String| here.variables.contains(name) || variables.iter().any(|variable| variable.name == *name);
     if let Some(missing) = requires.env.iter().find(|name| !has(name)) {
         return Err(format!(
@@ -95,7 +95,7 @@ impl Here {
         plain && self.path.iter().any(|dir| runs(&dir.join(name)))
     }
 
-    /// Whether a setting says anything but no.
+    /// Whether a setting exists and is not false, zero or empty.
     fn is_set(&self, key: &str) -> bool {
         match key.split('.').try_fold(&self.settings, |value, name| value.get(name)) {
             None | Some(Value::Null | Value::Bool(false)) => false,

@@ -1,5 +1,5 @@
-//! `read_skill`: reads the files of skills that are not in the workspace. There only where the operator has named such
-//! directories; all others are read by `read_file`.
+//! `read_skill`: reads files of skills outside of the workspace. It exists only if the operator has named such
+//! directories. `read_file` reads all other skills.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct Arguments {
     path: Option<String>,
 }
 
-/// Reads skills.
+/// The tool `read_skill`.
 pub(in crate::context) struct ReadSkill {
     spec: ToolSpec,
     library: Arc<Library>,

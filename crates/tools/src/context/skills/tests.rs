@@ -11,7 +11,7 @@ use super::*;
 use crate::context::config::SkillEntry;
 use crate::testing::{call, failure};
 
-/// A workspace and a directory of the operator's.
+/// A workspace and a directory of `skills.dirs`.
 struct Places {
     workspace: tempfile::TempDir,
     dir: tempfile::TempDir,

@@ -1,4 +1,5 @@
-//! The file tools in a process whose service manager or container refuses `openat2`.
+//! The file tools in a process where a system call filter refuses `openat2`, as under some service managers and
+//! containers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use super::*;
 
-/// Answers `openat2` with this error number from here on: in this thread and those that it starts.
+/// Makes `openat2` fail with this error number, in this thread and the threads that it starts.
 fn refuse_openat2(errno: i32) {
     let rules = BTreeMap::from([(libc::SYS_openat2, Vec::new())]);
     let arch = std::env::consts::ARCH.try_into().unwrap();
@@ -15,7 +16,7 @@ fn refuse_openat2(errno: i32) {
     apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
 }
 
-/// Not of tokio's: the runtime has to be made behind the filter, so that its threads are there too.
+/// Not `#[tokio::test]`: the runtime must start after the filter is set, so that the filter applies to its threads.
 #[test]
 fn where_a_filter_refuses_openat2_every_file_tool_works_and_stays_inside() {
     for errno in [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL, libc::EOPNOTSUPP, libc::EKEYREJECTED] {

@@ -1,4 +1,4 @@
-//! Writing where there is no room, on a file system of 64 KiB that only this test sees.
+//! Writes to a full disk: a file system of 64 KiB that only this test can see.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::*;
 
-/// Where the second run of the test finds its small file system.
+/// Variable with the path of the small file system, for the second process of the test.
 const SMALL_DISK: &str = "BELAY_TEST_SMALL_DISK";
 
-/// Starts itself again in a mount namespace of its own, and there does what its name says.
+/// Runs itself again in a separate mount namespace, where the actual test takes place.
 #[tokio::test]
 async fn a_full_disk_leaves_the_old_file_as_it_was_and_nothing_else() {
     if let Some(disk) = std::env::var_os(SMALL_DISK) {

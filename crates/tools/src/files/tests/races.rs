@@ -1,5 +1,5 @@
-//! Somebody swaps what lies in the workspace while the tools work in it. The races are real, so which side wins is
-//! nobody's to say; what must hold is that nothing outside is ever seen or changed.
+//! Names in the workspace are swapped while the tools run. The races are real, so their outcome varies. In every case,
+//! nothing outside of the workspace may be read or changed.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::*;
 
-/// Times each reading tool is called while things are swapped.
+/// Number of calls of each reading tool while names are swapped.
 const READING_ROUNDS: usize = 1000;
 
-/// Times each writing tool is called; fewer, since each call waits for the disk.
+/// Number of calls of each writing tool. Fewer, because each call waits for the disk.
 const WRITING_ROUNDS: usize = 100;
 
-/// Exchanges two names until it is told to stop.
+/// A thread that exchanges two names until it is stopped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -30,7 +30,7 @@ impl Swapper {
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     let flags = rustix::fs::RenameFlags::EXCHANGE;
-                    // A name may be missing for a moment, while a tool puts its file there.
+                    // A name may be missing for a moment while a tool replaces the file.
                     let _ = rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
                 }
             }
@@ -44,7 +44,7 @@ impl Swapper {
     }
 }
 
-/// A directory is swapped for a link to the outside while the tools look into it.
+/// A directory is swapped with a link to the outside while the tools read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
     for house in houses() {
@@ -73,7 +73,7 @@ async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
     }
 }
 
-/// Everything outside, by name and content.
+/// All files outside of the workspace, by name and content.
 fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
     let mut found = Vec::new();
     let mut rest = vec![house.dir.path().join("outside")];
@@ -90,7 +90,7 @@ fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
     found
 }
 
-/// Directories and files are swapped for links to the outside while the tools write and edit.
+/// Directories and files are swapped with links to the outside while the tools write and edit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_outside_is_written_while_directories_files_and_links_are_swapped() {
     for house in houses() {

@@ -1,4 +1,4 @@
-//! `search_files` against real directories.
+//! Tests of `search_files` with real directories.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `write_file` and `edit_file` against real directories.
+//! Tests of `write_file` and `edit_file` with real directories.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -20,7 +20,7 @@ impl House {
         std::fs::read_to_string(self.inside(name)).unwrap()
     }
 
-    /// Names in the workspace that a write should not have left.
+    /// Temporary files that a write has left in the workspace.
     fn leftovers(&self) -> Vec<String> {
         let names = std::fs::read_dir(self.inside(".")).unwrap();
         names
