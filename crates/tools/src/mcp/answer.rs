@@ -1,4 +1,4 @@
-//! What a tool of a server answered, as a reply for the model.
+//! Converts the result of a server's tool to a reply for the model.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,22 +10,22 @@ use tokio_util::sync::CancellationToken;
 use crate::mcp::outside::line;
 use crate::picture::{Cleaned, NoPicture, Pictures};
 
-/// Longest text of one embedded resource that is shown, in bytes. 64 KiB: what a model is shown of a whole result.
+/// Longest text of one embedded resource in a reply, in bytes. 64 KiB: as much as the model sees of a whole result.
 const MAX_RESOURCE: usize = 64 * 1024;
 
-/// Longest address or name of a resource that is shown, in bytes.
+/// Longest URI or name of a resource in a reply, in bytes.
 const MAX_ADDRESS: usize = 500;
 
-/// Longest failure that is shown, in bytes.
+/// Longest failure text, in bytes.
 const MAX_FAILURE: usize = 16 * 1024;
 
-/// Most pictures of one result that are shown. 4: each is some thousand tokens.
+/// Most pictures in one reply. 4: each uses some thousand tokens.
 const MAX_PICTURES: usize = 4;
 
-/// The reply. A result that calls itself an error is a failure, which the model reads.
+/// Converts a result to a reply. A result with `isError` becomes a failure for the model.
 ///
 /// # Cancel safety
-/// Dropped, nothing is lost but the answer.
+/// If the future is dropped, only the reply is lost.
 pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &CancellationToken) -> ToolOutput {
     let (mut parts, mut pictures) = (Vec::new(), Vec::new());
     for content in &result.content {
@@ -53,7 +53,7 @@ pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &C
     }
 }
 
-/// A picture of pixels alone, whatever it was in.
+/// Re-encodes a picture, so that only its pixels remain.
 async fn picture(
     base64: String,
     before: usize,
@@ -93,9 +93,9 @@ fn resource(contents: &ResourceContents) -> String {
     }
 }
 
-/// Whether the content says what the structured content says, as servers do for clients that read no such content: all of
-/// it, or the one value in it (`{"result": …}` of Python's SDK, `{"content": …}` of the reference servers). The content may
-/// say it as a text, as JSON, as a text for each item of a list, or be listed itself.
+/// Whether the content repeats the structured content, as servers do for clients that ignore the latter. The content
+/// may repeat all of it, or its single value (`{"result": …}` of the Python SDK, `{"content": …}` of the reference
+/// servers). It may do so as a text, as JSON, as one text per list item, or as the list of content blocks itself.
 fn is_said(content: &[ContentBlock], structured: &Value) -> bool {
     let wrapped = structured.as_object().filter(|table| table.len() == 1).and_then(|table| table.values().next());
     let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.trim()).collect();
@@ -115,7 +115,7 @@ fn is_said(content: &[ContentBlock], structured: &Value) -> bool {
     same(structured) || wrapped.is_some_and(same)
 }
 
-/// The text up to so many bytes, with a mark where it was cut.
+/// Cuts the text to at most this many bytes, with a note about the cut.
 fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
@@ -180,7 +180,7 @@ mod tests {
             // The reference servers.
             (json!({ "content": [text("a file\n")], "structuredContent": { "content": "a file\n" } }), "a file\n"),
             (json!({ "content": [text("x")], "structuredContent": { "content": [text("x")] } }), "x"),
-            // Python's SDK, for a list.
+            // The Python SDK, for a list.
             (
                 json!({ "content": [text("a"), text("{\"n\":1}")], "structuredContent": { "result": ["a", { "n": 1 }] } }),
                 { "a\n{\"n\":1}" },

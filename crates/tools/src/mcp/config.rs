@@ -11,58 +11,61 @@ use url::{Host, Url};
 use crate::mcp::name::MAX_SERVER_NAME;
 use crate::near::{did_you_mean, nearest};
 
-/// One MCP server: a program that is started, or an address that is called.
+/// Settings of one MCP server: a program to start, or an address to call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpServerConfig {
-    /// Whether it is used.
+    /// Whether the server is used.
     pub enabled: bool,
-    /// The program and its arguments; it speaks MCP over its standard input and output. Empty: [`Self::url`].
+    /// The program and its arguments. The program speaks MCP over its standard input and output. Empty: [`Self::url`]
+    /// is used.
     pub command: Vec<String>,
-    /// The address of a server that speaks MCP over streamable HTTP. Absent: [`Self::command`].
+    /// The URL of a server that speaks MCP over streamable HTTP. Absent: [`Self::command`] is used.
     pub url: Option<String>,
-    /// Environment of the program, beyond `PATH`, `HOME`, `LANG`, `TMPDIR` and `TZ`. No place for secrets.
+    /// Environment variables of the program, in addition to `PATH`, `HOME`, `LANG`, `TMPDIR` and `TZ`. Not for secrets.
     pub env: BTreeMap<String, String>,
-    /// Names of the daemon's own environment variables that the program gets too: the place for its secrets.
+    /// Names of environment variables of the daemon that the program gets too. Use this for secrets.
     pub env_from: Vec<String>,
-    /// The environment variable that holds the bearer token of [`Self::url`]. Empty: none.
+    /// Name of the environment variable with the bearer token for [`Self::url`]. Empty: no token.
     pub token_env: String,
-    /// The file that holds it.
+    /// Path of the file with the bearer token.
     pub token_file: Option<PathBuf>,
-    /// Which of its tools are offered, as globs over the names it gives them. Empty: all.
+    /// The tools to offer, as globs over the names that the server gives them. Empty: all.
     pub tools: Vec<String>,
-    /// Longest time in seconds that one call may take; 1 to [`MAX_TIMEOUT_S`].
+    /// Time limit of one call, in seconds; 1 to [`MAX_TIMEOUT_S`].
     pub timeout_s: u64,
-    /// Whether a person is asked before a call.
+    /// Whether calls need an approval.
     pub approval: Ask,
-    /// What it takes until a tool is offered for the first time.
+    /// When a tool is offered for the first time.
     pub trust: Trust,
     /// Whether the program runs in the sandbox.
     pub sandbox: bool,
-    /// Whether it has the network there, within what the sandbox grants at all.
+    /// Whether the program has network access in the sandbox, if `[tools.sandbox]` allows it.
     pub network: bool,
-    /// Longest result in bytes that the model is shown; 1024 to [`MAX_SHOWN_BYTES`].
+    /// Longest result for the model, in bytes; 1024 to [`MAX_SHOWN_BYTES`].
     pub max_output_bytes: usize,
 }
 
-/// What it takes until a tool is offered for the first time. One that has changed since is never offered unseen.
+/// When a tool is offered for the first time. A tool that has changed since its approval needs a new approval in both
+/// cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// Nothing: what it says of itself then is remembered as approved.
+    /// Immediately. Its first description counts as approved.
     #[default]
     FirstUse,
-    /// `belay mcp approve`.
+    /// After `belay mcp approve`.
     Approved,
 }
 
-/// Upper end of [`McpServerConfig::timeout_s`]. An hour: a call that takes longer is work for a job.
+/// Upper end of [`McpServerConfig::timeout_s`]. One hour: longer work belongs in a job.
 pub const MAX_TIMEOUT_S: u64 = 3600;
 
-/// Upper end of [`McpServerConfig::max_output_bytes`]. 1 MiB: a quarter of a million tokens, more than a model reads.
+/// Upper end of [`McpServerConfig::max_output_bytes`]. 1 MiB: a quarter of a million tokens, more than most models
+/// accept.
 pub const MAX_SHOWN_BYTES: usize = 1024 * 1024;
 
-/// Most servers. 64: each is started and asked at the start of the daemon.
+/// Most servers. 64: the start of the daemon starts each one and lists its tools.
 const MAX_SERVERS: usize = 64;
 
 impl Default for McpServerConfig {
@@ -86,7 +89,7 @@ impl Default for McpServerConfig {
     }
 }
 
-/// Every problem of all servers, each beginning with its key.
+/// Returns all problems of all servers, each beginning with its key.
 pub(crate) fn validate(servers: &BTreeMap<String, McpServerConfig>) -> Vec<String> {
     let mut problems = Vec::new();
     if servers.len() > MAX_SERVERS {
@@ -104,7 +107,7 @@ pub(crate) fn validate(servers: &BTreeMap<String, McpServerConfig>) -> Vec<Strin
     problems
 }
 
-/// A problem: the key below the server, and what is wrong with it.
+/// A problem: the key below the server, and its description.
 type Problem = (&'static str, String);
 
 fn about_name(name: &str) -> Option<Problem> {
@@ -144,7 +147,7 @@ impl McpServerConfig {
         }
         for name in &self.env_from {
             if !is_variable(name) {
-                // It may be the secret itself, so it is not shown.
+                // The value may be the secret itself, so it is not shown.
                 said.push(("env_from", "holds something that is no name of an environment variable; secrets stay out of the settings, only the names of their variables are listed".into()));
             } else if self.env.contains_key(name) {
                 said.push(("env_from", format!("`{name}` is in env too; one of them has to go")));
@@ -227,7 +230,7 @@ fn about_program(program: &str, rest: &[String], said: &mut Vec<Problem>) {
     }
 }
 
-/// Whether an address names this machine.
+/// Whether a URL names this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -243,10 +246,10 @@ fn is_variable(name: &str) -> bool {
         && name.len() <= 64
 }
 
-/// The server of that name, or the names that come near, for people who mistyped it.
+/// Finds a server by name.
 ///
 /// # Errors
-/// A sentence that says which servers there are.
+/// A sentence for the person who mistyped the name, with the most similar name or all names.
 pub fn find<'a>(servers: &'a BTreeMap<String, McpServerConfig>, name: &str) -> Result<&'a McpServerConfig, String> {
     servers.get(name).ok_or_else(|| {
         let known: Vec<&str> = servers.keys().map(String::as_str).collect();
@@ -270,7 +273,7 @@ mod tests {
         validate(&BTreeMap::from([(name.to_owned(), config)]))
     }
 
-    /// The crate reads no TOML; JSON has the same shape.
+    /// The crate has no TOML parser; JSON has the same shape.
     fn toml_of(table: &str) -> McpServerConfig {
         serde_json::from_str(table).unwrap()
     }

@@ -1,4 +1,4 @@
-//! One connection to one server: opened, asked, ended.
+//! One connection to one server, from opening to closing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,31 +25,31 @@ use crate::mcp::server::{Place, Server};
 use crate::mcp::trouble::Trouble;
 use crate::mcp::wire::{Watch, Watched, drain};
 
-/// Longest time from the start of a server to its first answer. 10 s: an interpreter that loads its libraries from a slow
-/// disk takes three.
+/// Longest time from the start of a server to its first answer. 10 s: an interpreter that loads its libraries from a
+/// slow disk takes 3 s.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Longest time in which all tools of a server are listed.
+/// Longest time for listing all tools of a server.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 
-/// Most tools of a server. 128: more are not chosen among, and each costs tokens in every request.
+/// Most tools of a server. 128: models do not choose well among more, and each tool uses tokens in every request.
 pub(super) const MAX_TOOLS: usize = 128;
 
-/// Most pages of a list of tools.
+/// Most pages of a tool list.
 const MAX_PAGES: usize = 32;
 
-/// How long a server may take to end by itself once its standard input is closed, as the protocol wants it.
+/// How long a server may take to exit after its standard input is closed.
 ///
 /// Source: MCP 2025-11-25, "Lifecycle", "Shutdown", stdio.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Longest wait for the SDK's own end of a connection: a request that ends the session on the server.
+/// Longest wait for the SDK to close a connection. Over HTTP, this sends a request that ends the session.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest error text of a server that is shown, in bytes.
 const MAX_ERROR: usize = 2 * 1024;
 
-/// A connection. Dropped, it is ended without waiting for it.
+/// A connection. If it is dropped, it is closed in the background.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     notices: Arc<Notices>,
@@ -58,27 +58,27 @@ pub(super) struct Connection {
     known: Mutex<Option<Known>>,
 }
 
-/// What has to be ended.
+/// The resources that [`close`] ends.
 struct Open {
     service: RunningService<RoleClient, Listener>,
-    /// The program, where there is one, and the reader of its standard error.
+    /// The server program, if there is one, and the task that reads its standard error.
     program: Option<(Box<dyn ServerProcesses>, JoinSet<()>)>,
 }
 
-/// The tools as they were last listed.
+/// The tools of the last listing.
 struct Known {
-    /// How often the server had said by then that they have changed.
+    /// Number of change notifications before the listing.
     as_of: u64,
-    /// The digest of each, by name.
+    /// The digest of each tool, by name.
     digests: HashMap<String, String>,
 }
 
 impl Connection {
-    /// Opens one for a run: starts the server or calls its address, and shakes hands. What is seen on the wire is noted
-    /// in `watch`.
+    /// Opens a connection for a run: starts the server or calls its URL, and performs the handshake. `watch` records
+    /// what the server writes.
     ///
     /// # Cancel safety
-    /// Dropped, the server is ended.
+    /// If the future is dropped, the server is ended.
     pub(super) async fn open(
         server: &Server,
         starter: &dyn StartPrograms,
@@ -114,7 +114,7 @@ impl Connection {
             open: Mutex::new(Some(open)),
             known: Mutex::new(None),
         };
-        // What a server says now counts, not what it says one may still believe.
+        // Disables the cache, so that every listing is current.
         connection.peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         if let Err(trouble) = connection.check_version() {
             connection.end().await;
@@ -131,17 +131,17 @@ impl Connection {
         }
     }
 
-    /// Whether the server can still be asked.
+    /// Whether the server still accepts requests.
     pub(super) fn is_open(&self) -> bool {
         !self.peer.is_transport_closed() && self.lock_open().is_some()
     }
 
-    /// Whether the server is no program of ours.
+    /// Whether the server is an address instead of a program of this machine.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.lock_open().as_ref().is_some_and(|open| open.program.is_none())
     }
 
-    /// All tools of the server, in its order; those that are malformed with what is wrong with them.
+    /// Lists all tools of the server, in its order. A malformed tool is listed with its problem.
     pub(super) async fn tools(&self) -> Result<Vec<Listed>, Trouble> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;
         listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)))
@@ -171,8 +171,8 @@ impl Connection {
         Err(Trouble::Endless(format!("{MAX_PAGES} pages")))
     }
 
-    /// The digest of a tool as the server describes it now; `None`: it has no such tool. The list is asked for once, and
-    /// again when the server says that it has changed.
+    /// The digest of the tool's current description; `None`: the server has no such tool. Lists the tools once, and
+    /// again after the server reports a change.
     pub(super) async fn digest_of(&self, tool: &str) -> Result<Option<String>, Trouble> {
         let as_of = self.notices.tools_changed();
         if let Some(known) = self.known().as_ref().filter(|known| known.as_of == as_of) {
@@ -186,10 +186,10 @@ impl Connection {
         Ok(digest)
     }
 
-    /// Has a tool called.
+    /// Calls a tool.
     ///
     /// # Cancel safety
-    /// Dropped, the server is told that nobody waits any more (`notifications/cancelled`); what it has done is done.
+    /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
     pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, Trouble> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.peer.call_tool_once(params).await {
@@ -200,22 +200,23 @@ impl Connection {
         }
     }
 
-    /// Ends it: says goodbye, ends the server. Whatever is being asked fails.
+    /// Closes the connection and ends the server; returns how a server program ended. Pending requests fail.
     ///
     /// # Cancel safety
-    /// Dropped, the server is ended without waiting for it.
+    /// If the future is dropped, the server is ended in the background.
     pub(super) async fn end(&self) -> Option<String> {
         let open = self.lock_open().take()?;
         close(open).await
     }
 
-    /// What an error of the SDK means. A connection that broke is ended here, so that the words say how.
+    /// Converts an error of the SDK. A broken connection is closed here, so that the error can say how the server
+    /// ended.
     async fn trouble(&self, error: ServiceError) -> Trouble {
         match error {
             ServiceError::McpError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
             ServiceError::TransportSend(error) => {
                 let trouble = of_transport(&*error.error);
-                // Nothing more comes of it: the next call begins a new one.
+                // The connection is unusable, so the next call opens a new one.
                 match is_over(&*error.error) {
                     true => self.end().await.map_or(trouble, Trouble::Ended),
                     false => trouble,
@@ -231,7 +232,7 @@ impl Connection {
     }
 
     fn lock_open(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
-        // Taken and put as a whole: whatever panicked has left it whole.
+        // The value is only replaced as a whole, so a panic cannot leave it inconsistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,13 +241,13 @@ impl Connection {
     }
 }
 
-/// Shakes hands with a program that was started; ends it when that fails.
+/// Performs the handshake with a started program, and ends the program if the handshake fails.
 async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<Watch>) -> Result<Open, Trouble> {
     let Started { stdin, stdout, stderr, mut processes } = started;
     let mut reader = JoinSet::new();
     reader.spawn(drain(stderr, name.to_owned(), watch.clone()));
     let stdout = Watched::new(stdout, watch.clone());
-    // The reader below bounds lines itself, and says so.
+    // The [`Watched`] reader limits the length of lines and reports the cause.
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
     match timeout(START_LIMIT, Box::pin(listener.serve(transport))).await {
         Ok(Ok(service)) => Ok(Open { service, program: Some((processes, reader)) }),
@@ -269,10 +270,10 @@ async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<
     }
 }
 
-/// Ends what is open; how the program ended, where there was one.
+/// Closes the connection; returns how the program ended, if there was one.
 async fn close(open: Open) -> Option<String> {
     let Open { mut service, program } = open;
-    // Either the SDK's task has ended, or it ends with the pipes below.
+    // The SDK's task has ended already, or it ends when the pipes are closed below.
     if !matches!(service.close_with_timeout(CLOSE_LIMIT).await, Ok(Some(_))) {
         debug!("an mcp connection did not close in time");
     }
@@ -283,7 +284,8 @@ async fn close(open: Open) -> Option<String> {
     Some(how)
 }
 
-/// Waits until the last words are read: the processes are gone, so that the pipe has ended, unless somebody else has it.
+/// Waits until standard error is read to its end. The processes have ended, so the pipe is closed, unless another
+/// process holds it.
 async fn finish(mut reader: JoinSet<()>) {
     if timeout(END_PATIENCE, reader.join_next()).await.is_err() {
         reader.shutdown().await;
@@ -294,7 +296,7 @@ fn silent(what: &'static str, limit: Duration, watch: &Watch) -> Trouble {
     Trouble::Silent { what, limit, noise: watch.noise() }
 }
 
-/// What an error of the handshake means.
+/// Converts an error of the handshake.
 fn of_start(error: &ClientInitializeError, watch: &Watch) -> Trouble {
     match error {
         ClientInitializeError::JsonRpcError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
@@ -310,13 +312,14 @@ fn of_start(error: &ClientInitializeError, watch: &Watch) -> Trouble {
     }
 }
 
-/// Whether no more can be sent after this error: a pipe without a reader, or a session that the server has forgotten.
+/// Whether the connection is unusable after this error: the pipe has no reader, or the server has forgotten the
+/// session.
 fn is_over(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     let remote = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     remote.is_none_or(|error| matches!(error, StreamableHttpError::SessionExpired))
 }
 
-/// What an error of the transport means: its last cause has the words that help.
+/// Converts an error of the transport. The innermost cause has the useful text.
 fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trouble {
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut words = cause.to_string();
@@ -339,7 +342,7 @@ fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trou
     }
 }
 
-/// The words of the HTTP client without the address, which may hold a key: a model reads them.
+/// Removes the URL from an error text of the HTTP client. The URL may contain a key, and a model reads the text.
 fn without_address(words: &str) -> String {
     let Some((before, rest)) = words.split_once(" for url (") else { return words.to_owned() };
     format!("{before}{}", rest.split_once(')').map_or("", |(_, after)| after))

@@ -1,4 +1,4 @@
-//! All configured servers: asked for their tools, compared with the pins, made into tools of ours.
+//! All configured servers: lists their tools, compares them with the pins, and makes tools of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,11 +24,12 @@ use crate::mcp::wire::Watch;
 use crate::near::{did_you_mean, nearest};
 use crate::picture::Pictures;
 
-/// Most bytes of all descriptions and schemas of one server. 128 KiB: 30 000 tokens in every request are too many.
+/// Most bytes of all descriptions and schemas of one server. 128 KiB: they are part of every request, and more would be
+/// over 30 000 tokens.
 const MAX_DESCRIBED: usize = 128 * 1024;
 
-/// Longest time in which one server is started and lists its tools, when all are asked. 10 s: the start of the daemon waits
-/// for it.
+/// Longest time for starting one server and listing its tools, when all servers are asked. 10 s: the start of the
+/// daemon waits for it.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 
 /// All configured servers.
@@ -39,82 +40,83 @@ pub struct Mcp {
     sessions: Arc<McpSessions>,
 }
 
-/// What becomes of tools that are seen for the first time.
+/// Whether a survey may pin tools that it sees for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looking {
-    /// They are pinned where the server's `trust` says so.
+    /// New tools are pinned if the server's `trust` allows it.
     ToUse,
-    /// Nothing is changed.
+    /// No pin is changed.
     Only,
 }
 
-/// What all servers offer.
+/// The tools of all servers.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// One for each server, in the order of their names.
+    /// One report per server, sorted by name.
     pub reports: Vec<ServerReport>,
     offers: Vec<(String, Arc<Server>, Offer)>,
 }
 
-/// What one server offers.
+/// The tools of one server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerReport {
-    /// Its name in the settings.
+    /// Name of the server in the settings.
     pub server: String,
-    /// Why it could not be asked, in words that follow its name.
+    /// Why its tools could not be listed, as a text that follows the server's name.
     pub trouble: Option<String>,
-    /// The last lines that it wrote to its standard error then, at most ten. For the operator: they may hold anything.
+    /// The last lines of its standard error in that case, at most ten. Only for the operator, because they may contain
+    /// anything.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_words: String,
-    /// Its tools.
+    /// The tools of the server.
     pub tools: Vec<ToolReport>,
 }
 
-/// What was found of one tool.
+/// The findings about one tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolReport {
-    /// The name the server gives it.
+    /// The name that the server gives it.
     pub tool: String,
-    /// The name under which models call it; `None`: it has none.
+    /// The name by which models call it; `None`: it has none.
     pub name: Option<String>,
-    /// What the server says of it.
+    /// The server's description.
     pub description: String,
-    /// Its arguments.
+    /// The schema of its arguments.
     pub schema: Value,
-    /// Where it stands.
+    /// Whether it is offered.
     #[serde(flatten)]
     pub standing: Standing,
 }
 
-/// Where a tool stands.
+/// Whether a tool is offered, or why not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "standing", rename_all = "snake_case")]
 pub enum Standing {
-    /// It is what was approved: models may call it.
+    /// Offered: its description is approved.
     Offered,
-    /// Nobody has approved it yet.
+    /// Not offered: nobody has approved it yet.
     New,
-    /// It is not what was approved: not offered.
+    /// Not offered: it differs from the approved description.
     Changed {
-        /// What has changed: `description`, `arguments`, `hints`.
+        /// The parts that have changed: `description`, `arguments`, `hints`.
         what: Vec<&'static str>,
-        /// The description that was approved.
+        /// The approved description.
         before: String,
     },
-    /// It is not among those that the settings want.
+    /// Not offered: the settings do not select it.
     NotWanted,
-    /// It cannot be offered.
+    /// Not offered: it has a problem.
     LeftOut {
-        /// Why.
+        /// The problem.
         why: String,
     },
 }
 
-/// What one server said: its tools, or why not.
+/// The listing of one server: its tools, or the error and the last lines of standard error.
 type Looked = Result<Vec<Result<Offer, LeftOut>>, (Trouble, String)>;
 
 impl Mcp {
-    /// All servers; `sessions` are the connections of runs that call their tools. Nothing is started yet.
+    /// Creates the set of servers. `sessions` holds the connections of runs. Starts nothing.
     pub fn new(servers: Vec<Server>, pins: Pins, sessions: Arc<McpSessions>, clock: Arc<dyn Clock>) -> Self {
         let mut servers: Vec<_> = servers.into_iter().map(Arc::new).collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
@@ -126,14 +128,15 @@ impl Mcp {
         &self.sessions
     }
 
-    /// Asks each server for its tools, side by side, each over a connection of its own that is ended again. Takes at most
-    /// 10 s, and what ending a server takes; a server that fails is reported, and the others are not.
+    /// Lists the tools of all servers concurrently, each over a separate connection that is closed afterwards. Takes at
+    /// most 10 s plus the time to end a server. The failure of one server is part of its report and does not affect the
+    /// others.
     ///
     /// # Errors
-    /// The pins cannot be read or changed: then nothing can be offered.
+    /// The pins cannot be read or changed. Then no tool can be offered.
     ///
     /// # Cancel safety
-    /// Dropped, servers that were started are ended.
+    /// If the future is dropped, the started servers are ended.
     pub async fn survey(&self, looking: Looking) -> Result<Survey, PinsError> {
         let looked = join_all(self.servers.iter().map(|server| self.look_at(server))).await;
         let found: Vec<_> = self.servers.iter().cloned().zip(looked).collect();
@@ -150,7 +153,7 @@ impl Mcp {
         Ok(survey)
     }
 
-    /// What a survey found to be offered, as tools for models.
+    /// The offered tools of a survey, as tools for models.
     pub fn tools(&self, survey: &Survey) -> Vec<Arc<dyn Tool>> {
         let pictures = Pictures::new();
         let tool = |(name, server, offer): &(String, Arc<Server>, Offer)| {
@@ -160,12 +163,12 @@ impl Mcp {
         survey.offers.iter().map(tool).collect()
     }
 
-    /// Asks a server for its tools and approves one of them, or all, as they describe themselves now. Gives the names of
-    /// those that were not approved before, and what the model will be told of them.
+    /// Lists the tools of a server and approves one of them, or all, with their current description. Returns the tools
+    /// that were not approved before, as models will see them.
     ///
     /// # Errors
-    /// A sentence: there is no such server or tool, the server cannot be asked, or the pins cannot be changed. Nothing is
-    /// approved then.
+    /// A sentence: the server or tool does not exist, the server cannot be asked, or the pins cannot be changed. Then
+    /// nothing is approved.
     pub async fn approve(&self, server: &str, tool: Option<&str>) -> Result<Vec<ToolReport>, String> {
         let Some(server) = self.servers.iter().find(|known| known.name() == server) else {
             return Err(format!("the MCP server {server} is not enabled"));
@@ -191,10 +194,10 @@ impl Mcp {
         Ok(pinned.into_iter().map(|offer| report_of(&offer, None, Standing::Offered)).collect())
     }
 
-    /// One server's tools, over a connection for that alone.
+    /// Lists the tools of one server over a temporary connection.
     async fn look_at(&self, server: &Server) -> Looked {
         let starter = self.sessions.starter();
-        // A run that nobody else knows: whoever lists what is running shows the server all the same.
+        // A new run id for this listing only, so that lists of running processes still show the server.
         let (watch, generation) = (Arc::new(Watch::default()), Generation::default());
         let looked = timeout(LOOK_LIMIT, async {
             let opening = Connection::open(server, starter, RunId::new(), &generation, watch.clone());
@@ -212,7 +215,7 @@ impl Mcp {
     }
 }
 
-/// Leaves out tools beyond what one server may describe, and those whose name was there before.
+/// Rejects tools beyond the limit of [`MAX_DESCRIBED`], and repeated names.
 fn bounded(looked: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
     let (mut described, mut names) = (0, HashSet::new());
     let mut keep = |offer: Offer| {
@@ -232,7 +235,7 @@ fn bounded(looked: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
     looked.into_iter().map(|found| found.and_then(&mut keep)).collect()
 }
 
-/// The tool of that name, or all.
+/// The tool with this name, or all tools.
 fn chosen(server: &Server, looked: Vec<Result<Offer, LeftOut>>, tool: Option<&str>) -> Result<Vec<Offer>, String> {
     let Some(tool) = tool else { return Ok(looked.into_iter().flatten().collect()) };
     let mut names = Vec::new();
@@ -250,7 +253,7 @@ fn chosen(server: &Server, looked: Vec<Result<Offer, LeftOut>>, tool: Option<&st
     Err(format!("the MCP server {} offers no tool {tool}.{}", server.name(), did_you_mean(&near)))
 }
 
-/// Pins what is seen for the first time, where nobody wants to be asked.
+/// Pins new tools of servers whose `trust` is [`Trust::FirstUse`].
 fn pin_first(found: &[(Arc<Server>, Looked)], pins: &mut PinSet, clock: &dyn Clock) {
     for (server, looked) in found {
         if server.config().trust != Trust::FirstUse {
@@ -264,11 +267,11 @@ fn pin_first(found: &[(Arc<Server>, Looked)], pins: &mut PinSet, clock: &dyn Clo
     }
 }
 
-/// Compares everything with the pins, and gives names to what is offered.
+/// Compares all tools with the pins, and assigns names to the offered ones.
 fn compare(found: Vec<(Arc<Server>, Looked)>, pins: PinSet) -> Survey {
     let wanted =
         |server: &Server, found: &Result<Offer, LeftOut>| matches!(found, Ok(offer) if server.wants(&offer.tool));
-    // Names are given to all that are wanted, approved or not: an approval changes no other tool's name.
+    // All selected tools get a name, approved or not, so that an approval does not change the name of another tool.
     let pairs: Vec<(&str, &str)> = found
         .iter()
         .flat_map(|(server, looked)| {

@@ -1,4 +1,4 @@
-//! A server as it is configured, with its secrets.
+//! A configured server, with its secrets.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::mcp::http::Remote;
 use crate::mcp::program::Program;
 use crate::mcp::trouble::Trouble;
 
-/// What a program gets of the daemon's environment without being named: where programs are, where its user's files are,
-/// and how people write there.
+/// Environment variables that every server program inherits from the daemon: the paths of programs and files, and the
+/// locale.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "TZ"];
 
-/// A server that can be asked.
+/// A configured server.
 #[derive(Clone, Debug)]
 pub struct Server {
     name: Arc<str>,
@@ -26,30 +26,30 @@ pub struct Server {
     wanted: GlobSet,
 }
 
-/// Where a server is.
+/// How a server is reached.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// A program of this machine.
+    /// As a program of this machine.
     Program(Program),
-    /// An address.
+    /// By its URL.
     Remote(Remote),
 }
 
-/// What a server gets from its surroundings.
+/// Inputs from the daemon for the configuration of a server.
 pub struct Surroundings<'a> {
-    /// Where programs run: the workspace.
+    /// Working directory of programs: the workspace.
     pub directory: &'a Path,
-    /// A variable of the daemon's environment.
+    /// Reads a variable of the daemon's environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The bearer token of an address.
+    /// The bearer token for a URL.
     pub token: Option<Secret>,
 }
 
 impl Server {
-    /// A server from settings that have been validated.
+    /// Creates a server from validated settings.
     ///
     /// # Errors
-    /// A sentence that names the key: a variable of `env_from` is not set, or the address cannot be used.
+    /// A sentence that names the key: a variable of `env_from` is not set, or the URL cannot be used.
     pub fn new(name: &str, config: &McpServerConfig, surroundings: Surroundings<'_>) -> Result<Self, String> {
         let place = match &config.url {
             Some(url) => Remote::new(url, surroundings.token)
@@ -71,7 +71,7 @@ impl Server {
         Ok(Self { name: name.into(), config: config.clone(), place, wanted })
     }
 
-    /// Its name in the settings.
+    /// Name of the server in the settings.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -84,13 +84,13 @@ impl Server {
         &self.place
     }
 
-    /// Whether the operator wants that tool of it.
+    /// Whether the settings select this tool of the server.
     pub(super) fn wants(&self, tool: &str) -> bool {
         self.config.tools.is_empty() || self.wanted.is_match(tool)
     }
 
-    /// A failure to come up, with what the operator may have to change. A program without the network cannot download
-    /// itself, and `npx` tries for minutes before it says so.
+    /// Adds a hint for the operator to a start failure. A program without network access cannot download itself, and
+    /// `npx` tries for minutes before it reports that.
     pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
         let Place::Program(Program { sandbox: true, network: false, .. }) = &self.place else { return trouble };
         let hint = format!(
@@ -105,13 +105,13 @@ impl Server {
         }
     }
 
-    /// Longest time of one call.
+    /// Time limit of one call.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.config.timeout_s)
     }
 }
 
-/// The whole environment of a program; what the settings say wins.
+/// The complete environment of a program. Variables of the settings take precedence.
 fn environment(
     name: &str,
     config: &McpServerConfig,

@@ -1,4 +1,4 @@
-//! A tool of a server, as a tool of ours.
+//! Offers one tool of a server as a tool of Belay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::mcp::sessions::McpSessions;
 use crate::mcp::trouble::Trouble;
 use crate::picture::Pictures;
 
-/// What a call may take beyond the server's own limit: the server is started and lists its tools first.
+/// Additional time of a call before the server's own limit: for starting the server and listing its tools.
 const BEFORE_THE_CALL: Duration = START_LIMIT.saturating_add(LIST_LIMIT);
 
-/// Digits of a digest that are shown.
+/// Digits of a digest in a preview.
 const SHOWN_DIGITS: usize = 12;
 
-/// Longest arguments in the line that a person is shown, in bytes.
+/// Longest arguments in the preview of a call, in bytes.
 const MAX_SHOWN_ARGUMENTS: usize = 300;
 
-/// A tool of a server that is offered to models.
+/// A tool of a server that models can call.
 pub(super) struct McpTool {
     spec: ToolSpec,
     server: Arc<Server>,
@@ -37,7 +37,7 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    /// The tool under this name. What the server says of it changes neither what it may touch nor who is asked.
+    /// Creates the tool with this name. The server's description does not change its effect or its approval.
     pub(super) fn new(
         name: &str,
         server: Arc<Server>,
@@ -110,7 +110,7 @@ impl Tool for McpTool {
                 ("described as".into(), digest.into()),
             ],
             ask: None,
-            // Of this server, and as it is described now: under another description it is another tool.
+            // The approval covers this server and this description. With another description it is another tool.
             covers: Some(format!("{tool} of the MCP server {server}, as described now ({digest})")),
             unbound: None,
         })
