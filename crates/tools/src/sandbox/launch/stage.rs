@@ -1,42 +1,42 @@
-//! The command line between the daemon and the stage that runs inside: written by one, read by the other.
+//! The command line of the launcher. The daemon writes it and the launcher parses it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::sandbox::config::{Landlock, SandboxConfig};
 
-/// What the stage is to do before it becomes the program.
+/// What the launcher does before it executes the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
     pub(crate) walls: Walls,
-    /// `None`: those that hold already. Inside walls there are always some.
+    /// Resource limits; `None`: the current limits stay. In the sandbox there are always limits.
     pub(crate) limits: Option<Limits>,
-    /// The open descriptor of the sealed copy that is executed in place of the program's file.
+    /// The open descriptor of the sealed copy that is executed instead of the program's file.
     pub(crate) sealed: Option<i32>,
     /// The program and its arguments; never empty.
     pub(crate) argv: Vec<OsString>,
 }
 
-/// What it puts up around itself.
+/// The restrictions that the launcher applies to itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Walls {
-    /// None: it only makes sure that it does not outlive the process that started it.
+    /// None. It only ensures that it does not outlive its parent process.
     Bare {
-        /// The process that started it, if it was named.
+        /// Id of the parent process, if given.
         parent: Option<u32>,
     },
-    /// None: it only enters this control group. What puts up walls is started by it.
+    /// None. It only enters this control group and then starts the program that builds the sandbox.
     Group(PathBuf),
-    /// Landlock and the filter of system calls, inside what bubblewrap has built.
+    /// Landlock and the system call filter, inside the sandbox that bubblewrap has created.
     Inside {
         landlock: Landlock,
         files: Files,
-        /// TCP ports to which it may connect; `None`: the network namespace decides.
+        /// TCP ports to which the command may connect; `None`: only the network namespace restricts them.
         ports: Option<Vec<u16>>,
     },
 }
 
-/// Which files may be written, besides temporary ones.
+/// The files that may be written, in addition to temporary files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
     Readonly,
@@ -44,7 +44,7 @@ pub(crate) enum Files {
     All,
 }
 
-/// Limits of each process.
+/// Resource limits of each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) memory_mb: u64,
@@ -62,7 +62,7 @@ impl From<&SandboxConfig> for Limits {
 }
 
 impl Stage {
-    /// The arguments after the program of the launcher, the word `launch` first.
+    /// The arguments of the launcher, beginning with `launch`.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec!["launch".into()];
         if matches!(self.walls, Walls::Bare { .. }) {
@@ -96,10 +96,10 @@ impl Stage {
         args
     }
 
-    /// Reads the arguments after the word `launch`.
+    /// Parses the arguments after `launch`.
     ///
     /// # Errors
-    /// What is wrong with them: nothing is left out silently, since a missing wall would not be noticed.
+    /// The problem with the arguments. Nothing is ignored, because a missing restriction would not be noticed.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
         let mut options = Options::default();
@@ -132,7 +132,7 @@ impl Stage {
     }
 }
 
-/// Options as they are read, before it is clear that all are there.
+/// The parsed options, before it is checked that all are present.
 #[derive(Default)]
 struct Options {
     bare: bool,
@@ -188,7 +188,7 @@ impl Options {
         }
     }
 
-    /// All of them or none.
+    /// Requires all limits or none.
     fn limits(&self) -> Result<Option<Limits>, String> {
         let given = [self.memory_mb, self.processes, self.open_files, self.file_mb, self.cpu_s];
         if given.iter().all(Option::is_none) {
