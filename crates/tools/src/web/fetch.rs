@@ -1,4 +1,4 @@
-//! `fetch_url`: reads a page of the web.
+//! `fetch_url`: reads a web page.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -26,17 +26,17 @@ use super::url::Rules;
 use crate::arguments;
 use crate::picture::{NoPicture, Pictures};
 
-/// Most calls of one session. A person who reads along follows a page every two seconds at best.
+/// Most calls of one session. A person can follow one page every two seconds at best.
 const RATE: Rate = Rate { calls: 30, per: Duration::from_secs(60) };
 
-/// What the gate's deadline adds to ours, so that the model reads our words and not the gate's.
+/// Additional time of the gate's deadline, so that the model gets the error text of this tool and not the gate's.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Longest time that a page is turned into text. An honest page of 2 MiB takes a fraction of a second; a tag with a
-/// hundred thousand attributes, each compared with every other, would take minutes.
+/// Longest time for converting a page to text. A usual page of 2 MiB takes a fraction of a second. A tag with 100 000
+/// attributes would take minutes, because each attribute is compared with every other.
 const READING_LIMIT: Duration = Duration::from_secs(5);
 
-/// How much of an error page is shown, and how much of it is read, in bytes: its markup is longer than its text.
+/// Most bytes of an error page that are shown, and that are read: the markup is longer than the text.
 const MAX_ERROR_BYTES: usize = 2000;
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
@@ -51,7 +51,7 @@ struct Arguments {
     url: String,
 }
 
-/// Reads pages.
+/// The tool `fetch_url`.
 pub(crate) struct FetchUrl {
     spec: ToolSpec,
     reach: Reach,
@@ -61,10 +61,10 @@ pub(crate) struct FetchUrl {
 }
 
 impl FetchUrl {
-    /// The tool by a valid configuration.
+    /// Creates the tool from a valid configuration.
     ///
     /// # Errors
-    /// What [`WebConfig::validate`] says first.
+    /// The first problem that [`WebConfig::validate`] returns.
     pub(crate) fn new(config: &WebConfig, resolver: Arc<dyn Resolve>, pictures: Pictures) -> Result<Self, String> {
         let limit = Duration::from_secs(config.timeout_s);
         let spec = ToolSpec {
@@ -155,7 +155,7 @@ impl Tool for FetchUrl {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let Arguments { url } = arguments::read(arguments)?;
         let page = tokio::select! {
-            biased; // a call that was told to stop before it began asks nobody
+            biased; // a call that is cancelled before it begins sends no request
             () = context.cancel.cancelled() => return Err(ToolFailure::Cancelled),
             page = timeout(self.limit, self.page(&url, &context.cancel)) => page,
         };
@@ -166,11 +166,11 @@ impl Tool for FetchUrl {
 
 struct Shown {
     text: String,
-    /// Lines of the head.
+    /// Lines of the header.
     notes: String,
 }
 
-/// The text of a body. Takes processor time.
+/// Converts a body to text. CPU-bound.
 fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
     let named = if media.essence.is_empty() { "not said" } else { &media.essence };
     let mut notes = format!("Type: {named}\n");
@@ -195,7 +195,7 @@ fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
     Shown { text: removed(&text).into_owned(), notes: removed(&notes).into_owned() }
 }
 
-/// What is wrong with a body of which the head already says that it is not read.
+/// The error text for a body that the headers show to be unreadable; `None` if it may be readable.
 fn unread(media: &MediaType, reached: &Reached) -> Option<String> {
     if !reached.response.status().is_success() || media.kind(&[]) != Kind::Other {
         return None;

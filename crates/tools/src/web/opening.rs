@@ -1,4 +1,4 @@
-//! What the operator opens although it is not public: a network, or one port of one host.
+//! Exceptions of the operator for addresses that are not public: a network, or one port of one host.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ use super::net::Net;
 /// One entry of `tools.web.allow_private`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// These addresses, at the ports that are allowed anyway.
+    /// These addresses, at the allowed ports.
     Net(Net),
-    /// This host, by name or address, at this port and wherever its name leads.
+    /// This host (a name or an address) at this port, with any address that the name resolves to.
     Place(Host, u16),
 }
 
 impl Opening {
-    /// Whether it opens this port of this host.
+    /// Whether the exception covers this port of this host.
     pub(super) fn is_place(&self, host: &Host<&str>, port: u16) -> bool {
         matches!(self, Self::Place(open, at) if *at == port && same(open, host))
     }
 
-    /// Whether it opens this address.
+    /// Whether the exception covers this address.
     pub(super) fn is_net_of(&self, address: IpAddr) -> bool {
         matches!(self, Self::Net(net) if net.contains(address))
     }

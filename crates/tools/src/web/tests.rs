@@ -1,4 +1,4 @@
-//! The tools against real servers on this machine.
+//! Tests of the web tools with real servers on this machine.
 #![allow(clippy::unwrap_used)]
 
 mod fetch;

@@ -1,4 +1,4 @@
-//! Which addresses of the web are fetched: what an address must look like, and where it may lead. Pure.
+//! Checks the URLs to fetch: their form and their target. Pure.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use super::address;
 use super::config::WebConfig;
 use super::opening::Opening;
 
-/// Longest address, in bytes. Servers commonly take 8 KiB in all; what is longer carries data out rather than a name.
+/// Longest URL, in bytes. Servers commonly accept 8 KiB of headers in all. A longer URL usually smuggles data out.
 const MAX_URL_BYTES: usize = 4096;
 
-/// Names that mean this machine or the network around it, whatever a name server says. RFC 6761, 6762, 7686, 8375,
-/// 9476; `internal` is reserved by ICANN.
+/// Names of this machine or its local network, whatever a name server answers. RFC 6761, 6762, 7686, 8375, 9476;
+/// `internal` is reserved by ICANN.
 const INNER_NAMES: &[&str] =
     &["localhost", "localdomain", "local", "internal", "intranet", "lan", "home.arpa", "onion", "alt", "invalid"];
 
@@ -22,24 +22,24 @@ const INNER_NAMES: &[&str] =
 pub(super) struct Rules {
     ports: Vec<u16>,
     openings: Vec<Opening>,
-    /// `None`: all.
+    /// `None`: all hosts are allowed.
     allow: Option<GlobSet>,
     deny: GlobSet,
 }
 
-/// An address that may be fetched, as far as can be told without asking for its name's addresses.
+/// A URL that may be fetched, as far as this is known before its host name is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Without a fragment, user and password.
+    /// The URL without fragment, user and password.
     pub(super) url: Url,
-    /// The port that is connected to.
+    /// The port to connect to.
     pub(super) port: u16,
-    /// Whether the operator has opened this very place.
+    /// Whether an exception of the operator names this host and port.
     opened: bool,
 }
 
 impl Target {
-    /// The host, as it stands in the address.
+    /// The host of the URL.
     pub(super) fn host(&self) -> Host<&str> {
         self.url.host().expect("an address without a host is no target")
     }
@@ -54,7 +54,7 @@ impl Rules {
     /// The rules of a valid configuration.
     ///
     /// # Errors
-    /// What [`WebConfig::validate`] says first.
+    /// The first problem that [`WebConfig::validate`] returns.
     pub(super) fn new(config: &WebConfig) -> Result<Self, String> {
         if let Some(problem) = config.validate().into_iter().next() {
             return Err(problem);
@@ -67,10 +67,10 @@ impl Rules {
         })
     }
 
-    /// Reads an address as browsers do, after refusing what only those who hide something write.
+    /// Parses a URL in the same way as browsers, after refusing unusual spellings that hide the target.
     ///
     /// # Errors
-    /// What is wrong with it, for the model.
+    /// The problem with the URL, for the model.
     pub(super) fn target(&self, text: &str) -> Result<Target, String> {
         let text = text.trim_matches(' ');
         plain(text)?;
@@ -80,10 +80,10 @@ impl Rules {
         self.admit(url)
     }
 
-    /// The address that a page redirects to.
+    /// Resolves and checks the target of a redirect.
     ///
     /// # Errors
-    /// Why it is not followed, for the model.
+    /// Why the redirect is not followed, for the model.
     pub(super) fn redirected(&self, from: &Target, location: &str) -> Result<Target, String> {
         let refused = |why: String| format!("{} redirects to an address that is not fetched. {why}", from.origin());
         plain(location).map_err(refused)?;
@@ -94,10 +94,10 @@ impl Rules {
         self.admit(url).map_err(refused)
     }
 
-    /// Whether a connection to this address of the target is allowed.
+    /// Checks whether a connection to this address of the target is allowed.
     ///
     /// # Errors
-    /// Why not, for the model.
+    /// Why it is not allowed, for the model.
     pub(super) fn check_address(&self, target: &Target, address: IpAddr) -> Result<(), String> {
         let judged = address::judged(address);
         if target.opened || self.openings.iter().any(|opening| opening.is_net_of(judged)) {
@@ -105,7 +105,8 @@ impl Rules {
         }
         let host = target.host().to_string();
         address::check(address).map_err(|why| {
-            // A name's inner address is not repeated: it would map the network for whoever reads along.
+            // The private address of a name is not repeated, because that would reveal the internal network to readers
+            // of the conversation.
             let leads = if matches!(target.host(), Host::Domain(_)) { "leads to" } else { "is" };
             format!(
                 "{host} {leads} {why}. Only public addresses are fetched; the operator can open others in \
@@ -146,7 +147,7 @@ impl Rules {
         }
     }
 
-    /// The operator's lists, and the names that are never public.
+    /// Applies the operator's lists of hosts, and refuses names that are never public.
     fn check_host(&self, host: &Host<&str>, opened: bool) -> Result<(), String> {
         let text = host.to_string();
         let name = text.trim_end_matches('.');
@@ -169,7 +170,7 @@ impl Rules {
     }
 }
 
-/// Refuses spellings that programs read differently from one another: what one of them checks, another connects to.
+/// Refuses spellings that programs parse differently: a check and a connection could disagree on the host.
 fn plain(text: &str) -> Result<(), String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("The address has {} bytes; at most {MAX_URL_BYTES} are fetched.", text.len()));

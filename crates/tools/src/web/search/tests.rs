@@ -1,4 +1,4 @@
-//! Each provider, played by a server on this machine.
+//! Tests of each provider with a mock server on this machine.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::*;
 use crate::testing::{context, install_tls};
 use crate::web::config::SearchProvider;
 
-/// What a request held.
+/// The content of a request.
 #[derive(Clone, Debug, Default)]
 struct Asked {
     line: String,

@@ -1,4 +1,4 @@
-//! Pages as they come: good, large, slow, packed, and none at all.
+//! Fetches good, large, slow, compressed and missing pages.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -126,7 +126,7 @@ async fn what_cannot_be_read_is_a_failure_that_says_why() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_failure() {
-    // Bound and not listening: the port is nobody else's, and nobody answers.
+    // The socket is bound but does not listen, so no other process can answer on this port.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap().to_string();
@@ -170,8 +170,8 @@ async fn a_page_without_an_end_is_cut_at_its_bound() {
     assert!(page.len() < 10_500, "{}", page.len());
 }
 
-/// A gzip stream of `size` zero bytes, 258 at a time, by RFC 1951 3.2.6 and RFC 1952; without its sum at the end, which
-/// nobody gets to.
+/// A gzip stream of `size` zero bytes, 258 at a time, by RFC 1951 3.2.6 and RFC 1952. It omits the checksum at the end,
+/// because no reader gets there.
 fn bomb(size: usize) -> Vec<u8> {
     let mut bits = Vec::new();
     let mut put = |value: u32, count: u32| bits.extend((0..count).map(|at| value >> at & 1 == 1));
@@ -226,7 +226,7 @@ async fn a_call_that_is_told_to_stop_stops() {
     };
     let (seen, ()) = tokio::join!(tool.call(arguments.as_object().unwrap(), &context), stop);
     assert_eq!(seen, Err(ToolFailure::Cancelled));
-    // And one that was told before it began asks nobody.
+    // A call that was cancelled before it began sends no request.
     assert_eq!(tool.call(arguments.as_object().unwrap(), &context).await, Err(ToolFailure::Cancelled));
     assert!(heard.try_recv().is_err());
 }
