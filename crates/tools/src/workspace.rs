@@ -182,7 +182,7 @@ impl Workspace {
         digest::of_file(&mut File::from(fd)).map(Some).map_err(|error| unreadable(&error))
     }
 
-    /// Whether a path names a file or directory in the workspace. True also if that is unknown.
+    /// Whether a path names a file or directory in the workspace. Also true if an error prevents the check.
     pub(crate) fn holds(&self, path: &str) -> bool {
         use Errno as E;
         if check(path).is_err() {

@@ -82,8 +82,7 @@ pub(super) fn judge(
     let is = |list: &[&str]| names.iter().any(|name| lists::has(list, name));
     let arguments = argv.get(1..).unwrap_or_default();
     let is_wrapper = is(WRAPPERS);
-    // A program that a wrapper starts by its arguments is assessed like the wrapper's own name: `timeout 5 make`,
-    // `xargs rm -r`.
+    // A program in the arguments of a wrapper is assessed like a direct call: `timeout 5 make`, `xargs rm -r`.
     let runs = |list: &[&str]| is(list) || (is_wrapper && arguments.iter().any(|argument| has_name(list, argument)));
     if let Some(why) = ALWAYS.iter().find(|(list, _)| runs(list)).map(|(_, why)| *why) {
         return Risk::always(why);

@@ -32,7 +32,7 @@ const SPECIAL_V4: &[(Net, Why)] = &[
     (four(10, 0, 0, 0, 8), PRIVATE),
     (four(100, 64, 0, 0, 10), "an address of a provider's inner network"),
     (four(127, 0, 0, 0, 8), "a loopback address: this machine itself"),
-    (four(168, 63, 129, 16, 32), "the address of a cloud's own services"), // Azure: public by form, answered by the host
+    (four(168, 63, 129, 16, 32), "the address of a cloud's own services"), // Azure: looks public, but the host answers
     (four(169, 254, 0, 0, 16), "a link-local address, where clouds keep their secrets"),
     (four(172, 16, 0, 0, 12), PRIVATE),
     (four(192, 0, 0, 0, 24), "an address reserved for protocols"),
@@ -54,7 +54,7 @@ const SPECIAL_V6: &[(Net, Why)] = &[
     (Net::v6(Ipv6Addr::UNSPECIFIED, 128), "an unspecified address: this machine itself"),
     (Net::v6(Ipv6Addr::LOCALHOST, 128), "a loopback address: this machine itself"),
     (Net::v6(Ipv6Addr::UNSPECIFIED, 96), TUNNEL), // IPv4-compatible, RFC 4291 2.5.5.1
-    (six(0x64, 0xff9b, 1, 48), TUNNEL),           // NAT64 of one's own network
+    (six(0x64, 0xff9b, 1, 48), TUNNEL),           // NAT64, local use, RFC 8215
     (six(0x100, 0, 0, 64), "an address that discards everything"),
     (six(0x2001, 0, 0, 32), TUNNEL),                              // Teredo
     (six(0x2001, 0, 0, 23), "an address reserved for protocols"), // ORCHID, benchmarking and others
@@ -63,7 +63,7 @@ const SPECIAL_V6: &[(Net, Why)] = &[
     (six(0x3fff, 0, 0, 20), DOCUMENTATION),
     (six(0xfc00, 0, 0, 7), PRIVATE),
     (six(0xfe80, 0, 0, 10), "a link-local address"),
-    (six(0xfec0, 0, 0, 10), PRIVATE), // site-local, deprecated and still routed by some
+    (six(0xfec0, 0, 0, 10), PRIVATE), // site-local; deprecated, but some networks route it
     (six(0xff00, 0, 0, 8), "a multicast address"),
 ];
 

@@ -108,7 +108,7 @@ const NAMESPACES: [i32; 7] = [
 
 /// Requests of `ioctl` that insert input into a terminal as if its user had typed it: `TIOCSTI` and `TIOCLINUX`.
 ///
-/// Source: Linux, include/uapi/asm-generic/ioctls.h; the crate libc gives them another type with each C library.
+/// Source: Linux, include/uapi/asm-generic/ioctls.h; in the crate libc, their type depends on the C library.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
 
 /// The argument of `personality` that only queries the value.

@@ -200,7 +200,7 @@ async fn what_a_packed_page_unpacks_to_counts_and_is_never_held_whole() {
 async fn a_page_that_drips_is_left_when_the_time_is_over() {
     let drip = || async {
         let drops = stream::unfold((), |()| async {
-            sleep(Duration::from_millis(50)).await; // a slow server is slow in real time
+            sleep(Duration::from_millis(50)).await; // real time: the server has to be slow
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b".")), ()))
         });
         Body::from_stream(drops)
