@@ -96,7 +96,7 @@ mod tests {
     const NOW: i64 = 1_795_203_780_000;
 
     #[tokio::test]
-    async fn the_time_is_told_in_the_zone_that_is_asked_for() {
+    async fn the_time_is_shown_in_the_requested_zone() {
         let tool = ClockTool::new(Arc::new(FixedClock(NOW)));
         for (arguments, expected) in [
             (json!({}), "Friday, 2026-11-20 19:43:00 UTC"),

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let config = ToolsConfig {
             workspace: Some(PathBuf::new()),
             max_file_bytes: 0,

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_refused_is_refused_before_and_nothing_is_made() {
+    fn check_refuses_what_builtin_refuses_and_creates_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let config =
             |path: &std::path::Path| ToolsConfig { workspace: Some(path.to_owned()), ..ToolsConfig::default() };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_declares_what_the_contract_says() {
+    fn every_tool_declares_its_contract() {
         let dir = tempfile::tempdir().unwrap();
         let seen: Vec<_> = all(dir.path())
             .iter()
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn every_schema_is_a_plain_object_that_takes_nothing_else() {
+    fn every_schema_is_a_closed_object() {
         let dir = tempfile::tempdir().unwrap();
         for tool in all(dir.path()).iter() {
             let spec = tool.spec();

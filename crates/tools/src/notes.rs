@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_remembered_is_recalled_in_its_own_session_alone() {
+    async fn notes_are_only_recalled_in_their_own_session() {
         let (remember, recall) = tools(MemoryNotes::default());
         let kept = call(&remember, json!({"key": " cat ", "text": "black, called Tom"})).await;
         assert_eq!(kept, Ok("Remembered \"cat\" (17 bytes).".to_owned()));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_found_is_said() {
+    async fn an_empty_result_is_reported() {
         let (_, recall) = tools(MemoryNotes::default());
         assert_eq!(call(&recall, json!({"query": ""})).await, Ok("There are no notes yet.".to_owned()));
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_in_trouble_is_a_failure_without_its_inner_words() {
+    async fn a_store_error_is_a_failure_without_its_cause() {
         let (remember, recall) = tools(MemoryNotes { broken: true, ..MemoryNotes::default() });
         for output in
             [call(&remember, json!({"key": "k", "text": "x"})).await, call(&recall, json!({"query": "k"})).await]

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_or_too_large_says_so() {
+    fn an_invalid_or_large_picture_is_a_failure_with_the_reason() {
         let png = encoded(&DynamicImage::ImageRgb8(RgbImage::new(8, 8)), ImageFormat::Png);
         let mut bomb = png.clone();
         // In a PNG, the width is at byte 16, the height at byte 20, and a checksum over both at byte 29.

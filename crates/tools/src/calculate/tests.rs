@@ -111,7 +111,7 @@ fn functions_and_constants_work() {
 }
 
 #[test]
-fn what_is_rounded_says_so() {
+fn a_rounded_result_is_marked() {
     check(&[
         ("1/3", "≈ 0.333333333333333 (exactly 1/3)"),
         ("-22/7", "≈ -3.14285714285714 (exactly -22/7)"),
@@ -122,7 +122,7 @@ fn what_is_rounded_says_so() {
 }
 
 #[test]
-fn what_has_no_value_is_a_failure_that_says_why() {
+fn an_invalid_expression_is_a_failure_with_the_reason() {
     for (expression, says) in [
         ("1/0", "zero"),
         ("1%0", "zero"),

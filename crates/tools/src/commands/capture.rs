@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_an_output_beyond_the_bound_it_is_said_how_much_can_be_read() {
+    async fn an_output_beyond_the_limit_reports_the_readable_part() {
         let dir = tempfile::tempdir().unwrap();
         let most: u64 = 64 * 1024; // the smallest allowed value
         let config = OutputsConfig { max_bytes: most, ..OutputsConfig::default() };
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_output_that_cannot_be_kept_is_shown_and_says_so() {
+    async fn an_output_that_cannot_be_stored_is_shown_with_a_note() {
         let dir = tempfile::tempdir().unwrap();
         let outputs = KeptOutputs::open(&dir.path().join("outputs"), &OutputsConfig::default()).unwrap();
         // A file replaces the directory, so nothing can be created in it, not even by root.

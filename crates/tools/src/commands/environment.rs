@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_sets_replaces_the_usual_and_nothing_is_twice() {
+    fn variables_of_the_operator_replace_the_defaults() {
         let environment = [("LANG", "de_DE.UTF-8"), ("CARGO_HOME", "/srv/cargo")];
         let config = CommandsConfig {
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),

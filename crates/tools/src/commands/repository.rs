@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_repository_is_looked_at() {
+    fn the_nearest_repository_is_examined() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         assert_eq!(around(&workspace, "."), None);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let variables =
             [("1A", "x"), ("LD_PRELOAD", "x"), ("PATH", "x"), ("GIT_DIR", "x"), ("OK", "a\0b"), ("FINE", "x")];
         let config = CommandsConfig {

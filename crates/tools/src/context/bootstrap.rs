@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_passed_over_with_a_reason_and_the_others_are_told() {
+    fn unusable_files_are_skipped_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "hush").unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_cut_and_those_without_any_room_are_named() {
+    fn long_files_are_cut_and_files_without_space_are_named() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c"] {
             fs::write(dir.path().join(name), name.repeat(3000)).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_looks_different() {
+    fn a_changed_file_has_another_stamp() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let config = config(&["a", "b"]);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let files = ["AGENTS.md", "../x", "/etc/passwd", "", "a\nb", "AGENTS.md"];
         let context = ContextConfig {
             files: files.map(str::to_owned).to_vec(),

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_keeps_its_beginning_and_its_end_and_says_what_is_missing() {
+    fn a_long_text_keeps_its_beginning_and_end_with_a_note() {
         let text = format!("{}{}", "a".repeat(10_000), "z".repeat(10_000));
         let (shown, cut) = cut(&text, 20_000, 1_000, "MEMORY.md");
         assert!(cut);
@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_text_there_are_never_more_characters_than_there_is_room(
+        fn a_cut_text_never_exceeds_the_limit(
             text in ".{0,3000}", max in 500usize..2000, name in ".{1,80}",
         ) {
             let whole = text.chars().count();

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_listed_like_in_a_sentence() {
+    fn line_numbers_are_listed_like_in_a_sentence() {
         for (lines, expected) in [
             (vec![3], "line 3"),
             (vec![3, 9], "lines 3 and 9"),

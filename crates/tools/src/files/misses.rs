@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_miss_says_what_is_nearest() {
+    fn a_miss_names_the_most_similar_line() {
         for (text, old, says) in [
             ("", "a", "The file is empty."),
             ("one\r\ntwo\r\n", "one\ntwo", "ends its lines with \\r\\n"),

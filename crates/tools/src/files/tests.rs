@@ -82,7 +82,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_file_is_read_in_whole_or_in_part_and_says_which_lines() {
+async fn a_result_names_the_lines_that_it_contains() {
     let house = house();
     for (arguments, expected) in [
         (json!({"path": "note.txt"}), "[note.txt: lines 1-3 of 3]\none\ntwo\nthree"),
@@ -100,7 +100,7 @@ async fn a_file_is_read_in_whole_or_in_part_and_says_which_lines() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_says_why() {
+async fn an_unreadable_file_is_a_failure_with_the_reason() {
     for house in houses() {
         std::fs::write(house.inside("empty.txt"), "").unwrap();
         std::fs::write(house.inside("zero.bin"), b"a\0b").unwrap();
@@ -130,7 +130,7 @@ async fn what_cannot_be_read_says_why() {
 }
 
 #[tokio::test]
-async fn long_lines_and_long_files_are_cut_and_say_so() {
+async fn long_lines_and_long_files_are_cut_with_a_note() {
     let house = house();
     let line = "é".repeat(5000);
     std::fs::write(house.inside("long.txt"), &line).unwrap();
@@ -289,7 +289,7 @@ async fn no_path_leads_outside() {
 }
 
 #[tokio::test]
-async fn a_picture_is_shown_and_a_broken_one_says_so() {
+async fn a_picture_is_shown_and_a_broken_one_is_a_failure() {
     let house = house();
     image::RgbImage::from_pixel(4, 3, image::Rgb([9, 9, 9])).save(house.inside("dot.png")).unwrap();
     std::fs::rename(house.inside("dot.png"), house.inside("picture.txt")).unwrap();

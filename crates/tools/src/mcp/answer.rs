@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_what_can_be_read_of_it() {
+    async fn a_result_becomes_readable_text() {
         let text = |text: &str| json!({ "type": "text", "text": text });
         for (result, expected) in [
             (json!({ "content": [text("one"), text("two")] }), "one\ntwo"),

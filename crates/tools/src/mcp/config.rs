@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_accepted() {
+    fn valid_settings_are_accepted() {
         for table in [
             r#"{"command":["my-server"]}"#,
             r#"{"command":["/opt/my server"],"env":{"A":"b"},"env_from":["MY_KEY"],"tools":["read_*"],"sandbox":false}"#,
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_key_and_what_would_work() {
+    fn every_mistake_is_reported_with_its_key_and_a_fix() {
         for (name, table, expected) in [
             ("a", r#"{}"#, "tools.mcp.a: needs a command or a url, for example command = [\"my-server\"]"),
             (

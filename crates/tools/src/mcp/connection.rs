@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_not_told() {
+    fn an_error_text_omits_the_url() {
         for (words, expected) in [
             ("error sending request for url (http://h/?key=hush): refused", "error sending request: refused"),
             ("error sending request for url (http://h/", "error sending request"),

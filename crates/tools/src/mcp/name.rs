@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_made_of_what_a_name_may_hold() {
+    fn a_name_has_only_allowed_characters() {
         for (server, tool, expected) in [
             ("files", "read", "mcp_files_read"),
             ("files", "Read-File.v2", "mcp_files_read_file_v2"),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_and_told_apart_by_a_digest() {
+    fn a_long_name_is_cut_and_gets_a_digest() {
         let (one, two) = (format!("{}1", "x".repeat(90)), format!("{}2", "x".repeat(90)));
         let names = assign(&[("s", &one), ("s", &two)]);
         for name in &names {

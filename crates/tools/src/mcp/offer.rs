@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_taken_out_of_words_and_the_schema_is_closed() {
+    fn hidden_characters_are_removed_and_the_schema_is_closed() {
         let offer = look(&with_schema(json!({
             "type": "object",
             "properties": { "path": { "type": "string", "description": "Where\u{200b} it\u{e0041} is." } },
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_changes_with_what_it_is_of_and_with_nothing_else() {
+    fn a_digest_depends_exactly_on_its_parts() {
         let base = json!({ "name": "t", "description": "d", "inputSchema": { "type": "object", "properties": { "a": {}, "b": {} } } });
         let digest = |patch: Value| {
             let mut value = base.clone();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_count_only_as_far_as_they_say_so_outright() {
+    fn only_explicit_hints_count() {
         for (hints, repeatable, destructive) in [
             (json!(null), false, false),
             (json!({}), false, false),

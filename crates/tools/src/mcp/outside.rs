@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_characters_are_taken_out_and_long_texts_cut() {
+    fn hidden_characters_are_removed_and_long_texts_cut() {
         for (text, expected) in [
             ("plain\nand\ttabbed", "plain\nand\ttabbed"),
             ("a\u{1b}[31mred\u{7}", "a[31mred"),

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_known_again_by_everything_it_says_of_itself() {
+    fn a_pin_covers_the_whole_description() {
         let mut pins = PinSet::default();
         let first = offer("d", "a", false);
         assert_eq!(pins.compare("s", &first), Comparison::New);

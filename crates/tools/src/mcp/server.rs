@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_come_up_without_the_network_says_what_to_set() {
+    fn a_start_failure_without_network_names_the_setting() {
         let silent =
             || Trouble::Silent { what: "`initialize`", limit: Duration::from_secs(10), noise: "; noise".into() };
         let hint = "the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service needs \
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_what_it_is_given_and_nothing_else() {
+    fn a_program_inherits_only_the_listed_variables() {
         let server = server(r#"{"command":["x"],"env":{"A":"b"},"env_from":["MY_KEY"]}"#).unwrap();
         let Place::Program(program) = server.place() else { panic!("a program") };
         let env = [("PATH", "/bin"), ("MY_KEY", "hush"), ("A", "b")].map(|(key, value)| (key.into(), value.into()));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_missing_is_told_by_the_name_of_its_variable() {
+    fn a_missing_secret_is_reported_by_its_variable() {
         let error = server(r#"{"command":["x"],"env_from":["NOT_THERE"]}"#).unwrap_err();
         assert_eq!(error, "tools.mcp.s.env_from: the variable NOT_THERE is not set");
     }

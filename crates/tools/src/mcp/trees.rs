@@ -39,11 +39,11 @@ impl ProcessTrees {
         if !program.sandbox {
             return Ok(launch);
         }
-        let walled =
+        let wrapped =
             self.sandbox.get().await.map_err(Missing::clone).and_then(|sandbox| {
                 sandbox.wrap(launch, Grant { network: program.network, write: sandbox.most().write })
             });
-        walled.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
+        wrapped.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
     }
 }
 

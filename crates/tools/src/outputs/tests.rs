@@ -74,7 +74,7 @@ async fn an_output_is_read_back_in_parts_by_its_own_session() {
 }
 
 #[tokio::test]
-async fn files_are_for_the_owner_alone_and_links_in_their_place_are_not_followed() {
+async fn files_are_private_and_links_are_not_followed() {
     let house = house(1000, 10_000);
     let mine = context("mine");
     let name = house.keep(mine.run_id, "c", "text").await;
@@ -89,7 +89,7 @@ async fn files_are_for_the_owner_alone_and_links_in_their_place_are_not_followed
 }
 
 #[tokio::test]
-async fn a_long_output_is_cut_and_says_so() {
+async fn a_long_output_is_cut_with_a_note() {
     let house = house(10, 10_000);
     let mine = context("mine");
     let kept = house.outputs.keep(mine.run_id, &"c".into(), &"x".repeat(25)).await.unwrap();
@@ -118,7 +118,7 @@ async fn the_oldest_go_first_also_those_of_an_earlier_start() {
 }
 
 #[tokio::test]
-async fn what_is_broken_off_leaves_nothing() {
+async fn an_interrupted_output_leaves_nothing() {
     let house = house(100, 250);
     let mut writing = house.outputs.begin(RunId::new(), &"c".into()).await.unwrap();
     writing.write(b"half").await.unwrap();

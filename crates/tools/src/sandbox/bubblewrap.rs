@@ -61,7 +61,7 @@ fn parse(version: &str) -> Option<(u32, u32)> {
 }
 
 /// The parameters of one sandbox.
-pub(super) struct Room<'a> {
+pub(super) struct SandboxSpec<'a> {
     pub(super) config: &'a SandboxConfig,
     /// Path of the workspace on this machine, without symbolic links.
     pub(super) workspace: &'a Path,
@@ -78,7 +78,7 @@ pub(super) struct Room<'a> {
     pub(super) link: Option<&'a Path>,
 }
 
-impl Room<'_> {
+impl SandboxSpec<'_> {
     /// The arguments of bubblewrap, up to and including the `--` before the launcher's arguments.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Room<'_> {
         let resolver = self.network.then_some(Path::new("/etc/resolv.conf"));
         // If the file system is visible as it is, the workspace is also visible at its original path.
         let workspace = self.all.then_some(self.workspace);
-        let temporary = if self.as_it_is() { &[][..] } else { &TEMPORARY };
+        let temporary = if self.is_unrestricted() { &[][..] } else { &TEMPORARY };
         let private = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
         let hide = private.chain(temporary.iter().map(Path::new));
         let show = self.config.show.iter().map(PathBuf::as_path).chain(resolver).chain(workspace);
@@ -180,11 +180,11 @@ impl Room<'_> {
 
     /// The mount option for the machine's directories.
     fn bind(&self, writable: &'static str, readonly: &'static str) -> &'static str {
-        if self.as_it_is() { writable } else { readonly }
+        if self.is_unrestricted() { writable } else { readonly }
     }
 
     /// Whether the command may also write to the machine's files.
-    fn as_it_is(&self) -> bool {
+    fn is_unrestricted(&self) -> bool {
         self.all && self.write
     }
 }
@@ -205,7 +205,7 @@ impl Arguments {
 
 /// Adds advice for the operator to an error message of bubblewrap.
 pub(super) fn explain(stderr: &str) -> String {
-    let said = stderr.trim();
+    let error_text = stderr.trim();
     let advice = [
         ("loopback", "a service needs AF_NETLINK in RestrictAddressFamilies="),
         ("overflowuid", "a service must leave out ProcSubset="),
@@ -226,10 +226,10 @@ pub(super) fn explain(stderr: &str) -> String {
             "the filter of the service or container refuses what bubblewrap does: see deploy/belay.service",
         ),
     ];
-    let lower = said.to_lowercase();
+    let lower = error_text.to_lowercase();
     match advice.iter().find(|(sign, _)| lower.contains(&sign.to_lowercase())) {
-        Some((_, advice)) => format!("{said}; {advice}"),
-        None => said.to_owned(),
+        Some((_, advice)) => format!("{error_text}; {advice}"),
+        None => error_text.to_owned(),
     }
 }
 
@@ -260,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn what_bubblewrap_says_is_kept_and_explained() {
-        for (said, advice) in [
+    fn an_error_of_bubblewrap_is_kept_and_explained() {
+        for (error_text, advice) in [
             ("bwrap: No permissions to create new namespace, likely because the kernel does not allow it", "sysctl"),
             ("bwrap: Creating new namespace failed: Operation not permitted", "sysctl"),
             ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "ProtectKernelTunables"),
@@ -269,8 +269,8 @@ mod tests {
             ("bwrap: setting up uid map: Permission denied", "AppArmor"),
             ("bwrap: pivot_root: Operation not permitted", "deploy/belay.service"),
         ] {
-            let explained = explain(said);
-            assert!(explained.starts_with(said) && explained.contains(advice), "{explained}");
+            let explained = explain(error_text);
+            assert!(explained.starts_with(error_text) && explained.contains(advice), "{explained}");
         }
         assert_eq!(explain("something else\n"), "something else");
     }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_is_looked_for_before_somebody_wants_a_sandbox_and_then_it_is_tried_once() {
+    async fn the_sandbox_is_probed_once_on_first_use() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("bwrap"); // does not exist yet
         let config = SandboxConfig { bwrap: Some(program.clone()), ..SandboxConfig::default() };

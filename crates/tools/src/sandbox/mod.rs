@@ -26,9 +26,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use self::bubblewrap::Room;
+use self::bubblewrap::SandboxSpec;
 pub use self::config::{Landlock, Policy, SandboxConfig};
-use self::launch::stage::{Files, Limits, Stage, Walls};
+use self::launch::stage::{Confinement, Files, Limits, Stage};
 pub use self::lazy::LazySandbox;
 pub use self::offers::Offers;
 use belay_exec::{Launch, SealedProgram, Stdin};
@@ -135,7 +135,7 @@ impl Sandbox {
         let Some(bubblewrap) = &self.bubblewrap else {
             return Ok(bare(inner, &self.launcher, &self.config));
         };
-        self.behind(bubblewrap, inner, grant, None)
+        self.confine(bubblewrap, inner, grant, None)
     }
 
     /// Creates a sandboxed worker process: this program with these arguments, in the workspace, without network access,
@@ -156,14 +156,14 @@ impl Sandbox {
             isolated: false,
             sealed: None,
         };
-        self.behind(bubblewrap, inner, Grant { network: false, ..self.most() }, Some(link))
+        self.confine(bubblewrap, inner, Grant { network: false, ..self.most() }, Some(link))
     }
 
-    fn behind(&self, bubblewrap: &Path, inner: Launch, grant: Grant, link: Option<&Path>) -> Result<Launch, Missing> {
+    fn confine(&self, bubblewrap: &Path, inner: Launch, grant: Grant, link: Option<&Path>) -> Result<Launch, Missing> {
         self.refuse_more(grant)?;
         let all = self.config.policy == Policy::Full;
         let directory = self.directory_inside(&inner.directory)?;
-        let room = Room {
+        let spec = SandboxSpec {
             config: &self.config,
             workspace: &self.workspace[1],
             launcher: &self.launcher,
@@ -173,18 +173,18 @@ impl Sandbox {
             directory: &directory,
             link,
         };
-        let mut args = room.arguments()?;
+        let mut args = spec.arguments()?;
         let files = match (grant.write, all) {
             (false, _) => Files::Readonly,
             (true, false) => Files::Workspace,
             (true, true) => Files::All,
         };
         let ports = (grant.network && !self.config.ports.is_empty()).then(|| self.config.ports.clone());
-        let walls = Walls::Inside { landlock: self.config.landlock, files, ports };
+        let confinement = Confinement::Inside { landlock: self.config.landlock, files, ports };
         args.push(LAUNCHER.into());
         args.extend(
             Stage {
-                walls,
+                confinement,
                 limits: Some(Limits::from(&self.config)),
                 sealed: inner.sealed.as_ref().map(SealedProgram::number),
                 argv: argv(inner.program, inner.args),
@@ -232,9 +232,9 @@ impl Sandbox {
 /// The same process without a sandbox, for the policy `off`: with resource limits and no new privileges. It ends when
 /// the thread that starts it ends. `config` contains the limits.
 pub fn bare(inner: Launch, launcher: &Path, config: &SandboxConfig) -> Launch {
-    let walls = Walls::Bare { parent: Some(std::process::id()) };
+    let confinement = Confinement::Bare { parent: Some(std::process::id()) };
     let stage = Stage {
-        walls,
+        confinement,
         limits: Some(Limits::from(config)),
         sealed: inner.sealed.as_ref().map(SealedProgram::number),
         argv: argv(inner.program, inner.args),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_told_as_they_are_inside() {
+    fn directories_are_translated_to_paths_inside_the_sandbox() {
         for (policy, directory, expected) in [
             (Policy::Readonly, "/srv/work", Some("/workspace")),
             (Policy::Readonly, "/srv/link/a/b", Some("/workspace/a/b")),
@@ -317,16 +317,16 @@ mod tests {
     }
 
     #[test]
-    fn without_walls_the_process_keeps_its_environment_and_directory() {
+    fn without_a_sandbox_the_process_keeps_its_environment_and_directory() {
         let bare = sandbox(Policy::Off, false).wrap(launch("/etc"), Grant { network: true, write: true }).unwrap();
         assert_eq!(bare.program, "/usr/bin/belay");
         assert_eq!((&bare.env, &bare.directory, bare.isolated), (&launch("/etc").env, &"/etc".into(), false));
-        let behind: Vec<_> = bare.args.rsplit(|arg| arg == "--").next().unwrap().to_vec();
-        assert_eq!(behind, ["sh", "-c", "true"]);
+        let after_separator: Vec<_> = bare.args.rsplit(|arg| arg == "--").next().unwrap().to_vec();
+        assert_eq!(after_separator, ["sh", "-c", "true"]);
     }
 
     #[test]
-    fn the_environment_is_what_was_given_and_what_is_needed() {
+    fn the_environment_has_the_given_and_the_required_variables() {
         let given = [("A", "b"), ("LD_PRELOAD", "x"), ("GLIBC_TUNABLES", "y"), ("HOME", "/root"), ("PATH", "/opt/bin")];
         let env = environment(given.map(|(name, value)| (name.into(), value.into())).into());
         let expected = [

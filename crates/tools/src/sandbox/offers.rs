@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_marked_and_explained() {
+    fn missing_features_are_marked_and_explained() {
         let nothing = Offers {
             bubblewrap: Err("bubblewrap is not installed".to_owned()),
             user_namespaces: Err("sysctl user.max_user_namespaces is 0".to_owned()),

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Longest error output that is kept, in bytes.
-const WORDS_BYTES: u64 = 4096;
+const MAX_STDERR_BYTES: u64 = 4096;
 
 /// Runs `true` with the maximum permissions. If these include network access, runs it a second time without.
 pub(super) fn try_all(sandbox: &Sandbox) -> Result<(), Missing> {
@@ -44,15 +44,15 @@ fn try_one(sandbox: &Sandbox, grant: Grant) -> Result<(), Missing> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| Missing(format!("bubblewrap cannot be started: {error}")))?;
-    match ended_well(&mut child) {
+    match exit_success(&mut child) {
         Some(true) => Ok(()),
-        Some(false) => Err(Missing(format!("the sandbox does not work here: {}", said(&mut child)))),
+        Some(false) => Err(Missing(format!("the sandbox does not work here: {}", error_text(&mut child)))),
         None => Err(Missing(format!("the sandbox does not work here: nothing happened for {} s", LIMIT.as_secs()))),
     }
 }
 
 /// Waits for the end; returns whether it succeeded. `None`: it did not end in time and was killed.
-fn ended_well(child: &mut Child) -> Option<bool> {
+fn exit_success(child: &mut Child) -> Option<bool> {
     let begin = Instant::now();
     loop {
         match child.try_wait() {
@@ -69,11 +69,11 @@ fn ended_well(child: &mut Child) -> Option<bool> {
 }
 
 /// The error output of the failed process. All processes that could still write have ended with the monitor.
-fn said(child: &mut Child) -> String {
+fn error_text(child: &mut Child) -> String {
     let mut words = Vec::new();
     if let Some(stderr) = child.stderr.take() {
         // Unreadable output is omitted.
-        let _ = stderr.take(WORDS_BYTES).read_to_end(&mut words);
+        let _ = stderr.take(MAX_STDERR_BYTES).read_to_end(&mut words);
     }
     bubblewrap::explain(&String::from_utf8_lossy(&words))
 }

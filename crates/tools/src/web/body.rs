@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_told_apart_by_their_type_and_else_by_their_beginning() {
+    fn the_kind_of_a_body_follows_from_its_type_or_its_first_bytes() {
         for (header, body, kind) in [
             ("text/html; charset=utf-8", "", Kind::Html),
             ("Application/XHTML+XML", "", Kind::Html),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_read_as_the_mark_the_head_or_the_page_says() {
+    fn the_charset_comes_from_the_mark_the_header_or_the_page() {
         for (header, body, text) in [
             ("text/plain", "grün".as_bytes(), "grün"),
             ("text/plain; charset=iso-8859-1", b"gr\xfcn", "grün"),

@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_valid_and_nobody_searches() {
+    fn the_defaults_are_valid_and_have_no_search_provider() {
         assert_eq!(WebConfig::default().validate(), Vec::<String>::new());
         assert_eq!(SearchConfig::default().validate(), Vec::<String>::new());
         assert_eq!(SearchConfig::default().provider, SearchProvider::None);
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let web = WebConfig {
             enabled: true,
             max_bytes: 0,

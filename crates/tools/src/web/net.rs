@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_with_words() {
+    fn an_invalid_network_is_refused_with_the_reason() {
         for text in ["", "10.0.0.0/33", "10.0.0.0/0", "::/0", "::/129", "10.0.0/8", "intranet/8", "10.0.0.0/", "1/8"] {
             assert!(text.parse::<Net>().unwrap_err().contains("is no "), "{text}");
         }

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_opening_is_a_network_or_a_place() {
+    fn an_exception_is_a_network_or_a_host_with_a_port() {
         for (text, read) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("fd00::/8", "fd00::/8"),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_opens_its_own_port_alone() {
+    fn a_host_exception_covers_only_its_own_port() {
         let opening: Opening = "wiki.example:8080".parse().unwrap();
         assert!(opening.is_place(&Host::Domain("wiki.example"), 8080));
         assert!(opening.is_place(&Host::Domain("wiki.example."), 8080));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_is_reached_and_nothing_beside_it() {
+    fn exceptions_allow_exactly_the_listed_addresses() {
         let rules = rules(|config| {
             config.allow_private =
                 vec!["127.0.0.1:3000".into(), "wiki:8000".into(), "10.0.0.0/8".into(), "[::1]:3000".into()];

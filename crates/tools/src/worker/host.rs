@@ -34,7 +34,7 @@ impl SandboxHost {
 }
 
 /// The sandbox of a worker, or why there is none.
-fn walls<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String> {
+fn required_sandbox<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String> {
     let sandbox = tried.map_err(ToString::to_string)?;
     match sandbox.policy() {
         Policy::Off => Err("a worker needs the sandbox, and tools.sandbox.policy is off".to_owned()),
@@ -50,12 +50,12 @@ pub(super) fn arguments(job: LinkId, socket: &str) -> Vec<OsString> {
 #[async_trait]
 impl WorkerHost for SandboxHost {
     fn ready(&self) -> Result<(), String> {
-        self.sandbox.tried().map_or(Ok(()), |tried| walls(tried).map(drop))
+        self.sandbox.tried().map_or(Ok(()), |tried| required_sandbox(tried).map(drop))
     }
 
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String> {
         let token = format!("{}\n", start.token.expose()).into_bytes();
-        let launch = walls(self.sandbox.get().await)?
+        let launch = required_sandbox(self.sandbox.get().await)?
             .wrap_worker(arguments(start.job, LINK), Stdin::Bytes(token), &start.socket)
             .map_err(|missing| missing.to_string())?;
         let running = self.processes.start(launch, start.run, &start.generation, "worker");

@@ -29,20 +29,20 @@ pub struct WorkerEnvironment {
 ///
 /// # Errors
 /// A text in plain words: the part of the environment that cannot be used.
-pub fn own_tools(room: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let walls = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
+pub fn own_tools(environment: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String> {
+    let sandbox_config = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
     let config = ToolsConfig {
-        workspace: Some(room.workspace.clone()),
+        workspace: Some(environment.workspace.clone()),
         commands: CommandsConfig { enabled: true, ..CommandsConfig::default() },
         shell: ShellConfig { enabled: false },
-        sandbox: walls.clone(),
+        sandbox: sandbox_config.clone(),
         ..ToolsConfig::default()
     };
-    let workspace = Arc::new(Workspace::open(&room.workspace).map_err(|error| error.to_string())?);
+    let workspace = Arc::new(Workspace::open(&environment.workspace).map_err(|error| error.to_string())?);
     let processes = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
     let processes = Arc::new(Processes::new(processes).map_err(|error| error.to_string())?);
-    let sandbox = Sandbox::probe(&walls, &room.workspace, &room.program);
-    let outputs = KeptOutputs::open(&room.scratch, &config.outputs).map_err(|error| error.to_string())?;
+    let sandbox = Sandbox::probe(&sandbox_config, &environment.workspace, &environment.program);
+    let outputs = KeptOutputs::open(&environment.scratch, &config.outputs).map_err(|error| error.to_string())?;
     let mut tools = commands::tools(&config, workspace.clone(), processes, sandbox.into(), outputs)
         .map_err(|error| error.to_string())?;
     tools.push(Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), &config)));
@@ -76,13 +76,13 @@ mod tests {
     #[test]
     fn a_worker_has_the_tools_that_the_link_promises() {
         let dir = tempfile::tempdir().unwrap();
-        let room = WorkerEnvironment {
+        let environment = WorkerEnvironment {
             workspace: dir.path().join("workspace"),
             scratch: dir.path().join("scratch"),
             program: std::env::current_exe().unwrap(),
         };
-        std::fs::create_dir(&room.workspace).unwrap();
-        let tools = own_tools(&room).unwrap();
+        std::fs::create_dir(&environment.workspace).unwrap();
+        let tools = own_tools(&environment).unwrap();
         let mut names: Vec<_> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         names.sort();
         assert_eq!(names, WORKER_TOOLS);

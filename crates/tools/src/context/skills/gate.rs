@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_given_under_the_name_that_the_skill_says() {
+    fn a_key_gets_the_name_that_the_skill_defines() {
         let config = SkillsConfig::default();
         let variables =
             admit(&head("weather", "{primaryEnv: WEATHER_KEY, requires: {env: [WEATHER_KEY]}}"), &config, &here());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_says_which_are_used() {
+    fn the_operator_selects_the_skills() {
         let config = SkillsConfig { allow: Some(vec!["a".into()]), ..SkillsConfig::default() };
         assert!(admit(&head("a", "{}"), &config, &here()).is_ok());
         assert!(admit(&head("b", "{}"), &config, &here()).unwrap_err().contains("skills.allow"));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_what_the_skill_is_and_needs() {
+    fn a_head_has_description_and_requirements() {
         let head = whole(
             "name: web-search\ndescription: |\n  Looks things\n  up.\nhomepage: https://example.org\nuser-invocable: false\n\
              disable-model-invocation: true\nmetadata: {\"always\": true, \"os\": [\"linux\"], \"primaryEnv\": \"KEY\", \
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_its_usual_value() {
+    fn missing_fields_have_defaults() {
         let head = whole("name: a\ndescription: b").unwrap();
         assert!(head.user_invocable && !head.disable_model_invocation);
         assert_eq!(head.needs, Needs::default());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn problems_are_named() {
         for (text, why) in [
             ("# Just a text", "does not begin with a head"),
             ("", "does not begin with a head"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_one_line_without_what_cannot_be_seen() {
+    fn a_description_is_one_line_without_hidden_characters() {
         let head = whole("name: a\ndescription: \"one\\n\\n## two\\u200b \\u001bthree\"").unwrap();
         assert_eq!(head.description, "one ## two three");
     }

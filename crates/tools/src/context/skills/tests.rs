@@ -53,7 +53,7 @@ fn why<'a>(skills: &'a Skills, what: &str) -> &'a str {
 }
 
 #[test]
-fn of_two_skills_with_one_name_the_first_place_counts() {
+fn of_two_skills_with_one_name_the_first_directory_wins() {
     let places = Places::new();
     let (workspace, dir) = (places.workspace.path(), places.dir.path());
     skill(dir, "weather", "weather", "the operator's");
@@ -78,7 +78,7 @@ fn of_two_skills_with_one_name_the_first_place_counts() {
 }
 
 #[test]
-fn what_is_broken_is_passed_over_with_its_reason_and_the_others_are_used() {
+fn broken_skills_are_skipped_with_the_reason() {
     let places = Places::new();
     let outside = tempfile::tempdir().unwrap();
     skill(outside.path(), "stolen", "stolen", "hush");
@@ -120,7 +120,7 @@ fn what_is_broken_is_passed_over_with_its_reason_and_the_others_are_used() {
 }
 
 #[test]
-fn places_that_lead_out_are_passed_over_and_those_that_are_not_there_are_not_missed() {
+fn outside_directories_are_skipped_and_missing_ones_ignored() {
     let places = Places::new();
     let outside = tempfile::tempdir().unwrap();
     skill(outside.path(), "stolen", "stolen", "d");
@@ -135,7 +135,7 @@ fn places_that_lead_out_are_passed_over_and_those_that_are_not_there_are_not_mis
 }
 
 #[test]
-fn folders_are_looked_into_six_deep_and_not_below_a_skill() {
+fn folders_are_searched_six_deep_and_not_below_a_skill() {
     let places = Places::new();
     let workspace = places.workspace.path();
     skill(workspace, "skills/1/2/3/4/5/6", "six", "d");
@@ -158,7 +158,7 @@ fn there_are_at_most_so_many() {
 }
 
 #[test]
-fn what_has_not_changed_is_the_same_and_what_has_is_read_again() {
+fn only_changed_skills_are_read_again() {
     let places = Places::new();
     skill(places.workspace.path(), "skills/a", "a", "first");
     let (library, files) = (places.library(SkillsConfig::default()), places.files());
@@ -173,7 +173,7 @@ fn what_has_not_changed_is_the_same_and_what_has_is_read_again() {
 }
 
 #[test]
-fn switched_off_nothing_is_looked_for() {
+fn nothing_is_searched_when_skills_are_disabled() {
     let places = Places::new();
     skill(places.workspace.path(), "skills/a", "a", "d");
     let library = places.library(SkillsConfig { enabled: false, ..SkillsConfig::default() });
@@ -182,7 +182,7 @@ fn switched_off_nothing_is_looked_for() {
 }
 
 #[test]
-fn a_skill_says_who_may_use_it_and_the_settings_give_its_variables() {
+fn a_skill_declares_its_users_and_the_settings_its_variables() {
     let places = Places::new();
     let folder = places.workspace.path().join("skills/a");
     fs::create_dir_all(&folder).unwrap();

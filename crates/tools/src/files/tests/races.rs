@@ -46,7 +46,7 @@ impl Swapper {
 
 /// A directory is swapped with a link to the outside while the tools read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
+async fn a_directory_swapped_with_a_link_never_shows_outside_files() {
     for house in houses() {
         std::fs::create_dir(house.inside("swap")).unwrap();
         std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();

@@ -11,7 +11,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn matching_lines_are_shown_with_their_places() {
+async fn matching_lines_are_shown_with_path_and_number() {
     let house = house();
     std::fs::write(house.inside("sub/code.rs"), "fn one() {}\n\nfn two() {\n    one();\n}\n").unwrap();
     for (arguments, expected) in [
@@ -47,7 +47,7 @@ async fn matching_lines_are_shown_with_their_places() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_left_out_and_counted() {
+async fn binary_files_are_skipped_and_counted() {
     let house = house();
     std::fs::write(house.inside("zero.bin"), b"canary\0").unwrap();
     std::fs::File::create(house.inside("sparse")).unwrap().set_len(1 << 40).unwrap();
@@ -69,7 +69,7 @@ async fn what_is_no_text_is_left_out_and_counted() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_searched_says_why() {
+async fn an_invalid_search_is_a_failure_with_the_reason() {
     let house = house();
     symlink("../outside", house.inside("out")).unwrap();
     let long = "a".repeat(1001);

@@ -35,7 +35,7 @@ async fn weigh(tool: &dyn Tool, arguments: Value) -> Result<CallPreview, ToolFai
 }
 
 #[tokio::test]
-async fn a_file_is_created_or_replaced_and_says_which() {
+async fn a_result_says_whether_a_file_was_created_or_replaced() {
     let house = house();
     assert_eq!(house.write("new.txt", "héllo").await, Ok("Created \"new.txt\": 6 bytes.".to_owned()));
     assert_eq!(house.write("note.txt", "").await, Ok("Wrote \"note.txt\": 0 bytes.".to_owned()));
@@ -68,7 +68,7 @@ async fn mode_is_kept_without_the_bits_that_lend_rights_and_hard_links_outside_k
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_says_why_and_is_left_as_it_was() {
+async fn a_failed_write_gives_the_reason_and_changes_nothing() {
     let house = house();
     symlink("note.txt", house.inside("link")).unwrap();
     symlink("../outside/new.txt", house.inside("dangling")).unwrap();
@@ -119,7 +119,7 @@ async fn names_that_only_look_the_same_are_different_files() {
 }
 
 #[tokio::test]
-async fn an_edit_changes_exactly_what_was_named() {
+async fn an_edit_changes_exactly_the_old_text() {
     let house = house();
     assert_eq!(
         house.edit("two\r\n", "2\r\n").await,
@@ -207,7 +207,7 @@ async fn a_question_is_bound_to_the_change_and_to_the_file_as_it_stands() {
 }
 
 #[tokio::test]
-async fn what_lies_in_a_git_directory_is_asked_for_each_time() {
+async fn changes_in_a_git_directory_need_an_approval_each_time() {
     let house = house();
     std::fs::create_dir_all(house.inside("sub/.git/hooks")).unwrap();
     symlink("sub/.git", house.inside("innocent")).unwrap();
@@ -242,7 +242,7 @@ async fn a_cancelled_write_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_else_changes_meanwhile_is_not_overwritten() {
+async fn a_file_that_changes_meanwhile_is_not_overwritten() {
     let house = house();
     let token = context("s").cancel;
     for (name, change) in [

@@ -23,7 +23,7 @@ use std::process::{Command, ExitCode};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::set_no_new_privs;
 
-use stage::{Stage, Walls};
+use stage::{Confinement, Stage};
 
 /// Exit code if a restriction was refused or the program cannot be executed, as in shells.
 const CANNOT: u8 = 126;
@@ -50,39 +50,39 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Applies the restrictions. Those that need the most permissions to apply come first.
 fn restrict(stage: &Stage) -> Result<(), String> {
-    if let Walls::Group(directory) = &stage.walls {
+    if let Confinement::Group(directory) = &stage.confinement {
         // Failure is harmless: the process tree is also found by other means, as on systems without control groups, and
         // the daemon tries again.
         let _ = belay_exec::enter_group(directory);
         return Ok(());
     }
     descriptors::close_all_but(stage.sealed)?;
-    die_with_parent(&stage.walls)?;
+    die_with_parent(&stage.confinement)?;
     set_no_new_privs(true).map_err(|errno| format!("privileges cannot be given up for good: {errno}"))?;
-    if let Walls::Inside { landlock, files, ports } = &stage.walls {
+    if let Confinement::Inside { landlock, files, ports } = &stage.confinement {
         files::restrict(*landlock, *files, ports.as_deref())?;
     }
     if let Some(limits) = &stage.limits {
         limits::restrict(limits)?;
     }
-    if matches!(stage.walls, Walls::Inside { .. }) {
+    if matches!(stage.confinement, Confinement::Inside { .. }) {
         calls::restrict()?;
     }
     Ok(())
 }
 
 /// Tells the kernel to send SIGKILL to this process when the thread that started it ends.
-fn die_with_parent(walls: &Walls) -> Result<(), String> {
+fn die_with_parent(confinement: &Confinement) -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| format!("it cannot be tied to the process that started it: {errno}"))?;
-    match walls {
+    match confinement {
         // The parent may have ended before this request. Then no signal would be sent.
-        Walls::Bare { parent: Some(parent) }
+        Confinement::Bare { parent: Some(parent) }
             if getppid().map(|pid| pid.as_raw_pid().cast_unsigned()) != Some(*parent) =>
         {
             Err(format!("process {parent}, which started it, is gone"))
         }
-        Walls::Bare { .. } | Walls::Group(_) | Walls::Inside { .. } => Ok(()),
+        Confinement::Bare { .. } | Confinement::Group(_) | Confinement::Inside { .. } => Ok(()),
     }
 }
 

@@ -33,7 +33,7 @@ fn a_page_reads_as_a_person_sees_it() {
 }
 
 #[test]
-fn what_a_person_would_not_see_is_left_away() {
+fn hidden_elements_are_omitted() {
     for html in [
         "<script>HIDDEN</script>seen",
         "<script>if (a < b) { '</p>HIDDEN' }</script>seen",

@@ -120,7 +120,7 @@ async fn tavily_is_asked_with_its_key_as_a_bearer() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_accepted_is_told_as_such_and_other_refusals_are_not() {
+async fn only_a_rejected_key_is_reported_as_a_refused_credential() {
     use SearchProvider::{Brave, Searxng, Tavily};
     for (provider, status, credential, words) in [
         (Brave, 401, true, "Brave Search does not accept the key"),
@@ -168,7 +168,7 @@ async fn answers_that_are_no_results_are_failures_and_none_are_not() {
 }
 
 #[tokio::test]
-async fn results_are_bounded_and_without_what_people_do_not_see() {
+async fn results_are_bounded_and_have_no_hidden_characters() {
     let long = "word ".repeat(1000);
     let hits: Vec<_> = (0..50)
         .map(|at| json!({"title": format!("\u{202e}{long}"), "url": format!("https://{at}.example/{long}"), "content": long}))
@@ -181,7 +181,7 @@ async fn results_are_bounded_and_without_what_people_do_not_see() {
 }
 
 #[tokio::test]
-async fn a_query_is_bounded_and_shown_to_whoever_is_asked() {
+async fn a_query_is_bounded_and_shown_in_the_approval() {
     let engine = Engine::start(SearchProvider::Brave, StatusCode::OK, BRAVE).await;
     for (query, words) in [("  ".to_owned(), "is empty"), ("x".repeat(401), "has 401 bytes")] {
         let Err(ToolFailure::Failed(told)) = engine.search(json!({ "query": query })).await else { panic!("accepted") };

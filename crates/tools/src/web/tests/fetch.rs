@@ -68,7 +68,7 @@ async fn hop(uri: Uri) -> Response {
 }
 
 #[tokio::test]
-async fn a_page_comes_as_readable_text_under_a_head_that_says_what_it_is() {
+async fn a_page_becomes_readable_text_under_a_header() {
     let (server, tool) = serve(pages(), |_| ()).await;
     let at = server.address;
     for (path, expected) in [
@@ -107,7 +107,7 @@ async fn a_picture_comes_cleaned() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_a_failure_that_says_why() {
+async fn an_unreadable_page_is_a_failure_with_the_reason() {
     let (server, tool) = serve(pages(), |_| ()).await;
     for (path, expected) in [
         ("/pdf", "is application/pdf, 8 bytes. Only text and pictures are read"),
@@ -136,7 +136,7 @@ async fn a_server_that_is_not_there_is_a_failure() {
 }
 
 #[tokio::test]
-async fn nothing_but_the_address_and_our_name_is_sent() {
+async fn a_request_contains_only_the_address_and_the_user_agent() {
     let seen: Arc<Mutex<Vec<HeaderMap>>> = Arc::default();
     let keep = seen.clone();
     let page = move |headers: HeaderMap| async move {
@@ -187,7 +187,7 @@ fn bomb(size: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_a_packed_page_unpacks_to_counts_and_is_never_held_whole() {
+async fn the_size_limit_applies_to_decompressed_bytes() {
     let packed = Bytes::from(bomb(64 * 1024 * 1024));
     assert!(packed.len() < 500_000);
     let page = move || async move { ([("content-encoding", "gzip"), ("content-type", "text/csv")], packed) };
@@ -211,7 +211,7 @@ async fn a_page_that_drips_is_left_when_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_told_to_stop_stops() {
+async fn a_cancelled_call_ends() {
     let (asked, mut heard) = tokio::sync::mpsc::channel(1);
     let silent = move || async move {
         asked.send(()).await.unwrap();

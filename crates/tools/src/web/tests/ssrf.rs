@@ -361,7 +361,7 @@ async fn no_redirect_leads_to_an_inner_address() {
 
 /// Proves that the two tests above can fail: with an exception, the same names reach the same collector.
 #[tokio::test]
-async fn what_is_opened_is_connected_to() {
+async fn addresses_with_an_exception_are_connected_to() {
     for (host, opening) in
         [("127.0.0.1", "127.0.0.0/8"), ("2130706433", "127.0.0.1"), ("loopback.example", "127.0.0.1/32")]
     {

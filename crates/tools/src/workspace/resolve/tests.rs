@@ -137,7 +137,7 @@ fn a_walk_gives_the_answers_of_the_kernel() {
 }
 
 #[test]
-fn a_path_deeper_than_what_is_held_open_is_walked_up_and_down() {
+fn a_path_deeper_than_the_open_directories_is_resolved() {
     let (_dir, inside) = tree();
     let root = root(&inside);
     let deep = vec!["d"; 3 * MAX_HELD].join("/");
@@ -222,7 +222,7 @@ fn while_names_are_swapped_a_walk_never_leaves_the_root() {
 }
 
 #[test]
-fn a_filter_is_told_from_an_old_kernel() {
+fn a_filter_is_distinguished_from_an_old_kernel() {
     let (nosys, perm) = (Errno::NOSYS, Errno::PERM);
     for (errno, release, old) in [
         (nosys, "5.5.19", true),
