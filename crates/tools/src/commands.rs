@@ -9,16 +9,16 @@
 //! The sandbox decides what a command may *do*. This module only decides how much one approval covers. It never parses
 //! shell text; it uses the resolved program and its arguments, and in case of doubt a person is asked.
 //!
-//! Reading order: `order` (the checked request) → `program` (which file a program name refers to) → `risk` (what
+//! Reading order: `request` (the checked request) → `program` (which file a program name refers to) → `risk` (what
 //! "always" may cover) → `repository` (the settings of a git repository) → `environment` → `sealed` → `runner` →
 //! `capture` → `run_command`, `run_shell`.
 
 mod capture;
 mod environment;
-mod order;
 mod program;
 mod quote;
 mod repository;
+mod request;
 mod risk;
 mod run_command;
 mod run_shell;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use belay_protocol::Tool;
 
-use self::order::Orders;
+use self::request::CommandRequests;
 use self::run_command::RunCommand;
 use self::run_shell::RunShell;
 use self::runner::Runner;
@@ -45,7 +45,7 @@ use belay_exec::Processes;
 /// # Errors
 /// The errors of [`tools`].
 pub(crate) fn check(config: &ToolsConfig, workspace: Arc<Workspace>) -> Result<(), ToolsError> {
-    Orders::new(workspace, &config.commands, None).map(drop)
+    CommandRequests::new(workspace, &config.commands, None).map(drop)
 }
 
 /// Builds `run_command` and `run_shell`, each only if it is enabled.
@@ -57,13 +57,13 @@ pub(crate) fn tools(
     outputs: KeptOutputs,
 ) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
     let runner = Arc::new(Runner { processes, sandbox, outputs });
-    let orders = Arc::new(Orders::new(workspace, &config.commands, runner.view())?);
+    let requests = Arc::new(CommandRequests::new(workspace, &config.commands, runner.view())?);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if config.commands.enabled {
-        tools.push(Arc::new(RunCommand::new(orders.clone(), runner.clone(), &config.commands)));
+        tools.push(Arc::new(RunCommand::new(requests.clone(), runner.clone(), &config.commands)));
     }
     if config.shell.enabled {
-        tools.push(Arc::new(RunShell::new(orders, runner, &config.commands)));
+        tools.push(Arc::new(RunShell::new(requests, runner, &config.commands)));
     }
     Ok(tools)
 }

@@ -11,9 +11,9 @@
 //! A pin covers a server's description of a tool, not its program. A server may change its behaviour under the same
 //! description.
 //!
-//! Reading order: [`config`] → `server` → `outside`, `offer`, `name` (clean and check what a server sends) → `pins` →
+//! Reading order: [`config`] → `server` → `untrusted`, `offer`, `name` (clean and check what a server sends) → `pins` →
 //! `host` (all servers together) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
-//! `program`, `trees`, `wire`, `http`, `listener` (both ends of a connection) → `answer`, `trouble` (results and
+//! `program`, `trees`, `wire`, `http`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
 //! errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
@@ -27,15 +27,15 @@ mod listener;
 mod listing;
 mod name;
 mod offer;
-mod outside;
 mod pins;
 mod program;
 mod run_ends;
 mod server;
+mod server_error;
 mod sessions;
 mod tool;
 mod trees;
-mod trouble;
+mod untrusted;
 mod wire;
 
 pub use config::{McpServerConfig, Trust, find};

@@ -29,11 +29,11 @@ use crate::error::ToolsError;
 /// Stores outputs in `<root>/<run>/<n>-<call>.txt`, readable by the daemon's user only. A clone uses the same files.
 #[derive(Clone, Debug)]
 pub struct KeptOutputs {
-    shelf: Arc<Shelf>,
+    store: Arc<OutputStore>,
 }
 
 #[derive(Debug)]
-struct Shelf {
+struct OutputStore {
     root: PathBuf,
     max_bytes: u64,
     max_total_bytes: u64,
@@ -58,8 +58,8 @@ impl KeptOutputs {
         DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
         let ledger = Mutex::new(Ledger::of(root).map_err(failed)?);
         let (max_bytes, max_total_bytes) = (config.max_bytes, config.max_total_bytes);
-        let shelf = Arc::new(Shelf { root: root.to_owned(), max_bytes, max_total_bytes, ledger });
-        Ok(Self { shelf })
+        let store = Arc::new(OutputStore { root: root.to_owned(), max_bytes, max_total_bytes, ledger });
+        Ok(Self { store })
     }
 
     /// Removes the outputs of runs that were accepted before a date, and returns their number. Files that cannot be
@@ -68,9 +68,9 @@ impl KeptOutputs {
     /// # Cancel safety
     /// If the future is dropped, some files may remain on disk. The next start counts them again.
     pub async fn forget_before(&self, date: UnixMillis) -> usize {
-        let gone = self.shelf.lock().take_before(date);
+        let gone = self.store.lock().take_before(date);
         let removed = gone.len();
-        self.shelf.remove_all(gone).await;
+        self.store.remove_all(gone).await;
         removed
     }
 
@@ -82,18 +82,18 @@ impl KeptOutputs {
     /// # Cancel safety
     /// If the future is dropped, nothing is stored.
     pub(crate) async fn begin(&self, run: RunId, call: &CallId) -> Result<Writing, String> {
-        let name = self.shelf.lock().reserve(run, call);
-        let writing = Writing::new(self.shelf.clone(), name);
-        let path = self.shelf.path_of(writing.name());
+        let name = self.store.lock().reserve(run, call);
+        let writing = Writing::new(self.store.clone(), name);
+        let path = self.store.path_of(writing.name());
         let file = tokio::task::spawn_blocking(move || create(&path)).await.map_err(io::Error::other);
         match file.and_then(|file| file) {
             Ok(file) => Ok(writing.into_file(file)),
-            Err(error) => Err(unkept(&error)),
+            Err(error) => Err(storage_failure(&error)),
         }
     }
 }
 
-impl Shelf {
+impl OutputStore {
     fn path_of(&self, name: &OutputName) -> PathBuf {
         self.root.join(name.run().to_string()).join(name.file())
     }
@@ -145,8 +145,8 @@ impl OutputKeeper for KeptOutputs {
     }
 
     async fn forget(&self, runs: &[RunId]) {
-        let gone = self.shelf.lock().take_of(runs);
-        self.shelf.remove_all(gone).await;
+        let gone = self.store.lock().take_of(runs);
+        self.store.remove_all(gone).await;
     }
 }
 
@@ -185,7 +185,7 @@ impl Ledger {
             self.total = self.total - *size + bytes;
             *size = bytes;
         }
-        let mut leaving = Vec::new();
+        let mut removed = Vec::new();
         let mut total = self.total;
         for (other, size) in &self.sizes {
             if total <= most {
@@ -194,11 +194,11 @@ impl Ledger {
             // An output of size 0 is still being written.
             if other != name && *size > 0 {
                 total -= size;
-                leaving.push(other.clone());
+                removed.push(other.clone());
             }
         }
-        leaving.iter().for_each(|name| self.forget(name));
-        leaving
+        removed.iter().for_each(|name| self.forget(name));
+        removed
     }
 
     /// Removes the outputs of these runs from the ledger and returns their names.
@@ -237,7 +237,7 @@ fn create(path: &Path) -> io::Result<std::fs::File> {
 }
 
 /// The error text for the model. The cause is logged.
-fn unkept(error: &io::Error) -> String {
+fn storage_failure(error: &io::Error) -> String {
     tracing::warn!(%error, "an output could not be kept");
     "the rest could not be kept, because the disk refused it".to_owned()
 }

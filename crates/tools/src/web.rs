@@ -1,16 +1,16 @@
 //! The web tools: `fetch_url` and `web_search`.
 //!
-//! Reading order: [`config`] → `net`, `address` (public and private IP addresses) → `opening`, `url` (the URLs that may
-//! be fetched) → `resolve`, `reach` (sending a request safely) → `body`, `readable` (reading the response) → `fetch` →
-//! `search`.
+//! Reading order: [`config`] → `net`, `address` (public and private IP addresses) → `allow_private`, `url` (the URLs
+//! that may be fetched) → `resolve`, `page_client` (sending a request safely) → `body`, `readable` (reading the
+//! response) → `fetch` → `search`.
 
 mod address;
+mod allow_private;
 mod body;
 pub mod config;
 mod fetch;
 mod net;
-mod opening;
-mod reach;
+mod page_client;
 mod readable;
 mod resolve;
 mod search;

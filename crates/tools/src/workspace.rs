@@ -28,7 +28,7 @@ use crate::near::{did_you_mean, nearest};
 
 pub use self::leftovers::sweep;
 pub use self::resolve::{PathResolution, Refusal};
-pub(crate) use self::write::Place;
+pub(crate) use self::write::WriteTarget;
 
 /// Longest path, in bytes: the limit of the kernel (`PATH_MAX`, including the terminating zero).
 const MAX_PATH_BYTES: usize = 4095;
@@ -183,7 +183,7 @@ impl Workspace {
     }
 
     /// Whether a path names a file or directory in the workspace. Also true if an error prevents the check.
-    pub(crate) fn holds(&self, path: &str) -> bool {
+    pub(crate) fn contains(&self, path: &str) -> bool {
         use Errno as E;
         if check(path).is_err() {
             return false;

@@ -49,7 +49,7 @@ impl Program {
 
 /// The directories of programs, and the workspace.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct CommandPaths {
     pub(super) workspace: Arc<Workspace>,
     /// The directories that are searched for programs.
     pub(super) path: Vec<PathBuf>,
@@ -57,7 +57,7 @@ pub(super) struct Places {
     pub(super) view: PathBuf,
 }
 
-impl Places {
+impl CommandPaths {
     /// Resolves a program name for a command with this working directory (relative to the root of the workspace).
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Places {
         };
         let parts = argument.split(['=', ':', ',']);
         std::iter::once(argument).chain(parts).chain(joined).any(|word| match self.below(word, directory) {
-            Some(below) => below.is_empty() || self.workspace.holds(&below),
+            Some(below) => below.is_empty() || self.workspace.contains(&below),
             None => false,
         })
     }

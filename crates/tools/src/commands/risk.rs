@@ -16,7 +16,7 @@ mod tests;
 
 use belay_protocol::Ask;
 
-use self::lists::{ALWAYS, COMMANDS, EXACT, FAR_REACHING, OPEN_ENDED, Options, PLAIN, STARTING, WRAPPERS};
+use self::lists::{ALWAYS, COMMANDS, EXACT, OPEN_ENDED, Options, PLAIN, RISKY_OPTIONS, STARTING_OPTIONS_OF, WRAPPERS};
 use super::program::Program;
 
 /// Shown to a person for a command that depends on files to which the approval is not bound.
@@ -48,8 +48,8 @@ impl Risk {
         Self { covers: None, caution: Some(why.into()) }
     }
 
-    fn covered(by: impl Into<String>) -> Self {
-        Self { covers: Some(by.into()), caution: None }
+    fn covered(scope: impl Into<String>) -> Self {
+        Self { covers: Some(scope.into()), caution: None }
     }
 
     /// Requires an approval each time if there is a caution.
@@ -68,7 +68,7 @@ impl Risk {
 
 /// Assesses a command. `names_program` returns whether an argument names a program, and `in_workspace` whether it names
 /// an existing file or directory of the workspace.
-pub(super) fn judge(
+pub(super) fn assess(
     program: &Program,
     argv: &[String],
     names_program: impl Fn(&str) -> bool,
@@ -90,7 +90,7 @@ pub(super) fn judge(
     if !is(&["git"]) && arguments.iter().any(|argument| names_repository(argument)) {
         return Risk::always("it names something in a .git directory, from which git takes settings and programs");
     }
-    if let Some(why) = far_reaching(&runs, arguments) {
+    if let Some(why) = risky_option(&runs, arguments) {
         return Risk::always(why);
     }
     if let Some(option) = starting_option(&runs, arguments) {
@@ -122,20 +122,20 @@ pub(super) fn judge(
             || (relative(argument) && (is_wrapper || names_program(argument)))
             || (is_wrapper && starts_unknown(argument))
     };
-    let these_very_arguments = || {
+    let exact_arguments = || {
         if arguments.iter().any(starts) {
             return Risk::always(UNBOUND);
         }
         if arguments.iter().any(|argument| in_workspace(argument)) { Risk::always(NAMED) } else { Risk::exact() }
     };
     if is_wrapper || is(EXACT) {
-        return these_very_arguments();
+        return exact_arguments();
     }
     if is(&["git"]) {
-        return git::judge(arguments);
+        return git::assess(arguments);
     }
     if commands.is_some() {
-        return if covered { Risk::covered(format!("{name} {first}")) } else { these_very_arguments() };
+        return if covered { Risk::covered(format!("{name} {first}")) } else { exact_arguments() };
     }
     if is(PLAIN) {
         return Risk::covered(name);
@@ -149,10 +149,10 @@ fn has_name(list: &[&str], word: &str) -> bool {
 }
 
 /// The reason why an option makes one of the listed programs do more than one approval should cover.
-fn far_reaching(is: &impl Fn(&[&str]) -> bool, arguments: &[String]) -> Option<&'static str> {
+fn risky_option(is: &impl Fn(&[&str]) -> bool, arguments: &[String]) -> Option<&'static str> {
     let given =
         |options: &[&str]| options.iter().any(|option| arguments.iter().any(|argument| is_option(argument, option)));
-    FAR_REACHING.iter().find(|(rule, _)| is(rule.programs) && given(rule.options)).map(|(_, why)| *why)
+    RISKY_OPTIONS.iter().find(|(rule, _)| is(rule.programs) && given(rule.options)).map(|(_, why)| *why)
 }
 
 /// Whether an argument, or a value in it, lies in a `.git` directory.
@@ -162,7 +162,7 @@ fn names_repository(argument: &str) -> bool {
 
 /// The first argument that makes one of the listed programs start another.
 fn starting_option<'a>(is: &impl Fn(&[&str]) -> bool, arguments: &'a [String]) -> Option<&'a str> {
-    let rules = STARTING.iter().filter(|rule| is(rule.programs));
+    let rules = STARTING_OPTIONS_OF.iter().filter(|rule| is(rule.programs));
     let mut options = rules.flat_map(|rule: &Options| rule.options);
     // `tar xIf …`: the first word may contain options without a dash.
     let bundled = is(&["tar", "bsdtar"]).then(|| arguments.first()).flatten().filter(|word| !word.starts_with('-'));

@@ -78,7 +78,7 @@ impl Runner {
         };
         let capture = Capture::new(self.outputs.clone(), context.run_id, context.call_id.clone());
         let (end, printed) = watch(&mut running, capture, limit, context).await;
-        told(end, printed, limit)
+        tool_output(end, printed, limit)
     }
 }
 
@@ -111,7 +111,7 @@ async fn watch(running: &mut Running, mut capture: Capture, limit: Duration, con
 }
 
 /// The result for the model.
-fn told(end: End, printed: Printed, limit: Duration) -> ToolOutput {
+fn tool_output(end: End, printed: Printed, limit: Duration) -> ToolOutput {
     let Printed { text, kept } = printed;
     let seconds = limit.as_secs();
     match end {

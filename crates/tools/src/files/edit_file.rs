@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::blocking;
 use super::misses::explain_miss;
 use super::read_file::text_of;
-use super::write_file::{check_size, weight};
+use super::write_file::{check_size, preview};
 use crate::arguments;
 use crate::config::ToolsConfig;
 use crate::digest;
-use crate::workspace::{Place, Workspace};
+use crate::workspace::{Workspace, WriteTarget};
 
 /// Most line numbers in a failure or a result.
 const MAX_LISTED: usize = 10;
@@ -49,7 +49,7 @@ pub(crate) struct EditFile {
 
 /// An edit that can be applied to the current content of the file.
 struct Fitted {
-    place: Place,
+    target: WriteTarget,
     before: String,
     after: String,
     /// The lines where the replaced pieces begin, from 1.
@@ -75,12 +75,12 @@ impl EditFile {
         let arguments: Arguments = arguments::read(arguments)?;
         let (workspace, most_read, most_written) = (self.workspace.clone(), self.max_read_bytes, self.max_write_bytes);
         blocking(move || {
-            let place = workspace.place(&arguments.path, false)?;
+            let target = workspace.write_target(&arguments.path, false)?;
             let (file, size) = workspace.file(&arguments.path)?;
             let before = text_of(&arguments.path, file, size, most_read, &cancel)?;
             let (after, lines) = edited(&arguments, &before)?;
             check_size(&arguments.path, after.len(), most_written)?;
-            then(&arguments, Fitted { place, before, after, lines })
+            then(&arguments, Fitted { target, before, after, lines })
         })
         .await
     }
@@ -101,10 +101,10 @@ impl Tool for EditFile {
             let change = digest::of_bytes(fitted.after.as_bytes());
             let now = digest::of_bytes(fitted.before.as_bytes());
             let risky = workspace.is_in_git(&arguments.path);
-            let mut weight = weight("edit_file", arguments.path.clone(), summary, change, Some(now), risky);
-            weight.bound.push(("old".to_owned(), escaped_line(&arguments.old)));
-            weight.bound.push(("new".to_owned(), escaped_line(&arguments.new)));
-            Ok(weight)
+            let mut preview = preview("edit_file", arguments.path.clone(), summary, change, Some(now), risky);
+            preview.bound.push(("old".to_owned(), escaped_line(&arguments.old)));
+            preview.bound.push(("new".to_owned(), escaped_line(&arguments.new)));
+            Ok(preview)
         })
         .await
     }
@@ -112,7 +112,7 @@ impl Tool for EditFile {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let cancel = context.cancel.clone();
         self.with_fitted(arguments, context.cancel.clone(), move |arguments, fitted| {
-            fitted.place.put(fitted.after.as_bytes(), &cancel)?;
+            fitted.target.write_content(fitted.after.as_bytes(), &cancel)?;
             let (path, lines) = (&arguments.path, listed(&fitted.lines));
             Ok(format!("Edited {path:?} at {lines}; it has {} bytes now.", fitted.after.len()).into())
         })

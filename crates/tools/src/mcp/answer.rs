@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::outside::line;
+use crate::mcp::untrusted::line;
 use crate::picture::{Cleaned, NoPicture, Pictures};
 
 /// Longest text of one embedded resource in a reply, in bytes. 64 KiB: as much as the model sees of a whole result.
@@ -42,7 +42,7 @@ pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &C
             Err(NoPicture::Because(why)) => parts.push(format!("[picture left out: {why}]")),
         }
     }
-    let structured = result.structured_content.filter(|value| !is_said(&result.content, value));
+    let structured = result.structured_content.filter(|value| !repeats(&result.content, value));
     parts.extend(structured.map(|value| value.to_string()));
     let text = parts.join("\n");
     match (result.is_error == Some(true), text.is_empty()) {
@@ -96,7 +96,7 @@ fn resource(contents: &ResourceContents) -> String {
 /// Whether the content repeats the structured content, as servers do for clients that ignore the latter. The content
 /// may repeat all of it, or its single value (`{"result": …}` of the Python SDK, `{"content": …}` of the reference
 /// servers). It may do so as a text, as JSON, as one text per list item, or as the list of content blocks itself.
-fn is_said(content: &[ContentBlock], structured: &Value) -> bool {
+fn repeats(content: &[ContentBlock], structured: &Value) -> bool {
     let wrapped = structured.as_object().filter(|table| table.len() == 1).and_then(|table| table.values().next());
     let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.trim()).collect();
     let says = |text: &str, value: &Value| {

@@ -96,10 +96,10 @@ pub(crate) fn validate(servers: &BTreeMap<String, McpServerConfig>) -> Vec<Strin
         problems.push(format!("tools.mcp: must be at most {MAX_SERVERS} servers, are {}", servers.len()));
     }
     for (name, config) in servers {
-        let mut said = Vec::new();
-        said.extend(about_name(name));
-        config.validate(&mut said);
-        problems.extend(said.into_iter().map(|(key, what)| match key {
+        let mut of_server = Vec::new();
+        of_server.extend(about_name(name));
+        config.validate(&mut of_server);
+        problems.extend(of_server.into_iter().map(|(key, what)| match key {
             "" => format!("tools.mcp.{name}: {what}"),
             key => format!("tools.mcp.{name}.{key}: {what}"),
         }));
@@ -127,53 +127,53 @@ fn about_name(name: &str) -> Option<Problem> {
 }
 
 impl McpServerConfig {
-    fn validate(&self, said: &mut Vec<Problem>) {
+    fn validate(&self, problems: &mut Vec<Problem>) {
         match (&self.command[..], &self.url) {
-            ([], None) => said.push(("", "needs a command or a url, for example command = [\"my-server\"]".into())),
-            ([_, ..], Some(_)) => said.push(("", "has both a command and a url; one of them has to go".into())),
+            ([], None) => problems.push(("", "needs a command or a url, for example command = [\"my-server\"]".into())),
+            ([_, ..], Some(_)) => problems.push(("", "has both a command and a url; one of them has to go".into())),
             ([program, rest @ ..], None) => {
-                about_program(program, rest, said);
-                self.nothing_for_http(said);
+                about_program(program, rest, problems);
+                self.reject_http_settings(problems);
             }
             ([], Some(url)) => {
-                self.about_url(url, said);
-                self.nothing_for_programs(said);
+                self.about_url(url, problems);
+                self.reject_program_settings(problems);
             }
         }
         for name in self.env.keys() {
             if !is_variable(name) {
-                said.push(("env", format!("`{name}` is no name of an environment variable")));
+                problems.push(("env", format!("`{name}` is no name of an environment variable")));
             }
         }
         for name in &self.env_from {
             if !is_variable(name) {
                 // The value may be the secret itself, so it is not shown.
-                said.push(("env_from", "holds something that is no name of an environment variable; secrets stay out of the settings, only the names of their variables are listed".into()));
+                problems.push(("env_from", "holds something that is no name of an environment variable; secrets stay out of the settings, only the names of their variables are listed".into()));
             } else if self.env.contains_key(name) {
-                said.push(("env_from", format!("`{name}` is in env too; one of them has to go")));
+                problems.push(("env_from", format!("`{name}` is in env too; one of them has to go")));
             }
         }
         for glob in &self.tools {
             if let Err(error) = Glob::new(glob) {
-                said.push((
+                problems.push((
                     "tools",
                     format!("`{glob}` is no pattern of names: {}; write for example \"read_*\"", error.kind()),
                 ));
             }
         }
         if !(1..=MAX_TIMEOUT_S).contains(&self.timeout_s) {
-            said.push(("timeout_s", format!("must be from 1 to {MAX_TIMEOUT_S}, is {}", self.timeout_s)));
+            problems.push(("timeout_s", format!("must be from 1 to {MAX_TIMEOUT_S}, is {}", self.timeout_s)));
         }
         if !(1024..=MAX_SHOWN_BYTES).contains(&self.max_output_bytes) {
             let is = self.max_output_bytes;
-            said.push(("max_output_bytes", format!("must be from 1024 to {MAX_SHOWN_BYTES}, is {is}")));
+            problems.push(("max_output_bytes", format!("must be from 1024 to {MAX_SHOWN_BYTES}, is {is}")));
         }
     }
 
-    fn nothing_for_http(&self, said: &mut Vec<Problem>) {
+    fn reject_http_settings(&self, problems: &mut Vec<Problem>) {
         for (key, set) in [("token_env", !self.token_env.is_empty()), ("token_file", self.token_file.is_some())] {
             if set {
-                said.push((
+                problems.push((
                     key,
                     "a program is sent no token; name the variable that it reads its secret from in env_from".into(),
                 ));
@@ -181,16 +181,16 @@ impl McpServerConfig {
         }
     }
 
-    fn nothing_for_programs(&self, said: &mut Vec<Problem>) {
+    fn reject_program_settings(&self, problems: &mut Vec<Problem>) {
         let keys = [("env", !self.env.is_empty()), ("env_from", !self.env_from.is_empty()), ("network", self.network)];
         for (key, set) in keys {
             if set {
-                said.push((key, "has no effect on a url, whose server runs elsewhere".into()));
+                problems.push((key, "has no effect on a url, whose server runs elsewhere".into()));
             }
         }
     }
 
-    fn about_url(&self, address: &str, said: &mut Vec<Problem>) {
+    fn about_url(&self, address: &str, problems: &mut Vec<Problem>) {
         let url = match Url::parse(address) {
             Ok(url) if matches!(url.scheme(), "http" | "https") && url.host().is_some() => url,
             other => {
@@ -201,32 +201,33 @@ impl McpServerConfig {
                     Ok(url) if !lacks_it => format!(", and {}: is none", url.scheme()),
                     _ => String::new(),
                 };
-                said.push(("url", format!("must be an address that begins with http:// or https://{found}.{hint}")));
+                problems
+                    .push(("url", format!("must be an address that begins with http:// or https://{found}.{hint}")));
                 return;
             }
         };
         if !url.username().is_empty() || url.password().is_some() {
-            said.push((
+            problems.push((
                 "url",
                 "holds a name or a password; a token belongs into the place that token_env or token_file names".into(),
             ));
         }
         let has_token = !self.token_env.is_empty() || self.token_file.is_some();
         if has_token && url.scheme() == "http" && !is_loopback(&url) {
-            said.push(("url", "would send the token unencrypted to another machine; use https://".into()));
+            problems.push(("url", "would send the token unencrypted to another machine; use https://".into()));
         }
     }
 }
 
-fn about_program(program: &str, rest: &[String], said: &mut Vec<Problem>) {
+fn about_program(program: &str, rest: &[String], problems: &mut Vec<Problem>) {
     if program.trim().is_empty() {
-        said.push(("command", "begins with an empty word; the first is the program".into()));
+        problems.push(("command", "begins with an empty word; the first is the program".into()));
     } else if rest.is_empty() && program.contains(' ') && !program.contains('/') {
         let words: Vec<String> = program.split_whitespace().map(|word| format!("{word:?}")).collect();
-        said.push(("command", format!("no shell splits it. Did you mean [{}]?", words.join(", "))));
+        problems.push(("command", format!("no shell splits it. Did you mean [{}]?", words.join(", "))));
     }
     if [program].into_iter().chain(rest.iter().map(String::as_str)).any(|word| word.contains('\0')) {
-        said.push(("command", "holds a zero byte, which no argument can".into()));
+        problems.push(("command", "holds a zero byte, which no argument can".into()));
     }
 }
 

@@ -19,10 +19,10 @@ use tracing::debug;
 use crate::mcp::listener::{Listener, Notices};
 use crate::mcp::listing::{Listed, Page};
 use crate::mcp::offer::digests;
-use crate::mcp::outside::line;
 use crate::mcp::program::{ServerProcesses, StartPrograms, Started};
-use crate::mcp::server::{Place, Server};
-use crate::mcp::trouble::Trouble;
+use crate::mcp::server::{Endpoint, Server};
+use crate::mcp::server_error::ServerError;
+use crate::mcp::untrusted::line;
 use crate::mcp::wire::{Watch, Watched, drain};
 
 /// Longest time from the start of a server to its first answer. 10 s: an interpreter that loads its libraries from a
@@ -41,7 +41,7 @@ const MAX_PAGES: usize = 32;
 /// How long a server may take to exit after its standard input is closed.
 ///
 /// Source: MCP 2025-11-25, "Lifecycle", "Shutdown", stdio.
-const END_PATIENCE: Duration = Duration::from_millis(500);
+const EXIT_LIMIT: Duration = Duration::from_millis(500);
 
 /// Longest wait for the SDK to close a connection. Over HTTP, this sends a request that ends the session.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
@@ -85,26 +85,26 @@ impl Connection {
         run: RunId,
         generation: &Generation,
         watch: Arc<Watch>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, ServerError> {
         if !generation.is_current() {
-            return Err(Trouble::Stopped);
+            return Err(ServerError::Stopped);
         }
         let notices = Arc::new(Notices::default());
         let listener = Listener::new(server.name(), notices.clone());
-        let open = match server.place() {
-            Place::Program(program) => {
+        let open = match server.endpoint() {
+            Endpoint::Program(program) => {
                 let what = format!("mcp server {}", server.name());
                 let started = starter.start(program, run, generation, &what);
                 let started =
                     timeout(START_LIMIT, started).await.map_err(|_| silent("its start", START_LIMIT, &watch))?;
-                let spoken = speak_to(started.map_err(Trouble::Start)?, listener, server.name(), &watch).await;
-                spoken.map_err(|trouble| server.explain(trouble))?
+                let opened = handshake(started.map_err(ServerError::Start)?, listener, server.name(), &watch).await;
+                opened.map_err(|trouble| server.explain(trouble))?
             }
-            Place::Remote(remote) => {
-                let shaken = Box::pin(listener.serve(remote.transport()));
-                let shaken =
-                    timeout(START_LIMIT, shaken).await.map_err(|_| silent("`initialize`", START_LIMIT, &watch))?;
-                Open { service: shaken.map_err(|error| of_start(&error, &watch))?, program: None }
+            Endpoint::Remote(remote) => {
+                let opened = Box::pin(listener.serve(remote.transport()));
+                let opened =
+                    timeout(START_LIMIT, opened).await.map_err(|_| silent("`initialize`", START_LIMIT, &watch))?;
+                Open { service: opened.map_err(|error| of_handshake(&error, &watch))?, program: None }
             }
         };
         let connection = Self {
@@ -123,11 +123,11 @@ impl Connection {
         Ok(connection)
     }
 
-    fn check_version(&self) -> Result<(), Trouble> {
+    fn check_version(&self) -> Result<(), ServerError> {
         let version = self.peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
         match ProtocolVersion::KNOWN_VERSIONS.contains(&version) && version.has_initialize() {
             true => Ok(()),
-            false => Err(Trouble::Version(line(&version.to_string(), 40))),
+            false => Err(ServerError::Version(line(&version.to_string(), 40))),
         }
     }
 
@@ -142,12 +142,12 @@ impl Connection {
     }
 
     /// Lists all tools of the server, in its order. A malformed tool is listed with its problem.
-    pub(super) async fn tools(&self) -> Result<Vec<Listed>, Trouble> {
+    pub(super) async fn tools(&self) -> Result<Vec<Listed>, ServerError> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;
         listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)))
     }
 
-    async fn pages(&self) -> Result<Vec<Listed>, Trouble> {
+    async fn pages(&self) -> Result<Vec<Listed>, ServerError> {
         let offers_tools = self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
         let (mut tools, mut cursor) = (Vec::new(), None);
         if !offers_tools {
@@ -161,19 +161,19 @@ impl Connection {
             };
             tools.extend(page.tools);
             if tools.len() > MAX_TOOLS {
-                return Err(Trouble::Endless(format!("{MAX_TOOLS} tools")));
+                return Err(ServerError::Endless(format!("{MAX_TOOLS} tools")));
             }
             match page.next {
                 None => return Ok(tools),
                 next => cursor = next,
             }
         }
-        Err(Trouble::Endless(format!("{MAX_PAGES} pages")))
+        Err(ServerError::Endless(format!("{MAX_PAGES} pages")))
     }
 
     /// The digest of the tool's current description; `None`: the server has no such tool. Lists the tools once, and
     /// again after the server reports a change.
-    pub(super) async fn digest_of(&self, tool: &str) -> Result<Option<String>, Trouble> {
+    pub(super) async fn digest_of(&self, tool: &str) -> Result<Option<String>, ServerError> {
         let as_of = self.notices.tools_changed();
         if let Some(known) = self.known().as_ref().filter(|known| known.as_of == as_of) {
             return Ok(known.digests.get(tool).cloned());
@@ -190,12 +190,12 @@ impl Connection {
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
-    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, Trouble> {
+    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, ServerError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.peer.call_tool_once(params).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
-            Ok(CallToolResponse::InputRequired(_)) => Err(Trouble::Asks("an answer of a person")),
-            Ok(_) => Err(Trouble::Asks("time to work on it in the background")),
+            Ok(CallToolResponse::InputRequired(_)) => Err(ServerError::Unsupported("an answer of a person")),
+            Ok(_) => Err(ServerError::Unsupported("time to work on it in the background")),
             Err(error) => Err(self.trouble(error).await),
         }
     }
@@ -211,23 +211,25 @@ impl Connection {
 
     /// Converts an error of the SDK. A broken connection is closed here, so that the error can say how the server
     /// ended.
-    async fn trouble(&self, error: ServiceError) -> Trouble {
+    async fn trouble(&self, error: ServiceError) -> ServerError {
         match error {
-            ServiceError::McpError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
+            ServiceError::McpError(error) => ServerError::Error(line(&error.message, MAX_ERROR)),
             ServiceError::TransportSend(error) => {
                 let trouble = of_transport(&*error.error);
                 // The connection is unusable, so the next call opens a new one.
                 match is_over(&*error.error) {
-                    true => self.end().await.map_or(trouble, Trouble::Ended),
+                    true => self.end().await.map_or(trouble, ServerError::Ended),
                     false => trouble,
                 }
             }
-            ServiceError::UnexpectedResponse => Trouble::NotMcp("its answer is not one to what it was asked".into()),
+            ServiceError::UnexpectedResponse => {
+                ServerError::NotMcp("its answer is not one to what it was asked".into())
+            }
             ServiceError::TransportClosed => {
                 let how = self.end().await.unwrap_or_else(|| "the connection is closed".into());
-                self.watch.ended().map_or(Trouble::Ended(how), Trouble::NotMcp)
+                self.watch.ended().map_or(ServerError::Ended(how), ServerError::NotMcp)
             }
-            other => Trouble::Unreachable(line(&other.to_string(), MAX_ERROR)),
+            other => ServerError::Unreachable(line(&other.to_string(), MAX_ERROR)),
         }
     }
 
@@ -242,7 +244,7 @@ impl Connection {
 }
 
 /// Performs the handshake with a started program, and ends the program if the handshake fails.
-async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<Watch>) -> Result<Open, Trouble> {
+async fn handshake(started: Started, listener: Listener, name: &str, watch: &Arc<Watch>) -> Result<Open, ServerError> {
     let Started { stdin, stdout, stderr, mut processes } = started;
     let mut reader = JoinSet::new();
     reader.spawn(drain(stderr, name.to_owned(), watch.clone()));
@@ -252,14 +254,14 @@ async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<
     match timeout(START_LIMIT, Box::pin(listener.serve(transport))).await {
         Ok(Ok(service)) => Ok(Open { service, program: Some((processes, reader)) }),
         Ok(Err(error)) => {
-            let how = processes.end(END_PATIENCE).await;
+            let how = processes.end(EXIT_LIMIT).await;
             finish(reader).await;
             Err(match (&error, watch.ended()) {
-                (_, Some(why)) => Trouble::NotMcp(why),
+                (_, Some(why)) => ServerError::NotMcp(why),
                 (ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }, None) => {
-                    Trouble::Ended(format!("{how}{}", watch.noise()))
+                    ServerError::Ended(format!("{how}{}", watch.noise()))
                 }
-                _ => of_start(&error, watch),
+                _ => of_handshake(&error, watch),
             })
         }
         Err(_) => {
@@ -279,7 +281,7 @@ async fn close(open: Open) -> Option<String> {
     }
     drop(service);
     let (mut processes, reader) = program?;
-    let how = processes.end(END_PATIENCE).await;
+    let how = processes.end(EXIT_LIMIT).await;
     finish(reader).await;
     Some(how)
 }
@@ -287,28 +289,28 @@ async fn close(open: Open) -> Option<String> {
 /// Waits until standard error is read to its end. The processes have ended, so the pipe is closed, unless another
 /// process holds it.
 async fn finish(mut reader: JoinSet<()>) {
-    if timeout(END_PATIENCE, reader.join_next()).await.is_err() {
+    if timeout(EXIT_LIMIT, reader.join_next()).await.is_err() {
         reader.shutdown().await;
     }
 }
 
-fn silent(what: &'static str, limit: Duration, watch: &Watch) -> Trouble {
-    Trouble::Silent { what, limit, noise: watch.noise() }
+fn silent(what: &'static str, limit: Duration, watch: &Watch) -> ServerError {
+    ServerError::Silent { what, limit, noise: watch.noise() }
 }
 
 /// Converts an error of the handshake.
-fn of_start(error: &ClientInitializeError, watch: &Watch) -> Trouble {
+fn of_handshake(error: &ClientInitializeError, watch: &Watch) -> ServerError {
     match error {
-        ClientInitializeError::JsonRpcError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
+        ClientInitializeError::JsonRpcError(error) => ServerError::Error(line(&error.message, MAX_ERROR)),
         ClientInitializeError::TransportError { error, .. } => of_transport(&*error.error),
         ClientInitializeError::ConnectionClosed(_) => {
-            Trouble::Unreachable(format!("the connection is closed{}", watch.noise()))
+            ServerError::Unreachable(format!("the connection is closed{}", watch.noise()))
         }
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<_> = server_supported.iter().map(ToString::to_string).collect();
-            Trouble::Version(line(&versions.join(", "), 100))
+            ServerError::Version(line(&versions.join(", "), 100))
         }
-        _ => Trouble::NotMcp("its answer to `initialize` is none".into()),
+        _ => ServerError::NotMcp("its answer to `initialize` is none".into()),
     }
 }
 
@@ -320,12 +322,12 @@ fn is_over(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
 }
 
 /// Converts an error of the transport. The innermost cause has the useful text.
-fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trouble {
+fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ServerError {
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut words = cause.to_string();
     loop {
         if cause.is::<AuthRequiredError>() || cause.is::<InsufficientScopeError>() {
-            return Trouble::NotLetIn("it wants a token, or does not take this one".into());
+            return ServerError::Unauthorized("it wants a token, or does not take this one".into());
         }
         let Some(next) = cause.source() else { break };
         cause = next;
@@ -337,8 +339,8 @@ fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trou
     }
     let words = without_address(&words);
     match ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
-        true => Trouble::NotLetIn(line(&words, MAX_ERROR)),
-        false => Trouble::Unreachable(line(&words, MAX_ERROR)),
+        true => ServerError::Unauthorized(line(&words, MAX_ERROR)),
+        false => ServerError::Unreachable(line(&words, MAX_ERROR)),
     }
 }
 

@@ -14,12 +14,12 @@ use tracing::{info, warn};
 use crate::mcp::config::Trust;
 use crate::mcp::connection::Connection;
 use crate::mcp::name::assign;
-use crate::mcp::offer::{LeftOut, Offer, look};
+use crate::mcp::offer::{LeftOut, Offer, check};
 use crate::mcp::pins::{Comparison, PinSet, PinnedBy, Pins, PinsError};
 use crate::mcp::server::Server;
+use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
 use crate::mcp::tool::McpTool;
-use crate::mcp::trouble::Trouble;
 use crate::mcp::wire::Watch;
 use crate::near::{did_you_mean, nearest};
 use crate::picture::Pictures;
@@ -30,7 +30,7 @@ const MAX_DESCRIBED: usize = 128 * 1024;
 
 /// Longest time for starting one server and listing its tools, when all servers are asked. 10 s: the start of the
 /// daemon waits for it.
-const LOOK_LIMIT: Duration = Duration::from_secs(10);
+const SURVEY_LIMIT: Duration = Duration::from_secs(10);
 
 /// All configured servers.
 pub struct Mcp {
@@ -113,7 +113,7 @@ pub enum Standing {
 }
 
 /// The listing of one server: its tools, or the error and the last lines of standard error.
-type Looked = Result<Vec<Result<Offer, LeftOut>>, (Trouble, String)>;
+type Listing = Result<Vec<Result<Offer, LeftOut>>, (ServerError, String)>;
 
 impl Mcp {
     /// Creates the set of servers. `sessions` holds the connections of runs. Starts nothing.
@@ -138,8 +138,8 @@ impl Mcp {
     /// # Cancel safety
     /// If the future is dropped, the started servers are ended.
     pub async fn survey(&self, looking: Looking) -> Result<Survey, PinsError> {
-        let looked = join_all(self.servers.iter().map(|server| self.look_at(server))).await;
-        let found: Vec<_> = self.servers.iter().cloned().zip(looked).collect();
+        let listing = join_all(self.servers.iter().map(|server| self.list_tools(server))).await;
+        let found: Vec<_> = self.servers.iter().cloned().zip(listing).collect();
         let (pins, clock) = (self.pins.clone(), self.clock.clone());
         let compared = tokio::task::spawn_blocking(move || match looking {
             Looking::Only => pins.read().map(|set| compare(found, set)),
@@ -173,11 +173,12 @@ impl Mcp {
         let Some(server) = self.servers.iter().find(|known| known.name() == server) else {
             return Err(format!("the MCP server {server} is not enabled"));
         };
-        let looked = self.look_at(server).await.map_err(|(trouble, said)| {
-            let said = if said.is_empty() { said } else { format!(". Its last lines on standard error:\n{said}") };
-            format!("the MCP server {} {trouble}{said}", server.name())
+        let listing = self.list_tools(server).await.map_err(|(trouble, stderr)| {
+            let stderr =
+                if stderr.is_empty() { stderr } else { format!(". Its last lines on standard error:\n{stderr}") };
+            format!("the MCP server {} {trouble}{stderr}", server.name())
         })?;
-        let chosen = chosen(server, looked, tool)?;
+        let chosen = chosen(server, listing, tool)?;
         let (pins, now, server) = (self.pins.clone(), self.clock.now(), server.clone());
         let pinned = tokio::task::spawn_blocking(move || {
             pins.change(|set| {
@@ -195,28 +196,28 @@ impl Mcp {
     }
 
     /// Lists the tools of one server over a temporary connection.
-    async fn look_at(&self, server: &Server) -> Looked {
+    async fn list_tools(&self, server: &Server) -> Listing {
         let starter = self.sessions.starter();
         // A new run id for this listing only, so that lists of running processes still show the server.
         let (watch, generation) = (Arc::new(Watch::default()), Generation::default());
-        let looked = timeout(LOOK_LIMIT, async {
+        let listing = timeout(SURVEY_LIMIT, async {
             let opening = Connection::open(server, starter, RunId::new(), &generation, watch.clone());
             let connection = Box::pin(opening).await?;
             let listed = connection.tools().await;
             Ok((connection, listed?))
         });
-        let looked = looked.await.unwrap_or_else(|_| {
+        let listing = listing.await.unwrap_or_else(|_| {
             let what = "the question for its tools";
-            Err(server.explain(Trouble::Silent { what, limit: LOOK_LIMIT, noise: watch.noise() }))
+            Err(server.explain(ServerError::Silent { what, limit: SURVEY_LIMIT, noise: watch.noise() }))
         });
-        let (connection, tools) = looked.map_err(|trouble| (trouble, watch.last_words()))?;
+        let (connection, tools) = listing.map_err(|trouble| (trouble, watch.last_words()))?;
         connection.end().await;
-        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| look(&tool))).collect()))
+        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| check(&tool))).collect()))
     }
 }
 
 /// Rejects tools beyond the limit of [`MAX_DESCRIBED`], and repeated names.
-fn bounded(looked: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
+fn bounded(listing: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
     let (mut described, mut names) = (0, HashSet::new());
     let mut keep = |offer: Offer| {
         let left_out = |why: String| LeftOut { tool: offer.tool.clone(), why };
@@ -232,14 +233,14 @@ fn bounded(looked: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
         described += bytes;
         Ok(offer)
     };
-    looked.into_iter().map(|found| found.and_then(&mut keep)).collect()
+    listing.into_iter().map(|found| found.and_then(&mut keep)).collect()
 }
 
 /// The tool with this name, or all tools.
-fn chosen(server: &Server, looked: Vec<Result<Offer, LeftOut>>, tool: Option<&str>) -> Result<Vec<Offer>, String> {
-    let Some(tool) = tool else { return Ok(looked.into_iter().flatten().collect()) };
+fn chosen(server: &Server, listing: Vec<Result<Offer, LeftOut>>, tool: Option<&str>) -> Result<Vec<Offer>, String> {
+    let Some(tool) = tool else { return Ok(listing.into_iter().flatten().collect()) };
     let mut names = Vec::new();
-    for found in looked {
+    for found in listing {
         match found {
             Ok(offer) if offer.tool == tool => return Ok(vec![offer]),
             Err(left_out) if left_out.tool == tool => {
@@ -254,12 +255,12 @@ fn chosen(server: &Server, looked: Vec<Result<Offer, LeftOut>>, tool: Option<&st
 }
 
 /// Pins new tools of servers whose `trust` is [`Trust::FirstUse`].
-fn pin_first(found: &[(Arc<Server>, Looked)], pins: &mut PinSet, clock: &dyn Clock) {
-    for (server, looked) in found {
+fn pin_first(found: &[(Arc<Server>, Listing)], pins: &mut PinSet, clock: &dyn Clock) {
+    for (server, listing) in found {
         if server.config().trust != Trust::FirstUse {
             continue;
         }
-        for offer in looked.iter().flatten().flatten().filter(|offer| server.wants(&offer.tool)) {
+        for offer in listing.iter().flatten().flatten().filter(|offer| server.wants(&offer.tool)) {
             if pins.compare(server.name(), offer) == Comparison::New {
                 pins.pin(server.name(), offer, clock.now(), PinnedBy::FirstUse);
             }
@@ -268,31 +269,31 @@ fn pin_first(found: &[(Arc<Server>, Looked)], pins: &mut PinSet, clock: &dyn Clo
 }
 
 /// Compares all tools with the pins, and assigns names to the offered ones.
-fn compare(found: Vec<(Arc<Server>, Looked)>, pins: PinSet) -> Survey {
+fn compare(found: Vec<(Arc<Server>, Listing)>, pins: PinSet) -> Survey {
     let wanted =
         |server: &Server, found: &Result<Offer, LeftOut>| matches!(found, Ok(offer) if server.wants(&offer.tool));
     // All selected tools get a name, approved or not, so that an approval does not change the name of another tool.
     let pairs: Vec<(&str, &str)> = found
         .iter()
-        .flat_map(|(server, looked)| {
-            let tools = looked.iter().flatten().filter(|tool| wanted(server, tool)).flatten();
+        .flat_map(|(server, listing)| {
+            let tools = listing.iter().flatten().filter(|tool| wanted(server, tool)).flatten();
             tools.map(|offer| (server.name(), offer.tool.as_str()))
         })
         .collect();
     let mut names = assign(&pairs).into_iter();
 
     let (mut reports, mut offers) = (Vec::new(), Vec::new());
-    for (server, looked) in &found {
+    for (server, listing) in &found {
         let mut report = ServerReport {
             server: server.name().to_owned(),
             trouble: None,
             last_words: String::new(),
             tools: Vec::new(),
         };
-        match looked {
-            Err((trouble, said)) => {
+        match listing {
+            Err((trouble, stderr)) => {
                 report.trouble = Some(trouble.to_string());
-                report.last_words.clone_from(said);
+                report.last_words.clone_from(stderr);
             }
             Ok(tools) => {
                 for tool in tools {

@@ -6,7 +6,7 @@ use rmcp::service::{RoleClient, ServiceError};
 use serde_json::Value;
 
 use crate::mcp::offer::{LeftOut, MAX_TOOL_NAME};
-use crate::mcp::outside::line;
+use crate::mcp::untrusted::line;
 
 /// Longest description of a tool's problem, in bytes.
 const MAX_WHY: usize = 200;

@@ -6,7 +6,7 @@ use belay_text::is_hidden;
 use rmcp::model::Tool;
 use serde_json::{Map, Value};
 
-use crate::mcp::outside::{line, shown};
+use crate::mcp::untrusted::{line, shown};
 
 /// Longest name that a server may give to a tool, in bytes. 128: twice the longest name for models.
 pub(super) const MAX_TOOL_NAME: usize = 128;
@@ -67,7 +67,7 @@ pub(super) struct LeftOut {
 ///
 /// # Errors
 /// Why the tool cannot be offered.
-pub(super) fn look(tool: &Tool) -> Result<Offer, LeftOut> {
+pub(super) fn check(tool: &Tool) -> Result<Offer, LeftOut> {
     let schema = Value::Object(tool.input_schema.as_ref().clone());
     let hints = tool.annotations.as_ref();
     checked_name(&tool.name)
@@ -247,16 +247,16 @@ mod tests {
 
     #[test]
     fn hidden_characters_are_removed_and_the_schema_is_closed() {
-        let offer = look(&with_schema(json!({
+        let offer = check(&with_schema(json!({
             "type": "object",
             "properties": { "path": { "type": "string", "description": "Where\u{200b} it\u{e0041} is." } },
         })))
         .unwrap();
         assert_eq!(offer.schema["properties"]["path"]["description"], "Where it is.");
         assert_eq!(offer.schema["additionalProperties"], false);
-        assert_eq!(look(&with_schema(json!({ "type": "object" }))).unwrap().schema["properties"], json!({}));
+        assert_eq!(check(&with_schema(json!({ "type": "object" }))).unwrap().schema["properties"], json!({}));
         let open = json!({ "type": "object", "properties": {}, "additionalProperties": true });
-        assert_eq!(look(&with_schema(open.clone())).unwrap().schema, open);
+        assert_eq!(check(&with_schema(open.clone())).unwrap().schema, open);
     }
 
     #[test]
@@ -285,18 +285,18 @@ mod tests {
             (json!({ "type": "object", "properties": { "a": { "enum": ["\u{e0041}"] } } }), "nobody sees"),
             (json!({ "type": "object", "properties": { "a\u{200b}": {} } }), "nobody sees"),
         ] {
-            let left_out = look(&with_schema(schema)).unwrap_err();
+            let left_out = check(&with_schema(schema)).unwrap_err();
             assert!(left_out.why.contains(why), "{why}: {left_out:?}");
         }
         for name in ["", "a b", "a\u{200b}b", "a\nb", &"x".repeat(129)] {
-            assert!(look(&tool(json!({ "name": name, "inputSchema": { "type": "object" } }))).is_err(), "{name:?}");
+            assert!(check(&tool(json!({ "name": name, "inputSchema": { "type": "object" } }))).is_err(), "{name:?}");
         }
     }
 
     #[test]
     fn a_long_description_is_cut_and_still_known_by_all_of_it() {
         let of = |text: String| {
-            look(&tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))).unwrap()
+            check(&tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))).unwrap()
         };
         let (one, two) = (of("x".repeat(5000)), of("x".repeat(5001)));
         assert_eq!(one.description, two.description);
@@ -339,8 +339,8 @@ mod tests {
             (json!({ "readOnlyHint": true, "idempotentHint": false }), false, false),
             (json!({ "readOnlyHint": true, "destructiveHint": true }), true, true),
         ] {
-            let offer =
-                look(&tool(json!({ "name": "t", "inputSchema": { "type": "object" }, "annotations": hints }))).unwrap();
+            let offer = check(&tool(json!({ "name": "t", "inputSchema": { "type": "object" }, "annotations": hints })))
+                .unwrap();
             assert_eq!((offer.repeatable, offer.destructive), (repeatable, destructive), "{hints}");
         }
     }

@@ -225,13 +225,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::mcp::offer::look;
+    use crate::mcp::offer::check;
 
     fn offer(description: &str, argument: &str, read_only: bool) -> Offer {
         let schema = json!({ "type": "object", "properties": { argument: {} } });
         let hints = json!({ "readOnlyHint": read_only });
         let tool = json!({ "name": "t", "description": description, "inputSchema": schema, "annotations": hints });
-        look(&serde_json::from_value(tool).unwrap()).unwrap()
+        check(&serde_json::from_value(tool).unwrap()).unwrap()
     }
 
     #[test]

@@ -38,9 +38,9 @@ pub struct Started {
 /// The processes of a program. If this is dropped, they are ended too.
 #[async_trait]
 pub trait ServerProcesses: Send + Sync {
-    /// Waits at most `patience` until the program exits. Then ends its whole process tree, and returns when no process
+    /// Waits at most `grace` until the program exits. Then ends its whole process tree, and returns when no process
     /// is left. Returns in a few words how the program ended, for example `exit status 1`.
-    async fn end(&mut self, patience: Duration) -> String;
+    async fn end(&mut self, grace: Duration) -> String;
 }
 
 /// Starts the programs of servers for runs, so that they end with their run. The port to the process trees and the

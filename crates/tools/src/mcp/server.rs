@@ -11,7 +11,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::mcp::config::McpServerConfig;
 use crate::mcp::http::Remote;
 use crate::mcp::program::Program;
-use crate::mcp::trouble::Trouble;
+use crate::mcp::server_error::ServerError;
 
 /// Environment variables that every server program inherits from the daemon: the paths of programs and files, and the
 /// locale.
@@ -22,13 +22,13 @@ const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "TZ"];
 pub struct Server {
     name: Arc<str>,
     config: McpServerConfig,
-    place: Place,
+    endpoint: Endpoint,
     wanted: GlobSet,
 }
 
 /// How a server is reached.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     /// As a program of this machine.
     Program(Program),
     /// By its URL.
@@ -51,11 +51,11 @@ impl Server {
     /// # Errors
     /// A sentence that names the key: a variable of `env_from` is not set, or the URL cannot be used.
     pub fn new(name: &str, config: &McpServerConfig, surroundings: Surroundings<'_>) -> Result<Self, String> {
-        let place = match &config.url {
+        let endpoint = match &config.url {
             Some(url) => Remote::new(url, surroundings.token)
-                .map(Place::Remote)
+                .map(Endpoint::Remote)
                 .map_err(|error| format!("tools.mcp.{name}.url: {error}"))?,
-            None => Place::Program(Program {
+            None => Endpoint::Program(Program {
                 argv: config.command.clone(),
                 env: environment(name, config, surroundings.variable)?,
                 directory: surroundings.directory.to_owned(),
@@ -68,7 +68,7 @@ impl Server {
             wanted.add(Glob::new(glob).map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?);
         }
         let wanted = wanted.build().map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?;
-        Ok(Self { name: name.into(), config: config.clone(), place, wanted })
+        Ok(Self { name: name.into(), config: config.clone(), endpoint, wanted })
     }
 
     /// Name of the server in the settings.
@@ -80,8 +80,8 @@ impl Server {
         &self.config
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// Whether the settings select this tool of the server.
@@ -91,16 +91,16 @@ impl Server {
 
     /// Adds a hint for the operator to a start failure. A program without network access cannot download itself, and
     /// `npx` tries for minutes before it reports that.
-    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
-        let Place::Program(Program { sandbox: true, network: false, .. }) = &self.place else { return trouble };
+    pub(super) fn explain(&self, trouble: ServerError) -> ServerError {
+        let Endpoint::Program(Program { sandbox: true, network: false, .. }) = &self.endpoint else { return trouble };
         let hint = format!(
             ". It runs in the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service \
              needs network = true in [tools.mcp.{}] and in [tools.sandbox]; or install it beforehand",
             self.name
         );
         match trouble {
-            Trouble::Silent { what, limit, noise } => Trouble::Silent { what, limit, noise: noise + &hint },
-            Trouble::Ended(how) => Trouble::Ended(how + &hint),
+            ServerError::Silent { what, limit, noise } => ServerError::Silent { what, limit, noise: noise + &hint },
+            ServerError::Ended(how) => ServerError::Ended(how + &hint),
             other => other,
         }
     }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_start_failure_without_network_names_the_setting() {
         let silent =
-            || Trouble::Silent { what: "`initialize`", limit: Duration::from_secs(10), noise: "; noise".into() };
+            || ServerError::Silent { what: "`initialize`", limit: Duration::from_secs(10), noise: "; noise".into() };
         let hint = "the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service needs \
                     network = true in [tools.mcp.s] and in [tools.sandbox]";
         for (config, explained) in [
@@ -160,19 +160,19 @@ mod tests {
             (r#"{"url":"https://example.org/mcp"}"#, false),
         ] {
             let server = server(config).unwrap();
-            for trouble in [silent(), Trouble::Ended("exit code 1".into())] {
+            for trouble in [silent(), ServerError::Ended("exit code 1".into())] {
                 let words = server.explain(trouble.clone()).to_string();
                 assert!(words.starts_with(&trouble.to_string()), "{words}");
                 assert_eq!(words.contains(hint), explained, "{config}: {words}");
             }
-            assert_eq!(server.explain(Trouble::Stopped), Trouble::Stopped);
+            assert_eq!(server.explain(ServerError::Stopped), ServerError::Stopped);
         }
     }
 
     #[test]
     fn a_program_inherits_only_the_listed_variables() {
         let server = server(r#"{"command":["x"],"env":{"A":"b"},"env_from":["MY_KEY"]}"#).unwrap();
-        let Place::Program(program) = server.place() else { panic!("a program") };
+        let Endpoint::Program(program) = server.endpoint() else { panic!("a program") };
         let env = [("PATH", "/bin"), ("MY_KEY", "hush"), ("A", "b")].map(|(key, value)| (key.into(), value.into()));
         assert_eq!(program.env, env);
         assert!(!format!("{program:?}").contains("hush"));

@@ -15,7 +15,7 @@ use tracing::debug;
 use crate::mcp::connection::Connection;
 use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
-use crate::mcp::trouble::Trouble;
+use crate::mcp::server_error::ServerError;
 
 /// How long an unused connection is kept if the end of its run was not reported. 5 minutes: a model thinks for less.
 const IDLE_LIMIT: Duration = Duration::from_secs(300);
@@ -147,13 +147,18 @@ impl McpSessions {
     /// # Cancel safety
     /// If the future is dropped while it opens a connection, the server is ended. Another waiting call of the run then
     /// opens it again.
-    pub(super) async fn lease(&self, server: &Server, run: RunId, generation: &Generation) -> Result<Lease, Trouble> {
+    pub(super) async fn lease(
+        &self,
+        server: &Server,
+        run: RunId,
+        generation: &Generation,
+    ) -> Result<Lease, ServerError> {
         let key = (run, server.name().to_owned());
         let slot = self.slot(&key, generation);
         let lease = Lease::new(&slot);
         let open = async || {
             if slot.shared.starts.fetch_add(1, Ordering::SeqCst) >= MAX_STARTS {
-                return Err(Trouble::EndsAgainAndAgain(MAX_STARTS));
+                return Err(ServerError::TooManyStarts(MAX_STARTS));
             }
             Connection::open(server, self.starter(), run, generation, Arc::default()).await
         };
@@ -161,7 +166,7 @@ impl McpSessions {
         if !generation.is_current() {
             // The run was stopped meanwhile. The stop may have looked for connections before this one was open.
             self.end_those(|found, _| *found == key).await;
-            return Err(Trouble::Stopped);
+            return Err(ServerError::Stopped);
         }
         Ok(lease)
     }
@@ -213,7 +218,7 @@ impl Lease {
 
     /// Whether the server still describes the tool as it was approved. After one difference, the result stays false for
     /// this run.
-    pub(super) async fn is_as_approved(&self, tool: &str, digest: &str) -> Result<bool, Trouble> {
+    pub(super) async fn is_as_approved(&self, tool: &str, digest: &str) -> Result<bool, ServerError> {
         let changed = || self.shared.changed.lock().unwrap_or_else(PoisonError::into_inner);
         if changed().contains(tool) {
             return Ok(false);

@@ -12,10 +12,10 @@ use tracing::warn;
 use crate::mcp::answer::reply;
 use crate::mcp::connection::{LIST_LIMIT, START_LIMIT};
 use crate::mcp::offer::Offer;
-use crate::mcp::outside::line;
 use crate::mcp::server::Server;
+use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
-use crate::mcp::trouble::Trouble;
+use crate::mcp::untrusted::line;
 use crate::picture::Pictures;
 
 /// Additional time of a call before the server's own limit: for starting the server and listing its tools.
@@ -66,7 +66,7 @@ impl McpTool {
         Self { spec, server, offer, sessions, pictures }
     }
 
-    async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, Trouble> {
+    async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
         let lease = self.sessions.lease(&self.server, context.run_id, &context.generation).await?;
         if !lease.is_as_approved(&self.offer.tool, &self.offer.digests.whole).await? {
             let (server, tool) = (self.server.name(), &self.offer.tool);
@@ -124,7 +124,7 @@ impl Tool for McpTool {
         };
         match answer {
             Ok(output) => output,
-            Err(Trouble::Stopped) => Err(ToolFailure::Cancelled),
+            Err(ServerError::Stopped) => Err(ToolFailure::Cancelled),
             Err(_) if context.cancel.is_cancelled() => Err(ToolFailure::Cancelled),
             Err(trouble) => {
                 warn!(server = self.server.name(), tool = self.offer.tool, run = %context.run_id, %trouble, "mcp call failed");

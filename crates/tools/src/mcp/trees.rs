@@ -89,8 +89,8 @@ impl StartPrograms for ProcessTrees {
 
 #[async_trait]
 impl ServerProcesses for Running {
-    async fn end(&mut self, patience: Duration) -> String {
-        let how = timeout(patience, Box::pin(self.wait())).await;
+    async fn end(&mut self, grace: Duration) -> String {
+        let how = timeout(grace, Box::pin(self.wait())).await;
         self.end().await; // end the processes that it has started and left, too
         match how {
             Ok(Exit::Code(code)) => format!("exit code {code}"),

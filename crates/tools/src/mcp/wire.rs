@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tracing::debug;
 
-use crate::mcp::outside::line;
+use crate::mcp::untrusted::line;
 
 /// Longest line in bytes; a line is one message. 8 MiB: enough for a large picture in base64. The SDK accepts 16 MiB
 /// and silently drops longer lines.

@@ -86,7 +86,7 @@ impl Tool for ReadOutput {
         if !own {
             return Err(none_such(&name));
         }
-        let path = self.outputs.shelf.path_of(&known);
+        let path = self.outputs.store.path_of(&known);
         blocking(move || match part_of(&path, from, most) {
             Ok(Part { size, .. }) if from >= size && size > 0 => Err(ToolFailure::failed(format!(
                 "The output has {size} bytes; there is none at {from}, the last one is at {}.",

@@ -6,12 +6,12 @@ use belay_protocol::Kept;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{OutputName, Shelf, unkept};
+use super::{OutputName, OutputStore, storage_failure};
 
 /// An output that is being written. If it is dropped without [`finish`](Self::finish), its file is removed.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    shelf: Arc<Shelf>,
+    store: Arc<OutputStore>,
     name: OutputName,
     file: Option<File>,
     written: u64,
@@ -21,8 +21,8 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    pub(super) fn new(shelf: Arc<Shelf>, name: OutputName) -> Self {
-        Self { shelf, name, file: None, written: 0, lost: 0, finished: false }
+    pub(super) fn new(store: Arc<OutputStore>, name: OutputName) -> Self {
+        Self { store, name, file: None, written: 0, lost: 0, finished: false }
     }
 
     pub(super) fn into_file(mut self, file: std::fs::File) -> Self {
@@ -39,11 +39,11 @@ impl Writing {
     /// # Errors
     /// A text in plain words; earlier pieces are still stored.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let room = self.shelf.max_bytes.saturating_sub(self.written);
+        let room = self.store.max_bytes.saturating_sub(self.written);
         let taken = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.lost += (bytes.len() - taken) as u64;
         if let Some(file) = &mut self.file {
-            file.write_all(&bytes[..taken]).await.map_err(|error| unkept(&error))?;
+            file.write_all(&bytes[..taken]).await.map_err(|error| storage_failure(&error))?;
         }
         self.written += taken as u64;
         Ok(())
@@ -62,15 +62,15 @@ impl Writing {
         if let Some(mut file) = self.file.take() {
             if self.lost > 0 {
                 let note = format!("\n[cut here: {} more bytes were not kept]\n", self.lost);
-                file.write_all(note.as_bytes()).await.map_err(|error| unkept(&error))?;
+                file.write_all(note.as_bytes()).await.map_err(|error| storage_failure(&error))?;
                 self.written += note.len() as u64;
             }
             // No fsync: if a power failure destroys the file, `read_output` reports it as missing, and nothing else is
             // lost.
-            file.flush().await.map_err(|error| unkept(&error))?;
+            file.flush().await.map_err(|error| storage_failure(&error))?;
         }
         self.finished = true;
-        self.shelf.settle(&self.name, self.written).await;
+        self.store.settle(&self.name, self.written).await;
         Ok(Kept { name: self.name.to_string(), bytes: self.written })
     }
 }
@@ -78,8 +78,8 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         if !self.finished {
-            self.shelf.lock().forget(&self.name);
-            self.shelf.remove(&self.name);
+            self.store.lock().forget(&self.name);
+            self.store.remove(&self.name);
         }
     }
 }

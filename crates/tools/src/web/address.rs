@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::net::Net;
 
 /// Why an address is refused, as a noun phrase: `a loopback address: this machine itself`.
-pub(super) type Why = &'static str;
+pub(super) type Reason = &'static str;
 
 const fn four(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Net {
     Net::v4(Ipv4Addr::new(a, b, c, d), prefix)
@@ -22,12 +22,12 @@ const fn six(a: u16, b: u16, c: u16, prefix: u8) -> Net {
     Net::v6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), prefix)
 }
 
-const PRIVATE: Why = "a private address: this machine's own network";
-const DOCUMENTATION: Why = "an address for documentation only";
-const TUNNEL: Why = "a tunnel address that leads to another one";
+const PRIVATE: Reason = "a private address: this machine's own network";
+const DOCUMENTATION: Reason = "an address for documentation only";
+const TUNNEL: Reason = "a tunnel address that leads to another one";
 
 /// All IPv4 networks that are not public.
-const SPECIAL_V4: &[(Net, Why)] = &[
+const SPECIAL_V4: &[(Net, Reason)] = &[
     (four(0, 0, 0, 0, 8), "an unspecified address: this machine itself"),
     (four(10, 0, 0, 0, 8), PRIVATE),
     (four(100, 64, 0, 0, 10), "an address of a provider's inner network"),
@@ -50,7 +50,7 @@ const SPECIAL_V4: &[(Net, Why)] = &[
 ];
 
 /// IPv6 networks that are not public; narrow networks come first.
-const SPECIAL_V6: &[(Net, Why)] = &[
+const SPECIAL_V6: &[(Net, Reason)] = &[
     (Net::v6(Ipv6Addr::UNSPECIFIED, 128), "an unspecified address: this machine itself"),
     (Net::v6(Ipv6Addr::LOCALHOST, 128), "a loopback address: this machine itself"),
     (Net::v6(Ipv6Addr::UNSPECIFIED, 96), TUNNEL), // IPv4-compatible, RFC 4291 2.5.5.1
@@ -75,8 +75,8 @@ const GLOBAL_V6: Net = six(0x2000, 0, 0, 3);
 const NAT64: Net = six(0x64, 0xff9b, 0, 96);
 
 /// Checks that an address is public.
-pub(super) fn check(address: IpAddr) -> Result<(), Why> {
-    let address = judged(address);
+pub(super) fn check(address: IpAddr) -> Result<(), Reason> {
+    let address = effective(address);
     let special = match address {
         IpAddr::V4(_) => SPECIAL_V4,
         IpAddr::V6(_) => SPECIAL_V6,
@@ -89,7 +89,7 @@ pub(super) fn check(address: IpAddr) -> Result<(), Why> {
 }
 
 /// The address at which a connection would end: for an IPv4-mapped or NAT64 address, the embedded IPv4 address.
-pub(super) fn judged(address: IpAddr) -> IpAddr {
+pub(super) fn effective(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if NAT64.contains(address) => {
             let [.., a, b, c, d] = v6.octets();

@@ -4,7 +4,7 @@ use encoding_rs::{Encoding, UTF_8};
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
-use super::reach::innermost;
+use super::page_client::innermost;
 
 /// Number of bytes that are searched for a page's charset declaration. HTML standard, "prescan a byte stream": 1024.
 const PRESCAN_BYTES: usize = 1024;
@@ -65,7 +65,7 @@ impl MediaType {
     /// Invalid bytes become �.
     pub(super) fn decode(&self, body: &[u8]) -> String {
         let named = self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes()));
-        let encoding = named.or_else(|| own_word(body)).unwrap_or(UTF_8);
+        let encoding = named.or_else(|| declared_charset(body)).unwrap_or(UTF_8);
         encoding.decode(body).0.into_owned()
     }
 }
@@ -83,7 +83,7 @@ fn text_unless_binary(body: &[u8]) -> Kind {
 }
 
 /// Reads the charset from `<meta charset=…>` or `content="text/html; charset=…"`.
-fn own_word(body: &[u8]) -> Option<&'static Encoding> {
+fn declared_charset(body: &[u8]) -> Option<&'static Encoding> {
     let head = body[..body.len().min(PRESCAN_BYTES)].to_ascii_lowercase();
     let head = String::from_utf8_lossy(&head);
     let meta = &head[head.find("<meta")?..];

@@ -4,7 +4,7 @@ use globset::Glob;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::opening::Opening;
+use super::allow_private::AllowPrivate;
 
 /// Settings of `fetch_url`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ impl WebConfig {
         if self.ports.is_empty() || self.ports.contains(&0) {
             problems.push("tools.web.ports: must name at least one port, and none may be 0".to_owned());
         }
-        for problem in self.allow_private.iter().filter_map(|entry| entry.parse::<Opening>().err()) {
+        for problem in self.allow_private.iter().filter_map(|entry| entry.parse::<AllowPrivate>().err()) {
             problems.push(format!("tools.web.allow_private: {problem}"));
         }
         for (key, globs) in [("allow_hosts", &self.allow_hosts), ("deny_hosts", &self.deny_hosts)] {

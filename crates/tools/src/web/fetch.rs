@@ -19,7 +19,7 @@ use url::Url;
 
 use super::body::{self, Body, Kind, MediaType};
 use super::config::WebConfig;
-use super::reach::{Reach, Reached};
+use super::page_client::{PageClient, PageResponse};
 use super::readable::readable;
 use super::resolve::Resolve;
 use super::url::Rules;
@@ -54,7 +54,7 @@ struct Arguments {
 /// The tool `fetch_url`.
 pub(crate) struct FetchUrl {
     spec: ToolSpec,
-    reach: Reach,
+    page_client: PageClient,
     pictures: Pictures,
     max_bytes: usize,
     limit: Duration,
@@ -73,23 +73,23 @@ impl FetchUrl {
             ..arguments::spec::<Arguments>("fetch_url", DESCRIPTION, Effect::External, limit + GRACE)
         };
         let max_bytes = usize::try_from(config.max_bytes).unwrap_or(usize::MAX);
-        Ok(Self { spec, reach: Reach { rules: Rules::new(config)?, resolver }, pictures, max_bytes, limit })
+        Ok(Self { spec, page_client: PageClient { rules: Rules::new(config)?, resolver }, pictures, max_bytes, limit })
     }
 
     async fn page(&self, url: &str, cancel: &CancellationToken) -> Result<ToolReply, ToolFailure> {
-        let target = self.reach.rules.target(url).map_err(ToolFailure::Failed)?;
-        let reached = self.reach.get(target).await.map_err(ToolFailure::Failed)?;
+        let target = self.page_client.rules.target(url).map_err(ToolFailure::Failed)?;
+        let reached = self.page_client.get(target).await.map_err(ToolFailure::Failed)?;
         let media = MediaType::of(&reached.response);
         let status = reached.response.status();
         if let Some(what) = unread(&media, &reached) {
             return Err(ToolFailure::failed(what));
         }
-        let Reached { target, passed, response } = reached;
+        let PageResponse { target, redirects, response } = reached;
         let max = if status.is_success() { self.max_bytes } else { self.max_bytes.min(MAX_ERROR_BODY_BYTES) };
         let body = body::read(response, max).await.map_err(ToolFailure::Failed)?;
         let url = target.url;
         let mut head = format!("Address: {url}\nStatus: {status}\n");
-        for from in passed {
+        for from in redirects {
             let _ = writeln!(head, "Redirected from: {}", from.url); // writing to a String cannot fail
         }
         match media.kind(&body.bytes) {
@@ -142,7 +142,7 @@ impl Tool for FetchUrl {
 
     async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let Arguments { url } = arguments::read(arguments)?;
-        let target = self.reach.rules.target(&url).map_err(ToolFailure::Failed)?;
+        let target = self.page_client.rules.target(&url).map_err(ToolFailure::Failed)?;
         Ok(CallPreview {
             summary: format!("GET {}", target.url),
             bound: vec![("url".into(), target.url.to_string())],
@@ -196,7 +196,7 @@ fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
 }
 
 /// The error text for a body that the headers show to be unreadable; `None` if it may be readable.
-fn unread(media: &MediaType, reached: &Reached) -> Option<String> {
+fn unread(media: &MediaType, reached: &PageResponse) -> Option<String> {
     if !reached.response.status().is_success() || media.kind(&[]) != Kind::Other {
         return None;
     }

@@ -24,7 +24,7 @@ use url::Url;
 use self::provider::{Hit, Provider};
 use super::body;
 use super::config::{MAX_RESULTS, SearchConfig};
-use super::reach::{USER_AGENT, innermost};
+use super::page_client::{USER_AGENT, innermost};
 use crate::arguments;
 
 /// Most searches of one session.
@@ -74,7 +74,7 @@ impl WebSearch {
             return Err(problem);
         }
         let Some(provider) = Provider::of(config.provider) else { return Ok(None) };
-        let base = config.base_url.as_deref().unwrap_or_else(|| provider.own_address());
+        let base = config.base_url.as_deref().unwrap_or_else(|| provider.default_url());
         let base = Url::parse(base).map_err(|error| format!("tools.search.base_url: cannot be read: {error}"))?;
         let limit = Duration::from_secs(config.timeout_s);
         // A redirect would send the API key to another server. Only the operator decides where the provider is.

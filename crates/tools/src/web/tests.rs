@@ -2,5 +2,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod fetch;
-mod house;
 mod ssrf;
+mod support;

@@ -6,8 +6,8 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::{Host, Url};
 
 use super::address;
+use super::allow_private::AllowPrivate;
 use super::config::WebConfig;
-use super::opening::Opening;
 
 /// Longest URL, in bytes. Servers commonly accept 8 KiB of headers in all. A longer URL usually smuggles data out.
 const MAX_URL_BYTES: usize = 4096;
@@ -21,7 +21,7 @@ const INNER_NAMES: &[&str] =
 #[derive(Debug)]
 pub(super) struct Rules {
     ports: Vec<u16>,
-    openings: Vec<Opening>,
+    allow_private: Vec<AllowPrivate>,
     /// `None`: all hosts are allowed.
     allow: Option<GlobSet>,
     deny: GlobSet,
@@ -61,7 +61,7 @@ impl Rules {
         }
         Ok(Self {
             ports: config.ports.clone(),
-            openings: config.allow_private.iter().map(|entry| entry.parse()).collect::<Result<_, _>>()?,
+            allow_private: config.allow_private.iter().map(|entry| entry.parse()).collect::<Result<_, _>>()?,
             allow: if config.allow_hosts.is_empty() { None } else { Some(globs(&config.allow_hosts)?) },
             deny: globs(&config.deny_hosts)?,
         })
@@ -99,8 +99,8 @@ impl Rules {
     /// # Errors
     /// Why it is not allowed, for the model.
     pub(super) fn check_address(&self, target: &Target, address: IpAddr) -> Result<(), String> {
-        let judged = address::judged(address);
-        if target.opened || self.openings.iter().any(|opening| opening.is_net_of(judged)) {
+        let effective = address::effective(address);
+        if target.opened || self.allow_private.iter().any(|entry| entry.covers_address(effective)) {
             return Ok(());
         }
         let host = target.host().to_string();
@@ -126,7 +126,7 @@ impl Rules {
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err("This address names no host. Write it like https://example.com/page.".into());
         };
-        let opened = self.openings.iter().any(|opening| opening.is_place(&host, port));
+        let opened = self.allow_private.iter().any(|entry| entry.covers_host(&host, port));
         self.check_host(&host, opened)?;
         if !opened && !self.ports.contains(&port) {
             let ports: Vec<_> = self.ports.iter().map(u16::to_string).collect();

@@ -8,7 +8,7 @@ use belay_protocol::{WorkerHost, WorkerProcess, WorkerStart};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-use super::docker::{Docker, hand_over};
+use super::docker::{Docker, send_line};
 use super::host::arguments;
 
 /// Paths inside the container: the workspace, the program, and the socket of the worker host.
@@ -25,7 +25,7 @@ const GRACE_S: u64 = 2;
 /// to answer.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// Most characters of a worker's standard error in a report. 500: as for other quoted program output.
-const WORDS_CHARS: usize = 500;
+const STDERR_CHARS: usize = 500;
 /// Labels of a container: the owning daemon, the job, and the creation time (milliseconds since 1970).
 const OWNER: &str = "belay.owner";
 const JOB: &str = "belay.job";
@@ -132,7 +132,7 @@ impl ContainerHost {
         // Attaches before the start, so that the first read of the worker gets the token.
         let stdin = self.docker.attach(id).await?;
         self.docker.start(id).await?;
-        hand_over(stdin, start.token.expose()).await
+        send_line(stdin, start.token.expose()).await
     }
 }
 
@@ -167,7 +167,7 @@ impl WorkerHost for ContainerHost {
                 Ok(Box::new(ContainerWorker { docker, id, endings, ended: false }))
             }
             Err(why) => {
-                gone(self.docker.remove(&id).await);
+                log_failure(self.docker.remove(&id).await);
                 Err(why)
             }
         }
@@ -190,8 +190,8 @@ struct ContainerWorker {
 
 /// Stops and removes a container.
 async fn end(docker: Docker, id: String) {
-    gone(docker.stop(&id, GRACE_S).await);
-    gone(docker.remove(&id).await);
+    log_failure(docker.stop(&id, GRACE_S).await);
+    log_failure(docker.remove(&id).await);
 }
 
 impl Drop for ContainerWorker {
@@ -211,10 +211,10 @@ impl WorkerProcess for ContainerWorker {
             Ok(code) => code,
             Err(why) => return why,
         };
-        match self.docker.last_words(&self.id).await {
-            Ok(words) if !words.is_empty() => {
-                let words: String = words.chars().take(WORDS_CHARS).collect();
-                format!("exit code {code}; its last words: {words}")
+        match self.docker.stderr_tail(&self.id).await {
+            Ok(output) if !output.is_empty() => {
+                let output: String = output.chars().take(STDERR_CHARS).collect();
+                format!("exit code {code}; its last words: {output}")
             }
             Ok(_) => format!("exit code {code}"),
             Err(why) => {
@@ -231,7 +231,7 @@ impl WorkerProcess for ContainerWorker {
 }
 
 /// Logs that a container could not be ended. The next start of the daemon tries again.
-fn gone(ended: Result<(), String>) {
+fn log_failure(ended: Result<(), String>) {
     if let Err(why) = ended {
         tracing::error!(why, "the container of a worker may be left");
     }

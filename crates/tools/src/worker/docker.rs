@@ -18,9 +18,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES: usize = 1024 * 1024;
 /// Number of lines of a failed container's standard error that are read.
-const WORDS_LINES: usize = 10;
+const STDERR_LINES: usize = 10;
 /// Most characters of the engine's error message that are quoted.
-const SAID_CHARS: usize = 300;
+const ERROR_CHARS: usize = 300;
 
 /// A client of the container engine.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Docker {
         let response = request.send().await.map_err(unreachable)?;
         match response.status() {
             StatusCode::SWITCHING_PROTOCOLS => response.upgrade().await.map_err(unreachable),
-            _ => Err(said(response).await),
+            _ => Err(error_message(response).await),
         }
     }
 
@@ -66,14 +66,14 @@ impl Docker {
     }
 
     /// The last lines of a container's standard error, joined to one line.
-    pub(super) async fn last_words(&self, id: &str) -> Result<String, String> {
-        let path = format!("containers/{id}/logs?stderr=1&tail={WORDS_LINES}");
+    pub(super) async fn stderr_tail(&self, id: &str) -> Result<String, String> {
+        let path = format!("containers/{id}/logs?stderr=1&tail={STDERR_LINES}");
         let response = self.0.get(url(&path)).timeout(ANSWER_LIMIT).send().await.map_err(unreachable)?;
         if !response.status().is_success() {
-            return Err(said(response).await);
+            return Err(error_message(response).await);
         }
-        let words = without_frames(&bytes_of(response).await?);
-        Ok(String::from_utf8_lossy(&words).split_whitespace().collect::<Vec<_>>().join(" "))
+        let output = without_frames(&bytes_of(response).await?);
+        Ok(String::from_utf8_lossy(&output).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
     /// Stops a container: SIGTERM, then SIGKILL after `grace_s` seconds. A container that has exited or does not exist
@@ -114,7 +114,7 @@ impl Docker {
 }
 
 /// Writes one line to a container's standard input and closes it.
-pub(super) async fn hand_over(mut stdin: reqwest::Upgraded, line: &str) -> Result<(), String> {
+pub(super) async fn send_line(mut stdin: reqwest::Upgraded, line: &str) -> Result<(), String> {
     let written = async {
         stdin.write_all(line.as_bytes()).await?;
         stdin.write_all(b"\n").await?;
@@ -129,13 +129,13 @@ fn url(path: &str) -> String {
 }
 
 fn unreachable(error: reqwest::Error) -> String {
-    let mut words = error.to_string();
+    let mut innermost = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
-        words = cause.to_string();
+        innermost = cause.to_string();
         source = cause.source();
     }
-    format!("the server of containers does not answer: {words}")
+    format!("the server of containers does not answer: {innermost}")
 }
 
 async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> {
@@ -144,7 +144,7 @@ async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> 
         return Ok(Value::Null);
     }
     if !status.is_success() {
-        return Err(said(response).await);
+        return Err(error_message(response).await);
     }
     let bytes = bytes_of(response).await?;
     if bytes.is_empty() {
@@ -154,13 +154,13 @@ async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> 
 }
 
 /// The engine's error message, from the body `{"message": "…"}`.
-async fn said(response: Response) -> String {
+async fn error_message(response: Response) -> String {
     let status = response.status().as_u16();
     let bytes = bytes_of(response).await.unwrap_or_default();
     let message =
         serde_json::from_slice::<Value>(&bytes).ok().and_then(|answer| Some(answer["message"].as_str()?.to_owned()));
-    let words: String = message.unwrap_or_default().chars().take(SAID_CHARS).collect();
-    format!("the server of containers says {status}: {words}")
+    let message: String = message.unwrap_or_default().chars().take(ERROR_CHARS).collect();
+    format!("the server of containers says {status}: {message}")
 }
 
 /// Output of a container without a terminal, without the frame headers that name the stream.

@@ -14,9 +14,9 @@ use crate::sandbox::{LINK, LazySandbox, Missing, Policy, Sandbox};
 use belay_exec::{Exit, Processes, Running, Stdin};
 
 /// Most bytes of a worker's standard error that are kept.
-const WORDS_BYTES: usize = 2048;
+const STDERR_BYTES: usize = 2048;
 /// How long to wait for the standard error of a worker that has exited. Its text is already in the pipe.
-const WORDS_LIMIT: Duration = Duration::from_secs(1);
+const STDERR_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts workers in the sandbox.
 #[derive(Debug)]
@@ -61,13 +61,13 @@ impl WorkerHost for SandboxHost {
         let running = self.processes.start(launch, start.run, &start.generation, "worker");
         let mut running = running.await.map_err(|error| error.to_string())?;
         let (out, err) = running.take_output().unzip();
-        Ok(Box::new(SandboxWorker { running, words: Words { out, err, last: Vec::new() } }))
+        Ok(Box::new(SandboxWorker { running, output: WorkerOutput { out, err, last: Vec::new() } }))
     }
 }
 
 struct SandboxWorker {
     running: Running,
-    words: Words,
+    output: WorkerOutput,
 }
 
 #[async_trait]
@@ -75,16 +75,16 @@ impl WorkerProcess for SandboxWorker {
     async fn ended(&mut self) -> String {
         let exit = tokio::select! {
             exit = self.running.wait() => exit,
-            never = self.words.listen() => match never {},
+            never = self.output.drain() => match never {},
         };
         let how = match exit {
             Exit::Code(code) => format!("exit code {code}"),
             Exit::Signal(signal) => format!("signal {signal}"),
             Exit::Ended => "it was ended".to_owned(),
         };
-        match self.words.last().await {
-            words if words.is_empty() => how,
-            words => format!("{how}; its last words: {words}"),
+        match self.output.last().await {
+            output if output.is_empty() => how,
+            output => format!("{how}; its last words: {output}"),
         }
     }
 
@@ -94,15 +94,15 @@ impl WorkerProcess for SandboxWorker {
 }
 
 /// The output of a worker. A worker only prints the reason of a failure.
-struct Words {
+struct WorkerOutput {
     out: Option<ChildStdout>,
     err: Option<ChildStderr>,
     last: Vec<u8>,
 }
 
-impl Words {
+impl WorkerOutput {
     /// Reads both outputs, so that a full pipe never blocks the worker. Never returns.
-    async fn listen(&mut self) -> Infallible {
+    async fn drain(&mut self) -> Infallible {
         let Self { out, err, last } = self;
         let mut ignored = Vec::new();
         tokio::join!(read(out, &mut ignored), read(err, last));
@@ -112,7 +112,7 @@ impl Words {
     /// The end of its standard error, joined to one line.
     async fn last(&mut self) -> String {
         // A child process may keep the pipe open. After the time limit, the text that was read so far is used.
-        let _ = tokio::time::timeout(WORDS_LIMIT, read(&mut self.err, &mut self.last)).await;
+        let _ = tokio::time::timeout(STDERR_LIMIT, read(&mut self.err, &mut self.last)).await;
         String::from_utf8_lossy(&self.last).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
@@ -125,7 +125,7 @@ async fn read(from: &mut Option<impl AsyncRead + Unpin>, last: &mut Vec<u8>) {
             Ok(0) | Err(_) => *from = None,
             Ok(read) => {
                 last.extend_from_slice(&buffer[..read]);
-                last.drain(..last.len().saturating_sub(WORDS_BYTES));
+                last.drain(..last.len().saturating_sub(STDERR_BYTES));
             }
         }
     }

@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// A file name in a directory of the workspace, and the state of the file when it was examined. The directory stays
 /// open, so it remains the same one even if another directory takes its name.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WriteTarget {
     directory: OwnedFd,
     path: String,
     name: String,
@@ -30,7 +30,7 @@ pub(crate) struct Place {
 
 impl Workspace {
     /// Prepares to write a file at this path. `create_dirs` creates missing parent directories.
-    pub(crate) fn place(&self, path: &str, create_dirs: bool) -> Result<Place, ToolFailure> {
+    pub(crate) fn write_target(&self, path: &str, create_dirs: bool) -> Result<WriteTarget, ToolFailure> {
         check(path)?;
         let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
         if matches!(name, "" | "." | "..") {
@@ -48,9 +48,9 @@ impl Workspace {
             Err(errno) => return Err(explain(path, errno)),
         };
         let seen = stat(&directory, name).map_err(|errno| explain(path, errno))?;
-        let place = Place { directory, path: path.to_owned(), name: name.to_owned(), seen };
-        place.judge()?;
-        Ok(place)
+        let target = WriteTarget { directory, path: path.to_owned(), name: name.to_owned(), seen };
+        target.check_replaceable()?;
+        Ok(target)
     }
 
     /// Whether the parent directory of the path does not exist yet.
@@ -86,14 +86,14 @@ impl Workspace {
     }
 }
 
-impl Place {
+impl WriteTarget {
     /// Whether the file exists.
     pub(crate) fn exists(&self) -> bool {
         self.seen.is_some()
     }
 
     /// Refuses a path that is no replaceable file.
-    fn judge(&self) -> Result<(), ToolFailure> {
+    fn check_replaceable(&self) -> Result<(), ToolFailure> {
         let path = &self.path;
         let Some(seen) = &self.seen else { return check_new_name(path, &self.name) };
         let problem = match FileType::from_raw_mode(seen.st_mode) {
@@ -113,12 +113,12 @@ impl Place {
     ///
     /// Until the rename, a cancellation or an error leaves nothing behind (a crash may leave a file `.belay-….tmp`).
     /// The rename completes the write.
-    pub(crate) fn put(&self, content: &[u8], cancel: &CancellationToken) -> Result<(), ToolFailure> {
+    pub(crate) fn write_content(&self, content: &[u8], cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let temporary = format!(".belay-{}.tmp", Uuid::now_v7().simple());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&self.directory, temporary.as_str(), flags, Mode::from_raw_mode(0o644))
             .map_err(|errno| unwritable(&self.path, errno))?;
-        let done = self.fill(File::from(fd), content, cancel).and_then(|()| self.take_name(&temporary, cancel));
+        let done = self.fill(File::from(fd), content, cancel).and_then(|()| self.rename_into_place(&temporary, cancel));
         if let Err(failure) = done {
             if let Err(errno) = unlinkat(&self.directory, temporary.as_str(), AtFlags::empty()) {
                 tracing::warn!(%errno, "a temporary file of a write stays behind");
@@ -157,7 +157,7 @@ impl Place {
     }
 
     /// Renames the temporary file, which completes the write. Refuses if the target has changed since it was examined.
-    fn take_name(&self, temporary: &str, cancel: &CancellationToken) -> Result<(), ToolFailure> {
+    fn rename_into_place(&self, temporary: &str, cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let now = stat(&self.directory, &self.name).map_err(|errno| explain(&self.path, errno))?;
         if now.as_ref().map(stamp) != self.seen.as_ref().map(stamp) {
             return Err(ToolFailure::failed(format!(

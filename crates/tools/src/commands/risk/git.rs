@@ -117,7 +117,7 @@ const OPTIONS_OF: [(&str, &[&str]); 10] = [
 ];
 
 /// Assesses the arguments of git.
-pub(super) fn judge(arguments: &[String]) -> Risk {
+pub(super) fn assess(arguments: &[String]) -> Risk {
     let mut rest = arguments.iter().map(String::as_str).skip_while(|argument| HARMLESS_OPTIONS.contains(argument));
     let Some(command) = rest.next() else { return Risk::covered("git --version") };
     if command.starts_with('-') {

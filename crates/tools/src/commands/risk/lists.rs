@@ -69,7 +69,7 @@ pub(super) const ALWAYS: &[(&[&str], &str)] = &[
 ];
 
 /// Options that start no program but do more than one approval should cover; each with the reason for the person.
-pub(super) const FAR_REACHING: &[(Options, &str)] = &[
+pub(super) const RISKY_OPTIONS: &[(Options, &str)] = &[
     (
         Options { programs: &["rm"], options: &["-r", "-R", "--recursive", "--no-preserve-root"] },
         "it deletes directories with everything in them",
@@ -327,7 +327,7 @@ pub(super) const OPEN_ENDED: &[&str] = &[
 ];
 
 /// Options by which programs start others, read additional files, or write elsewhere.
-pub(super) const STARTING: &[Options] = &[
+pub(super) const STARTING_OPTIONS_OF: &[Options] = &[
     Options {
         programs: &["tar", "bsdtar", "gtar"],
         options: &[

@@ -19,7 +19,7 @@ fn check(rows: &[(&str, Expected)]) {
         let argv: Vec<String> = line.split('|').map(str::to_owned).collect();
         let names_program = |word: &str| ["ls", "test", "./tool", "rm", "cowsay", "git"].contains(&word);
         let in_workspace = |word: &str| [".", "file", "src", "list", "a.c", "a.txt"].contains(&word);
-        let risk = judge(&program(&argv[0]), &argv, names_program, in_workspace);
+        let risk = assess(&program(&argv[0]), &argv, names_program, in_workspace);
         let (covers, always) = match expected {
             Covers(what) => (Some((*what).to_owned()), false),
             Exact => (None, false),
@@ -316,7 +316,7 @@ fn the_caution_describes_the_command() {
         ("cowsay|hello", "Belay does not know this program"),
     ] {
         let argv: Vec<String> = line.split('|').map(str::to_owned).collect();
-        let caution = judge(&program(&argv[0]), &argv, |_| false, |word| word == "./file").caution.unwrap_or_default();
+        let caution = assess(&program(&argv[0]), &argv, |_| false, |word| word == "./file").caution.unwrap_or_default();
         assert!(caution.contains(part), "{line}: {caution}");
         assert_eq!(
             caution.contains("start another program"),

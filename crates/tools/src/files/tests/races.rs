@@ -47,25 +47,25 @@ impl Swapper {
 /// A directory is swapped with a link to the outside while the tools read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_swapped_with_a_link_never_shows_outside_files() {
-    for house in houses() {
-        std::fs::create_dir(house.inside("swap")).unwrap();
-        std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
-        std::fs::write(house.dir.path().join("outside/only-outside"), "").unwrap();
-        symlink("../outside", house.inside("out")).unwrap();
-        let swapper = Swapper::start(house.inside("swap"), house.inside("out"));
+    for fixture in fixtures() {
+        std::fs::create_dir(fixture.inside("swap")).unwrap();
+        std::fs::write(fixture.inside("swap/secret.txt"), "harmless").unwrap();
+        std::fs::write(fixture.dir.path().join("outside/only-outside"), "").unwrap();
+        symlink("../outside", fixture.inside("out")).unwrap();
+        let swapper = Swapper::start(fixture.inside("swap"), fixture.inside("out"));
         for _ in 0..READING_ROUNDS {
             for path in ["swap/secret.txt", "sub/../swap/secret.txt"] {
-                if let Ok(text) = house.read(path).await {
+                if let Ok(text) = fixture.read(path).await {
                     assert!(text.ends_with("harmless"), "{text}");
                 }
             }
-            if let Ok(text) = house.list("swap").await {
+            if let Ok(text) = fixture.list("swap").await {
                 assert!(!text.contains("only-outside"), "{text}");
             }
-            if let Err(ToolFailure::Failed(text)) = house.read("swap/only-outsid").await {
+            if let Err(ToolFailure::Failed(text)) = fixture.read("swap/only-outsid").await {
                 assert!(!text.contains("Did you mean only-outside"), "{text}");
             }
-            if let Ok(text) = call(&house.search, json!({"pattern": "canary", "path": "swap"})).await {
+            if let Ok(text) = call(&fixture.search, json!({"pattern": "canary", "path": "swap"})).await {
                 assert!(!text.contains(CANARY), "{text}");
             }
         }
@@ -74,9 +74,9 @@ async fn a_directory_swapped_with_a_link_never_shows_outside_files() {
 }
 
 /// All files outside of the workspace, by name and content.
-fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
+fn outside(fixture: &Fixture) -> Vec<(PathBuf, Option<String>)> {
     let mut found = Vec::new();
-    let mut rest = vec![house.dir.path().join("outside")];
+    let mut rest = vec![fixture.dir.path().join("outside")];
     while let Some(path) = rest.pop() {
         if path.is_dir() {
             rest.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -93,31 +93,31 @@ fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
 /// Directories and files are swapped with links to the outside while the tools write and edit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_outside_is_written_while_directories_files_and_links_are_swapped() {
-    for house in houses() {
-        let before = outside(&house);
-        std::fs::create_dir(house.inside("swap")).unwrap();
-        std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
-        symlink("../outside", house.inside("out")).unwrap();
-        std::fs::write(house.inside("file"), "harmless").unwrap();
-        symlink("../outside/secret.txt", house.inside("file-out")).unwrap();
+    for fixture in fixtures() {
+        let before = outside(&fixture);
+        std::fs::create_dir(fixture.inside("swap")).unwrap();
+        std::fs::write(fixture.inside("swap/secret.txt"), "harmless").unwrap();
+        symlink("../outside", fixture.inside("out")).unwrap();
+        std::fs::write(fixture.inside("file"), "harmless").unwrap();
+        symlink("../outside/secret.txt", fixture.inside("file-out")).unwrap();
         let swappers = [
-            Swapper::start(house.inside("swap"), house.inside("out")),
-            Swapper::start(house.inside("file"), house.inside("file-out")),
+            Swapper::start(fixture.inside("swap"), fixture.inside("out")),
+            Swapper::start(fixture.inside("file"), fixture.inside("file-out")),
         ];
         for round in 0..WRITING_ROUNDS {
             let content = format!("written {round}");
             for path in ["swap/secret.txt", "swap/new/deep.txt", "sub/../swap/fresh.txt", "file", "file-out"] {
                 let arguments = json!({"path": path, "content": content, "create_dirs": true});
-                if let Err(failed) = call(&house.write, arguments).await {
+                if let Err(failed) = call(&fixture.write, arguments).await {
                     assert!(matches!(failed, ToolFailure::Failed(_)), "{failed:?}");
                 }
             }
             for path in ["swap/secret.txt", "file"] {
                 let arguments = json!({"path": path, "old": "canary", "new": "edited"});
-                assert!(call(&house.edit, arguments).await.is_err(), "the canary was found by {path}");
+                assert!(call(&fixture.edit, arguments).await.is_err(), "the canary was found by {path}");
             }
         }
         swappers.into_iter().for_each(Swapper::end);
-        assert_eq!(outside(&house), before);
+        assert_eq!(outside(&fixture), before);
     }
 }

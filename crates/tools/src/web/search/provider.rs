@@ -49,7 +49,7 @@ impl Provider {
     }
 
     /// The default base URL. For SearXNG, which has no public service, the usual address on this machine.
-    pub(super) fn own_address(self) -> &'static str {
+    pub(super) fn default_url(self) -> &'static str {
         match self {
             Self::Searxng => "http://127.0.0.1:8888",
             Self::Brave => "https://api.search.brave.com",

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::net::TcpSocket;
 use tokio::time::sleep;
 
-use super::house::{Names, Server, fetch, tool};
+use super::support::{Names, Server, fetch, tool};
 use crate::testing::context;
 use crate::web::FetchUrl;
 use crate::web::config::WebConfig;

@@ -12,7 +12,7 @@ use belay_protocol::{Tool, ToolFailure};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::house::{Collector, Names, Server, fetch, tool};
+use super::support::{Collector, Names, Server, fetch, tool};
 use crate::web::FetchUrl;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -293,10 +293,10 @@ fn all(port: u16) -> Vec<(String, &'static str)> {
 }
 
 /// The tool with the collector's port allowed, so that only the address can be the reason of a refusal.
-fn tool_for(collector: &Collector, names: Arc<Names>, openings: &[String]) -> FetchUrl {
+fn tool_for(collector: &Collector, names: Arc<Names>, allow_private: &[String]) -> FetchUrl {
     tool(names, |config| {
         config.ports.push(collector.port);
-        config.allow_private = openings.to_vec();
+        config.allow_private = allow_private.to_vec();
     })
 }
 
@@ -362,11 +362,11 @@ async fn no_redirect_leads_to_an_inner_address() {
 /// Proves that the two tests above can fail: with an exception, the same names reach the same collector.
 #[tokio::test]
 async fn addresses_with_an_exception_are_connected_to() {
-    for (host, opening) in
+    for (host, allow_private) in
         [("127.0.0.1", "127.0.0.0/8"), ("2130706433", "127.0.0.1"), ("loopback.example", "127.0.0.1/32")]
     {
         let collector = Collector::everywhere().await;
-        let tool = tool_for(&collector, names(), &[opening.to_owned()]);
+        let tool = tool_for(&collector, names(), &[allow_private.to_owned()]);
         let told = refusal(fetch(&tool, &format!("http://{host}:{}/", collector.port)).await, host);
         assert!(told.contains("did not answer as a web server does"), "{told}");
         assert_eq!(collector.connections(HERE).await, 1, "{host}");

@@ -168,9 +168,9 @@ proptest! {
         fs::create_dir_all(inside.join("a/b")).unwrap();
         fs::write(inside.join("f"), "").unwrap();
         fs::write(inside.join("a/f"), "").unwrap();
-        for (place, target) in links {
+        for (link, target) in links {
             // Fails if the name is taken or its directory does not exist, which is fine.
-            let _ = symlink(target, inside.join(place.trim_end_matches('/')));
+            let _ = symlink(target, inside.join(link.trim_end_matches('/')));
         }
         let root = root(&inside);
         for path in paths {

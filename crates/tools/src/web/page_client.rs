@@ -36,22 +36,22 @@ const ACCEPTED: &str = "text/html, application/xhtml+xml, text/*;q=0.9, applicat
 pub(super) const USER_AGENT: &str = concat!("belay/", env!("CARGO_PKG_VERSION"));
 
 /// Requests pages.
-pub(super) struct Reach {
+pub(super) struct PageClient {
     pub(super) rules: Rules,
     pub(super) resolver: Arc<dyn Resolve>,
 }
 
 /// The headers of the last response; its body has not been read.
-pub(super) struct Reached {
+pub(super) struct PageResponse {
     /// The target that returned the response.
     pub(super) target: Target,
     /// The targets that redirected, in order.
-    pub(super) passed: Vec<Target>,
+    pub(super) redirects: Vec<Target>,
     /// The response.
     pub(super) response: Response,
 }
 
-impl Reach {
+impl PageClient {
     /// Requests a page and follows its redirects. The caller limits the time.
     ///
     /// # Errors
@@ -59,26 +59,26 @@ impl Reach {
     ///
     /// # Cancel safety
     /// If the future is dropped, the connection is closed.
-    pub(super) async fn get(&self, target: Target) -> Result<Reached, String> {
+    pub(super) async fn get(&self, target: Target) -> Result<PageResponse, String> {
         let mut target = target;
-        let mut passed = Vec::new();
+        let mut redirects = Vec::new();
         loop {
-            let response = self.hop(&target).await?;
+            let response = self.request_once(&target).await?;
             if !is_redirect(response.status().as_u16()) {
-                return Ok(Reached { target, passed, response });
+                return Ok(PageResponse { target, redirects, response });
             }
             let Some(next) = location(&response)? else {
-                return Ok(Reached { target, passed, response });
+                return Ok(PageResponse { target, redirects, response });
             };
-            if passed.len() == MAX_REDIRECTS {
-                return Err(format!("{} redirects more than {MAX_REDIRECTS} times.", passed[0].origin()));
+            if redirects.len() == MAX_REDIRECTS {
+                return Err(format!("{} redirects more than {MAX_REDIRECTS} times.", redirects[0].origin()));
             }
             let next = self.rules.redirected(&target, &next)?;
-            passed.push(std::mem::replace(&mut target, next));
+            redirects.push(std::mem::replace(&mut target, next));
         }
     }
 
-    async fn hop(&self, target: &Target) -> Result<Response, String> {
+    async fn request_once(&self, target: &Target) -> Result<Response, String> {
         let addresses = self.addresses(target).await?;
         let https = target.url.scheme() == "https";
         // Loading the system's certificates reads and parses files for some milliseconds.

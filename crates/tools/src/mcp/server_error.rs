@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// An error of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum ServerError {
     /// Its program cannot be started, or its URL cannot be used.
     #[error("cannot be started: {0}")]
     Start(String),
@@ -13,7 +13,7 @@ pub(super) enum Trouble {
         "has ended {0} times in this run and is not started again. Continue without it, or report that it does not \
              work"
     )]
-    EndsAgainAndAgain(u32),
+    TooManyStarts(u32),
     /// It did not answer in time.
     #[error("did not answer {what} within {} s{noise}", limit.as_secs())]
     Silent {
@@ -38,13 +38,13 @@ pub(super) enum Trouble {
     Error(String),
     /// It requires a token, or rejects the configured one.
     #[error("does not let us in: {0}. The operator has to set token_env or token_file of the server")]
-    NotLetIn(String),
+    Unauthorized(String),
     /// It cannot be reached, or the connection broke.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
     /// It asks for something that Belay does not support.
     #[error("asks for {0}, which Belay does not offer to servers")]
-    Asks(&'static str),
+    Unsupported(&'static str),
     /// Its tool list exceeds a limit.
     #[error("lists its tools without an end: more than {0}")]
     Endless(String),

@@ -9,7 +9,7 @@ use belay_text::{escaped_line, is_unclear};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::environment;
-use super::program::{Places, Program};
+use super::program::{CommandPaths, Program};
 use super::sealed::{SCRIPT_VARIABLE, digest_of, seal};
 use crate::config::CommandsConfig;
 use crate::digest;
@@ -24,10 +24,10 @@ pub(super) const MAX_ARGV_BYTES: usize = 16 * 1024;
 /// Most files among the arguments that an approval is bound to.
 const MAX_BOUND_FILES: usize = 64;
 
-/// Converts calls to orders.
+/// Checks calls and builds the processes that they start.
 #[derive(Debug)]
-pub(super) struct Orders {
-    pub(super) places: Places,
+pub(super) struct CommandRequests {
+    pub(super) paths: CommandPaths,
     allow: GlobSet,
     deny: GlobSet,
     env: Vec<(OsString, OsString)>,
@@ -35,7 +35,7 @@ pub(super) struct Orders {
 
 /// A checked command, ready to run.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct CommandRequest {
     /// The arguments as given; the program is the first.
     pub(super) argv: Vec<String>,
     pub(super) program: Program,
@@ -45,7 +45,7 @@ pub(super) struct Order {
     real_directory: PathBuf,
 }
 
-impl Orders {
+impl CommandRequests {
     /// # Errors
     /// A directory of programs lies in the workspace, where the model could write programs.
     pub(super) fn new(
@@ -61,25 +61,25 @@ impl Orders {
         }
         let view = view.unwrap_or(workspace.path()).to_owned();
         let env = environment::of(config, &view);
-        let places = Places { workspace, path: config.path.clone(), view };
-        Ok(Self { places, allow: globs("allow", &config.allow)?, deny: globs("deny", &config.deny)?, env })
+        let paths = CommandPaths { workspace, path: config.path.clone(), view };
+        Ok(Self { paths, allow: globs("allow", &config.allow)?, deny: globs("deny", &config.deny)?, env })
     }
 
     /// Checks a call. Reads directories; call it on the blocking pool.
     ///
     /// # Errors
     /// The problem with the call, for the model.
-    pub(super) fn read(&self, argv: Vec<String>, directory: Option<&str>) -> Result<Order, ToolFailure> {
+    pub(super) fn read(&self, argv: Vec<String>, directory: Option<&str>) -> Result<CommandRequest, ToolFailure> {
         check(&argv)?;
-        let real_directory = self.places.workspace.directory(directory.unwrap_or("."))?;
-        let below = real_directory.strip_prefix(self.places.workspace.path()).ok().and_then(Path::to_str);
+        let real_directory = self.paths.workspace.directory(directory.unwrap_or("."))?;
+        let below = real_directory.strip_prefix(self.paths.workspace.path()).ok().and_then(Path::to_str);
         let Some(below) = below else {
             return Err(ToolFailure::failed("The workspace has moved, or the directory's name is not UTF-8."));
         };
         let directory = if below.is_empty() { ".".to_owned() } else { below.to_owned() };
-        let program = self.places.program(&argv[0], &directory)?;
+        let program = self.paths.program(&argv[0], &directory)?;
         self.permit(&program)?;
-        Ok(Order { argv, program, directory, real_directory })
+        Ok(CommandRequest { argv, program, directory, real_directory })
     }
 
     /// Applies the operator's lists of allowed and denied programs.
@@ -104,11 +104,11 @@ impl Orders {
     /// The program has changed since the approval, or it cannot be protected against changes.
     pub(super) fn sealed(
         &self,
-        order: &Order,
+        request: &CommandRequest,
         approved: Option<&Approved>,
     ) -> Result<Option<SealedProgram>, ToolFailure> {
-        match (&order.program, approved) {
-            (Program::Inside(path), Some(approved)) => seal(&self.places.workspace, path, approved).map(Some),
+        match (&request.program, approved) {
+            (Program::Inside(path), Some(approved)) => seal(&self.paths.workspace, path, approved).map(Some),
             _ => Ok(None),
         }
     }
@@ -116,14 +116,14 @@ impl Orders {
     /// Describes the process to start, with these additional variables. `sealed` replaces the program's file.
     pub(super) fn launch(
         &self,
-        order: &Order,
+        request: &CommandRequest,
         stdin: Stdin,
         variables: &[Variable],
         sealed: Option<SealedProgram>,
     ) -> Launch {
-        let program = match &order.program {
+        let program = match &request.program {
             // The path of the program as the command sees it.
-            Program::Inside(path) => self.places.view.join(path),
+            Program::Inside(path) => self.paths.view.join(path),
             other => other.path().to_owned(),
         };
         let mut env = environment::with(&self.env, variables);
@@ -133,9 +133,9 @@ impl Orders {
         }
         Launch {
             program: program.into(),
-            args: order.argv[1..].iter().map(OsString::from).collect(),
+            args: request.argv[1..].iter().map(OsString::from).collect(),
             env,
-            directory: order.real_directory.clone(),
+            directory: request.real_directory.clone(),
             stdin,
             isolated: false,
             sealed,
@@ -160,21 +160,21 @@ impl Orders {
     /// # Errors
     /// Why an approval cannot be bound to all of them, as the end of a sentence. An approval that is bound to only some
     /// of them would allow any later content of the others.
-    pub(super) fn files(&self, order: &Order) -> Result<Vec<(String, String)>, String> {
-        let named = order.argv[1..].iter().flat_map(|word| {
+    pub(super) fn files(&self, request: &CommandRequest) -> Result<Vec<(String, String)>, String> {
+        let named = request.argv[1..].iter().flat_map(|word| {
             let value = word.split_once('=').map(|(_, value)| value);
             std::iter::once(word.as_str()).chain(value)
         });
-        let inside = named.filter_map(|path| self.places.inside(path, &order.directory));
+        let inside = named.filter_map(|path| self.paths.inside(path, &request.directory));
         let mut files: Vec<(String, String)> = Vec::new();
-        if let Program::Inside(path) = &order.program {
-            files.push((path.clone(), digest_of(&self.places.workspace, path)?));
+        if let Program::Inside(path) = &request.program {
+            files.push((path.clone(), digest_of(&self.paths.workspace, path)?));
         }
         for path in inside {
             if files.iter().any(|(known, _)| *known == path) {
                 continue;
             }
-            let found = self.places.workspace.fingerprint(&path).map_err(|failure| match failure {
+            let found = self.paths.workspace.fingerprint(&path).map_err(|failure| match failure {
                 ToolFailure::Failed(text) => text.trim_end_matches('.').to_owned(),
                 _ => format!("{path:?} could not be looked at"),
             })?;
