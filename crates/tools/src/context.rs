@@ -35,7 +35,7 @@ pub struct WorkspaceContext {
     config: Arc<ContextConfig>,
     zone: TimeZone,
     /// The stamps and contents of the last read. Locked only for an assignment.
-    files: Arc<Mutex<(bootstrap::Look, Arc<Bootstrap>)>>,
+    files: Arc<Mutex<(bootstrap::Stamps, Arc<Bootstrap>)>>,
     library: Arc<Library>,
 }
 
@@ -72,28 +72,28 @@ impl WorkspaceContext {
 
     /// Returns the files, and reads them again if the stamp of any file has changed. Blocks.
     fn read(&self) -> Arc<Bootstrap> {
-        let look = bootstrap::look(&self.workspace, &self.config);
+        let stamps = bootstrap::stamps(&self.workspace, &self.config);
         let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let before = lock();
-            if before.0 == look {
+            if before.0 == stamps {
                 return before.1.clone();
             }
         }
-        let told = bootstrap::read(&self.workspace, &self.config);
+        let read = bootstrap::read(&self.workspace, &self.config);
         let mut before = lock();
         // A file may change between reading the stamps and reading the content. Then the next stamps differ, and the
         // files are read again.
-        before.0 = look;
-        if *before.1 != told {
-            for skipped in told.skipped.iter().filter(|one| !before.1.skipped.contains(one)) {
+        before.0 = stamps;
+        if *before.1 != read {
+            for skipped in read.skipped.iter().filter(|one| !before.1.skipped.contains(one)) {
                 tracing::warn!(
                     file = skipped.what,
                     why = skipped.why,
                     "a file of the workspace is not part of prompts"
                 );
             }
-            before.1 = Arc::new(told);
+            before.1 = Arc::new(read);
         }
         before.1.clone()
     }
@@ -123,7 +123,7 @@ impl ContextSource for WorkspaceContext {
 
     async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, String> {
         let (workspace, path) = (self.workspace.clone(), path.to_owned());
-        let read = move || match workspace.stamped(&path).map_err(read::why)? {
+        let read = move || match workspace.stamped(&path).map_err(read::reason)? {
             Some((file, stamp)) => read::text(file, &stamp, max_bytes).map(Some),
             None => Ok(None),
         };
@@ -132,7 +132,7 @@ impl ContextSource for WorkspaceContext {
 
     async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
         let (workspace, path) = (self.workspace.clone(), path.to_owned());
-        let read = move || match workspace.stamped(&path).map_err(read::why)? {
+        let read = move || match workspace.stamped(&path).map_err(read::reason)? {
             Some((file, _)) => read::start(file, max_bytes).map(Some),
             None => Ok(None),
         };

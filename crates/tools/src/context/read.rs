@@ -56,7 +56,7 @@ fn plain(bytes: Vec<u8>) -> Result<String, String> {
 }
 
 /// The text of a failure.
-pub(super) fn why(failure: ToolFailure) -> String {
+pub(super) fn reason(failure: ToolFailure) -> String {
     match failure {
         ToolFailure::Failed(text) | ToolFailure::Denied(text) | ToolFailure::CredentialRefused(text) => text,
         ToolFailure::Cancelled => "it was not looked at".to_owned(),

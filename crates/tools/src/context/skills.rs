@@ -15,11 +15,11 @@ use belay_protocol::{Secret, Skill, SkillPlace, Skills, Skipped};
 use serde_json::Value;
 
 use self::find::{Found, Walk, folder_of};
-use self::gate::{Here, admit};
+use self::gate::{Available, admit};
 use self::head::Head;
 pub(super) use self::read_skill::ReadSkill;
 use super::config::SkillsConfig;
-use super::read::{text, why};
+use super::read::{reason, text};
 use crate::config::CommandsConfig;
 use crate::workspace::{Stamp, Workspace};
 
@@ -43,7 +43,7 @@ pub struct SkillNeeds {
 #[derive(Debug)]
 pub(super) struct Library {
     config: SkillsConfig,
-    here: Here,
+    available: Available,
     /// The parsed heads by root and path, so that a file is parsed again only if it has changed. Locked only for a
     /// look-up.
     read: Mutex<Heads>,
@@ -80,7 +80,7 @@ struct Root {
 
 impl Library {
     pub(super) fn new(config: &SkillsConfig, commands: &CommandsConfig, needs: SkillNeeds) -> Self {
-        let here = Here {
+        let available = Available {
             path: commands.path.clone(),
             variables: commands.environment.keys().cloned().collect(),
             keys: needs.keys,
@@ -90,7 +90,7 @@ impl Library {
             skills: Arc::new(Skills { max_prompt_chars: config.max_prompt_chars, ..Skills::default() }),
             ..Known::default()
         };
-        Self { config: config.clone(), here, read: Mutex::default(), known: Mutex::new(known) }
+        Self { config: config.clone(), available, read: Mutex::default(), known: Mutex::new(known) }
     }
 
     /// The skills of the last scan.
@@ -169,9 +169,9 @@ impl Scan<'_> {
             self.skip(format!("{}{what}", root.name), why);
         }
         for Found { path, stamp } in found {
-            let told = format!("{}{path}", root.name);
+            let shown_path = format!("{}{path}", root.name);
             if let Err(why) = self.skill(at, root, path, stamp) {
-                self.skip(told, why);
+                self.skip(shown_path, why);
             }
         }
     }
@@ -182,7 +182,7 @@ impl Scan<'_> {
         if let Some(first) = self.skills.list.iter().find(|first| first.name == head.name) {
             return Err(format!("a skill that comes before it is called {} too", first.name));
         }
-        let variables = admit(&head, &self.library.config, &self.library.here)?;
+        let variables = admit(&head, &self.library.config, &self.library.available)?;
         if self.skills.list.len() == MAX_SKILLS {
             return Err(format!("there are {MAX_SKILLS} skills before it, which is the most there can be"));
         }
@@ -224,7 +224,7 @@ fn read_head(root: &Root, path: &str, looked: Stamp) -> (Stamp, Result<Head, Str
     match root.files.stamped(path) {
         Ok(Some((file, stamp))) => (stamp, text(file, &stamp, MAX_FILE_BYTES).and_then(|text| head::read(&text))),
         Ok(None) => (looked, Err("it has gone".to_owned())),
-        Err(failure) => (looked, Err(why(failure))),
+        Err(failure) => (looked, Err(reason(failure))),
     }
 }
 

@@ -3,7 +3,7 @@
 use belay_protocol::Skipped;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::read::why;
+use crate::context::read::reason;
 use crate::workspace::{Entry, EntryKind, Stamp, Workspace, shown};
 
 /// The file that marks a folder as a skill.
@@ -52,7 +52,7 @@ impl Walk {
         // Never cancelled, because a scan is short.
         let listing = match root.list(folder, &CancellationToken::new()) {
             Ok(listing) => listing,
-            Err(failure) => return self.skip(folder, why(failure)),
+            Err(failure) => return self.skip(folder, reason(failure)),
         };
         if listing.entries.iter().any(|entry| entry.name == SKILL_FILE.as_bytes()) {
             return self.skill(root, join(folder, SKILL_FILE));
@@ -81,7 +81,7 @@ impl Walk {
         let stamp = match root.stamped(&path) {
             Ok(Some((_, stamp))) => Ok(stamp),
             Ok(None) => Err("it has gone".to_owned()),
-            Err(failure) => Err(why(failure)),
+            Err(failure) => Err(reason(failure)),
         };
         self.found.push(Found { path, stamp });
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::find::SKILL_FILE;
 use super::{Library, MAX_FILE_BYTES};
 use crate::arguments;
-use crate::context::read::{text, why};
+use crate::context::read::{reason, text};
 use crate::files::blocking;
 
 #[derive(Deserialize, JsonSchema)]
@@ -57,7 +57,7 @@ impl ReadSkill {
         };
         let text = text(file, &stamp, MAX_FILE_BYTES)
             .map_err(|why| ToolFailure::failed(format!("{path:?} of {name} cannot be used: {why}.")))?;
-        let place = root.directory(&folder).map_err(|failure| ToolFailure::failed(why(failure)))?;
+        let place = root.directory(&folder).map_err(|failure| ToolFailure::failed(reason(failure)))?;
         Ok(format!("[The folder of this skill is {}]\n{text}", place.display()))
     }
 }

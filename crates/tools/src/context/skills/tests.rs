@@ -221,7 +221,7 @@ async fn a_skill_outside_of_the_workspace_is_read_by_its_name_and_nothing_else_i
         (json!({"name": "weather", "path": "none.md"}), "There is no \"none.md\""),
     ] {
         let output: Result<String, ToolFailure> = read(arguments.clone()).await;
-        let told = failure(output);
-        assert!(told.contains(expected), "{arguments}: {told}");
+        let error = failure(output);
+        assert!(error.contains(expected), "{arguments}: {error}");
     }
 }
