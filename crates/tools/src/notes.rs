@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn notes_are_bounded_and_named_plainly() {
         let (remember, recall) = tools(MemoryNotes::default());
-        for (key, text, says) in [
+        for (key, text, expected_text) in [
             ("", "x", "empty"),
             ("  ", "x", "empty"),
             ("k", " ", "empty"),
@@ -222,7 +222,7 @@ mod tests {
             ("k", &"x".repeat(16 * 1024 + 1), "16384"),
         ] {
             let text = failure(call(&remember, json!({"key": key, "text": text})).await);
-            assert!(text.contains(says), "{text}");
+            assert!(text.contains(expected_text), "{text}");
         }
         call(&remember, json!({"key": "k".repeat(128), "text": "x".repeat(16 * 1024)})).await.unwrap();
         assert!(failure(call(&recall, json!({"query": "x".repeat(1025)})).await).contains("1024"));

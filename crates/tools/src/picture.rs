@@ -44,11 +44,11 @@ pub(crate) struct Cleaned {
 
 /// Why a picture could not be cleaned.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoPicture {
+pub(crate) enum PictureError {
     /// The call was cancelled.
     Cancelled,
     /// A reason in plain words.
-    Because(String),
+    Unreadable(String),
 }
 
 /// The picture format of these first bytes, if it is a supported one.
@@ -70,9 +70,9 @@ impl Pictures {
         &self,
         load: impl FnOnce() -> Result<Vec<u8>, String> + Send + 'static,
         cancel: &CancellationToken,
-    ) -> Result<Cleaned, NoPicture> {
+    ) -> Result<Cleaned, PictureError> {
         let permit = tokio::select! {
-            () = cancel.cancelled() => return Err(NoPicture::Cancelled),
+            () = cancel.cancelled() => return Err(PictureError::Cancelled),
             permit = self.turn.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
         };
         let work = tokio::task::spawn_blocking(move || {
@@ -81,14 +81,14 @@ impl Pictures {
             cleaned
         });
         let done = tokio::select! {
-            () = cancel.cancelled() => return Err(NoPicture::Cancelled),
+            () = cancel.cancelled() => return Err(PictureError::Cancelled),
             done = work => done,
         };
         match done {
-            Ok(cleaned) => cleaned.map_err(NoPicture::Because),
+            Ok(cleaned) => cleaned.map_err(PictureError::Unreadable),
             Err(error) => {
                 tracing::error!(%error, "decoding a picture panicked");
-                Err(NoPicture::Because("it is broken in a way that stopped its decoder".to_owned()))
+                Err(PictureError::Unreadable("it is broken in a way that stopped its decoder".to_owned()))
             }
         }
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn every_kind_is_read_and_encoded_anew() {
         let image = DynamicImage::ImageRgb8(RgbImage::from_pixel(20, 10, image::Rgb([200, 10, 10])));
-        for (format, says, media_type) in [
+        for (format, expected_text, media_type) in [
             (ImageFormat::Png, "PNG picture, 20 x 10 pixels", "image/png"),
             (ImageFormat::Jpeg, "JPG picture, 20 x 10 pixels", "image/jpeg"),
             (ImageFormat::Gif, "GIF picture, 20 x 10 pixels, its first frame", "image/png"),
@@ -227,7 +227,10 @@ mod tests {
             let mut bytes = encoded(&image, format);
             bytes.extend_from_slice(b"a passenger behind the picture");
             let cleaned = clean(&bytes).unwrap();
-            assert_eq!((cleaned.to_string().as_str(), cleaned.picture.media_type.as_str()), (says, media_type));
+            assert_eq!(
+                (cleaned.to_string().as_str(), cleaned.picture.media_type.as_str()),
+                (expected_text, media_type)
+            );
             let sent = STANDARD.decode(cleaned.picture.base64.as_bytes()).unwrap();
             assert!(!sent.windows(9).any(|window| window == b"passenger"));
             assert_eq!((decoded(&cleaned).width(), decoded(&cleaned).height()), (20, 10));
@@ -259,7 +262,7 @@ mod tests {
         bomb[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
         let sum = crc32(&bomb[12..29]).to_be_bytes();
         bomb[29..33].copy_from_slice(&sum);
-        for (bytes, says) in [
+        for (bytes, expected_text) in [
             (b"plain text".as_slice(), "not a PNG"),
             (b"".as_slice(), "not a PNG"),
             (&png[..40], "broken or cut off"),
@@ -268,8 +271,8 @@ mod tests {
             (b"\xff\xd8\xff\xe0", "broken or cut off"),
             (b"RIFF\x04\0\0\0WEBP", "broken or cut off"),
         ] {
-            let told = clean(bytes).unwrap_err();
-            assert!(told.contains(says), "{told}");
+            let message = clean(bytes).unwrap_err();
+            assert!(message.contains(expected_text), "{message}");
         }
     }
 
@@ -286,8 +289,8 @@ mod tests {
         cancel.cancel();
         let pictures = Pictures::new();
         let cleaned = pictures.clean(|| Ok(Vec::new()), &cancel).await;
-        assert_eq!(cleaned.unwrap_err(), NoPicture::Cancelled);
+        assert_eq!(cleaned.unwrap_err(), PictureError::Cancelled);
         let next = pictures.clean(|| Ok(Vec::new()), &CancellationToken::new()).await;
-        assert!(matches!(next, Err(NoPicture::Because(_))), "the turn was given back");
+        assert!(matches!(next, Err(PictureError::Unreadable(_))), "the turn was given back");
     }
 }

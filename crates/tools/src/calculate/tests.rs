@@ -123,7 +123,7 @@ fn a_rounded_result_is_marked() {
 
 #[test]
 fn an_invalid_expression_is_a_failure_with_the_reason() {
-    for (expression, says) in [
+    for (expression, expected_text) in [
         ("1/0", "zero"),
         ("1%0", "zero"),
         ("0^-1", "zero"),
@@ -162,7 +162,7 @@ fn an_invalid_expression_is_a_failure_with_the_reason() {
         ("🦀", "unexpected"),
     ] {
         match evaluate(expression) {
-            Err(error) => assert!(error.contains(says), "{expression}: {error}"),
+            Err(error) => assert!(error.contains(expected_text), "{expression}: {error}"),
             Ok(value) => panic!("{expression} = {value}"),
         }
     }

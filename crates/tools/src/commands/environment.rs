@@ -13,7 +13,7 @@ use crate::config::CommandsConfig;
 /// Source: git(1), "Environment Variables"; git-config(1), `GIT_CONFIG_COUNT`. In the sandbox, the workspace is the
 /// home directory, so without `GIT_CONFIG_GLOBAL` a file `.gitconfig` in it would configure git for every repository.
 /// git still checks the owner of a repository (`safe.directory` is not set).
-const USUAL: [(&str, &str); 13] = [
+const DEFAULT_VARIABLES: [(&str, &str); 13] = [
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
     ("TMPDIR", "/tmp"),
@@ -42,7 +42,7 @@ pub(super) fn of(config: &CommandsConfig, home: &Path) -> Vec<(OsString, OsStrin
     // Validation has refused paths that cannot be joined.
     let path = std::env::join_paths(&config.path).unwrap_or_default();
     let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path), ("HOME".into(), home.into())];
-    env.extend(USUAL.iter().map(|(name, value)| (name.into(), value.into())));
+    env.extend(DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())));
     env.push(("GIT_CONFIG_COUNT".into(), GIT_SETTINGS.len().to_string().into()));
     for (index, (key, value)) in GIT_SETTINGS.iter().enumerate() {
         env.push((format!("GIT_CONFIG_KEY_{index}").into(), key.into()));

@@ -17,8 +17,8 @@ pub(super) fn cut(text: &str, whole: usize, max: usize, name: &str) -> (String, 
     let line = format!("[{} of {whole} characters are left out here; read_file shows them]", whole - head - tail);
     // With little space, a shorter line is used.
     let lines = [format!("[{name}: {}", &line[1..]), line, format!("[{} characters left out]", whole - head - tail)];
-    let room = max - head - tail - 2;
-    let line = lines.into_iter().find(|line| line.chars().count() <= room).unwrap_or_default();
+    let max_line_chars = max - head - tail - 2;
+    let line = lines.into_iter().find(|line| line.chars().count() <= max_line_chars).unwrap_or_default();
     (format!("{}\n{line}\n{}", &text[..head_end], &text[tail_start..]), true)
 }
 

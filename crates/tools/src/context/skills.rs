@@ -71,7 +71,7 @@ struct Folder {
 /// A directory that may contain skills.
 struct Root {
     files: Arc<Workspace>,
-    places: &'static [&'static str],
+    skill_dirs: &'static [&'static str],
     /// Whether this is the workspace.
     workspace: bool,
     /// Prefix for the paths of skipped skills.
@@ -113,8 +113,8 @@ impl Library {
         scan.skills.max_prompt_chars = self.config.max_prompt_chars;
         let roots = scan.roots(workspace);
         for (at, root) in roots.iter().enumerate() {
-            for place in root.places {
-                scan.place(at, root, place);
+            for skill_dir in root.skill_dirs {
+                scan.scan_dir(at, root, skill_dir);
             }
         }
         let Scan { skills, elsewhere, heads, .. } = scan;
@@ -147,13 +147,13 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// The workspace, and those directories of `skills.dirs` that can be opened.
     fn roots(&mut self, workspace: &Arc<Workspace>) -> Vec<Root> {
-        let inside = Root { files: workspace.clone(), places: &IN_WORKSPACE, workspace: true, name: String::new() };
+        let inside = Root { files: workspace.clone(), skill_dirs: &IN_WORKSPACE, workspace: true, name: String::new() };
         let mut roots = vec![inside];
         for dir in &self.library.config.dirs {
             match Workspace::open_existing(dir) {
                 Ok(files) => roots.push(Root {
                     files: Arc::new(files),
-                    places: &["."],
+                    skill_dirs: &["."],
                     workspace: false,
                     name: format!("{}/", dir.display()),
                 }),
@@ -163,8 +163,8 @@ impl Scan<'_> {
         roots
     }
 
-    fn place(&mut self, at: usize, root: &Root, place: &str) {
-        let Walk { found, skipped, .. } = Walk::through(&root.files, place);
+    fn scan_dir(&mut self, at: usize, root: &Root, skill_dir: &str) {
+        let Walk { found, skipped, .. } = Walk::through(&root.files, skill_dir);
         for Skipped { what, why } in skipped {
             self.skip(format!("{}{what}", root.name), why);
         }

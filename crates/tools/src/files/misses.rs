@@ -1,7 +1,7 @@
 //! Explains why a piece of text was not found, with the most similar lines, so that a model can correct its edit.
 
 /// Lowest similarity of a suggested line, from 0 to 1. 0.8: one slip in a short line, a few in a long one.
-const ALIKE: f64 = 0.8;
+const MIN_SIMILARITY: f64 = 0.8;
 /// Most lines that are compared. More would take seconds in a large file.
 const MAX_COMPARED: usize = 5_000;
 /// Longest line that is compared, in bytes.
@@ -52,7 +52,7 @@ fn nearest_line<'a>(text: &'a str, old: &str) -> Option<(usize, &'a str)> {
         .enumerate()
         .filter(|(_, line)| line.len() <= MAX_LINE_BYTES)
         .map(|(index, line)| (strsim::normalized_levenshtein(wanted, line.trim()), index + 1, line))
-        .filter(|(score, _, _)| *score >= ALIKE)
+        .filter(|(score, _, _)| *score >= MIN_SIMILARITY)
         .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)))
         .map(|(_, number, line)| (number, line))
 }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_miss_names_the_most_similar_line() {
-        for (text, old, says) in [
+        for (text, old, expected_text) in [
             ("", "a", "The file is empty."),
             ("one\r\ntwo\r\n", "one\ntwo", "ends its lines with \\r\\n"),
             (
@@ -75,8 +75,8 @@ mod tests {
             ("alpha\nbeta\n", "something else altogether", "Nothing in the file is near to it"),
             ("alpha\n", "\n\n\n", "Nothing in the file is near to it"),
         ] {
-            let told = explain_miss("f", text, old);
-            assert!(told.contains(says), "{old:?}: {told}");
+            let message = explain_miss("f", text, old);
+            assert!(message.contains(expected_text), "{old:?}: {message}");
         }
     }
 }

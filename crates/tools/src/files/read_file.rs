@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::blocking;
 use crate::arguments;
 use crate::config::ToolsConfig;
-use crate::picture::{NoPicture, Pictures, SNIFFED_BYTES, format_of};
+use crate::picture::{PictureError, Pictures, SNIFFED_BYTES, format_of};
 use crate::workspace::Workspace;
 
 /// Longest line that is shown in full, in characters. A longer line is data rather than text.
@@ -136,8 +136,8 @@ impl ReadFile {
                 let text = format!("[{path}: {cleaned}, {size} bytes]");
                 Ok(ToolReply { pictures: vec![cleaned.picture], ..text.into() })
             }
-            Err(NoPicture::Cancelled) => Err(ToolFailure::Cancelled),
-            Err(NoPicture::Because(why)) => {
+            Err(PictureError::Cancelled) => Err(ToolFailure::Cancelled),
+            Err(PictureError::Unreadable(why)) => {
                 Err(ToolFailure::failed(format!("The picture {path:?} ({size} bytes) cannot be shown: {why}.")))
             }
         }

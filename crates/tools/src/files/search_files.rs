@@ -95,8 +95,8 @@ impl Tool for SearchFiles {
         let Arguments { pattern, path, glob, context: around, max } = arguments::read(arguments)?;
         let glob = glob.filter(|glob| !glob.is_empty());
         let around = around.unwrap_or(0).min(MAX_CONTEXT) as usize;
-        let room = max.unwrap_or(USUAL_MATCHES).clamp(1, MAX_MATCHES) as usize;
-        let search = Search::new(compile(&pattern)?, around, room, self.max_file_bytes);
+        let matches_left = max.unwrap_or(USUAL_MATCHES).clamp(1, MAX_MATCHES) as usize;
+        let search = Search::new(compile(&pattern)?, around, matches_left, self.max_file_bytes);
         let filter = glob.as_deref().map(Filter::new).transpose()?;
         let (workspace, cancel) = (self.workspace.clone(), context.cancel.clone());
         blocking(move || {

@@ -107,7 +107,7 @@ async fn an_unreadable_file_is_a_failure_with_the_reason() {
         std::fs::write(fixture.inside("latin.txt"), b"caf\xe9").unwrap();
         std::fs::write(fixture.inside("large.txt"), "x".repeat(100_001)).unwrap();
         assert_eq!(fixture.read("empty.txt").await, Ok("[empty.txt: empty, 0 bytes]".to_owned()));
-        for (arguments, says) in [
+        for (arguments, expected_text) in [
             (json!({"path": "note.txt", "offset": 4}), "has 3 line(s); line 4"),
             (json!({"path": "note.txt", "offset": u64::MAX}), "has 3 line(s)"),
             (json!({"path": "note.txt", "offset": 0}), "count from 1"),
@@ -124,7 +124,7 @@ async fn an_unreadable_file_is_a_failure_with_the_reason() {
             (json!({"path": "nowhere/at/all"}), "list_files shows"),
         ] {
             let text = failure(call(&fixture.read, arguments.clone()).await);
-            assert!(text.contains(says), "{arguments}: {text}");
+            assert!(text.contains(expected_text), "{arguments}: {text}");
         }
     }
 }
@@ -253,7 +253,7 @@ async fn no_path_leads_outside() {
                 assert!(text.len() < 9000, "{path:?}");
             }
         }
-        for (path, says) in [
+        for (path, expected_text) in [
             ("../outside/secret.txt", "leads out of the workspace"),
             ("dir_link/secret.txt", "leads out of the workspace"),
             ("file_link", "leads out of the workspace"),
@@ -265,7 +265,7 @@ async fn no_path_leads_outside() {
             (&long_path, "longer than 4095"),
         ] {
             let text = failure(fixture.read(path).await);
-            assert!(text.contains(says), "{path:?}: {text}");
+            assert!(text.contains(expected_text), "{path:?}: {text}");
         }
         for path in [
             "../outside/new",
@@ -298,8 +298,8 @@ async fn a_picture_is_shown_and_a_broken_one_is_a_failure() {
     assert_eq!(output.pictures.len(), 1);
 
     std::fs::write(fixture.inside("broken.gif"), b"GIF89a\x04\0\x03\0").unwrap();
-    let told = failure(fixture.read("broken.gif").await);
-    assert!(told.contains("cannot be shown: it is broken or cut off"), "{told}");
+    let message = failure(fixture.read("broken.gif").await);
+    assert!(message.contains("cannot be shown: it is broken or cut off"), "{message}");
     let huge = std::fs::OpenOptions::new().write(true).open(fixture.inside("broken.gif")).unwrap();
     huge.set_len(1 << 40).unwrap();
     assert!(failure(fixture.read("broken.gif").await).contains("too large"));

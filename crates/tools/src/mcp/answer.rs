@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::untrusted::line;
-use crate::picture::{Cleaned, NoPicture, Pictures};
+use crate::picture::{Cleaned, PictureError, Pictures};
 
 /// Longest text of one embedded resource in a reply, in bytes. 64 KiB: as much as the model sees of a whole result.
 const MAX_RESOURCE: usize = 64 * 1024;
@@ -38,8 +38,8 @@ pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &C
                 parts.push(format!("[{cleaned}]"));
                 pictures.push(cleaned.picture);
             }
-            Err(NoPicture::Cancelled) => return Err(ToolFailure::Cancelled),
-            Err(NoPicture::Because(why)) => parts.push(format!("[picture left out: {why}]")),
+            Err(PictureError::Cancelled) => return Err(ToolFailure::Cancelled),
+            Err(PictureError::Unreadable(why)) => parts.push(format!("[picture left out: {why}]")),
         }
     }
     let structured = result.structured_content.filter(|value| !repeats(&result.content, value));
@@ -59,9 +59,9 @@ async fn picture(
     before: usize,
     cleaner: &Pictures,
     cancel: &CancellationToken,
-) -> Result<Cleaned, NoPicture> {
+) -> Result<Cleaned, PictureError> {
     if before == MAX_PICTURES {
-        return Err(NoPicture::Because(format!("only the first {MAX_PICTURES} are shown")));
+        return Err(PictureError::Unreadable(format!("only the first {MAX_PICTURES} are shown")));
     }
     let decode = move || STANDARD.decode(base64).map_err(|_| "its base64 is broken".to_owned());
     cleaner.clean(decode, cancel).await
@@ -99,16 +99,16 @@ fn resource(contents: &ResourceContents) -> String {
 fn repeats(content: &[ContentBlock], structured: &Value) -> bool {
     let wrapped = structured.as_object().filter(|table| table.len() == 1).and_then(|table| table.values().next());
     let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.trim()).collect();
-    let says = |text: &str, value: &Value| {
+    let matches = |text: &str, value: &Value| {
         value.as_str().map(str::trim) == Some(text)
-            || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
+            || serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
     };
     let whole = texts.join("\n");
     let same = |value: &Value| {
-        texts.iter().any(|text| says(text, value))
-            || says(&whole, value)
+        texts.iter().any(|text| matches(text, value))
+            || matches(&whole, value)
             || value.as_array().is_some_and(|items| {
-                items.len() == texts.len() && items.iter().zip(&texts).all(|(item, text)| says(text, item))
+                items.len() == texts.len() && items.iter().zip(&texts).all(|(item, text)| matches(text, item))
             })
             || serde_json::to_value(content).is_ok_and(|blocks| blocks == *value)
     };

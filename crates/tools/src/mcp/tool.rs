@@ -48,7 +48,7 @@ impl McpTool {
         let config = server.config();
         let described = match offer.description.as_str() {
             "" => format!("No description; the server calls it {}.", offer.tool),
-            said => said.to_owned(),
+            text => text.to_owned(),
         };
         let description = format!("[from MCP server {}] {described}", server.name());
         let spec = ToolSpec {

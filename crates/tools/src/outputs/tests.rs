@@ -56,7 +56,7 @@ async fn an_output_is_read_back_in_parts_by_its_own_session() {
     ] {
         assert_eq!(fixture.read(&mine, arguments.clone()).await, Ok(expected), "{arguments}");
     }
-    for (arguments, says) in [
+    for (arguments, expected_text) in [
         (json!({"name": name, "offset": 13}), "has 13 bytes; there is none at 13"),
         (json!({"name": name, "limit": 0}), "counts from 1"),
         (json!({"name": "nonsense"}), "There is no output \"nonsense\""),
@@ -64,7 +64,7 @@ async fn an_output_is_read_back_in_parts_by_its_own_session() {
         (json!({"name": format!("{}/1-0123456789ab", mine.run_id)}), "There is no output"),
     ] {
         let text = failure(fixture.read(&mine, arguments.clone()).await);
-        assert!(text.contains(says), "{arguments}: {text}");
+        assert!(text.contains(expected_text), "{arguments}: {text}");
     }
 
     mine.run_id = RunId::new();

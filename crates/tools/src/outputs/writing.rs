@@ -39,8 +39,8 @@ impl Writing {
     /// # Errors
     /// A text in plain words; earlier pieces are still stored.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let room = self.store.max_bytes.saturating_sub(self.written);
-        let taken = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let remaining = self.store.max_bytes.saturating_sub(self.written);
+        let taken = bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
         self.lost += (bytes.len() - taken) as u64;
         if let Some(file) = &mut self.file {
             file.write_all(&bytes[..taken]).await.map_err(|error| storage_failure(&error))?;

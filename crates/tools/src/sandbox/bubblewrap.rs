@@ -11,7 +11,7 @@ use super::view::{Change, changes, hidden};
 use super::{LAUNCHER, LINK, Missing, WORKSPACE};
 
 /// Paths of bubblewrap. `PATH` is not used, because the process that starts the daemon could change it.
-const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
+const PATHS: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
 
 /// The oldest supported version: the first that limits the size of a temporary directory.
 const OLDEST: (u32, u32) = (0, 7);
@@ -30,7 +30,7 @@ pub(super) fn find(configured: Option<&Path>) -> Result<(PathBuf, String), Missi
     let path = match configured {
         Some(path) if path.is_file() => path.to_owned(),
         Some(path) => return Err(Missing(format!("tools.sandbox.bwrap: there is no program {}", path.display()))),
-        None => PLACES.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
+        None => PATHS.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
             Missing(
                 "bubblewrap is not installed; the package is called bubblewrap everywhere (apt install bubblewrap)"
                     .to_owned(),

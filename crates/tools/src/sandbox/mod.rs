@@ -250,12 +250,12 @@ fn argv(program: OsString, args: Vec<OsString>) -> Vec<OsString> {
 /// of the dynamic loader.
 fn environment(mut env: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     const OWN: [(&str, &str); 3] = [("HOME", WORKSPACE), ("TMPDIR", "/tmp"), ("TERM", "dumb")];
-    const USUAL: [(&str, &str); 2] = [("PATH", PATH), ("LANG", "C.UTF-8")];
+    const DEFAULTS: [(&str, &str); 2] = [("PATH", PATH), ("LANG", "C.UTF-8")];
     env.retain(|(name, _)| {
         let steers = name.as_encoded_bytes().starts_with(b"LD_") || name == "GLIBC_TUNABLES";
         !steers && OWN.iter().all(|(own, _)| name != own)
     });
-    let missing: Vec<_> = USUAL.iter().filter(|(usual, _)| env.iter().all(|(name, _)| name != usual)).collect();
+    let missing: Vec<_> = DEFAULTS.iter().filter(|(default, _)| env.iter().all(|(name, _)| name != default)).collect();
     env.extend(OWN.iter().chain(missing).map(|(name, value)| (name.into(), value.into())));
     env
 }

@@ -10,7 +10,7 @@ const SECRETS: &[&str] = &["/etc/belay", "/run/credentials"];
 
 /// Hidden except under the policy `full`: files of other users, sockets of services, and files that only root may read
 /// (relevant if Belay runs as root).
-const PLACES: &[&str] = &[
+const PRIVATE: &[&str] = &[
     "/boot",
     "/etc/gshadow",
     "/etc/gshadow-",
@@ -45,8 +45,8 @@ pub(super) enum Change {
 
 /// The paths that are hidden in every sandbox, in addition to those of the settings. `all`: the policy is `full`.
 pub(super) fn hidden<'a>(all: bool) -> impl Iterator<Item = &'a Path> {
-    let places = if all { &[] } else { PLACES };
-    SECRETS.iter().chain(places).map(Path::new)
+    let private = if all { &[] } else { PRIVATE };
+    SECRETS.iter().chain(private).map(Path::new)
 }
 
 /// The changes that hide and show these paths, in the order in which they must be applied. Skips paths that do not

@@ -117,9 +117,9 @@ pub(super) async fn read(mut response: Response, max: usize) -> Result<Body, Str
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => {
-                let room = max - bytes.len();
-                bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if chunk.len() > room {
+                let remaining = max - bytes.len();
+                bytes.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+                if chunk.len() > remaining {
                     return Ok(Body { bytes, cut: true });
                 }
             }

@@ -24,7 +24,7 @@ use super::readable::readable;
 use super::resolve::Resolve;
 use super::url::Rules;
 use crate::arguments;
-use crate::picture::{NoPicture, Pictures};
+use crate::picture::{PictureError, Pictures};
 
 /// Most calls of one session. A person can follow one page every two seconds at best.
 const RATE: Rate = Rate { calls: 30, per: Duration::from_secs(60) };
@@ -126,8 +126,8 @@ impl FetchUrl {
                 pictures: vec![cleaned.picture],
                 ..ToolReply::default()
             }),
-            Err(NoPicture::Cancelled) => Err(ToolFailure::Cancelled),
-            Err(NoPicture::Because(why)) => {
+            Err(PictureError::Cancelled) => Err(ToolFailure::Cancelled),
+            Err(PictureError::Unreadable(why)) => {
                 Err(ToolFailure::failed(format!("{url} is a picture that cannot be shown: {why}.")))
             }
         }

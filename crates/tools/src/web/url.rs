@@ -14,7 +14,7 @@ const MAX_URL_BYTES: usize = 4096;
 
 /// Names of this machine or its local network, whatever a name server answers. RFC 6761, 6762, 7686, 8375, 9476;
 /// `internal` is reserved by ICANN.
-const INNER_NAMES: &[&str] =
+const LOCAL_NAMES: &[&str] =
     &["localhost", "localdomain", "local", "internal", "intranet", "lan", "home.arpa", "onion", "alt", "invalid"];
 
 /// The rules of the configuration.
@@ -157,10 +157,10 @@ impl Rules {
             ));
         }
         let Host::Domain(_) = host else { return Ok(()) };
-        let inner = INNER_NAMES
+        let local = LOCAL_NAMES
             .iter()
-            .any(|inner| name.strip_suffix(inner).is_some_and(|before| before.is_empty() || before.ends_with('.')));
-        if !opened && (inner || !name.contains('.')) {
+            .any(|local| name.strip_suffix(local).is_some_and(|before| before.is_empty() || before.ends_with('.')));
+        if !opened && (local || !name.contains('.')) {
             return Err(format!(
                 "{name} is a name of this machine or its own network. Only public addresses are fetched; the operator \
                  can open others in tools.web.allow_private."

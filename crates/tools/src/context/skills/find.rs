@@ -33,10 +33,10 @@ pub(super) struct Walk {
 impl Walk {
     /// Searches a directory of skills beneath this root, in the order of the names. A missing directory contains no
     /// skills. Blocks.
-    pub(super) fn through(root: &Workspace, place: &str) -> Self {
+    pub(super) fn through(root: &Workspace, skill_dir: &str) -> Self {
         let mut walk = Self::default();
-        if !matches!(root.stamped(place), Ok(None)) {
-            walk.folder(root, place, 0);
+        if !matches!(root.stamped(skill_dir), Ok(None)) {
+            walk.folder(root, skill_dir, 0);
         }
         walk
     }

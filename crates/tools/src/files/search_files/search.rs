@@ -31,7 +31,7 @@ pub(super) struct Search {
     /// Context lines before and after each match.
     around: usize,
     /// Number of matches that may still be shown.
-    room: usize,
+    matches_left: usize,
     max_file_bytes: u64,
     bytes_left: u64,
     /// The lines of the result.
@@ -44,11 +44,11 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn new(expression: Regex, around: usize, room: usize, max_file_bytes: u64) -> Self {
+    pub(super) fn new(expression: Regex, around: usize, matches_left: usize, max_file_bytes: u64) -> Self {
         Self {
             expression,
             around,
-            room,
+            matches_left,
             max_file_bytes,
             bytes_left: MAX_SEARCHED_BYTES,
             lines: String::new(),
@@ -116,7 +116,7 @@ impl Search {
         for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if self.expression.is_match(line) {
-                if self.room == 0 || self.lines.len() > MAX_RESULT_BYTES {
+                if self.matches_left == 0 || self.lines.len() > MAX_RESULT_BYTES {
                     self.more = true;
                     break;
                 }
@@ -130,7 +130,7 @@ impl Search {
                 self.show(&name, at, ':', line);
                 (last, after) = (Some(at), self.around);
                 self.matches += 1;
-                self.room -= 1;
+                self.matches_left -= 1;
             } else if after > 0 {
                 self.show(&name, at, '-', line);
                 (last, after) = (Some(at), after - 1);

@@ -73,7 +73,7 @@ async fn an_invalid_search_is_a_failure_with_the_reason() {
     let fixture = fixture();
     symlink("../outside", fixture.inside("out")).unwrap();
     let long = "a".repeat(1001);
-    for (arguments, says) in [
+    for (arguments, expected_text) in [
         (json!({"pattern": "("}), "not a regular expression"),
         (json!({"pattern": "(?=x)"}), "not a regular expression"),
         (json!({"pattern": "(\\pL{500}){500}"}), "not a regular expression"),
@@ -85,8 +85,8 @@ async fn an_invalid_search_is_a_failure_with_the_reason() {
         (json!({"pattern": "a", "path": "/etc"}), "absolute"),
         (json!({"pattern": "a", "path": "subs"}), "Did you mean sub?"),
     ] {
-        let told = failure(fixture.search(arguments.clone()).await);
-        assert!(told.contains(says), "{arguments}: {told}");
+        let message = failure(fixture.search(arguments.clone()).await);
+        assert!(message.contains(expected_text), "{arguments}: {message}");
     }
 }
 

@@ -78,7 +78,7 @@ async fn a_failed_write_gives_the_reason_and_changes_nothing() {
     rustix::fs::mknodat(rustix::fs::CWD, fixture.inside("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let long_name = "n".repeat(256);
     let large = "x".repeat(50_001);
-    for (path, content, says) in [
+    for (path, content, expected_text) in [
         ("sub", "x", "is a directory"),
         ("sub/", "x", "names a directory"),
         (".", "x", "names a directory"),
@@ -96,8 +96,8 @@ async fn a_failed_write_gives_the_reason_and_changes_nothing() {
         ("large.txt", &large, "has 50001 bytes; at most 50000"),
     ] {
         let arguments = json!({"path": path, "content": content, "create_dirs": true});
-        let told = failure(call(&fixture.write, arguments.clone()).await);
-        assert!(told.contains(says), "{path:?}: {told}");
+        let message = failure(call(&fixture.write, arguments.clone()).await);
+        assert!(message.contains(expected_text), "{path:?}: {message}");
         assert!(weigh(&fixture.write, arguments).await.is_err(), "{path:?} is asked about");
     }
     assert_eq!(
@@ -140,7 +140,7 @@ async fn an_edit_changes_exactly_the_old_text() {
 #[tokio::test]
 async fn an_edit_that_does_not_fit_changes_nothing() {
     let fixture = fixture();
-    for (old, new, says) in [
+    for (old, new, expected_text) in [
         ("", "x", "old text is empty"),
         ("one", "one", "nothing to change"),
         ("e", "x", "occurs 3 times in \"note.txt\", at lines 1 and 3"),
@@ -149,16 +149,16 @@ async fn an_edit_that_does_not_fit_changes_nothing() {
         ("threw", "x", "Nearest to its first line is line 3: \"three\""),
         ("entirely different", "x", "Nothing in the file is near"),
     ] {
-        let says = says.replace("lines 1 and 3", "lines 1, 3 and 3");
-        let told = failure(fixture.edit(old, new).await);
-        assert!(told.contains(&says), "{old:?}: {told}");
+        let expected_text = expected_text.replace("lines 1 and 3", "lines 1, 3 and 3");
+        let message = failure(fixture.edit(old, new).await);
+        assert!(message.contains(&expected_text), "{old:?}: {message}");
         let asked = weigh(&fixture.edit, json!({"path": "note.txt", "old": old, "new": new})).await;
-        assert_eq!(asked, Err(ToolFailure::Failed(told)), "a person would be asked for nothing");
+        assert_eq!(asked, Err(ToolFailure::Failed(message)), "a person would be asked for nothing");
     }
     assert_eq!(fixture.text("note.txt"), "one\ntwo\r\nthree\n");
-    for (path, says) in [("missing.txt", "There is no"), ("sub", "is a directory")] {
-        let told = failure(call(&fixture.edit, json!({"path": path, "old": "a", "new": "b"})).await);
-        assert!(told.contains(says), "{told}");
+    for (path, expected_text) in [("missing.txt", "There is no"), ("sub", "is a directory")] {
+        let message = failure(call(&fixture.edit, json!({"path": path, "old": "a", "new": "b"})).await);
+        assert!(message.contains(expected_text), "{message}");
     }
 }
 
@@ -166,14 +166,14 @@ async fn an_edit_that_does_not_fit_changes_nothing() {
 async fn a_path_that_names_nothing_is_refused_with_the_directory_of_the_workspace() {
     for fixture in super::fixtures() {
         let root = fixture.workspace.path().to_owned();
-        for told in [
+        for message in [
             failure(call(&fixture.read, json!({"path": "missing.txt"})).await),
             failure(call(&fixture.edit, json!({"path": "missing.txt", "old": "a", "new": "b"})).await),
             failure(fixture.list("none").await),
             failure(call(&fixture.search, json!({"pattern": "a", "path": "none"})).await),
             failure(call(&fixture.write, json!({"path": "none/new.txt", "content": "abc"})).await),
         ] {
-            assert!(told.contains(&format!("in the workspace, {}.", root.display())), "{told}");
+            assert!(message.contains(&format!("in the workspace, {}.", root.display())), "{message}");
         }
     }
 }
@@ -181,8 +181,8 @@ async fn a_path_that_names_nothing_is_refused_with_the_directory_of_the_workspac
 #[tokio::test]
 async fn an_edit_does_not_grow_a_file_beyond_the_bound() {
     let fixture = fixture();
-    let told = failure(fixture.edit("one", &"x".repeat(50_000)).await);
-    assert!(told.contains("at most 50000 are written"), "{told}");
+    let message = failure(fixture.edit("one", &"x".repeat(50_000)).await);
+    assert!(message.contains("at most 50000 are written"), "{message}");
 }
 
 #[tokio::test]
@@ -260,10 +260,10 @@ async fn a_file_that_changes_meanwhile_is_not_overwritten() {
     ] {
         let target = fixture.workspace.write_target(name, false).unwrap();
         change(fixture.inside(name)).unwrap();
-        let told = target.write_content(b"ours", &token).unwrap_err();
+        let message = target.write_content(b"ours", &token).unwrap_err();
         assert!(
-            matches!(&told, ToolFailure::Failed(text) if text.contains("changed by somebody else")),
-            "{name}: {told:?}"
+            matches!(&message, ToolFailure::Failed(text) if text.contains("changed by somebody else")),
+            "{name}: {message:?}"
         );
     }
     assert_eq!(fixture.text("note.txt"), "theirs");

@@ -133,13 +133,13 @@ async fn only_a_rejected_key_is_reported_as_a_refused_credential() {
     ] {
         let engine = Engine::start(provider, StatusCode::from_u16(status).unwrap(), "sesame").await;
         let seen = engine.search(json!({"query": "ships"})).await.unwrap_err();
-        let (refused, told) = match &seen {
-            ToolFailure::CredentialRefused(told) => (true, told),
-            ToolFailure::Failed(told) => (false, told),
+        let (refused, message) = match &seen {
+            ToolFailure::CredentialRefused(message) => (true, message),
+            ToolFailure::Failed(message) => (false, message),
             other => panic!("{other:?}"),
         };
         assert_eq!(refused, credential, "{provider:?} {status}");
-        assert!(told.contains(words) && !told.contains("sesame"), "{provider:?} {status}: {told}");
+        assert!(message.contains(words) && !message.contains("sesame"), "{provider:?} {status}: {message}");
         assert_eq!(engine.asked.lock().unwrap().len(), 1, "nothing is followed or tried again");
     }
 }
@@ -184,8 +184,10 @@ async fn results_are_bounded_and_have_no_hidden_characters() {
 async fn a_query_is_bounded_and_shown_in_the_approval() {
     let engine = Engine::start(SearchProvider::Brave, StatusCode::OK, BRAVE).await;
     for (query, words) in [("  ".to_owned(), "is empty"), ("x".repeat(401), "has 401 bytes")] {
-        let Err(ToolFailure::Failed(told)) = engine.search(json!({ "query": query })).await else { panic!("accepted") };
-        assert!(told.contains(words), "{told}");
+        let Err(ToolFailure::Failed(message)) = engine.search(json!({ "query": query })).await else {
+            panic!("accepted")
+        };
+        assert!(message.contains(words), "{message}");
     }
     assert!(engine.asked.lock().unwrap().is_empty());
     let weight = engine.tool.weigh(json!({"query": "ships"}).as_object().unwrap(), &"s".into()).await.unwrap();

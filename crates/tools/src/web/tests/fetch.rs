@@ -102,8 +102,8 @@ async fn a_picture_comes_cleaned() {
     assert_eq!(reply.pictures.iter().map(|picture| &*picture.media_type).collect::<Vec<_>>(), ["image/png"]);
     assert!(reply.outside);
     let (server, tool) = serve(pages(), |config| config.max_bytes = 10).await;
-    let told = failure(fetch(&tool, &format!("http://{}/png", server.address)).await);
-    assert!(told.contains("is a picture of more than 10 bytes"), "{told}");
+    let message = failure(fetch(&tool, &format!("http://{}/png", server.address)).await);
+    assert!(message.contains("is a picture of more than 10 bytes"), "{message}");
 }
 
 #[tokio::test]
@@ -117,8 +117,8 @@ async fn an_unreadable_page_is_a_failure_with_the_reason() {
         ("/brotli", "packed as \"br\""),
         ("/hop/5", "redirects more than 5 times"),
     ] {
-        let told = failure(fetch(&tool, &format!("http://{}{path}", server.address)).await);
-        assert!(told.contains(expected), "{path}: {told}");
+        let message = failure(fetch(&tool, &format!("http://{}{path}", server.address)).await);
+        assert!(message.contains(expected), "{path}: {message}");
     }
     assert!(fetch(&tool, &format!("http://{}/hop/4", server.address)).await.is_ok());
     drop(server);
@@ -131,8 +131,8 @@ async fn a_server_that_is_not_there_is_a_failure() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap().to_string();
     let tool = tool(Names::of(&[]), |config| config.allow_private = vec![address.clone()]);
-    let told = failure(fetch(&tool, &format!("http://{address}/")).await);
-    assert!(told.contains("cannot be connected to: "), "{told}");
+    let message = failure(fetch(&tool, &format!("http://{address}/")).await);
+    assert!(message.contains("cannot be connected to: "), "{message}");
 }
 
 #[tokio::test]
@@ -192,8 +192,8 @@ async fn the_size_limit_applies_to_decompressed_bytes() {
     assert!(packed.len() < 500_000);
     let page = move || async move { ([("content-encoding", "gzip"), ("content-type", "text/csv")], packed) };
     let (server, tool) = serve(Router::new().route("/", get(page)), |config| config.max_bytes = 5000).await;
-    let told = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
-    assert!(told.contains("is bytes that are no text, 5000 bytes"), "{told}");
+    let message = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
+    assert!(message.contains("is bytes that are no text, 5000 bytes"), "{message}");
 }
 
 #[tokio::test]
@@ -206,8 +206,8 @@ async fn a_page_that_drips_is_left_when_the_time_is_over() {
         Body::from_stream(drops)
     };
     let (server, tool) = serve(Router::new().route("/", get(drip)), |config| config.timeout_s = 1).await;
-    let told = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
-    assert_eq!(told, "The page was not whole within 1 s.");
+    let message = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
+    assert_eq!(message, "The page was not whole within 1 s.");
 }
 
 #[tokio::test]

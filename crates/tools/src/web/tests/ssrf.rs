@@ -315,13 +315,13 @@ async fn no_spelling_of_an_inner_address_is_connected_to() {
     assert!(rows.len() >= 120, "{}", rows.len());
     let mut wrong = Vec::new();
     for (url, why) in &rows {
-        let told = refusal(fetch(&tool, url).await, url);
+        let message = refusal(fetch(&tool, url).await, url);
         let weighed = tool.weigh(json!({ "url": url }).as_object().unwrap(), &"s".into()).await;
         // A name is only refused after it is resolved. Everything else is refused before a person is asked.
-        let by_name = url.contains(".example") && told.contains("leads to");
-        let by_name = by_name || told.contains("cannot be resolved") || told.contains("has no address");
-        if !told.contains(why) || weighed.is_ok() != by_name {
-            wrong.push(format!("{url:?} ({why}): {told} / {weighed:?}"));
+        let by_name = url.contains(".example") && message.contains("leads to");
+        let by_name = by_name || message.contains("cannot be resolved") || message.contains("has no address");
+        if !message.contains(why) || weighed.is_ok() != by_name {
+            wrong.push(format!("{url:?} ({why}): {message} / {weighed:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -352,9 +352,9 @@ async fn no_redirect_leads_to_an_inner_address() {
     let tool = tool_for(&collector, names(), &[front.address.to_string()]);
     let own = format!("http://{}/", front.address);
     for (at, url) in sendable.iter().enumerate() {
-        let told = refusal(fetch(&tool, &format!("http://{}/go/{at}", front.address)).await, url);
+        let message = refusal(fetch(&tool, &format!("http://{}/go/{at}", front.address)).await, url);
         // In a redirect, some of them are paths of the server itself.
-        assert!(!told.contains("answered") || told.starts_with(&own), "{url}: {told}");
+        assert!(!message.contains("answered") || message.starts_with(&own), "{url}: {message}");
     }
     assert_eq!(collector.connections(HERE).await, 0);
 }
@@ -367,8 +367,8 @@ async fn addresses_with_an_exception_are_connected_to() {
     {
         let collector = Collector::everywhere().await;
         let tool = tool_for(&collector, names(), &[allow_private.to_owned()]);
-        let told = refusal(fetch(&tool, &format!("http://{host}:{}/", collector.port)).await, host);
-        assert!(told.contains("did not answer as a web server does"), "{told}");
+        let message = refusal(fetch(&tool, &format!("http://{host}:{}/", collector.port)).await, host);
+        assert!(message.contains("did not answer as a web server does"), "{message}");
         assert_eq!(collector.connections(HERE).await, 1, "{host}");
     }
 }
