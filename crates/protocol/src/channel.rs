@@ -41,31 +41,14 @@ pub trait Channel: Send + Sync {
     /// Dropped midway the message may or may not have been shown; the caller treats it as ambiguous.
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError>;
 
-    /// Whether the daemon lives for this channel. A background injector (a watchdog, a timer) answers `false`: when only
-    /// such channels are left, the daemon ends.
-    fn keeps_alive(&self) -> bool {
-        true
-    }
-
-    /// Whether people speak through it. What a timer or a watchdog sends neither begins a conversation anew nor keeps one
-    /// alive.
-    fn carries_people(&self) -> bool {
-        true
+    /// The constant properties of the channel. The default is that of a channel through which people write.
+    fn profile(&self) -> ChannelProfile<'_> {
+        ChannelProfile::default()
     }
 
     /// What a turn may show of its answer while it comes; the answer itself comes by [`Channel::deliver`].
     fn streaming(&self) -> Streaming<'_> {
         Streaming::Off
-    }
-
-    /// What becomes of messages that meet a busy session, where neither message nor session nor configuration says.
-    fn queue_mode(&self) -> QueueMode {
-        QueueMode::Steer
-    }
-
-    /// How answers should be written for this place, for the model: a sentence or two. `None`: nothing special.
-    fn hints(&self) -> Option<&str> {
-        None
     }
 
     /// Who is let in, by the settings that messages are let in by. `None`: it cannot say, and whoever was let in once still is.
@@ -75,6 +58,26 @@ pub trait Channel: Send + Sync {
 
     /// Shows that work goes on (a typing indicator) until `run` is cancelled. Best effort; the default shows nothing.
     async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}
+}
+
+/// The constant properties of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelProfile<'a> {
+    /// Whether the daemon runs for this channel. `false` for background injectors such as a watchdog or a timer: when only such
+    /// channels are left, the daemon ends.
+    pub keeps_alive: bool,
+    /// Whether people write through it. Messages of a timer or a watchdog neither begin a conversation anew nor keep one alive.
+    pub carries_people: bool,
+    /// The queue mode of its messages, if neither the message nor its session nor the configuration sets one.
+    pub queue_mode: QueueMode,
+    /// One or two sentences for the model: how to write answers for this channel. `None`: nothing special.
+    pub hints: Option<&'a str>,
+}
+
+impl Default for ChannelProfile<'_> {
+    fn default() -> Self {
+        Self { keeps_alive: true, carries_people: true, queue_mode: QueueMode::Steer, hints: None }
+    }
 }
 
 /// What a channel shows of an answer while it comes.

@@ -32,18 +32,14 @@ pub trait ContextSource: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be used, as the rest of a sentence.
-    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
-        Ok(None)
-    }
+    async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, String>;
 
     /// The beginning of a text of the workspace, and whether there is more of it than `max_bytes`; `None`: there is no file
-    /// under that path. As it stands a longer file cannot be used.
+    /// under that path.
     ///
     /// # Errors
     /// Why it cannot be used, as the rest of a sentence.
-    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
-        Ok(self.file(path, max_bytes).await?.map(|text| (text, false)))
-    }
+    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String>;
 
     /// The date and the time zone in words, without the time of day: it changes once a day, so that prompts stay the same.
     /// `None`: nobody is told.
@@ -66,6 +62,14 @@ impl ContextSource for NoContext {
 
     fn known_skills(&self) -> Arc<Skills> {
         Arc::default()
+    }
+
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    async fn file_start(&self, _path: &str, _max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+        Ok(None)
     }
 
     fn today(&self, _now: UnixMillis) -> Option<String> {

@@ -75,7 +75,7 @@ pub use access::{AccessDecision, ChannelAccess};
 pub use ack::{Ack, AckSender, CommandReply, Refusal, StopReport};
 pub use approval::{Asker, Authority, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
-pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
+pub use channel::{Channel, ChannelError, ChannelProfile, InboundStream, Preview, Streaming};
 pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillPlace,
     Skills, Skipped, Variable,
