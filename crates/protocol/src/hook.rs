@@ -107,7 +107,7 @@ pub enum HookKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookFailure {
-    /// The run continues as if the hook had said `continue`.
+    /// The run continues as if the hook had answered [`HookAnswer::Continue`].
     Open,
     /// It counts as a refusal.
     Closed,

@@ -29,7 +29,7 @@ use crate::secret::Secret;
 ///     idempotent: false,
 ///     approval: Ask::UnlessApproved,
 ///     timeout: Duration::from_secs(30),
-///     ..ToolSpec::new("ring_bell", "Rings the bell of the house.", schema)
+///     ..ToolSpec::new("ring_bell", "Rings the bell at the door.", schema)
 /// };
 /// assert!(spec.effect.waits_for_disk());
 /// ```
