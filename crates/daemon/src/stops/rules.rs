@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use belay_agent_loop::policies::{RulesFile, StopRules, StopsConfig};
+use belay_text::near::nearest;
 
 use super::CheckArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
-use crate::settings::{NOT_FINITE, load, nearest, problems_of_rules, refused};
+use crate::settings::{NOT_FINITE, load, problems_of_rules, refused};
 
 /// What a rules file is, for those who wrote another.
 const WHAT_IT_HOLDS: &str =
