@@ -38,6 +38,7 @@ pub mod prompt;
 mod pulse;
 pub mod reply;
 pub mod restart;
+pub mod retry;
 pub mod rights;
 pub mod send_message;
 pub mod services;
