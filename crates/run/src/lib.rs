@@ -40,6 +40,7 @@ pub mod reply;
 pub mod restart;
 pub mod retry;
 pub mod rights;
+pub mod run_tool;
 pub mod send_message;
 pub mod services;
 pub mod tally;

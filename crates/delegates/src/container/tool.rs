@@ -22,6 +22,7 @@ use super::session::WorkerSession;
 use belay_run::core::{ChildStart, RunCore};
 use belay_run::own_tools::creates_work;
 use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::run_tool::{DeclaredTool, RunTool};
 use belay_run::untrusted::RULE;
 
 /// Characters of the task in the event.
@@ -40,92 +41,47 @@ at once when they do not depend on each other, and do not repeat a call that fai
 done, or cannot be done, give your final answer as text without tool calls: it is your result, and all that the agent \
 reads. State in it what you did and what you found.";
 
-/// Declares the tool. It works once it is bound to the run that calls it; see [`ToolGrant`].
-pub struct RunInWorker(ToolSpec);
-
-impl RunInWorker {
-    /// The declaration for these settings.
-    pub fn new(config: &WorkersConfig) -> Self {
-        let (max_turns, max_time_s) = (config.turns(), config.max_time_s);
-        Self(ToolSpec {
-            effect: Effect::Write,
-            idempotent: false,
-            timeout: config.max_time() + SLACK,
-            max_output_bytes: MAX_RESULT_BYTES,
-            ..ToolSpec::new(
-                RUN_IN_WORKER,
-                "Delegates a part of the work to a worker: a separate process in a sandbox without network that works \
-                 in the same workspace with its own conversation, and returns its result. Use it for work on files and \
-                 with commands that takes several steps. It knows only the task and the context that you pass.",
-                json!({
-                    "type": "object",
-                    "properties": {
-                        "task": { "type": "string", "description": "what it must do, and what it must answer" },
-                        "context": { "type": "string", "description": "background information that it needs" },
-                        "max_turns": {
-                            "type": "integer", "minimum": 1, "maximum": max_turns,
-                            "description": format!("maximum number of steps; default {max_turns}"),
-                        },
-                        "max_time_s": {
-                            "type": "integer", "minimum": 1, "maximum": max_time_s,
-                            "description": format!("maximum time in seconds; default {max_time_s}"),
-                        },
+/// The tool as models see it, for these settings. It works once it is bound to the run that calls it, by a [`ToolGrant`].
+pub fn run_in_worker_tool(config: &WorkersConfig) -> DeclaredTool {
+    let (max_turns, max_time_s) = (config.turns(), config.max_time_s);
+    let spec = ToolSpec {
+        effect: Effect::Write,
+        idempotent: false,
+        timeout: config.max_time() + SLACK,
+        max_output_bytes: MAX_RESULT_BYTES,
+        ..ToolSpec::new(
+            RUN_IN_WORKER,
+            "Delegates a part of the work to a worker: a separate process in a sandbox without network that works \
+             in the same workspace with its own conversation, and returns its result. Use it for work on files and \
+             with commands that takes several steps. It knows only the task and the context that you pass.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "task": { "type": "string", "description": "what it must do, and what it must answer" },
+                    "context": { "type": "string", "description": "background information that it needs" },
+                    "max_turns": {
+                        "type": "integer", "minimum": 1, "maximum": max_turns,
+                        "description": format!("maximum number of steps; default {max_turns}"),
                     },
-                    "required": ["task"],
-                    "additionalProperties": false,
-                }),
-            )
-        })
-    }
+                    "max_time_s": {
+                        "type": "integer", "minimum": 1, "maximum": max_time_s,
+                        "description": format!("maximum time in seconds; default {max_time_s}"),
+                    },
+                },
+                "required": ["task"],
+                "additionalProperties": false,
+            }),
+        )
+    };
+    DeclaredTool::new(spec, "a worker can only be started by a run")
 }
 
-#[async_trait]
-impl Tool for RunInWorker {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("a worker can only be started by a run"))
-    }
-}
-
-/// Binds the tool to a run that is about to execute calls.
+/// From what a run starts its workers.
 pub(crate) struct ToolGrant {
-    declaration: Arc<dyn Tool>,
-    seed: ChildStart,
+    pub(crate) seed: ChildStart,
     /// The run's tools.
-    tools: Arc<ToolSet>,
-    workers: WorkersParts,
-}
-
-impl ToolGrant {
-    /// What binds it, where the run has the tool.
-    pub(crate) fn new(
-        workers: Option<&WorkersParts>,
-        core: &RunCore,
-        context: &LoopContext,
-        tools: &Arc<ToolSet>,
-    ) -> Option<Self> {
-        let declaration = tools.get(RUN_IN_WORKER)?.clone();
-        let workers = workers?.clone();
-        Some(Self { declaration, seed: core.seed(context), tools: tools.clone(), workers })
-    }
-
-    /// The tool in the hands of the run.
-    pub(crate) fn bind(&self) -> Arc<dyn Tool> {
-        let Self { declaration, seed, tools, workers } = self;
-        let (declaration, seed, tools) = (declaration.clone(), seed.clone(), tools.clone());
-        Arc::new(Bound { declaration, seed, tools, workers: workers.clone() })
-    }
-}
-
-/// The tool in the hands of one run.
-struct Bound {
-    declaration: Arc<dyn Tool>,
-    seed: ChildStart,
-    tools: Arc<ToolSet>,
-    workers: WorkersParts,
+    pub(crate) tools: Arc<ToolSet>,
+    pub(crate) workers: WorkersParts,
 }
 
 /// What a call asks for, checked.
@@ -137,11 +93,7 @@ struct CheckedArguments {
 }
 
 #[async_trait]
-impl Tool for Bound {
-    fn spec(&self) -> &ToolSpec {
-        self.declaration.spec()
-    }
-
+impl RunTool for ToolGrant {
     /// Starts a worker and waits for its end.
     ///
     /// # Cancel safety
@@ -223,7 +175,7 @@ fn known(spec: &ToolSpec) -> LentTool {
     LentTool { name: name.clone(), description: description.clone(), schema: schema.clone() }
 }
 
-impl Bound {
+impl ToolGrant {
     /// Reads the arguments, whose shape the gate has checked.
     fn order(&self, arguments: &Map<String, Value>) -> Result<CheckedArguments, ToolFailure> {
         let text =

@@ -21,6 +21,7 @@ use belay_run::config::SubagentsConfig;
 use belay_run::core::{ChildStart, RunCore};
 use belay_run::own_tools::creates_work;
 use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
 
@@ -40,68 +41,54 @@ other, and do not repeat a call that failed in the same way.";
 const GIVE_UP: &str = "If the task cannot be done, call terminate with status `failure` and give the reason in \
 `summary`.";
 
-/// Declares the tool. It works once it is bound to the run that calls it; see [`binder`].
-pub struct SpawnSubagent(ToolSpec);
-
-impl SpawnSubagent {
-    /// The declaration for these settings. `closing`: the longest closing turn.
-    pub fn new(config: &SubagentsConfig, closing: Duration) -> Self {
-        let SubagentsConfig { max_turns, max_time_s, .. } = config;
-        let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
-        Self(ToolSpec {
-            effect: Effect::Write,
-            idempotent: false,
-            timeout: 2 * config.max_time() + closing + SLACK, // as long as it may wait for a place, and as it may work
-            max_output_bytes: MAX_RESULT_BYTES,
-            ..ToolSpec::new(
-                SPAWN_SUBAGENT,
-                "Delegates a part of the work to a subagent, a run with its own conversation, and returns its result. \
-                          Use it for a self-contained part that takes several steps; several calls at once run in \
-                          parallel. It knows only the task and the context that you pass.",
-                json!({
-                    "type": "object",
-                    "properties": {
-                        "task": { "type": "string", "minLength": 1, "description": "the complete task, understandable \
-                                                                                    on its own" },
-                        "context": { "type": "string", "description": "background information that it needs" },
-                        "outputs": {
-                            "type": "object",
-                            "description": "the outputs that it must submit, by name: a type (string, number, integer, \
-                                            boolean, array, object) or a JSON Schema. Without any, it answers with \
-                                            text",
-                            "additionalProperties": { "anyOf": [types, { "type": "object" }] },
-                        },
-                        "tools": {
-                            "type": "array",
-                            "items": { "type": "string" },
-                            "description": "names of your tools that it may use; default: all of them",
-                        },
-                        "max_turns": {
-                            "type": "integer", "minimum": 1, "maximum": max_turns,
-                            "description": format!("maximum number of steps; default {max_turns}"),
-                        },
-                        "max_time_s": {
-                            "type": "integer", "minimum": 1, "maximum": max_time_s,
-                            "description": format!("maximum time in seconds; default {max_time_s}"),
-                        },
+/// The tool as models see it, for these settings; it works once it is bound to the run that calls it. `closing`: the longest
+/// closing turn.
+pub fn spawn_subagent_tool(config: &SubagentsConfig, closing: Duration) -> DeclaredTool {
+    let SubagentsConfig { max_turns, max_time_s, .. } = config;
+    let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
+    let spec = ToolSpec {
+        effect: Effect::Write,
+        idempotent: false,
+        timeout: 2 * config.max_time() + closing + SLACK, // as long as it may wait for a place, and as it may work
+        max_output_bytes: MAX_RESULT_BYTES,
+        ..ToolSpec::new(
+            SPAWN_SUBAGENT,
+            "Delegates a part of the work to a subagent, a run with its own conversation, and returns its result. \
+                      Use it for a self-contained part that takes several steps; several calls at once run in \
+                      parallel. It knows only the task and the context that you pass.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "task": { "type": "string", "minLength": 1, "description": "the complete task, understandable \
+                                                                                on its own" },
+                    "context": { "type": "string", "description": "background information that it needs" },
+                    "outputs": {
+                        "type": "object",
+                        "description": "the outputs that it must submit, by name: a type (string, number, integer, \
+                                        boolean, array, object) or a JSON Schema. Without any, it answers with \
+                                        text",
+                        "additionalProperties": { "anyOf": [types, { "type": "object" }] },
                     },
-                    "required": ["task"],
-                    "additionalProperties": false,
-                }),
-            )
-        })
-    }
-}
-
-#[async_trait]
-impl Tool for SpawnSubagent {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("a subagent can only be started by a run"))
-    }
+                    "tools": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "description": "names of your tools that it may use; default: all of them",
+                    },
+                    "max_turns": {
+                        "type": "integer", "minimum": 1, "maximum": max_turns,
+                        "description": format!("maximum number of steps; default {max_turns}"),
+                    },
+                    "max_time_s": {
+                        "type": "integer", "minimum": 1, "maximum": max_time_s,
+                        "description": format!("maximum time in seconds; default {max_time_s}"),
+                    },
+                },
+                "required": ["task"],
+                "additionalProperties": false,
+            }),
+        )
+    };
+    DeclaredTool::new(spec, "a subagent can only be started by a run")
 }
 
 /// Binds the tools that start other runs to a run that is about to execute calls; `None` for every other tool.
@@ -111,16 +98,18 @@ pub(crate) fn binder(
     context: &LoopContext,
     tools: &Arc<ToolSet>,
 ) -> impl Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync + use<> {
-    let parent =
-        tools.get(SPAWN_SUBAGENT).map(|tool| (tool.clone(), core.seed(context), tools.clone(), children.clone()));
-    let lender = ToolGrant::new(children.workers.as_ref(), core, context, tools);
+    let seed = core.seed(context);
+    let start = ChildTools { seed, tools: tools.clone(), children: children.clone() };
     move |name| {
-        if name == RUN_IN_WORKER {
-            return lender.as_ref().map(ToolGrant::bind);
+        let declaration = start.tools.get(name)?;
+        match name {
+            SPAWN_SUBAGENT => Some(bound(declaration, start.clone())),
+            RUN_IN_WORKER => {
+                let (seed, tools) = (start.seed.clone(), start.tools.clone());
+                Some(bound(declaration, ToolGrant { seed, tools, workers: start.children.workers.clone()? }))
+            }
+            _ => None,
         }
-        let (declaration, seed, tools, children) = parent.as_ref().filter(|_| name == SPAWN_SUBAGENT)?;
-        let (declaration, seed, tools) = (declaration.clone(), seed.clone(), tools.clone());
-        Some(Arc::new(Bound { declaration, seed, tools, children: children.clone() }))
     }
 }
 
@@ -131,9 +120,9 @@ pub fn spawned(messages: &[Arc<Message>]) -> u32 {
         .unwrap_or(u32::MAX)
 }
 
-/// The tool in the hands of one run.
-struct Bound {
-    declaration: Arc<dyn Tool>,
+/// From what a run starts its subagents.
+#[derive(Clone)]
+struct ChildTools {
     seed: ChildStart,
     /// The parent's tools.
     tools: Arc<ToolSet>,
@@ -151,11 +140,7 @@ struct CheckedArguments {
 }
 
 #[async_trait]
-impl Tool for Bound {
-    fn spec(&self) -> &ToolSpec {
-        self.declaration.spec()
-    }
-
+impl RunTool for ChildTools {
     /// Starts a subagent and waits for its end.
     ///
     /// # Cancel safety
@@ -205,7 +190,7 @@ fn unstored(error: &belay_protocol::StoreError) -> ToolFailure {
     ToolFailure::failed("the subagent's progress could not be stored")
 }
 
-impl Bound {
+impl ChildTools {
     /// Reads the arguments, whose shape the gate has checked.
     fn order(&self, arguments: &Map<String, Value>) -> Result<CheckedArguments, String> {
         let text =
