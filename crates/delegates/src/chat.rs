@@ -221,7 +221,7 @@ impl LoopDelegate for ChatDelegate {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
-        self.core.live.end_text();
+        self.core.live.output.end_text();
         let tools = self.reasoning.tools().clone();
         let starts = binder(&self.children, &self.core, context, &tools);
         let (post, jobs, routines) = (self.post.clone(), self.jobs.clone(), self.routines.clone());

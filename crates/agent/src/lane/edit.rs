@@ -60,7 +60,7 @@ impl Lane {
             waiting.message_id.as_deref() == Some(id)
                 && *waiting.asker.principal == *input.inbound.principal.id
                 && !waiting.has_begun()
-                && !waiting.run.cancel.is_cancelled()
+                && !waiting.run.control.cancel.is_cancelled()
                 && !self.is_in_flight(waiting.run.id)
         })
     }
