@@ -10,7 +10,7 @@ use belay_agent_loop::{
     AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     PendingApproval, Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason, ToolSet};
+use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId, StopReason, ToolSet};
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::JobToolContext;
@@ -22,7 +22,7 @@ use belay_run::judge;
 use belay_run::model_call::ModelCall;
 use belay_run::own_tools::{CREATE_JOB, ROUTINE, SEND_MESSAGE};
 use belay_run::prompt::Briefing;
-use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+use belay_run::reply::{self, Reply};
 use belay_run::run_tool::bound;
 use belay_run::send_message::MessageSender;
 use belay_run::services::RunServices;
@@ -197,17 +197,10 @@ impl LoopDelegate for ChatDelegate {
                 String::new()
             }
         };
-        self.cut_off = match context.state.last_finish {
-            FinishReason::Length => Some(StopReason::LengthLimit),
-            FinishReason::ContentFilter => Some(StopReason::ContentFilter),
-            FinishReason::Stop | FinishReason::ToolCalls => None,
-        };
+        let (cut_off, note) = reply::cut_note(context.state.last_finish);
+        self.cut_off = cut_off;
         if !text.is_empty() {
-            text.push_str(match self.cut_off {
-                Some(StopReason::LengthLimit) => CUT_OFF,
-                Some(_) => WITHHELD,
-                None => "",
-            });
+            text.push_str(note);
         }
         let said = if self.silent { reply::SILENT_TOKEN } else { &text };
         if !said.is_empty() {

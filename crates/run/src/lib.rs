@@ -8,7 +8,8 @@
 //! Reading order: [`services`] (what every run uses) → [`core`] (what one run has) → [`model_call`] (asking the model; compaction
 //! and the wait for an outage are its steps) → [`effect_gate`] (the one place that every tool call passes), with [`approvals`],
 //! [`hooks`] and [`tool_health`] → [`journal`] → [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and
-//! [`prompt`] (the context) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work).
+//! [`prompt`] (the context) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work). Shared by the parts
+//! around runs: [`restart`] (tasks that panic), [`retry`] (a store that does not answer), [`run_tool`] (tools that act on their run).
 
 pub mod approvals;
 pub mod bootstrap;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent_loop::{INVALID_ARGUMENTS, LoopContext, Reasoning};
 use belay_protocol::{
-    DeclaredOutput, Durability, Effect, EventKind, Message, Prompt, Termination, Tool, ToolContext, ToolFailure,
-    ToolOutput, ToolReply, ToolSet, ToolSpec,
+    DeclaredOutput, Effect, Message, Prompt, Termination, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolSet, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -16,6 +16,7 @@ use super::emit::is_own;
 use super::goal::Goal;
 use super::lanes::ChildServices;
 use super::outputs::Declared;
+use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, note_start};
 use crate::container::ToolGrant;
 use belay_run::config::SubagentsConfig;
 use belay_run::core::{ChildStart, RunCore};
@@ -25,13 +26,12 @@ use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
 
-/// Characters of the task in the event.
-const EVENT_TASK_CHARS: usize = 120;
 /// What a call may take beyond the subagent's own time and closing turn. 10 s: its tools return within a fraction of a
 /// second once they are told, the rest is for a slow disk.
 const SLACK: Duration = Duration::from_secs(10);
-/// Longest result for the parent, in bytes. 32 KiB: about 8000 tokens, a long report.
-const MAX_RESULT_BYTES: usize = 32 * 1024;
+
+/// The kind of run, in messages.
+const KIND: &str = "subagent";
 
 const ROLE: &str = "You are a subagent: another agent works on a larger request and has delegated a part of it to you. \
 Your task is the message below. It comes from that agent, not from a person. You cannot ask anybody: decide open \
@@ -74,14 +74,8 @@ pub fn spawn_subagent_tool(config: &SubagentsConfig, closing: Duration) -> Decla
                         "items": { "type": "string" },
                         "description": "names of your tools that it may use; default: all of them",
                     },
-                    "max_turns": {
-                        "type": "integer", "minimum": 1, "maximum": max_turns,
-                        "description": format!("maximum number of steps; default {max_turns}"),
-                    },
-                    "max_time_s": {
-                        "type": "integer", "minimum": 1, "maximum": max_time_s,
-                        "description": format!("maximum time in seconds; default {max_time_s}"),
-                    },
+                    "max_turns": limit_schema("number of steps", u64::from(*max_turns)),
+            "max_time_s": limit_schema("time in seconds", *max_time_s),
                 },
                 "required": ["task"],
                 "additionalProperties": false,
@@ -131,12 +125,9 @@ struct ChildTools {
 
 /// What a call asks for, checked.
 struct CheckedArguments {
-    task: String,
-    message: String,
+    child: ChildOrder,
     declared: Declared,
     tools: Vec<Arc<dyn Tool>>,
-    max_turns: u32,
-    time: Duration,
 }
 
 #[async_trait]
@@ -147,18 +138,18 @@ impl RunTool for ChildTools {
     /// Told by its token, it returns as soon as the subagent's tools have; dropped, everything below is aborted and its
     /// place in the tree is given back.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
-        let order =
-            self.order(arguments).map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
+        let checked = self.order(arguments);
+        let CheckedArguments { child, declared, mut tools } =
+            checked.map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
         let (tree, _slot) = self.seed.tree().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let services = self.seed.services();
         let (depth, longest) = (tree.depth(), services.config.subagents.max_time());
         let entered = self.children.lanes.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
-        let mut core = self.seed.grow(order.time);
+        let mut core = self.seed.grow(child.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
-        let mut tools = order.tools;
         core.tree = tree;
-        let goal = Goal::new(order.declared);
+        let goal = Goal::new(declared);
         tools.extend(goal.tools());
         tools.push(Arc::new(Terminate::new()));
         let rules = self.seed.briefing().rules();
@@ -166,42 +157,25 @@ impl RunTool for ChildTools {
         let tools = Arc::new(ToolSet::new(tools));
         let reasoning = Arc::new(Reasoning::new(prompt(), prompt(), tools, services.max_tokens, services.max_attempts));
 
-        let call_id = context.call_id.clone();
-        let task: String =
-            order.task.chars().map(|c| if c.is_control() { ' ' } else { c }).take(EVENT_TASK_CHARS).collect();
-        core.journal.note(EventKind::SubagentStarted { call_id: call_id.clone(), task, depth: core.tree.depth() });
-        let mut talk = LoopContext::new(vec![Arc::new(Message::user(order.message))]);
-        core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
+        let mut talk = LoopContext::new(vec![Arc::new(Message::user(child.message))]);
+        note_start(&mut core, &talk, KIND, &context.call_id, &child.task).await?;
 
         let (ending, mut core) =
-            delegate::run(self.children.clone(), core, goal, reasoning, &mut talk, order.max_turns).await;
+            delegate::run(self.children.clone(), core, goal, reasoning, &mut talk, child.max_turns).await;
         let SubagentEnd { termination, ref end, turns, .. } = ending;
         tracing::info!(run = %context.run_id, termination = termination.word(), reason = end.reason.word(), turns, "subagent ended");
-        core.journal.note(EventKind::SubagentEnded { call_id, termination, reason: end.reason, turns });
-        core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
+        note_end(&mut core, &talk, KIND, &context.call_id, (termination, end.reason, turns)).await?;
         // What it has read, whoever reads its result has read.
         let outside = core.tally.outside();
         report(ending).map(|reply| ToolReply { outside, ..reply })
     }
 }
 
-fn unstored(error: &belay_protocol::StoreError) -> ToolFailure {
-    tracing::error!(%error, "what a subagent did could not be stored");
-    ToolFailure::failed("the subagent's progress could not be stored")
-}
-
 impl ChildTools {
     /// Reads the arguments, whose shape the gate has checked.
     fn order(&self, arguments: &Map<String, Value>) -> Result<CheckedArguments, String> {
-        let text =
-            |key: &str| arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
         let config = &self.seed.services().config.subagents;
-        let number = |key: &str, most: u64| arguments.get(key).and_then(Value::as_u64).unwrap_or(most).clamp(1, most);
-        let task = text("task").ok_or("task: expected a text that is not blank")?.to_owned();
-        let message = match text("context") {
-            Some(context) => format!("{task}\n\nContext:\n{context}"),
-            None => task.clone(),
-        };
+        let child = ChildOrder::read(arguments, config.max_turns, config.max_time_s)?;
         let declared = match arguments.get("outputs").and_then(Value::as_object) {
             Some(outputs) => {
                 let outputs = outputs.iter().map(|(name, kind)| declared(name, kind)).collect::<Result<_, _>>()?;
@@ -210,14 +184,7 @@ impl ChildTools {
             None => Declared::compile(Vec::new())?,
         };
         let wanted = arguments.get("tools").and_then(Value::as_array);
-        Ok(CheckedArguments {
-            task,
-            message,
-            declared,
-            tools: self.part(wanted.map(Vec::as_slice))?,
-            max_turns: number("max_turns", u64::from(config.max_turns)) as u32,
-            time: Duration::from_secs(number("max_time_s", config.max_time_s)),
-        })
+        Ok(CheckedArguments { child, declared, tools: self.part(wanted.map(Vec::as_slice))? })
     }
 
     /// The tools of these names, all of them the parent's own; without names, everything that the parent has. What every
