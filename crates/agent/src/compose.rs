@@ -62,9 +62,10 @@ pub(crate) fn told(
     // Nobody reads more than the operator's hooks have agreed to.
     let free = !core.services.hooks.is_bound(HookPoint::MessageSending);
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
-    let lines = match options.verbose == Some(true) && free {
-        true => payload::tool_lines(own, delegate.reasoning.tools()),
-        false => Vec::new(),
+    let lines = if options.verbose == Some(true) && free {
+        payload::tool_lines(own, delegate.reasoning.tools())
+    } else {
+        Vec::new()
     };
     // Without an answer there is nothing to join it to: it is never shown in the place of one.
     let shows_reasoning = options.reasoning == Some(ReasoningShown::On) && free && answered;

@@ -50,10 +50,7 @@ fn read(path: &Path) -> Result<RulesFile, Failure> {
     let mut problems = file.stops.validate();
     problems.extend(file.run_limits().validate());
     problems.extend(file.stops.problems(&file.run_limits(), None));
-    match problems.is_empty() {
-        true => Ok(file),
-        false => Err(refuse(problems.join("\n  "))),
-    }
+    if problems.is_empty() { Ok(file) } else { Err(refuse(problems.join("\n  "))) }
 }
 
 /// The numbers that are none; else the rules that cannot be read.

@@ -125,9 +125,10 @@ impl Connection {
 
     fn check_version(&self) -> Result<(), Trouble> {
         let version = self.peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
-        match ProtocolVersion::KNOWN_VERSIONS.contains(&version) && version.has_initialize() {
-            true => Ok(()),
-            false => Err(Trouble::Version(line(&version.to_string(), 40))),
+        if ProtocolVersion::KNOWN_VERSIONS.contains(&version) && version.has_initialize() {
+            Ok(())
+        } else {
+            Err(Trouble::Version(line(&version.to_string(), 40)))
         }
     }
 
@@ -216,10 +217,7 @@ impl Connection {
             ServiceError::TransportSend(error) => {
                 let trouble = of_transport(&*error.error);
                 // Nothing more comes of it: the next call begins a new one.
-                match is_over(&*error.error) {
-                    true => self.end().await.map_or(trouble, Trouble::Ended),
-                    false => trouble,
-                }
+                if is_over(&*error.error) { self.end().await.map_or(trouble, Trouble::Ended) } else { trouble }
             }
             ServiceError::UnexpectedResponse => Trouble::NotMcp("its answer is not one to what it was asked".into()),
             ServiceError::TransportClosed => {
@@ -333,9 +331,10 @@ fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trou
         }
     }
     let words = without_address(&words);
-    match ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
-        true => Trouble::NotLetIn(line(&words, MAX_ERROR)),
-        false => Trouble::Unreachable(line(&words, MAX_ERROR)),
+    if ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
+        Trouble::NotLetIn(line(&words, MAX_ERROR))
+    } else {
+        Trouble::Unreachable(line(&words, MAX_ERROR))
     }
 }
 

@@ -40,9 +40,10 @@ impl Remote {
             .redirect(Policy::custom(|attempt| {
                 // Elsewhere the token, and what the model sends, would reach somebody who was not configured.
                 let first = attempt.previous().first().map(Url::origin);
-                match first == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
-                    true => attempt.follow(),
-                    false => attempt.stop(),
+                if first == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
+                    attempt.follow()
+                } else {
+                    attempt.stop()
                 }
             }))
             .user_agent(concat!("belay/", env!("CARGO_PKG_VERSION")))

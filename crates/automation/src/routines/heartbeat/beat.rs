@@ -30,13 +30,14 @@ pub(crate) async fn beat(
     routine: &RoutineRecord,
 ) -> Option<RoutineRunEnd> {
     let facts = until_stored(&service.draining, || Facts::gather(service, Some(routine), time_of(routine_run))).await?;
-    let outcome = match has_begun(service, routine_run, routine).await? {
-        true => by_run(service, routine_run, Some(routine)).await?,
-        false => match facts.reason(&service.heartbeat, routine_run.trigger == "manual") {
+    let outcome = if has_begun(service, routine_run, routine).await? {
+        by_run(service, routine_run, Some(routine)).await?
+    } else {
+        match facts.reason(&service.heartbeat, routine_run.trigger == "manual") {
             Ok(None) => by_run(service, routine_run, Some(routine)).await?,
             Ok(Some(reason)) => skipped(reason, None),
             Err(why) => Outcome::failed(why),
-        },
+        }
     };
     end(service, routine_run, routine, &facts, outcome).await
 }
