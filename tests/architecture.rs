@@ -14,25 +14,25 @@ use serde::Deserialize;
 /// What each package may import, `belay-` left out. A package that is not listed fails the test.
 const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &["text"]),
-    ("agent-loop", &["protocol"]),
+    ("agent-loop", &["protocol", "text"]),
     // Texts of schedules, and instants.
-    ("schedule", &["protocol"]),
+    ("schedule", &["protocol", "text"]),
     // One run, whatever started it; then what starts runs by itself; then the kinds of run; then the outer loop.
     ("run", &["agent-loop", "protocol", "text"]),
     ("automation", &["agent-loop", "run", "schedule", "protocol"]),
-    ("delegates", &["agent-loop", "automation", "run", "protocol"]),
-    ("agent", &["agent-loop", "automation", "delegates", "run", "schedule", "protocol"]),
-    ("trajectory", &["agent-loop", "protocol"]),
+    ("delegates", &["agent-loop", "automation", "run", "protocol", "text"]),
+    ("agent", &["agent-loop", "automation", "delegates", "run", "schedule", "protocol", "text"]),
+    ("trajectory", &["agent-loop", "protocol", "text"]),
     // A development program: compares the stop rules with those of other programs.
     ("stopbench", &["agent-loop", "protocol", "trajectory"]),
-    ("models", &["protocol"]),
-    // Hidden characters: one table, for every exit to a terminal, a question or a prompt.
+    ("models", &["protocol", "text"]),
+    // Hidden characters: one table, for every exit to a terminal, a question or a prompt. "Did you mean": one metric.
     ("text", &[]),
     // Starts and ends processes, for whatever runs programs.
     ("exec", &["protocol"]),
     ("tools", &["exec", "protocol", "text"]),
     ("channels", &["protocol", "text"]),
-    ("hooks", &["exec", "protocol"]),
+    ("hooks", &["exec", "protocol", "text"]),
     ("store", &["protocol"]),
     ("gateway", &["protocol"]),
     ("testkit", &["protocol"]),
@@ -77,6 +77,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("frankenstein", &["channels"]),
     ("reedline", &["channels"]),
     ("croner", &["schedule"]),
+    ("strsim", &["text"]),
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),

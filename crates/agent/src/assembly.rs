@@ -16,13 +16,13 @@ use crate::agent_services::{AgentServices, SEATS, StorePorts};
 use crate::model_choice;
 use crate::queue::QueueConfig;
 use crate::sessions::{Resets, SessionsConfig};
-use belay_automation::jobs::{CreateJob, JobService, JobsConfig, Wakeup};
+use belay_automation::jobs::{JobService, JobsConfig, Wakeup, create_job_tool};
 use belay_automation::routines::heartbeat::{Heartbeat, HeartbeatConfig};
-use belay_automation::routines::{RoutineRegistry, RoutineService, RoutineTool, RoutinesConfig};
+use belay_automation::routines::{RoutineRegistry, RoutineService, RoutinesConfig, routine_tool};
 use belay_automation::submitter::Submitter;
-use belay_delegates::container::{RunInWorker, WorkersParts};
+use belay_delegates::container::{WorkersParts, run_in_worker_tool};
 use belay_delegates::plan::{self, PlanKit};
-use belay_delegates::subagent::{ChildServices, SpawnSubagent, SubagentLanes};
+use belay_delegates::subagent::{ChildServices, SubagentLanes, spawn_subagent_tool};
 use belay_run::approvals::{ApprovalsConfig, Policy};
 use belay_run::chunking::StreamingConfig;
 use belay_run::completion_check;
@@ -33,7 +33,7 @@ use belay_run::error::AgentError;
 use belay_run::hooks::HookChain;
 use belay_run::prompt::{self, Briefing, BriefingSource, PromptBook, Snapshots};
 use belay_run::rights::{Absent, AccessPolicy};
-use belay_run::send_message::SendMessage;
+use belay_run::send_message::send_message_tool;
 use belay_run::services::RunServices;
 use belay_run::terminate::Terminate;
 use belay_run::tool_health::{Health, HealthPorts};
@@ -208,21 +208,21 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
     let mut tools = parts.tools.clone();
     if config.subagents.enabled {
         let closing = parts.rules.closing_turn().unwrap_or_default();
-        tools.push(Arc::new(SpawnSubagent::new(&config.subagents, closing)));
+        tools.push(Arc::new(spawn_subagent_tool(&config.subagents, closing)));
     }
     if let Some(workers) = &children.workers {
-        tools.push(Arc::new(RunInWorker::new(&workers.config)));
+        tools.push(Arc::new(run_in_worker_tool(&workers.config)));
     }
     // Executors may start subagents. They always have their own `terminate`, and none of the tools added below.
     let plans = PlanKit::build(config, &tools, parts.max_tokens, parts.max_attempts, children.clone())?;
     if config.send_message {
-        tools.push(Arc::new(SendMessage::new()));
+        tools.push(Arc::new(send_message_tool()));
     }
     if parts.jobs.enabled {
-        tools.push(Arc::new(CreateJob::new()));
+        tools.push(Arc::new(create_job_tool()));
     }
     if parts.routines.enabled {
-        tools.push(Arc::new(RoutineTool::new()));
+        tools.push(Arc::new(routine_tool()));
     }
     if config.terminate {
         tools.push(Arc::new(Terminate::new()));

@@ -63,9 +63,10 @@ pub(crate) fn told(
     // A bound hook has checked only the answer, so nothing else is shown.
     let free = !core.services.hooks.is_bound(HookPoint::MessageSending);
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
-    let lines = match options.verbose == Some(true) && free {
-        true => payload::tool_lines(own, delegate.reasoning.tools()),
-        false => Vec::new(),
+    let lines = if options.verbose == Some(true) && free {
+        payload::tool_lines(own, delegate.reasoning.tools())
+    } else {
+        Vec::new()
     };
     // Without an answer the reasoning is not shown, because it would look like one.
     let shows_reasoning = options.reasoning == Some(ReasoningShown::On) && free && answered;

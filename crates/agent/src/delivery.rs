@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent_services::AgentServices;
 use belay_run::hooks::HookChain;
 use belay_run::restart::persist;
+use belay_run::retry::{Backoff, until_stored};
 use belay_run::rights::Channels;
 
 /// Maximum number of conversations that are delivered to at the same time. The others follow as these end.
@@ -27,8 +28,8 @@ const MAX_PARALLEL: usize = 64;
 const DELIVERY_LIMIT: Duration = Duration::from_secs(120);
 /// Attempts before a reply is given up.
 const MAX_ATTEMPTS: u32 = 12;
-/// First and longest pause between attempts; doubled each time. A platform's own delay wins.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+/// Pauses between attempts. A platform's own delay wins.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 /// How long a reply to a channel that is not enabled waits before it is looked at again.
 const CHANNEL_MISSING: Duration = Duration::from_secs(3600);
 /// Pause after an error of the store.
@@ -90,21 +91,10 @@ impl Delivery {
     /// Settles the deliveries that an earlier start left unfinished. No row is sent before that, because these rows
     /// would block their conversations forever.
     async fn settle_interrupted(&self) {
-        loop {
-            match self.outbox.settle_interrupted().await {
-                Ok(rows) => {
-                    for row in rows {
-                        tracing::warn!(run = ?row.message.run_id, "a reply may or may not have been delivered before a crash");
-                        self.sender(None).tell(&row.message, "ambiguous").await;
-                    }
-                    return;
-                }
-                Err(error) => tracing::error!(%error, "interrupted deliveries could not be settled; trying again"),
-            }
-            tokio::select! {
-                () = sleep(STORE_TROUBLE) => {}
-                () = self.stop.cancelled() => return,
-            }
+        let interrupted = until_stored(&self.stop, || self.outbox.settle_interrupted()).await;
+        for row in interrupted.into_iter().flatten() {
+            tracing::warn!(run = ?row.message.run_id, "a reply may or may not have been delivered before a crash");
+            self.sender(None).tell(&row.message, "ambiguous").await;
         }
     }
 
@@ -227,7 +217,7 @@ impl Sender {
         let attempt = row.attempts + 1;
         match error {
             DeliverError::Retry { after, pieces_sent, .. } if attempt < MAX_ATTEMPTS => {
-                let backoff = BACKOFF.0.saturating_mul(1 << row.attempts.min(16)).min(BACKOFF.1);
+                let backoff = BACKOFF.after(row.attempts);
                 (OutboxState::Waiting { until: self.later(after.unwrap_or(backoff)), pieces_sent }, None)
             }
             DeliverError::Retry { .. } | DeliverError::Refused { .. } => (OutboxState::Failed, Some("failed")),
@@ -242,13 +232,7 @@ impl Sender {
     /// Stores the result of an attempt, and retries until the store accepts it or the daemon ends: a row in `sending`
     /// blocks its conversation.
     async fn settle(&self, id: OutboxId, state: OutboxState) {
-        while let Err(error) = self.outbox.mark(id, state.clone()).await {
-            tracing::error!(%error, "a delivery could not be marked; trying again");
-            tokio::select! {
-                () = sleep(STORE_TROUBLE) => {}
-                // The next start finds the row in `sending` and says honestly that it does not know.
-                () = self.stop.cancelled() => return,
-            }
-        }
+        // Where the daemon ends first, the next start finds the row in `sending` and says honestly that it does not know.
+        until_stored(&self.stop, || self.outbox.mark(id, state.clone())).await;
     }
 }

@@ -43,8 +43,6 @@ use belay_run::prompt::Briefing;
 
 pub(crate) use self::opening::{LaneStart, run_lane};
 
-/// First and longest pause between two attempts to reach the store.
-const STORE_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Longest time that a turn may take to return once it was told to stop. Then: it is aborted, and what it had stored is what
 /// there is.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);

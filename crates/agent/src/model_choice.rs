@@ -1,6 +1,7 @@
 //! Checks the names of models against the configured ones.
 
 use belay_protocol::ModelProvider;
+use belay_text::near::{did_you_mean, nearest_names};
 
 /// Maximum number of names listed in the answer to an unknown name.
 const MOST_NAMES: usize = 20;
@@ -17,10 +18,7 @@ fn known(name: &str, known: &[String]) -> Result<(), String> {
     if known.iter().any(|known| known == name) {
         return Ok(());
     }
-    let distance = |known: &&String| strsim::levenshtein(&known.to_lowercase(), &name.to_lowercase());
-    // Beyond a third of the name it would be a guess.
-    let near = known.iter().min_by_key(distance).filter(|near| distance(near) <= name.chars().count() / 3);
-    let meant = near.map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
+    let meant = did_you_mean(&nearest_names(name, known, 1));
     let listed: Vec<&str> = known.iter().take(MOST_NAMES).map(String::as_str).collect();
     Err(format!("There is no model {name}.{meant} Available models: {}.", listed.join(", ")))
 }

@@ -13,7 +13,7 @@ pub use settings::{Change, Setting, SettingCommand};
 
 use belay_automation::routines::{self, RoutineCommand};
 use belay_run::tool_health;
-use strsim::levenshtein;
+use belay_text::near::nearest;
 
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,7 +203,7 @@ pub fn parse(text: &str) -> Submission {
         "/approve" => Command::Decide(Decision::Approve, argument),
         "/always" => Command::Decide(Decision::Always, argument),
         "/deny" => Command::Decide(Decision::Deny, argument),
-        other => return Submission::Unknown { nearest: nearest(other), word },
+        other => return Submission::Unknown { nearest: nearest_command(other), word },
     };
     Submission::Command(command)
 }
@@ -263,11 +263,9 @@ pub fn word_of(text: &str) -> String {
     word.split_once('@').map_or(word, |(word, _)| word).to_lowercase()
 }
 
-fn nearest(word: &str) -> &'static str {
-    let known = WORDS.iter().map(|(word, _)| *word);
-    // Beyond a third of the word it would be a guess, and a wrong one may do harm.
-    let near = known.map(|known| (levenshtein(known, word), known)).min_by_key(|(distance, _)| *distance);
-    near.filter(|(distance, _)| *distance <= word.len() / 3).map_or("/help", |(_, known)| known)
+/// The command that a word most probably means; `/help` when none is near.
+fn nearest_command(word: &str) -> &'static str {
+    nearest(word, WORDS.iter().map(|(word, _)| *word)).unwrap_or("/help")
 }
 
 #[cfg(test)]
@@ -346,7 +344,7 @@ mod tests {
             ("yes", Submission::Input),
             ("/help\nme", command(Command::Help)),
             ("NO_REPLY", Submission::Input),
-            ("/ünknown", Submission::Unknown { word: "/ünknown".into(), nearest: nearest("/ünknown") }),
+            ("/ünknown", Submission::Unknown { word: "/ünknown".into(), nearest: "/help" }),
         ] {
             assert_eq!(parse(text), expected, "{text:?}");
         }

@@ -45,4 +45,4 @@ pub use registry::RoutineRegistry;
 pub use requests::{RoutineRequester, request, start};
 pub use service::RoutineService;
 pub use task::{LightweightTask, NothingToReport, lightweight_task};
-pub use tool::{RoutineTool, RoutineToolContext};
+pub use tool::{RoutineToolContext, routine_tool};

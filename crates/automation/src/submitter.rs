@@ -1,20 +1,16 @@
 //! Where the agent's own parts put messages into its merged streams: a job to begin, a routine that has fired, a message that is
 //! passed on. From there on they go the way of every message. The acceptance of a run comes with a watch over it.
 
-use std::time::Duration;
-
 use belay_protocol::{Ack, AckSender, ChannelId, Envelope, Inbound, Refusal, RunId, RunWatch};
+use belay_run::retry::STORE;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 /// Messages that wait to be taken. Then: whoever has one waits; the outer loop takes them as it takes every channel's.
 const CAPACITY: usize = 64;
-/// First and longest pause between two attempts to reach the store, or a lane that is busy.
-pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// A run that was accepted.
 pub(crate) struct Submitted {
@@ -55,7 +51,7 @@ impl Submitter {
         message: &Inbound,
         draining: &CancellationToken,
     ) -> Option<Result<Submitted, String>> {
-        let mut pause = BACKOFF.0;
+        let mut pauses = STORE.pauses();
         while !draining.is_cancelled() {
             match self.send(message.clone()).await {
                 Some(Ack::Accepted(accepted)) => {
@@ -67,9 +63,8 @@ impl Submitter {
                 }
                 Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Some(Err(why)),
                 // Busy, a store that does not answer, a lane that was let go.
-                _ => sleep(pause).await,
+                _ => pauses.wait(draining).await,
             }
-            pause = (pause * 2).min(BACKOFF.1);
         }
         None
     }
@@ -77,6 +72,8 @@ impl Submitter {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use belay_protocol::{Accepted, Body, Principal, UnixMillis};
 
     use super::*;

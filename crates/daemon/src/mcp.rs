@@ -92,9 +92,10 @@ pub(crate) async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'
     for tool in &approved {
         out.line(&format!("approved {}: {}", tool.tool, tool.description));
     }
-    out.line(match approved.is_empty() {
-        true => "nothing to approve: it is what was approved before",
-        false => "a daemon that is running offers it from its next start on",
+    out.line(if approved.is_empty() {
+        "nothing to approve: it is what was approved before"
+    } else {
+        "a daemon that is running offers it from its next start on"
     });
     Ok(Exit::Fine)
 }

@@ -34,7 +34,7 @@ pub(crate) use changes::{Changes, reloaded};
 pub(crate) use layers::NOT_FINITE;
 use layers::{BUILT_IN, Layer, Need};
 pub(crate) use merge::Origins;
-pub(crate) use problem::{Problem, nearest};
+pub(crate) use problem::Problem;
 pub(crate) use rules::problems as problems_of_rules;
 use show::{as_json, as_toml};
 

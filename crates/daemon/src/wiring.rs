@@ -372,9 +372,10 @@ impl Running {
     /// Where it can be reached and which model answers, in one line.
     pub(crate) fn describe(&self) -> String {
         let place = self.address.map_or("on the control socket".to_owned(), |address| format!("on http://{address}"));
-        let model = match self.model.rehearsal {
-            true => "rehearsal, a built-in stand-in".to_owned(),
-            false => format!("{} by {}", self.model.model, self.model.provider),
+        let model = if self.model.rehearsal {
+            "rehearsal, a built-in stand-in".to_owned()
+        } else {
+            format!("{} by {}", self.model.model, self.model.provider)
         };
         format!("ready {place} (model: {model})")
     }
@@ -481,9 +482,10 @@ fn absent(telegram: AllowLists) -> Absent {
 
 fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Option<Telegram>, Failure> {
     let Some(secrets) = secrets else { return Ok(None) };
-    let builder = match is_plain_loopback(&settings.channels.telegram.api_base) {
-        true => plain_client().no_proxy(),
-        false => reqwest::Client::builder(),
+    let builder = if is_plain_loopback(&settings.channels.telegram.api_base) {
+        plain_client().no_proxy()
+    } else {
+        reqwest::Client::builder()
     };
     let http = builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true).build();
     let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;

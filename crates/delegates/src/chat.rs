@@ -10,11 +10,11 @@ use belay_agent_loop::{
     AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     PendingApproval, Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason, ToolSet};
+use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId, StopReason, ToolSet};
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::JobToolContext;
-use belay_automation::routines::{RoutineTool, RoutineToolContext};
+use belay_automation::routines::RoutineToolContext;
 use belay_run::compaction::Shortener;
 use belay_run::core::{Executed, RunCore};
 use belay_run::effect_gate::Asking;
@@ -22,7 +22,8 @@ use belay_run::judge;
 use belay_run::model_call::ModelCall;
 use belay_run::own_tools::{CREATE_JOB, ROUTINE, SEND_MESSAGE};
 use belay_run::prompt::Briefing;
-use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+use belay_run::reply::{self, Reply};
+use belay_run::run_tool::bound;
 use belay_run::send_message::MessageSender;
 use belay_run::services::RunServices;
 
@@ -196,17 +197,10 @@ impl LoopDelegate for ChatDelegate {
                 String::new()
             }
         };
-        self.cut_off = match context.state.last_finish {
-            FinishReason::Length => Some(StopReason::LengthLimit),
-            FinishReason::ContentFilter => Some(StopReason::ContentFilter),
-            FinishReason::Stop | FinishReason::ToolCalls => None,
-        };
+        let (cut_off, note) = reply::cut_note(context.state.last_finish);
+        self.cut_off = cut_off;
         if !text.is_empty() {
-            text.push_str(match self.cut_off {
-                Some(StopReason::LengthLimit) => CUT_OFF,
-                Some(_) => WITHHELD,
-                None => "",
-            });
+            text.push_str(note);
         }
         let said = if self.silent { reply::SILENT_TOKEN } else { &text };
         if !said.is_empty() {
@@ -222,17 +216,16 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.core.live.output.end_text();
         let tools = self.reasoning.tools().clone();
-        let (starts, post) = (binder(&self.children, &self.core, context, &tools), self.post.clone());
-        let sends = tools.get(SEND_MESSAGE).cloned().zip(post);
-        let orders = tools.get(CREATE_JOB).cloned().zip(self.jobs.clone());
-        let rules = tools.get(ROUTINE).cloned().zip(self.routines.clone());
-        let bind = |name: &str| match (&sends, &orders) {
-            (Some((declaration, post)), _) if name == SEND_MESSAGE => Some(post.bind(declaration)),
-            (_, Some((declaration, jobs))) if name == CREATE_JOB => Some(jobs.bind(declaration)),
-            _ if name == ROUTINE => {
-                rules.as_ref().map(|(declaration, routines)| RoutineTool::bind(declaration, routines))
+        let starts = binder(&self.children, &self.core, context, &tools);
+        let (post, jobs, routines) = (self.post.clone(), self.jobs.clone(), self.routines.clone());
+        let bind = |name: &str| {
+            let declaration = tools.get(name)?;
+            match name {
+                SEND_MESSAGE => Some(bound(declaration, post.clone()?)),
+                CREATE_JOB => Some(bound(declaration, jobs.clone()?)),
+                ROUTINE => Some(bound(declaration, routines.clone()?)),
+                _ => starts(name),
             }
-            _ => starts(name),
         };
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;
         if let Some(reason) = self.core.stopped() {

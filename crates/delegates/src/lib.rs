@@ -6,9 +6,11 @@
 //! **Does not know**: lanes, queues, channels, or where replies go.
 //!
 //! Reading order: [`chat`] (the delegate of every turn) → [`job`] and [`job_worker`] (a job's turn, here or in a container) →
-//! [`lightweight`] (a routine's small loop) → [`subagent`] → [`plan`] → [`container`] (the worker's side and the host's).
+//! [`lightweight`] (a routine's small loop) → [`subagent`] → [`plan`] → [`container`] (the worker's side and the host's), with
+//! `child_call` (the tools that start a subagent or a worker).
 
 pub mod chat;
+mod child_call;
 pub mod container;
 pub mod job;
 mod job_worker;

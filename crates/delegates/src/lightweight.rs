@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent_loop::{AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopError, LoopOutcome, Reasoning};
 use belay_protocol::{
-    CallPreview, FinishReason, Message, ModelReply, SessionKey, StopReason, Tool, ToolContext, ToolFailure, ToolOutput,
-    ToolSet, ToolSpec,
+    CallPreview, Message, ModelReply, SessionKey, StopReason, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet,
+    ToolSpec,
 };
 use serde_json::{Map, Value};
 use tokio::time::sleep;
@@ -19,7 +19,7 @@ use belay_run::OWN_TOOLS;
 use belay_run::effect_gate::{open_calls, unbound};
 use belay_run::own_tools::SEND_MESSAGE;
 use belay_run::prompt::{self, Briefing};
-use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+use belay_run::reply::{self, Reply};
 use belay_run::services::RunServices;
 
 /// Longest result of a tool that the model of a routine run is shown, in bytes.
@@ -145,15 +145,9 @@ fn result(
     reply: ModelReply,
     nothing: NothingToReport,
 ) -> Option<LoopOutcome> {
-    delegate.cut_off = match reply.finish {
-        FinishReason::Length => Some(StopReason::LengthLimit),
-        FinishReason::ContentFilter => Some(StopReason::ContentFilter),
-        FinishReason::Stop | FinishReason::ToolCalls => None,
-    };
-    let shaped = match (nothing.is_said)(reply.text.trim()) {
-        true => Reply::Silent,
-        false => reply::shape(&reply.text),
-    };
+    let (cut_off, note) = reply::cut_note(reply.finish);
+    delegate.cut_off = cut_off;
+    let shaped = if (nothing.is_said)(reply.text.trim()) { Reply::Silent } else { reply::shape(&reply.text) };
     match shaped {
         Reply::Silent => {
             delegate.silent = true;
@@ -162,11 +156,7 @@ fn result(
             Some(LoopOutcome::Response(String::new()))
         }
         Reply::Text(mut text) => {
-            text.push_str(match delegate.cut_off {
-                Some(StopReason::LengthLimit) => CUT_OFF,
-                Some(_) => WITHHELD,
-                None => "",
-            });
+            text.push_str(note);
             context.push(Message::assistant(&text));
             Some(LoopOutcome::Response(text))
         }

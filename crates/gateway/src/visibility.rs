@@ -157,10 +157,7 @@ impl Visibility<'_> {
     /// # Errors
     /// As [`Visibility::visible_run`].
     pub(crate) async fn visible_session(&self, key: SessionKey) -> Result<VisibleSession, ApiError> {
-        match self.session(&key).await? {
-            true => Ok(VisibleSession(key)),
-            false => Err(no_such_session(&key)),
-        }
+        if self.session(&key).await? { Ok(VisibleSession(key)) } else { Err(no_such_session(&key)) }
     }
 
     /// The session that a parameter names, if it does.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use belay_protocol::{HookFailure, HookKind, HookPoint};
+use belay_text::near::nearest;
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -165,7 +166,7 @@ impl HookConfig {
     fn problems_of_points(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         for name in self.on.0.iter().filter(|name| HookPoint::from_word(name).is_none()) {
-            let hint = match nearest(name) {
+            let hint = match nearest(name, HookPoint::ALL.iter().map(|point| point.word())) {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("there are {}", HookPoint::ALL.in_words()),
             };
@@ -247,16 +248,6 @@ fn url_problem(url: &str) -> Option<&'static str> {
         Ok(_) => None,
         Err(_) => Some("must be an address such as http://127.0.0.1:9000/hook"),
     }
-}
-
-/// The nearest name of a point, when it is near enough to be a slip: a third of the letters at most.
-fn nearest(word: &str) -> Option<&'static str> {
-    HookPoint::ALL
-        .iter()
-        .map(|point| (strsim::damerau_levenshtein(word, point.word()), point.word()))
-        .filter(|(distance, other)| distance * 3 <= word.chars().count().max(other.chars().count()))
-        .min()
-        .map(|(_, other)| other)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The providers by name: which wire format each speaks, where, and with which model by default.
 
+use belay_text::near::nearest;
 use genai::adapter::AdapterKind;
 
 use crate::error::ModelsError;
@@ -106,16 +107,6 @@ pub(crate) fn find(name: &str) -> Result<&'static Entry, ModelsError> {
         nearest: nearest(name, ENTRIES.iter().map(|entry| entry.name).chain([AUTO])).map(str::to_owned),
         known: ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
     })
-}
-
-/// The candidate that a mistyped name most probably meant; `None` when none resembles it.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_lowercase();
-    candidates
-        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use belay_text::near::nearest;
 use reqwest::Client;
 
-use crate::catalog::{Format, nearest};
+use crate::catalog::Format;
 use crate::config::{EnvKeys, LlmConfig};
 use crate::discover::{ListError, list_models};
 use crate::error::ModelsError;
@@ -65,7 +66,7 @@ pub async fn probe(config: &LlmConfig, keys: &EnvKeys, http: &Client) -> Result<
         // A server with one model serves that, whatever it is asked for.
         Ok(list) if list.iter().any(|listed| listed.id == model) || list.len() == 1 => ProbeReport::Ready,
         Ok(list) => ProbeReport::ModelUnknown {
-            nearest: nearest(model, list.iter().map(|listed| listed.id.as_str())).map(str::to_owned),
+            nearest: nearest(model, list.iter().map(|listed| &*listed.id)).map(str::to_owned),
             offered: list.len(),
         },
         Err(ListError::Refused(status @ (401 | 403))) => ProbeReport::KeyRefused { status },

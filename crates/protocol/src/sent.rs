@@ -51,9 +51,10 @@ impl Sent {
             provenance: _, // the platform's own, the same with each delivery
         } = inbound;
         let (Some(key), Body::Text(text) | Body::Edit(text)) = (key, body) else { return None };
-        let digest = match options.is_default() && outputs.is_empty() && history.is_empty() {
-            true => input_digest(text),
-            false => digest_with_more(text, options, outputs, history),
+        let digest = if options.is_default() && outputs.is_empty() && history.is_empty() {
+            input_digest(text)
+        } else {
+            digest_with_more(text, options, outputs, history)
         };
         Some(Self { key: key.clone(), digest })
     }

@@ -42,9 +42,10 @@ impl JobToken {
     /// The text is not 64 hexadecimal digits. The error does not contain it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let well_formed = text.len() == 2 * Self::BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match well_formed {
-            true => Ok(Self(Secret::new(text.to_owned()))),
-            false => Err(format!("a job's token is {} hexadecimal digits", 2 * Self::BYTES)),
+        if well_formed {
+            Ok(Self(Secret::new(text.to_owned())))
+        } else {
+            Err(format!("a job's token is {} hexadecimal digits", 2 * Self::BYTES))
         }
     }
 

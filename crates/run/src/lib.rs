@@ -10,7 +10,8 @@
 //! Reading order: [`services`] (used by every run) → [`core`] (the parts of one run) → [`model_call`] (the model call,
 //! with compaction and the wait for an outage) → [`effect_gate`] (passed by every tool call), with [`approvals`],
 //! [`hooks`] and [`tool_health`] → [`journal`] → [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and
-//! [`prompt`] (the context) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work).
+//! [`prompt`] (the context) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work). Shared by the parts
+//! around runs: [`restart`] (tasks that panic), [`retry`] (a store that does not answer), [`run_tool`] (tools that act on their run).
 
 pub mod approvals;
 pub mod bootstrap;
@@ -40,7 +41,9 @@ pub mod prompt;
 mod pulse;
 pub mod reply;
 pub mod restart;
+pub mod retry;
 pub mod rights;
+pub mod run_tool;
 pub mod send_message;
 pub mod services;
 pub mod tally;

@@ -263,19 +263,17 @@ impl ModelCall<'_> {
     ) -> Result<(), LoopError> {
         let fact = shorter.fact(will_retry);
         let left = shorter.context;
-        match self.core.child {
-            true => self.core.journal.note(fact),
-            false => {
-                let (services, live, lease) = (&self.core.services, &self.core.live, self.core.journal.lease());
-                let events = vec![services.event(&live.session, live.id, fact)];
-                let (keep, summary) = (left.kept_of_earlier_turns, left.summary);
-                match left.left_of_turn.is_empty() {
-                    true => services.journal.compact(lease, keep, summary, events).await?,
-                    false => {
-                        let cut = TurnCut { run: live.id, left: left.left_of_turn, keep, summary, events };
-                        services.journal.compact_turn(lease, cut).await?;
-                    }
-                }
+        if self.core.child {
+            self.core.journal.note(fact)
+        } else {
+            let (services, live, lease) = (&self.core.services, &self.core.live, self.core.journal.lease());
+            let events = vec![services.event(&live.session, live.id, fact)];
+            let (keep, summary) = (left.kept_of_earlier_turns, left.summary);
+            if left.left_of_turn.is_empty() {
+                services.journal.compact(lease, keep, summary, events).await?
+            } else {
+                let cut = TurnCut { run: live.id, left: left.left_of_turn, keep, summary, events };
+                services.journal.compact_turn(lease, cut).await?;
             }
         }
         context.messages = left.messages;

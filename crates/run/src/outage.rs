@@ -7,12 +7,13 @@ use belay_protocol::{ModelError, ModelErrorKind};
 use tokio::time::{Instant, sleep_until};
 
 use crate::core::RunCore;
+use crate::retry::Backoff;
 
 /// Maximum number of consecutive outages before the work fails. Each one comes after the retries of its own call.
 const MAX_OUTAGES: u32 = 10;
 /// First and longest pause before the model is called again. A pause that the provider asks for takes precedence, up to
 /// 15 minutes.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+const PAUSE: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(900);
 
 /// Waits for the end of an outage, for one logical call.
@@ -42,7 +43,7 @@ impl OutageWait {
         if self.outages >= MAX_OUTAGES {
             return false;
         }
-        let own = PAUSE.0.saturating_mul(1 << (self.outages - 1).min(8)).min(PAUSE.1);
+        let own = PAUSE.after(self.outages - 1);
         let pause = asked.unwrap_or_default().clamp(own, MAX_RETRY_AFTER);
         tracing::info!(
             run = %core.live.id, outages = self.outages, pause_s = pause.as_secs(), "the model is unavailable; the job waits for it"

@@ -2,16 +2,27 @@
 
 pub mod silence;
 
+use belay_protocol::{FinishReason, StopReason};
+
 use self::silence::{is_silent, without_trailing};
 
 pub use self::silence::SILENT_TOKEN;
 
 /// Appended to an answer that reached its length limit.
-pub const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
+const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
 /// Appended to an answer of which the provider's content filter withheld a part.
-pub const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
+const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
 /// Appended to the text of a run that was stopped, for the model and for people.
 pub const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
+
+/// Why a text with this finish reason is incomplete, and the note to append; `None` and an empty note if it is complete.
+pub fn cut_note(finish: FinishReason) -> (Option<StopReason>, &'static str) {
+    match finish {
+        FinishReason::Length => (Some(StopReason::LengthLimit), CUT_OFF),
+        FinishReason::ContentFilter => (Some(StopReason::ContentFilter), WITHHELD),
+        FinishReason::Stop | FinishReason::ToolCalls => (None, ""),
+    }
+}
 
 /// A cleaned final text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,34 +15,32 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics;
+use crate::retry::{Backoff, Pauses};
 
-/// First and longest pause.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The pauses after the first restart, which comes at once.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// How long work has to last for the next restart to be a first one again.
 const LASTING: Duration = Duration::from_secs(120);
 
 /// Exponential back-off for the restarts of one task.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Restarts {
-    /// When it ended last, and the pause that followed.
-    last: Option<(Instant, Duration)>,
+    /// The next pauses, and the time from which the work counts as one that has lasted.
+    last: Option<(Pauses, Instant)>,
 }
 
 impl Restarts {
     /// The pause before the next restart of work that has just ended.
     fn pause(&mut self) -> Duration {
         let now = Instant::now();
-        let pause = match self.last {
-            Some((ended, pause)) if now.duration_since(ended) < pause + LASTING => {
-                if pause.is_zero() {
-                    PAUSE.0
-                } else {
-                    (pause * 2).min(PAUSE.1)
-                }
+        let (pauses, pause) = match self.last.take() {
+            Some((mut pauses, lasting)) if now < lasting => {
+                let pause = pauses.next_pause();
+                (pauses, pause)
             }
-            _ => Duration::ZERO,
+            _ => (PAUSES.pauses(), Duration::ZERO),
         };
-        self.last = Some((now, pause));
+        self.last = Some((pauses, now + pause + LASTING));
         pause
     }
 
@@ -62,11 +60,7 @@ impl Restarts {
             pause_ms = pause.as_millis() as u64,
             "a background task ended unexpectedly and is restarted"
         );
-        tokio::select! {
-            biased; // the end first
-            () = stop.cancelled() => false,
-            () = sleep(pause) => true,
-        }
+        stop.run_until_cancelled(sleep(pause)).await.is_some()
     }
 }
 
@@ -129,7 +123,7 @@ mod tests {
             };
             match count {
                 1..=8 => panic!("a fault"),
-                9 => sleep(LASTING + PAUSE.1).await, // it works, and then returns
+                9 => sleep(LASTING + PAUSES.longest).await, // it works, and then returns
                 10 => panic!("a fault"),
                 _ => std::future::pending().await,
             }

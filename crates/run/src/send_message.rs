@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::{
     Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, SessionKey,
-    SessionReader, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
+    SessionReader, StoreError, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -16,6 +16,7 @@ use crate::hooks::{HookChain, HookContext};
 use crate::own_tools::SEND_MESSAGE;
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
 use crate::rights::Channels;
+use crate::run_tool::{DeclaredTool, RunTool};
 
 /// The name of the conversation that the run answers.
 const HERE: &str = "here";
@@ -23,57 +24,38 @@ const HERE: &str = "here";
 const TEXT_MAX_CHARS: usize = 20_000;
 /// Maximum length of the part of a message that an approval request shows, in characters.
 const SHOWN_CHARS: usize = 200;
+/// The result of a call outside of a conversation's run.
+const UNBOUND: &str = "only the run of a conversation can send messages; put the message into your result";
 /// Shortest text that is compared with what was sent: a shorter one is in too many others.
 const COMPARED_CHARS: usize = 10;
 
-/// Declares the tool. It works once it is bound to the run that calls it.
-pub struct SendMessage(ToolSpec);
-
-impl Default for SendMessage {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl SendMessage {
-    /// The tool as models see it.
-    pub fn new() -> Self {
-        Self(ToolSpec {
-            effect: Effect::External,
-            max_output_bytes: 1000,
-            ..ToolSpec::new(
-                SEND_MESSAGE,
-                "Sends a message at once, before your final answer: a progress report during a long task, or a message \
-                 to another conversation. Your final answer is sent automatically: do not send it with this tool too. \
-                 If nothing is left to say at the end, answer NO_REPLY.",
-                json!({
-                    "type": "object",
-                    "properties": {
-                        "place": {
-                            "type": "string",
-                            "description": "`here`, or another conversation as `channel:conversation`, for example telegram:42",
-                        },
-                        "text": {
-                            "type": "string", "minLength": 1, "maxLength": TEXT_MAX_CHARS, "description": "Markdown",
-                        },
+/// The tool as models see it. It works once it is bound to the run that calls it, by a [`MessageSender`].
+pub fn send_message_tool() -> DeclaredTool {
+    let spec = ToolSpec {
+        effect: Effect::External,
+        max_output_bytes: 1000,
+        ..ToolSpec::new(
+            SEND_MESSAGE,
+            "Sends a message at once, before your final answer: a progress report during a long task, or a message \
+             to another conversation. Your final answer is sent automatically: do not send it with this tool too. \
+             If nothing is left to say at the end, answer NO_REPLY.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "place": {
+                        "type": "string",
+                        "description": "`here`, or another conversation as `channel:conversation`, for example telegram:42",
                     },
-                    "required": ["text"],
-                    "additionalProperties": false,
-                }),
-            )
-        })
-    }
-}
-
-#[async_trait]
-impl Tool for SendMessage {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("only the run of a conversation can send messages; put the message into your result"))
-    }
+                    "text": {
+                        "type": "string", "minLength": 1, "maxLength": TEXT_MAX_CHARS, "description": "Markdown",
+                    },
+                },
+                "required": ["text"],
+                "additionalProperties": false,
+            }),
+        )
+    };
+    DeclaredTool::new(spec, UNBOUND)
 }
 
 /// The context in which a run sends messages.
@@ -97,18 +79,7 @@ pub struct MessageSender {
     pub saying: PendingOutbound,
 }
 
-/// The tool in the hands of one run.
-struct Bound {
-    declaration: Arc<dyn Tool>,
-    post: MessageSender,
-}
-
 impl MessageSender {
-    /// The tool in the hands of the run.
-    pub fn bind(&self, declaration: &Arc<dyn Tool>) -> Arc<dyn Tool> {
-        Arc::new(Bound { declaration: declaration.clone(), post: self.clone() })
-    }
-
     /// Where a place is.
     async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
         if is_here(place, &self.session) {
@@ -166,18 +137,14 @@ fn text_of(arguments: &Map<String, Value>) -> &str {
 }
 
 #[async_trait]
-impl Tool for Bound {
-    fn spec(&self) -> &ToolSpec {
-        self.declaration.spec()
-    }
-
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+impl RunTool for MessageSender {
+    async fn weigh(&self, arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
         let place = place_of(arguments);
-        self.post.route(place).await?;
+        self.route(place).await?;
         if text_of(arguments).trim().is_empty() {
             return Err(ToolFailure::failed("text: must not be empty"));
         }
-        if is_here(place, &self.post.session) {
+        if is_here(place, &self.session) {
             return Ok(CallPreview::default());
         }
         let shown: String = text_of(arguments).chars().take(SHOWN_CHARS).collect();
@@ -194,12 +161,12 @@ impl Tool for Bound {
     /// # Cancel safety
     /// If the future is dropped midway, nothing is sent.
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        let route = self.post.route(place_of(arguments)).await?;
+        let route = self.route(place_of(arguments)).await?;
         let mut said = OutboundBatch::default();
-        let text = self.post.agreed(&route, text_of(arguments), &mut said).await?;
+        let text = self.agreed(&route, text_of(arguments), &mut said).await?;
         // Not the run's answer: nobody may take it for that.
         said.messages.push(Outbound::new(None, route, text));
-        self.post.saying.add(said);
+        self.saying.add(said);
         Ok("sent".into())
     }
 }

@@ -36,9 +36,10 @@ impl QuietHours {
 
     /// Whether a time of day lies in them.
     pub fn has(&self, time: Time) -> bool {
-        match self.start < self.end {
-            true => (self.start..self.end).contains(&time),
-            false => time >= self.start || time < self.end,
+        if self.start < self.end {
+            (self.start..self.end).contains(&time)
+        } else {
+            time >= self.start || time < self.end
         }
     }
 

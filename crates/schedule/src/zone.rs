@@ -1,5 +1,6 @@
 //! Time zones by their IANA names, from the database that is built in: the same on every machine.
 
+use belay_text::near::{did_you_mean, nearest_names};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::error::ScheduleError;
@@ -36,27 +37,7 @@ impl Zone {
         }
         let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_BYTES).collect();
         let names: Vec<String> = database.available().map(|name| name.to_string()).collect();
-        let near = match nearest(&shown, &names).as_slice() {
-            [] => String::new(),
-            [one] => format!(" Did you mean {one}?"),
-            [first @ .., last] => format!(" Did you mean {} or {last}?", first.join(", ")),
-        };
+        let near = did_you_mean(&nearest_names(&shown, &names, MOST_NEAR));
         Err(ScheduleError::Zone { name: shown, near })
     }
-}
-
-/// The names that differ least, a name also being compared by its last part (`Asia/Tokyo` by `Tokyo`). Beyond a third
-/// of the word it would be a guess.
-fn nearest<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
-    let wanted = wanted.to_lowercase().replace(' ', "_");
-    let distance = |name: &str| {
-        let name = name.to_lowercase();
-        let last = name.rsplit('/').next().unwrap_or(&name);
-        strsim::levenshtein(&wanted, &name).min(strsim::levenshtein(&wanted, last))
-    };
-    let mut scored: Vec<(usize, &str)> = names.iter().map(|name| (distance(name), name.as_str())).collect();
-    scored.sort();
-    let least = scored.first().map_or(0, |(distance, _)| *distance).min(wanted.chars().count() / 3);
-    scored.retain(|(distance, _)| *distance <= least);
-    scored.into_iter().take(MOST_NEAR).map(|(_, name)| name).collect()
 }

@@ -352,10 +352,7 @@ impl ModelProvider for ScriptedModel {
         let mut heard = false;
         for piece in &next.pieces {
             heard |= sink.text(piece) == Heard::Somebody;
-            match next.pace.is_zero() {
-                true => tokio::task::yield_now().await,
-                false => tokio::time::sleep(next.pace).await,
-            }
+            if next.pace.is_zero() { tokio::task::yield_now().await } else { tokio::time::sleep(next.pace).await }
         }
         if matches!(next.ending, Ending::Pause) {
             sink.restart();

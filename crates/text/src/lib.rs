@@ -5,7 +5,8 @@
 //! it out: for prompts, where it could only be an order that nobody sees. [`escaped_line`] is the first mode on one line, for
 //! names; it shows look-alikes of the space as well.
 //!
-//! [`untrusted`] writes the markers around untrusted content, and takes them out of what people read.
+//! [`untrusted`] writes the markers around untrusted content, and takes them out of what people read. [`near`] finds the
+//! known name that a mistyped one means.
 //!
 //! **Does not know**: whose text it is, where it is shown, or how long it may be. It is pure.
 //!
@@ -14,6 +15,7 @@
 //! are lost on purpose: marks of direction (U+200E, U+200F, U+061C), the flags that are spelled in tag characters
 //! (Scotland becomes a black flag), and selectors of rare forms of a letter.
 
+pub mod near;
 pub mod untrusted;
 
 use std::borrow::Cow;

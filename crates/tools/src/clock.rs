@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{Clock, Effect, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec};
+use belay_text::near::{did_you_mean, nearest_names};
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, db};
 use schemars::JsonSchema;
@@ -12,7 +13,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::arguments;
-use crate::near::{did_you_mean, nearest};
 
 /// Longest time zone name that is looked up, in bytes. The longest name in the database has 32.
 const MAX_ZONE_BYTES: usize = 64;
@@ -71,7 +71,7 @@ fn zone(name: &str) -> Result<TimeZone, ToolFailure> {
     }
     let shown: String = name.chars().take(MAX_ZONE_BYTES).filter(|c| !c.is_control()).collect();
     let names: Vec<String> = database.available().map(|name| name.to_string()).collect();
-    let near = nearest(&shown.replace(' ', "_"), names.iter().map(String::as_str), 3);
+    let near = nearest_names(&shown.replace(' ', "_"), &names, 3);
     Err(ToolFailure::failed(format!("There is no time zone {shown:?}.{}", did_you_mean(&near))))
 }
 

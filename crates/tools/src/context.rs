@@ -64,10 +64,7 @@ impl WorkspaceContext {
 
     /// The tool that reads skills outside of the workspace, if the settings name such directories.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        match self.library.reaches_out() {
-            true => vec![Arc::new(ReadSkill::new(self.library.clone()))],
-            false => Vec::new(),
-        }
+        if self.library.reaches_out() { vec![Arc::new(ReadSkill::new(self.library.clone()))] } else { Vec::new() }
     }
 
     /// Returns the files, and reads them again if the stamp of any file has changed. Blocks.

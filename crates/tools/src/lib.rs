@@ -22,7 +22,6 @@ mod digest;
 mod error;
 mod files;
 pub mod mcp;
-mod near;
 mod notes;
 mod outputs;
 mod picture;

@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 
 use belay_protocol::ToolFailure;
 use belay_text::escaped_line;
+use belay_text::near::{did_you_mean, nearest_names};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use crate::digest;
 use crate::error::ToolsError;
-use crate::near::{did_you_mean, nearest};
 
 pub use self::leftovers::sweep;
 pub use self::resolve::{PathResolution, Refusal};
@@ -272,7 +272,7 @@ impl Workspace {
         let path = path.trim_end_matches('/');
         let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
         let near = self.names_beside(parent).unwrap_or_default();
-        let near = nearest(name, near.iter().map(String::as_str), 3);
+        let near = nearest_names(name, &near, 3);
         let hint = match did_you_mean(&near) {
             hint if hint.is_empty() => " list_files shows what there is.".to_owned(),
             hint => hint,

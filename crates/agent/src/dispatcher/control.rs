@@ -232,10 +232,7 @@ impl Dispatcher {
 pub(super) fn reason_of(run: &LiveRun, by: &Inbound) -> StopReason {
     let RunOrigin { work, channel, principal } = &run.origin;
     let own = *principal == by.principal.id && (*channel == by.channel || work.is_autonomous());
-    match by.principal.is_operator() && !own {
-        true => StopReason::OperatorStop,
-        false => StopReason::UserStop,
-    }
+    if by.principal.is_operator() && !own { StopReason::OperatorStop } else { StopReason::UserStop }
 }
 
 /// Waits for the ends of stopped runs and of their processes until [`STOP_ANSWER`] is over, and reports what has not

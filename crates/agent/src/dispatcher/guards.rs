@@ -54,9 +54,10 @@ impl Dispatcher {
             Body::Control(control) => return self.control(control.clone(), &inbound, ack),
             Body::Text(text) | Body::Edit(text) => text.clone(),
         };
-        let submission = match is_order(&inbound) {
-            true => submission::parse_with(&text, &self.services.context.known_skills()),
-            false => Submission::Input,
+        let submission = if is_order(&inbound) {
+            submission::parse_with(&text, &self.services.context.known_skills())
+        } else {
+            Submission::Input
         };
         let mut message = Arrival { sent: Sent::of(&inbound), inbound, ack, text, submission };
         for guard in GUARDS {
@@ -132,9 +133,10 @@ impl Dispatcher {
     fn refuse_while_draining(&mut self, message: Arrival) -> Guarded {
         let for_lane = message.submission.is_input()
             || matches!(message.submission, Submission::Command(Command::Thread(_) | Command::Setting(_)));
-        match for_lane && self.services.draining.is_cancelled() {
-            true => self.refused(message, Refusal::ShuttingDown),
-            false => Guarded::Continue(message),
+        if for_lane && self.services.draining.is_cancelled() {
+            self.refused(message, Refusal::ShuttingDown)
+        } else {
+            Guarded::Continue(message)
         }
     }
 

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use belay_protocol::store::joined_end;
 use belay_protocol::{
-    HookPoint, JoinedRun, Message, MessageBody, Refusal, RunEnd, RunId, RunRecord, SessionLifetime, StopReason,
-    StoreError,
+    HookPoint, JoinedRun, Message, MessageBody, RunEnd, RunId, RunRecord, SessionLifetime, StopReason,
 };
 use tokio::task::JoinError;
 
-use super::port::{note, refuse_for};
+use super::port::{note, until_stored};
 use super::state::Running;
-use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
+use super::{Lane, LeaseLost, rest};
 use crate::mail::LaneNote;
 use crate::queued_run::{QueuedRun, RunEnding};
 use crate::turn::{TurnEnd, end_processes};
@@ -213,15 +212,9 @@ impl Lane {
             finished.push(row);
             records.push((waiting.run, Arc::new(record)));
         }
-        let mut pause = STORE_BACKOFF.0;
-        while let Err(error) = self.services.store.run_store.finish_runs(&self.lease, finished.clone()).await {
-            if matches!(error, StoreError::LeaseLost(_)) {
-                return Err(LeaseLost);
-            }
-            tracing::error!(%error, session = %self.lease.session, "the end of a run could not be stored; trying again");
-            refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
-            pause = (pause * 2).min(STORE_BACKOFF.1);
-        }
+        let runs = &self.services.store.run_store;
+        let what = "the end of a run could not be stored";
+        until_stored(&mut self.port, what, || runs.finish_runs(&self.lease, finished.clone())).await?;
         for (run, record) in records {
             self.publish(&run, record).await;
         }
@@ -244,27 +237,11 @@ impl Lane {
     /// Reads the thread anew. Returns the runs that have not ended.
     pub(super) async fn reload(&mut self) -> Result<Vec<RunId>, LeaseLost> {
         let now = self.services.clock.now();
-        let mut pause = STORE_BACKOFF.0;
-        loop {
-            match self
-                .services
-                .store
-                .lanes
-                .open_lane(&self.lease.session, SessionLifetime::Lasting, self.services.boot, now)
-                .await
-            {
-                Ok(opened) => {
-                    self.lease = opened.lease;
-                    self.show(opened.thread);
-                    return Ok(opened.unfinished.into_iter().map(|pending| pending.run_id).collect());
-                }
-                Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
-                Err(error) => {
-                    tracing::error!(%error, "the thread could not be read; trying again");
-                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
-                }
-            }
-            pause = (pause * 2).min(STORE_BACKOFF.1);
-        }
+        let (lanes, session, boot) = (&self.services.store.lanes, &self.lease.session, self.services.boot);
+        let open = || lanes.open_lane(session, SessionLifetime::Lasting, boot, now);
+        let opened = until_stored(&mut self.port, "the thread could not be read", open).await?;
+        self.lease = opened.lease;
+        self.show(opened.thread);
+        Ok(opened.unfinished.into_iter().map(|pending| pending.run_id).collect())
     }
 }

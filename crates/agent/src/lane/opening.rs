@@ -7,16 +7,16 @@ use std::time::Duration;
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
     GateState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, SessionLifetime,
-    StopReason, StoreError, ThreadSnapshot, ToolStatus, Work,
+    StopReason, ThreadSnapshot, ToolStatus, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::next::Parking;
-use super::port::{note, refuse_all, refuse_for, refuse_mail};
+use super::port::{note, refuse_all, refuse_for, refuse_mail, until_stored};
 use super::state::LaneState;
-use super::{Lane, LeaseLost, STORE_BACKOFF};
+use super::{Lane, LeaseLost};
 use crate::agent_services::AgentServices;
 use crate::mail::{LaneNote, LanePort};
 use crate::queued_run::{QueuedRun, RunEnding};
@@ -24,6 +24,7 @@ use belay_run::approvals::{Answers, ApprovalAnswer};
 use belay_run::estimate::Calibration;
 use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
+use belay_run::retry::STORE;
 
 /// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
 /// four restarts of an upgrade do not.
@@ -51,7 +52,7 @@ pub(crate) struct LaneStart {
 pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut port: LanePort) {
     let LaneStart { session, lifetime, adopted, insist, crashes, seat } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
-    let mut pause = STORE_BACKOFF.0;
+    let mut pauses = STORE.pauses();
     let opened = loop {
         match services.store.lanes.open_lane(&session, lifetime, services.boot, services.clock.now()).await {
             Ok(opened) => break opened,
@@ -61,8 +62,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
                 if !insist || services.draining.is_cancelled() {
                     return Box::pin(refuse_all(&mut port, refusal)).await;
                 }
-                Box::pin(refuse_for(&mut port, refusal, pause)).await;
-                pause = (pause * 2).min(STORE_BACKOFF.1);
+                Box::pin(refuse_for(&mut port, refusal, pauses.next_pause())).await;
             }
         }
     };
@@ -172,18 +172,9 @@ impl Lane {
 
     /// What people have answered about calls of a run.
     pub(super) async fn answers_of(&mut self, run: RunId) -> Result<Answers, LeaseLost> {
-        let mut pause = STORE_BACKOFF.0;
-        loop {
-            match self.services.store.gates.gates_of(run).await {
-                Ok(gates) => return Ok(ApprovalAnswer::of(gates)),
-                Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
-                Err(error) => {
-                    tracing::error!(%error, %run, "the answers of a run could not be read; trying again");
-                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
-                }
-            }
-            pause = (pause * 2).min(STORE_BACKOFF.1);
-        }
+        let gates = &self.services.store.gates;
+        let read = until_stored(&mut self.port, "the answers of a run could not be read", || gates.gates_of(run));
+        Ok(ApprovalAnswer::of(read.await?))
     }
 }
 

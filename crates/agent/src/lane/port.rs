@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Ack, IdempotencyKey, Refusal};
+use belay_protocol::{Ack, IdempotencyKey, Refusal, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::LeaseLost;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
+use belay_run::retry::STORE;
 
 /// Refuses whatever is in the mailbox; nothing of it was accepted.
 pub(super) async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
@@ -23,6 +25,25 @@ pub(super) async fn refuse_for(port: &mut LanePort, refusal: Refusal, pause: Dur
         refuse_mail(port, mail, refusal.clone()).await;
     }
     sleep_until(until).await;
+}
+
+/// Asks the store until it answers, and refuses what comes in meanwhile. `what`, for the log: what has not been done.
+pub(super) async fn until_stored<T, F: Future<Output = Result<T, StoreError>>>(
+    port: &mut LanePort,
+    what: &'static str,
+    ask: impl Fn() -> F,
+) -> Result<T, LeaseLost> {
+    let mut pauses = STORE.pauses();
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+            Err(error) => {
+                tracing::error!(%error, session = %port.session, "{what}; trying again");
+                refuse_for(port, Refusal::Store(error.to_string()), pauses.next_pause()).await;
+            }
+        }
+    }
 }
 
 pub(super) async fn refuse_mail(port: &LanePort, mail: LaneMail, refusal: Refusal) {

@@ -14,13 +14,14 @@ use tokio::time::Instant;
 
 use super::port::{not_acted_on, note, refuse_for};
 use super::state::LaneState;
-use super::{Lane, LeaseLost, STORE_BACKOFF};
+use super::{Lane, LeaseLost};
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, PendingQuestion};
 use crate::queued_run::{QueuedRun, RunEnding};
 use crate::turn::TurnEnd;
 use belay_run::approvals::question_text;
 use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::journal::Remainder;
+use belay_run::retry::STORE;
 
 /// What a call reads that a person was asked about when its run was stopped.
 const STOPPED: &str = "not executed: the run was stopped while it waited for a person's answer";
@@ -74,7 +75,7 @@ impl Lane {
         self.keep(messages);
         (current.own, current.state) = (own, Some(Box::new(state)));
         self.announce(&gate).await;
-        let mut pause = STORE_BACKOFF.0;
+        let mut pauses = STORE.pauses();
         loop {
             if current.run.control.cancel.is_cancelled() {
                 // Nobody has seen the question, and nobody is to see it any more.
@@ -90,8 +91,7 @@ impl Lane {
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
                 Err(error) => {
                     tracing::error!(%error, session = %self.lease.session, "a question could not be stored; trying again");
-                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
-                    pause = (pause * 2).min(STORE_BACKOFF.1);
+                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pauses.next_pause()).await;
                 }
             }
         }
@@ -291,7 +291,7 @@ impl Lane {
             Err(error) => {
                 tracing::error!(%error, gate = %id, "the end of a question could not be stored; trying again");
                 if let Some(resting) = self.state.paused_mut() {
-                    resting.until = Instant::now() + STORE_BACKOFF.1;
+                    resting.until = Instant::now() + STORE.longest;
                 }
                 Ok(())
             }

@@ -37,4 +37,4 @@ pub use requests::{JobRequester, create, request};
 pub use scheduler::{JobScheduler, Wakeup, take_up};
 pub use service::JobService;
 pub use spent::spent;
-pub use tool::{CreateJob, JobToolContext};
+pub use tool::{JobToolContext, create_job_tool};

@@ -14,9 +14,9 @@ use tracing::Instrument;
 
 use super::outcome::AttemptOutcome;
 use super::service::JobService;
-use super::supervisor::{change_to, key_of, submit, supervise, until_stored};
-use crate::submitter::BACKOFF;
+use super::supervisor::{change_to, key_of, submit, supervise};
 use belay_run::metrics;
+use belay_run::retry::{STORE, until_stored};
 
 /// Longest time between two looks for jobs to begin, where nothing says that there is one.
 const LOOK: Duration = Duration::from_secs(60);
@@ -79,7 +79,7 @@ impl JobScheduler {
     /// Dropped, everything goes on with the next start; jobs that were at work count a crash then.
     pub async fn run(mut self) {
         let service = self.service.clone();
-        let again = until_stored(&service, || service.attempts.take_up(service.boot)).await;
+        let again = until_stored(&service.draining, || service.attempts.take_up(service.boot)).await;
         again.into_iter().flatten().for_each(|job| self.carry(job));
         self.hand_in().await;
         while !self.stop.is_cancelled() {
@@ -112,7 +112,7 @@ impl JobScheduler {
                 Ok(None) => break,
                 Err(error) => {
                     tracing::error!(%error, "jobs could not be looked for; trying again");
-                    return BACKOFF.1;
+                    return STORE.longest;
                 }
             }
         }
@@ -123,7 +123,7 @@ impl JobScheduler {
     async fn hand_in(&self) {
         let service = &self.service;
         let filter = JobFilter { states: vec![JobState::Completed], limit: 1000, ..JobFilter::default() };
-        let left = until_stored(service, || service.jobs.jobs(filter.clone())).await;
+        let left = until_stored(&service.draining, || service.jobs.jobs(filter.clone())).await;
         for job in left.into_iter().flatten() {
             submit(service, &job).await;
         }

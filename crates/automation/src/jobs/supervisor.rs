@@ -4,21 +4,20 @@
 //! makes one run however often it is sent; a row is settled by a change that is legal once, and whoever asked is told in the
 //! same commit.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use belay_protocol::{
     Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget, StoreError, Work,
+    Outbound, Purpose, QueueMode, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget, Work,
 };
-use tokio::time::sleep;
 
 use super::outcome::AttemptOutcome;
 use super::service::JobService;
 use super::text;
-use crate::submitter::{BACKOFF, Submitted};
+use crate::submitter::Submitted;
 use belay_run::metrics;
 use belay_run::restart::{Restarts, caught};
+use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
 /// Carries a job, also where that crashes: a crash costs the attempt, as one of which nothing is heard, and the job keeps no place
@@ -47,7 +46,7 @@ pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
 /// Ends the attempt of a job whose care has crashed, whatever of it is at work, and settles its row. Returns the job where it is
 /// to be begun again.
 async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
-    let job = until_stored(service, || service.jobs.job(id)).await??;
+    let job = until_stored(&service.draining, || service.jobs.job(id)).await??;
     if !job.state.takes_place() {
         service.bell.ring(); // it was settled, and its place may be free
         if job.state == JobState::Completed {
@@ -56,7 +55,7 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
         return None;
     }
     let key = key_of(&job);
-    let run = until_stored(service, || service.inputs.find(&key)).await?.map(|known| known.run_id);
+    let run = until_stored(&service.draining, || service.inputs.find(&key)).await?.map(|known| known.run_id);
     if let Some(run) = run {
         end_run(service, &job, run).await?;
         service.processes.end(run).await; // the row may not know of this run
@@ -70,16 +69,15 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
 
 /// Has the run of an attempt stopped, and waits until it has ended. `None`: the daemon ends before it has.
 async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()> {
-    let mut pause = BACKOFF.0;
+    let mut pauses = STORE.pauses();
     while !service.draining.is_cancelled() {
-        match until_stored(service, || service.runs.run(run)).await? {
+        match until_stored(&service.draining, || service.runs.run(run)).await? {
             Some(record) if !record.status.is_end() => {}
             _ended_or_gone => return Some(()),
         }
         let stop = Body::Control(Control::Stop(StopTarget::Run(run)));
         service.submitter.send(message(job, &job.creator, stop)).await;
-        sleep(pause).await;
-        pause = (pause * 2).min(BACKOFF.1);
+        pauses.wait(&service.draining).await;
     }
     None
 }
@@ -92,7 +90,9 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
             if let Some(run) = job.run_id {
                 service.processes.end(run).await;
             }
-            match until_stored(service, || service.attempts.begin_again(job.job_id, service.clock.now())).await {
+            match until_stored(&service.draining, || service.attempts.begin_again(job.job_id, service.clock.now()))
+                .await
+            {
                 Some(JobChanged::Now(again)) => {
                     metrics::job_came_to(again.state);
                     job = *again;
@@ -132,18 +132,17 @@ enum Attempt {
 
 /// Sends the message that is the attempt, and waits for the end of its run. Sent again it finds the same run.
 async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attempt {
-    let (message, mut pause) = (attempt_message(job, asker), BACKOFF.0);
+    let (message, mut pauses) = (attempt_message(job, asker), STORE.pauses());
     while let Some(submitted) = service.submitter.submit(&message, &service.draining).await {
         let Submitted { run, watch } = match submitted {
             Ok(submitted) => submitted,
             Err(why) => return Attempt::Refused(why),
         };
-        until_stored(service, || service.attempts.note_run(job.job_id, job.attempt, run)).await;
+        until_stored(&service.draining, || service.attempts.note_run(job.job_id, job.attempt, run)).await;
         if let Some(record) = end_of(service, run, watch).await {
             return Attempt::Ended(record);
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(BACKOFF.1);
+        pauses.wait(&service.draining).await;
     }
     Attempt::LaidAside
 }
@@ -155,7 +154,7 @@ async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Op
     {
         return Some(record);
     }
-    let stored = until_stored(service, || service.runs.run(run)).await.flatten();
+    let stored = until_stored(&service.draining, || service.runs.run(run)).await.flatten();
     stored.filter(|record| record.status.is_end()).map(Arc::new)
 }
 
@@ -200,7 +199,7 @@ async fn settle(
         outcome => outcome,
     };
     let change = change_to(service, job, &outcome, run);
-    let changed = until_stored(service, || service.job_store.change(change.clone())).await?;
+    let changed = until_stored(&service.draining, || service.job_store.change(change.clone())).await?;
     service.bell.ring(); // its place may be free
     let JobChanged::Now(job) = changed else { return None };
     refresh(service, &job, change.told_in).await;
@@ -275,26 +274,9 @@ pub(super) async fn submit(service: &JobService, job: &JobRecord) {
         told_in: None,
         at: service.clock.now(),
     };
-    if let Some(JobChanged::Now(job)) = until_stored(service, || service.job_store.change(change.clone())).await {
+    if let Some(JobChanged::Now(job)) =
+        until_stored(&service.draining, || service.job_store.change(change.clone())).await
+    {
         metrics::job_came_to(job.state);
-    }
-}
-
-/// Asks the store until it answers, or until the daemon ends: `None`.
-pub(super) async fn until_stored<T, F: Future<Output = Result<T, StoreError>>>(
-    service: &JobService,
-    ask: impl Fn() -> F,
-) -> Option<T> {
-    let mut pause = BACKOFF.0;
-    loop {
-        match ask().await {
-            Ok(answer) => return Some(answer),
-            Err(error) => tracing::error!(%error, "the store does not answer about a job; trying again"),
-        }
-        if service.draining.is_cancelled() {
-            return None;
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(BACKOFF.1);
     }
 }

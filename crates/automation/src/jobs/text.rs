@@ -81,10 +81,7 @@ pub(super) fn title(order: &JobOrder, most: usize) -> String {
     let asked = order.title.as_deref().map(str::trim).filter(|title| !title.is_empty());
     let title = asked.unwrap_or_else(|| order.task.trim().lines().next().unwrap_or_default());
     let plain = title.chars().map(|c| if c.is_control() { ' ' } else { c });
-    match title.chars().count() > most {
-        true => plain.take(most - 1).chain(['…']).collect(),
-        false => plain.collect(),
-    }
+    if title.chars().count() > most { plain.take(most - 1).chain(['…']).collect() } else { plain.collect() }
 }
 
 /// What a person reads who has made a job: where its result comes to, and how to look at it before.

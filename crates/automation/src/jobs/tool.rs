@@ -5,67 +5,47 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
-use belay_protocol::{Effect, JobOrder, Refusal, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{Effect, JobOrder, Refusal, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::commands::id_of;
 use super::requests::{JobRequester, create};
 use super::service::JobService;
 use belay_run::own_tools::CREATE_JOB;
+use belay_run::run_tool::{DeclaredTool, RunTool};
 
-/// Declares the tool. It works once it is bound to the run of a conversation.
-pub struct CreateJob(ToolSpec);
-
-impl Default for CreateJob {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl CreateJob {
-    /// The tool as models see it.
-    pub fn new() -> Self {
-        Self(ToolSpec {
-            effect: Effect::Write,
-            idempotent: true, // the job's id is made of the call's
-            timeout: Duration::from_secs(30),
-            max_output_bytes: 1000,
-            ..ToolSpec::new(
-                CREATE_JOB,
-                "Starts a background job, which continues after this turn has ended. Use it for work that takes long, \
-                 or that should run beside the conversation. Its result is added to this conversation automatically; \
-                 do not wait for it. The job knows only the task, and nobody can answer its questions.",
-                json!({
-                    "type": "object",
-                    "properties": {
-                        "task": {
-                            "type": "string", "minLength": 1, "maxLength": JOB_TASK_MAX_BYTES,
-                            "description": "the complete task and the expected result, understandable on its own",
-                        },
-                        "title": {
-                            "type": "string", "maxLength": JOB_TITLE_MAX_CHARS, "description": "a short title for \
-                                                                                                lists",
-                        },
-                        "plan": { "type": "boolean", "description": "whether to make a plan first; for work of many \
-                                                                     steps" },
+/// The tool as models see it. It works once it is bound to the run of a conversation, by a [`JobToolContext`].
+pub fn create_job_tool() -> DeclaredTool {
+    let spec = ToolSpec {
+        effect: Effect::Write,
+        idempotent: true, // the job's id is made of the call's
+        timeout: Duration::from_secs(30),
+        max_output_bytes: 1000,
+        ..ToolSpec::new(
+            CREATE_JOB,
+            "Starts a background job, which continues after this turn has ended. Use it for work that takes long, \
+             or that should run beside the conversation. Its result is added to this conversation automatically; \
+             do not wait for it. The job knows only the task, and nobody can answer its questions.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "task": {
+                        "type": "string", "minLength": 1, "maxLength": JOB_TASK_MAX_BYTES,
+                        "description": "the complete task and the expected result, understandable on its own",
                     },
-                    "required": ["task"],
-                    "additionalProperties": false,
-                }),
-            )
-        })
-    }
-}
-
-#[async_trait]
-impl Tool for CreateJob {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("only the run of a conversation can create jobs; do the work yourself"))
-    }
+                    "title": {
+                        "type": "string", "maxLength": JOB_TITLE_MAX_CHARS, "description": "a short title for \
+                                                                                            lists",
+                    },
+                    "plan": { "type": "boolean", "description": "whether to make a plan first; for work of many \
+                                                                 steps" },
+                },
+                "required": ["task"],
+                "additionalProperties": false,
+            }),
+        )
+    };
+    DeclaredTool::new(spec, "only the run of a conversation can create jobs; do the work yourself")
 }
 
 /// For whom a run makes jobs.
@@ -77,29 +57,11 @@ pub struct JobToolContext {
     pub client: Arc<JobRequester>,
 }
 
-impl JobToolContext {
-    /// The tool in the hands of the run.
-    pub fn bind(&self, declaration: &Arc<dyn Tool>) -> Arc<dyn Tool> {
-        Arc::new(Bound { declaration: declaration.clone(), context: self.clone() })
-    }
-}
-
-/// The tool in the hands of one run.
-struct Bound {
-    declaration: Arc<dyn Tool>,
-    context: JobToolContext,
-}
-
 #[async_trait]
-impl Tool for Bound {
-    fn spec(&self) -> &ToolSpec {
-        self.declaration.spec()
-    }
-
+impl RunTool for JobToolContext {
     /// Makes the job. Called again with the same call, it finds it.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
-        let JobToolContext { service, client } = &self.context;
         let order = JobOrder {
             job_id: Some(id_of(&[&context.run_id.to_string(), context.call_id.as_str()])),
             title: text("title"),
@@ -107,7 +69,7 @@ impl Tool for Bound {
             plan: arguments.get("plan").and_then(Value::as_bool).unwrap_or_default(),
             ..JobOrder::default()
         };
-        match create(service, order, JobRequester::clone(client)).await {
+        match create(&self.service, order, JobRequester::clone(&self.client)).await {
             Ok(job) => Ok(format!(
                 "Job {} is created and starts as soon as a slot is free. Its result will be sent automatically.",
                 job.job_id

@@ -82,9 +82,10 @@ impl RoutinesConfig {
         }
         let mut names = BTreeSet::new();
         for (at, spec) in self.define.iter().enumerate() {
-            let place = match spec.name.is_empty() {
-                true => format!("routines.define[{at}]"),
-                false => format!("routines.define.{}", spec.name),
+            let place = if spec.name.is_empty() {
+                format!("routines.define[{at}]")
+            } else {
+                format!("routines.define.{}", spec.name)
             };
             if !names.insert(spec.name.as_str()) {
                 problems.push(format!("{place}: there are two of this name"));

@@ -96,9 +96,10 @@ fn unstored(error: StoreError) -> Refusal {
 }
 
 fn is_on(service: &RoutineService) -> Result<(), Refusal> {
-    match service.registry.config.enabled {
-        true => Ok(()),
-        false => Err(Refusal::Forbidden("Routines are disabled here (routines.enabled).".into())),
+    if service.registry.config.enabled {
+        Ok(())
+    } else {
+        Err(Refusal::Forbidden("Routines are disabled here (routines.enabled).".into()))
     }
 }
 
@@ -294,9 +295,10 @@ fn unnamed(said: &str, now: UnixMillis) -> Cause {
 }
 
 fn programs_only(by: &RoutineRequester) -> Result<(), Refusal> {
-    match by.is_program() {
-        true => Ok(()),
-        false => Err(Refusal::Forbidden("Only a program with the API token may report events.".into())),
+    if by.is_program() {
+        Ok(())
+    } else {
+        Err(Refusal::Forbidden("Only a program with the API token may report events.".into()))
     }
 }
 

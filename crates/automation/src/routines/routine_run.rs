@@ -2,14 +2,13 @@
 //! the routine run, its job has the routine run's id, and the end is committed once, together with what is told of it. So after a crash
 //! it is led to its end by the same steps.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
     Body, IdempotencyKey, Inbound, JobId, JobOrder, Refusal, RoutineAction, RoutineOrigin, RoutineRecord,
-    RoutineRunEnd, RoutineRunRecord, RoutineRunStatus, RunOptions, RunRecord, Settled, SkipReason, StoreError, Work,
+    RoutineRunEnd, RoutineRunRecord, RoutineRunStatus, RunOptions, RunRecord, Settled, SkipReason, Work,
     routine_run_session,
 };
 use tokio::time::sleep;
@@ -18,8 +17,9 @@ use super::outcome::Outcome;
 use super::service::RoutineService;
 use super::{heartbeat, text};
 use crate::jobs::{self, JobRequester};
-use crate::submitter::{BACKOFF, Submitted};
+use crate::submitter::Submitted;
 use belay_run::metrics;
+use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
 /// How often the job of a routine run is looked at.
@@ -33,7 +33,7 @@ const RUN_LOOK: Duration = Duration::from_secs(1);
 /// Dropped, the next start leads it on.
 pub(super) async fn pursue(service: Arc<RoutineService>, routine_run: RoutineRunRecord) {
     let name = &routine_run.routine;
-    let Some(routine) = until_stored(&service, || service.routines.routine(name)).await else { return };
+    let Some(routine) = until_stored(&service.draining, || service.routines.routine(name)).await else { return };
     let routine = routine.filter(|routine| routine.routine_id == routine_run.routine_id); // else it is another one
     if let Some(routine) = routine.as_ref().filter(|routine| routine.origin == RoutineOrigin::Heartbeat) {
         if let Some(end) = heartbeat::beat(&service, &routine_run, routine).await {
@@ -82,7 +82,7 @@ async fn refuse(
 
 async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: RoutineRunEnd) {
     let (status, why) = (end.status.word(), end.summary.clone());
-    let settled = until_stored(service, || service.routine_run_store.settle(end.clone())).await;
+    let settled = until_stored(&service.draining, || service.routine_run_store.settle(end.clone())).await;
     tracing::info!(routine_run = %routine_run.routine_run_id, routine = routine_run.routine, status, "routine run ended");
     let Some(Settled::Now { disabled, .. }) = settled else { return };
     metrics::routine_run_ended(end.status);
@@ -97,26 +97,6 @@ async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: R
     }
 }
 
-/// Asks the store until it answers; `None`: the daemon ends before it did.
-pub(super) async fn until_stored<T, F>(service: &RoutineService, mut ask: impl FnMut() -> F) -> Option<T>
-where
-    F: Future<Output = Result<T, StoreError>>,
-{
-    let mut pause = BACKOFF.0;
-    loop {
-        match ask().await {
-            Ok(answer) => return Some(answer),
-            Err(error) if service.draining.is_cancelled() => {
-                tracing::warn!(%error, "a routine run is left to the next start");
-                return None;
-            }
-            Err(error) => tracing::error!(%error, "the store did not take what became of a routine run; trying again"),
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(BACKOFF.1);
-    }
-}
-
 /// Has a run do it. `None`: the daemon ends.
 pub(super) async fn by_run(
     service: &RoutineService,
@@ -127,7 +107,7 @@ pub(super) async fn by_run(
         Some(run) => Some(run),
         None => {
             let key = key_of(routine_run, routine);
-            until_stored(service, || service.inputs.find(&key)).await?.map(|known| known.run_id)
+            until_stored(&service.draining, || service.inputs.find(&key)).await?.map(|known| known.run_id)
         }
     };
     let begun = match (known, routine) {
@@ -139,7 +119,7 @@ pub(super) async fn by_run(
         Ok(submitted) => submitted,
         Err(why) => return Some(Outcome::failed(why)),
     };
-    until_stored(service, || {
+    until_stored(&service.draining, || {
         service.routine_run_store.note_work(routine_run.routine_run_id, Some(submitted.run), None)
     })
     .await?;
@@ -199,7 +179,7 @@ async fn follow(service: &RoutineService, Submitted { run, watch }: Submitted) -
     }
     // A restart has taken it up, or its lane has let it go: the store learns of its end.
     while !service.draining.is_cancelled() {
-        match until_stored(service, || service.runs.run(run)).await? {
+        match until_stored(&service.draining, || service.runs.run(run)).await? {
             Some(record) if !record.status.is_end() => sleep(RUN_LOOK).await,
             ended_or_gone => return Some(ended_or_gone.map(Arc::new)),
         }
@@ -215,7 +195,7 @@ async fn by_job(
 ) -> Option<Outcome> {
     // Of the routine run, so that it is one job however often it is made.
     let id = routine_run.job_id.unwrap_or_else(|| JobId::from(routine_run.routine_run_id.as_uuid()));
-    if until_stored(service, || service.jobs.jobs.job(id)).await?.is_none() {
+    if until_stored(&service.draining, || service.jobs.jobs.job(id)).await?.is_none() {
         let Some(routine) = routine.filter(|_| routine_run.job_id.is_none()) else {
             return Some(Outcome::failed("its job is gone"));
         };
@@ -223,11 +203,12 @@ async fn by_job(
             return Some(Outcome::failed(why));
         }
     }
-    until_stored(service, || service.routine_run_store.note_work(routine_run.routine_run_id, None, Some(id))).await?;
+    until_stored(&service.draining, || service.routine_run_store.note_work(routine_run.routine_run_id, None, Some(id)))
+        .await?;
     loop {
-        match until_stored(service, || service.jobs.jobs.job(id)).await? {
+        match until_stored(&service.draining, || service.jobs.jobs.job(id)).await? {
             Some(job) if job.state.is_over() => {
-                let used = until_stored(service, || jobs::spent(&service.jobs, &job, None)).await?;
+                let used = until_stored(&service.draining, || jobs::spent(&service.jobs, &job, None)).await?;
                 return Some(Outcome::of_job(&job, used));
             }
             Some(_) => {}
@@ -282,17 +263,16 @@ async fn order(
         parent: None,
         routine_run: Some(routine_run.routine_run_id),
     };
-    let mut pause = BACKOFF.0;
+    let mut pauses = STORE.pauses();
     while !service.draining.is_cancelled() {
         match jobs::create(&service.jobs, order.clone(), client.clone()).await {
             Ok(_) => return Some(Ok(())),
             // Too many jobs are open: that is no failure of the routine.
             Err(Refusal::Store(_) | Refusal::ShuttingDown | Refusal::Busy { .. } | Refusal::Overloaded { .. }) => {
-                sleep(pause).await;
+                pauses.wait(&service.draining).await;
             }
             Err(refusal) => return Some(Err(refusal.to_string())),
         }
-        pause = (pause * 2).min(BACKOFF.1);
     }
     None
 }

@@ -66,9 +66,10 @@ pub async fn lightweight_task(
         instructions: text::instructions(&routine_run, &routine),
         shown: if beats { None } else { shown(service, &routine_run, &routine, files).await },
         with_tools,
-        iterations: match with_tools {
-            true => (*max_tool_rounds).min(config.lightweight_max_iterations).clamp(1, MOST_ITERATIONS),
-            false => 1,
+        iterations: if with_tools {
+            (*max_tool_rounds).min(config.lightweight_max_iterations).clamp(1, MOST_ITERATIONS)
+        } else {
+            1
         },
         max_tokens: config.max_tokens,
         nothing: NothingToReport { word: ROUTINE_OK, is_said: |answer| answer == ROUTINE_OK },

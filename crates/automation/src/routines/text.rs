@@ -7,10 +7,7 @@ use belay_run::untrusted;
 /// What is added to the prompt of a lightweight routine run.
 pub(super) fn instructions(routine_run: &RoutineRunRecord, routine: &RoutineRecord) -> String {
     let spec = &routine.spec;
-    let purpose = match spec.description.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", spec.description),
-    };
+    let purpose = if spec.description.is_empty() { String::new() } else { format!(" ({})", spec.description) };
     let cause = match routine_run.scheduled_at {
         Some(at) => format!("its schedule, for {}", at.to_rfc3339()),
         None => match routine_run.trigger.as_str() {
@@ -21,9 +18,10 @@ pub(super) fn instructions(routine_run: &RoutineRunRecord, routine: &RoutineReco
             other => other.to_owned(),
         },
     };
-    let told = match spec.notify.on_attention {
-        true => " Your answer is sent unchanged to the routine's owner: write it for them, without a greeting.",
-        false => "",
+    let told = if spec.notify.on_attention {
+        " Your answer is sent unchanged to the routine's owner: write it for them, without a greeting."
+    } else {
+        ""
     };
     format!(
         "You work autonomously for the routine {}{purpose}. It was triggered by {cause}. Nobody reads along, and \

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::{
     Ask, CallPreview, Effect, Guardrails, Misfire, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRequest,
-    RoutineSpec, RunId, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger,
+    RoutineSpec, RunId, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger,
 };
 use serde_json::{Map, Value, json};
 
@@ -16,80 +16,55 @@ use super::requests::{RoutineRequester, find, request};
 use super::service::RoutineService;
 use crate::jobs::JobRequester;
 use belay_run::own_tools::ROUTINE;
+use belay_run::run_tool::{DeclaredTool, RunTool};
 
 /// Characters of a prompt that are shown to whoever is asked about it.
 const SHOWN_CHARS: usize = 200;
 
-/// Declares the tool. It works once it is bound to the run of a conversation.
-pub struct RoutineTool(ToolSpec);
-
-impl Default for RoutineTool {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl RoutineTool {
-    /// The tool as models see it.
-    pub fn new() -> Self {
-        Self(ToolSpec {
-            effect: Effect::Write,
-            timeout: Duration::from_secs(30),
-            max_output_bytes: 8 * 1024,
-            ..ToolSpec::new(
-                ROUTINE,
-                "Manages routines: work that starts automatically, at scheduled times or on certain messages of the \
-                 user, and reports to the user. create and update need name, prompt, and schedule or pattern; a \
-                 routine knows only its prompt, so write a complete one. list, show, next, on, off, fire and delete \
-                 apply to the user's own routines.",
-                json!({
-                    "type": "object",
-                    "properties": {
-                        "action": {
-                            "type": "string",
-                            "enum": ["create", "update", "delete", "list", "show", "next", "on", "off", "fire"],
-                        },
-                        "name": { "type": "string", "description": "letters, digits, - and _" },
-                        "prompt": { "type": "string", "description": "what it does each time, complete and \
-                                                                      understandable on its own" },
-                        "schedule": {
-                            "type": "string",
-                            "description": "a cron line (0 9 * * MON-FRI), @daily, `every 2h`, `at 2026-12-01T09:00` or `in 20m`",
-                        },
-                        "zone": { "type": "string", "description": "the IANA time zone of the schedule; default: UTC" },
-                        "pattern": {
-                            "type": "string",
-                            "description": "instead of a schedule: a regular expression; messages of the user that \
-                                            match trigger the routine and get no other answer",
-                        },
-                        "mode": {
-                            "type": "string", "enum": ["lightweight", "full_job"],
-                            "description": "lightweight: a check in a few steps; full_job: work of many steps",
-                        },
-                        "use_tools": { "type": "boolean", "description": "whether a lightweight routine may call tools" },
+/// The tool as models see it. It works once it is bound to the run of a conversation, by a [`RoutineToolContext`].
+pub fn routine_tool() -> DeclaredTool {
+    let spec = ToolSpec {
+        effect: Effect::Write,
+        timeout: Duration::from_secs(30),
+        max_output_bytes: 8 * 1024,
+        ..ToolSpec::new(
+            ROUTINE,
+            "Manages routines: work that starts automatically, at scheduled times or on certain messages of the \
+             user, and reports to the user. create and update need name, prompt, and schedule or pattern; a \
+             routine knows only its prompt, so write a complete one. list, show, next, on, off, fire and delete \
+             apply to the user's own routines.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "action": {
+                        "type": "string",
+                        "enum": ["create", "update", "delete", "list", "show", "next", "on", "off", "fire"],
                     },
-                    "required": ["action"],
-                    "additionalProperties": false,
-                }),
-            )
-        })
-    }
-
-    /// The tool in the hands of a run.
-    pub fn bind(declaration: &Arc<dyn Tool>, context: &RoutineToolContext) -> Arc<dyn Tool> {
-        Arc::new(Bound { declaration: declaration.clone(), context: context.clone() })
-    }
-}
-
-#[async_trait]
-impl Tool for RoutineTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("only the run of a conversation can create and change routines; do the work yourself"))
-    }
+                    "name": { "type": "string", "description": "letters, digits, - and _" },
+                    "prompt": { "type": "string", "description": "what it does each time, complete and \
+                                                                  understandable on its own" },
+                    "schedule": {
+                        "type": "string",
+                        "description": "a cron line (0 9 * * MON-FRI), @daily, `every 2h`, `at 2026-12-01T09:00` or `in 20m`",
+                    },
+                    "zone": { "type": "string", "description": "the IANA time zone of the schedule; default: UTC" },
+                    "pattern": {
+                        "type": "string",
+                        "description": "instead of a schedule: a regular expression; messages of the user that \
+                                        match trigger the routine and get no other answer",
+                    },
+                    "mode": {
+                        "type": "string", "enum": ["lightweight", "full_job"],
+                        "description": "lightweight: a check in a few steps; full_job: work of many steps",
+                    },
+                    "use_tools": { "type": "boolean", "description": "whether a lightweight routine may call tools" },
+                },
+                "required": ["action"],
+                "additionalProperties": false,
+            }),
+        )
+    };
+    DeclaredTool::new(spec, "only the run of a conversation can create and change routines; do the work yourself")
 }
 
 /// For whom a run changes routines.
@@ -101,19 +76,9 @@ pub struct RoutineToolContext {
     pub client: Arc<JobRequester>,
 }
 
-/// The tool in the hands of one run.
-struct Bound {
-    declaration: Arc<dyn Tool>,
-    context: RoutineToolContext,
-}
-
-impl Bound {
-    fn service(&self) -> &RoutineService {
-        &self.context.service
-    }
-
+impl RoutineToolContext {
     fn by(&self, run: Option<RunId>, call: &str) -> RoutineRequester {
-        let client = &self.context.client;
+        let client = &self.client;
         RoutineRequester {
             asker: client.asker.clone(),
             channel: client.channel.clone(),
@@ -130,13 +95,13 @@ impl Bound {
             true => spec,
             false => {
                 // What the tool does not speak of stays as it is.
-                let old = find(self.service(), &spec.name, by).await?.spec;
+                let old = find(&self.service, &spec.name, by).await?.spec;
                 RoutineSpec { description: old.description, guard: old.guard, notify: old.notify, ..spec }
             }
         };
-        match request(self.service(), RoutineRequest::Put { spec, fresh }, by).await? {
+        match request(&self.service, RoutineRequest::Put { spec, fresh }, by).await? {
             RoutineAnswer::Routine(routine) => {
-                commands::command(self.service(), RoutineCommand::Show(routine.spec.name), by).await
+                commands::command(&self.service, RoutineCommand::Show(routine.spec.name), by).await
             }
             RoutineAnswer::Deleted(_) | RoutineAnswer::Fired(_) | RoutineAnswer::Heartbeat(_) => Ok("done".to_owned()),
         }
@@ -194,13 +159,9 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
 }
 
 #[async_trait]
-impl Tool for Bound {
-    fn spec(&self) -> &ToolSpec {
-        self.declaration.spec()
-    }
-
+impl RunTool for RoutineToolContext {
     /// What goes on working after the conversation is asked about each time.
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn weigh(&self, arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
         let (action, name) = (action_of(arguments), text_of(arguments, "name").unwrap_or_default());
         if !matches!(action, "create" | "update" | "delete") {
             return Ok(CallPreview::default());
@@ -241,7 +202,7 @@ impl Tool for Bound {
             other => return Err(ToolFailure::failed(format!("action: there is no {other}"))),
         };
         let done = match command {
-            Some(command) => commands::command(self.service(), command, &by).await,
+            Some(command) => commands::command(&self.service, command, &by).await,
             None => self.put(arguments, &by).await,
         };
         done.map(Into::into).map_err(|refusal| ToolFailure::failed(refusal.to_string()))

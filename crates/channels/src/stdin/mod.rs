@@ -49,9 +49,10 @@ pub struct Operators;
 
 impl ChannelAccess for Operators {
     fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> AccessDecision {
-        match principal == NAME {
-            true => AccessDecision::May(Authority::Operator),
-            false => AccessDecision::NotAllowed("nobody of that name speaks through standard input".to_owned()),
+        if principal == NAME {
+            AccessDecision::May(Authority::Operator)
+        } else {
+            AccessDecision::NotAllowed("nobody of that name speaks through standard input".to_owned())
         }
     }
 

@@ -139,10 +139,7 @@ pub(super) fn line(not_read: &[Unread], has_text: bool) -> Option<String> {
     if first.album {
         line.push_str(" The same goes for the rest of the album.");
     }
-    line.push_str(match has_text {
-        true => " I answer the text alone.",
-        false => " Please write it out.",
-    });
+    line.push_str(if has_text { " I answer the text alone." } else { " Please write it out." });
     Some(line)
 }
 

@@ -62,9 +62,10 @@ fn files(report: &Json) -> Vec<Vec<Cell>> {
     let row = |file: &Json| {
         let (chars, told) = (number(file, "/chars"), number(file, "/told_chars"));
         let cut = file.get("cut").and_then(Json::as_bool).unwrap_or_default();
-        let size = match cut {
-            true => Cell::new(format!("{told} of {chars} characters"), Tone::Warn),
-            false => Cell::from(format!("{chars} characters")),
+        let size = if cut {
+            Cell::new(format!("{told} of {chars} characters"), Tone::Warn)
+        } else {
+            Cell::from(format!("{chars} characters"))
         };
         vec![text(file, "/name").into(), size]
     };

@@ -96,9 +96,10 @@ async fn create(
     let spec = read(file)?;
     let body = json!(spec);
     let client = Client::find(args, env)?;
-    let routine = match replace {
-        true => client.put(&["api", "v1", "routines", &spec.name], &body).await?,
-        false => client.post(&["api", "v1", "routines"], Some(&body), Duration::ZERO).await?,
+    let routine = if replace {
+        client.put(&["api", "v1", "routines", &spec.name], &body).await?
+    } else {
+        client.post(&["api", "v1", "routines"], Some(&body), Duration::ZERO).await?
     };
     if args.json {
         out.json(&routine);

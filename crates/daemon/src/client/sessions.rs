@@ -142,9 +142,10 @@ fn tell(answer: &Json, what: &str, args: &ClientArgs, out: Output<'_>) {
     let counts = answer.pointer("/removed").and_then(Json::as_object).into_iter().flatten();
     let counts: Vec<String> =
         counts.filter_map(|(name, n)| n.as_u64().filter(|n| *n > 0).map(|n| format!("{name}: {n}"))).collect();
-    match counts.is_empty() {
-        true => out.line(&format!("{what} nothing.")),
-        false => out.line(&format!("{what} {}.", counts.join(", "))),
+    if counts.is_empty() {
+        out.line(&format!("{what} nothing."))
+    } else {
+        out.line(&format!("{what} {}.", counts.join(", ")))
     }
 }
 

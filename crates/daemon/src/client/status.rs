@@ -129,9 +129,10 @@ fn questions(answer: &Json) -> Vec<Vec<Cell>> {
 
 fn model(report: &Json) -> Cell {
     let rehearsal = report.pointer("/model/rehearsal").and_then(Json::as_bool).unwrap_or_default();
-    match rehearsal {
-        true => Cell::new("rehearsal: a built-in stand-in, not a model", Tone::Warn),
-        false => Cell::from(format!("{} ({})", text(report, "/model/model"), text(report, "/model/provider"))),
+    if rehearsal {
+        Cell::new("rehearsal: a built-in stand-in, not a model", Tone::Warn)
+    } else {
+        Cell::from(format!("{} ({})", text(report, "/model/model"), text(report, "/model/provider")))
     }
 }
 

@@ -246,10 +246,7 @@ fn parse(shown: &str, text: &str, name: &dyn Fn(usize) -> String) -> Result<Laye
         place.problems.push(Problem::new(key, format!("is not TOML: {}", error.message())));
     }
     let root = convert_table(table.into_inner(), "", &mut place);
-    match place.problems.is_empty() {
-        true => Ok(Layer { root, unquoted: BTreeMap::new() }),
-        false => Err(place.problems),
-    }
+    if place.problems.is_empty() { Ok(Layer { root, unquoted: BTreeMap::new() }) } else { Err(place.problems) }
 }
 
 fn convert_table(table: DeTable<'_>, path: &str, place: &mut Place<'_>) -> HashMap<String, Value> {

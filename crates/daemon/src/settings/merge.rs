@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use belay_text::near::nearest;
 use config::{Config, Value, ValueKind};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value as Json};
 use serde_path_to_error::Segment;
 
 use super::layers::Layer;
-use super::problem::{Problem, hint_for_unknown, nearest};
+use super::problem::{Problem, hint_for_unknown};
 
 /// Where each value came from, by full key.
 #[derive(Clone, Debug, Default)]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use belay_text::near::nearest;
+
 /// A mistake. Never shows a value that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Problem {
@@ -51,16 +53,6 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The nearest of some words, when it is near enough to be a slip: a third of the letters at most.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .into_iter()
-        .map(|other| (strsim::damerau_levenshtein(word, other), other))
-        .filter(|(distance, other)| *distance * 3 <= word.chars().count().max(other.chars().count()))
-        .min()
-        .map(|(_, other)| other)
-}
-
 /// What an unknown key was probably meant to be. `known` are all full keys.
 pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
@@ -73,7 +65,7 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     let is_section =
         |word: &str| known.iter().any(|key| key.strip_prefix(word).is_some_and(|rest| rest.starts_with('.')));
     let sections = || sections_of(known);
-    let likely = nearest(key, known.iter().map(String::as_str))
+    let likely = nearest(key, known)
         .or_else(|| same_section(section, name, known))
         .or_else(|| {
             // Not the section that it stands in: that one was written right.

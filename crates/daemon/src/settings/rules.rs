@@ -5,11 +5,12 @@ use belay_agent_loop::policies::Rule;
 use belay_hooks::HookConfig;
 use belay_protocol::ToolHealthRule;
 use belay_run::ApprovalRule;
+use belay_text::near::nearest;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::merge::{Merged, Origins, plain};
-use super::problem::{Problem, nearest};
+use super::problem::Problem;
 
 /// Reports the elements that cannot be read. If there are any in a list, all of it is taken out: what the others mean
 /// together cannot be judged, and their numbers would no longer be the ones in the file.

@@ -75,9 +75,10 @@ fn is_section(value: &Json) -> bool {
 }
 
 fn key_text(key: &str) -> String {
-    match key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
-        true => key.to_owned(),
-        false => Json::String(key.to_owned()).to_string(),
+    if key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
+        key.to_owned()
+    } else {
+        Json::String(key.to_owned()).to_string()
     }
 }
 

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use belay_agent_loop::policies::{RulesFile, StopRules, StopsConfig};
+use belay_text::near::nearest;
 
 use super::CheckArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
-use crate::settings::{NOT_FINITE, load, nearest, problems_of_rules, refused};
+use crate::settings::{NOT_FINITE, load, problems_of_rules, refused};
 
 /// What a rules file is, for those who wrote another.
 const WHAT_IT_HOLDS: &str =
@@ -49,10 +50,7 @@ fn read(path: &Path) -> Result<RulesFile, Failure> {
     let mut problems = file.stops.validate();
     problems.extend(file.run_limits().validate());
     problems.extend(file.stops.problems(&file.run_limits(), None));
-    match problems.is_empty() {
-        true => Ok(file),
-        false => Err(refuse(problems.join("\n  "))),
-    }
+    if problems.is_empty() { Ok(file) } else { Err(refuse(problems.join("\n  "))) }
 }
 
 /// The numbers that are none; else the rules that cannot be read.

@@ -36,10 +36,11 @@ pub(super) fn read(root: &Path) -> Result<Vec<Case>, Failure> {
             Some(label) => cases.push(Case { name: name.display().to_string(), label, events }),
         }
     }
-    match cases.is_empty() {
-        true => Err(Failure::new(Exit::UnusableInput, format!("{}: no labelled recordings", root.display()))
-            .next("a recording is a file *.jsonl; its label stands in labels.jsonl beside it: {\"file\":\"a.jsonl\",\"label\":\"healthy\"}")),
-        false => Ok(cases),
+    if cases.is_empty() {
+        Err(Failure::new(Exit::UnusableInput, format!("{}: no labelled recordings", root.display()))
+            .next("a recording is a file *.jsonl; its label stands in labels.jsonl beside it: {\"file\":\"a.jsonl\",\"label\":\"healthy\"}"))
+    } else {
+        Ok(cases)
     }
 }
 

@@ -32,8 +32,8 @@ use std::sync::Arc;
 use belay_protocol::{WorkerHost, WorkerLinks};
 
 pub use config::{WorkerRoom, WorkersConfig};
-pub use tool::RunInWorker;
 pub(crate) use tool::ToolGrant;
+pub use tool::run_in_worker_tool;
 pub use worker::work;
 
 /// What workers are started with.

@@ -11,9 +11,9 @@ use belay_agent_loop::{
     TextAction, run_agentic_loop,
 };
 use belay_protocol::{
-    BatchCall, CallId, DoneOutput, FinishReason, Generation, LentTool, LinkError, Message, ModelAnswer, ModelAsk,
-    Prompt, RunEnd, RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure, ToolOutput,
-    ToolSet, ToolSpec, WorkerCommand, WorkerEnd, WorkerLink, WorkerTask,
+    BatchCall, CallId, DoneOutput, Generation, LentTool, LinkError, Message, ModelAnswer, ModelAsk, Prompt, RunEnd,
+    RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure, ToolOutput, ToolSet, ToolSpec,
+    WorkerCommand, WorkerEnd, WorkerLink, WorkerTask,
 };
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use belay_run::effect_gate::CRASHED;
-use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+use belay_run::reply::{self, Reply};
 
 /// Pause before the link is asked for orders again after it broke.
 const LINK_PAUSE: Duration = Duration::from_millis(200);
@@ -232,11 +232,7 @@ impl LoopDelegate for ContainerDelegate {
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
         match reply::shape(&text) {
             Reply::Text(text) => {
-                let note = match context.state.last_finish {
-                    FinishReason::Length => CUT_OFF,
-                    FinishReason::ContentFilter => WITHHELD,
-                    FinishReason::Stop | FinishReason::ToolCalls => "",
-                };
+                let note = reply::cut_note(context.state.last_finish).1;
                 TextAction::Return(LoopOutcome::Response(text + note))
             }
             Reply::Empty | Reply::OnlyEchoes | Reply::Silent => {

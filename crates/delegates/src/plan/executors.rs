@@ -14,6 +14,7 @@ use belay_run::own_tools::creates_work;
 use belay_run::prompt;
 use belay_run::terminate::{TEACHING, Terminate};
 use belay_run::untrusted::RULE;
+use belay_text::near::nearest;
 
 /// The executor that is always there.
 const GENERAL: &str = "general";
@@ -112,8 +113,7 @@ fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Resul
     match wanted.into_iter().find(missing) {
         None => Ok(()),
         Some(tool) => {
-            let nearest =
-                offered.iter().min_by_key(|known| strsim::levenshtein(known, tool)).map(|known| (*known).to_owned());
+            let nearest = nearest(tool, offered.iter().copied()).map(str::to_owned);
             Err(AgentError::ExecutorTool { executor: name.to_owned(), tool: tool.clone(), nearest })
         }
     }

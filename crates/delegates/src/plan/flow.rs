@@ -145,9 +145,10 @@ impl PlanFlow<'_> {
     /// The end of the whole run that a child has run into. A failure stays what it is, but for a person's stop.
     fn over_or(&mut self, end: RunEnd) -> RunEnd {
         let over = self.over();
-        match end.reason.status() == RunStatus::Failed {
-            true => self.core.stopped().map_or(end, RunEnd::of),
-            false => over.unwrap_or(end),
+        if end.reason.status() == RunStatus::Failed {
+            self.core.stopped().map_or(end, RunEnd::of)
+        } else {
+            over.unwrap_or(end)
         }
     }
 
@@ -273,9 +274,10 @@ impl PlanFlow<'_> {
             return (end, kept.then(|| self.outcome()));
         }
         let mut context = self.report();
-        let text = match closing::deserves_one(&end) {
-            true => closing_turn(self.core, &self.kit.summary, &mut context, &mut end).await,
-            false => None,
+        let text = if closing::deserves_one(&end) {
+            closing_turn(self.core, &self.kit.summary, &mut context, &mut end).await
+        } else {
+            None
         };
         if let Some(reason) = self.core.stopped() {
             return (reason.into(), None);

@@ -78,9 +78,10 @@ pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopE
         _ if core.stopped().is_some() => Ok(ChildEnd::Over(StopReason::ParentStopped.into())),
         (Some(Terminated { success, summary }), Ok(_)) => {
             let said = summary.or_else(|| last_words(&context, 0));
-            Ok(match success {
-                true => ChildEnd::Done(said.unwrap_or_else(|| "Done.".to_owned())),
-                false => ChildEnd::GaveUp(said.unwrap_or_else(|| "it reports that it cannot do this".to_owned())),
+            Ok(if success {
+                ChildEnd::Done(said.unwrap_or_else(|| "Done.".to_owned()))
+            } else {
+                ChildEnd::GaveUp(said.unwrap_or_else(|| "it reports that it cannot do this".to_owned()))
             })
         }
         (None, outcome) => end_of_child(outcome),

@@ -11,7 +11,7 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     Reasoning, TextAction, run_agentic_loop,
 };
-use belay_protocol::{FinishReason, RunEnd, StopLayer, StopReason, Termination};
+use belay_protocol::{RunEnd, StopLayer, StopReason, Termination};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ use belay_run::compaction::Shortener;
 use belay_run::core::{RunCore, failure};
 use belay_run::judge;
 use belay_run::model_call::ModelCall;
-use belay_run::reply::{self, CUT_OFF, Reply, WITHHELD};
+use belay_run::reply::{self, Reply};
 
 /// Adapts the loop to a subagent.
 pub(crate) struct SubagentDelegate {
@@ -111,9 +111,10 @@ impl SubagentDelegate {
             Ok(LoopOutcome::Response(_)) => RunEnd::of(StopReason::FinalText),
             // Success in words, with outputs missing, is no success.
             Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Terminated => {
-                match self.goal.declared.is_empty() {
-                    true => end,
-                    false => self.goal.missed(),
+                if self.goal.declared.is_empty() {
+                    end
+                } else {
+                    self.goal.missed()
                 }
             }
             Ok(LoopOutcome::Stopped(end)) => end,
@@ -173,12 +174,7 @@ impl LoopDelegate for SubagentDelegate {
         let closing = self.core.closing.is_some();
         match reply::shape(&text) {
             Reply::Text(text) if self.goal.declared.is_empty() && !closing => {
-                let note = match context.state.last_finish {
-                    FinishReason::Length => CUT_OFF,
-                    FinishReason::ContentFilter => WITHHELD,
-                    FinishReason::Stop | FinishReason::ToolCalls => "",
-                };
-                let text = text + note;
+                let text = text + reply::cut_note(context.state.last_finish).1;
                 self.result = Some(text.clone());
                 TextAction::Return(LoopOutcome::Response(text))
             }

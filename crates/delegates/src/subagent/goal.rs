@@ -175,15 +175,14 @@ impl Goal {
             StopReason::MissingOutputs | StopReason::EmptyReply => "You stopped without submitting what is missing.",
             _ => "This run must end now.",
         };
-        let what = match self.declared.is_empty() {
-            true => "Call complete_task now, with the best result that you have".to_owned(),
-            false => {
-                let missing = listed(&self.declared.missing());
-                format!(
-                    "Call complete_task now, or emit_value for what is missing ({missing}), with the best values that \
+        let what = if self.declared.is_empty() {
+            "Call complete_task now, with the best result that you have".to_owned()
+        } else {
+            let missing = listed(&self.declared.missing());
+            format!(
+                "Call complete_task now, or emit_value for what is missing ({missing}), with the best values that \
                      you have"
-                )
-            }
+            )
         };
         format!(
             "{why} This is your last message. {what}, and state in it what is unfinished because of the interruption. \

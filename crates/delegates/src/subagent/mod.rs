@@ -20,4 +20,4 @@ pub use goal::{Goal, last_chance};
 pub use lanes::{ChildServices, SubagentLanes};
 pub use outputs::Declared;
 pub(crate) use spawn::binder;
-pub use spawn::{SpawnSubagent, spawned};
+pub use spawn::{spawn_subagent_tool, spawned};

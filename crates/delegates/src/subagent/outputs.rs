@@ -106,10 +106,7 @@ impl Declared {
 
     /// Whether everything is there.
     pub fn reached(&self) -> bool {
-        match self.is_empty() {
-            true => self.with(|emitted| emitted.result.is_some()),
-            false => self.missing().is_empty(),
-        }
+        if self.is_empty() { self.with(|emitted| emitted.result.is_some()) } else { self.missing().is_empty() }
     }
 
     /// The values that are there, by name.
@@ -151,9 +148,8 @@ impl Declared {
         if !problems.is_empty() {
             return Err(Refused::Invalid(problems.join("; ")));
         }
-        let replaced = self.with(|emitted| match emitted.complete {
-            true => Err(Refused::Late),
-            false => Ok(emitted.values[at].replace(value.clone())),
+        let replaced = self.with(|emitted| {
+            if emitted.complete { Err(Refused::Late) } else { Ok(emitted.values[at].replace(value.clone())) }
         })?;
         let what = match replaced {
             Some(_) => format!("{name} is accepted and replaces its earlier value"),

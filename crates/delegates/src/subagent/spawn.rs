@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent_loop::{INVALID_ARGUMENTS, LoopContext, Reasoning};
 use belay_protocol::{
-    DeclaredOutput, Durability, Effect, EventKind, Message, Prompt, Termination, Tool, ToolContext, ToolFailure,
-    ToolOutput, ToolReply, ToolSet, ToolSpec,
+    DeclaredOutput, Effect, Message, Prompt, Termination, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolSet, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -16,21 +16,22 @@ use super::emit::is_own;
 use super::goal::Goal;
 use super::lanes::ChildServices;
 use super::outputs::Declared;
+use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, note_start};
 use crate::container::ToolGrant;
 use belay_run::config::SubagentsConfig;
 use belay_run::core::{ChildStart, RunCore};
 use belay_run::own_tools::creates_work;
 use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
 
-/// Characters of the task in the event.
-const EVENT_TASK_CHARS: usize = 120;
 /// What a call may take beyond the subagent's own time and closing turn. 10 s: its tools return within a fraction of a
 /// second once they are told, the rest is for a slow disk.
 const SLACK: Duration = Duration::from_secs(10);
-/// Longest result for the parent, in bytes. 32 KiB: about 8000 tokens, a long report.
-const MAX_RESULT_BYTES: usize = 32 * 1024;
+
+/// The kind of run, in messages.
+const KIND: &str = "subagent";
 
 const ROLE: &str = "You are a subagent: another agent works on a larger request and has delegated a part of it to you. \
 Your task is the message below. It comes from that agent, not from a person. You cannot ask anybody: decide open \
@@ -40,68 +41,48 @@ other, and do not repeat a call that failed in the same way.";
 const GIVE_UP: &str = "If the task cannot be done, call terminate with status `failure` and give the reason in \
 `summary`.";
 
-/// Declares the tool. It works once it is bound to the run that calls it; see [`binder`].
-pub struct SpawnSubagent(ToolSpec);
-
-impl SpawnSubagent {
-    /// The declaration for these settings. `closing`: the longest closing turn.
-    pub fn new(config: &SubagentsConfig, closing: Duration) -> Self {
-        let SubagentsConfig { max_turns, max_time_s, .. } = config;
-        let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
-        Self(ToolSpec {
-            effect: Effect::Write,
-            idempotent: false,
-            timeout: 2 * config.max_time() + closing + SLACK, // as long as it may wait for a place, and as it may work
-            max_output_bytes: MAX_RESULT_BYTES,
-            ..ToolSpec::new(
-                SPAWN_SUBAGENT,
-                "Delegates a part of the work to a subagent, a run with its own conversation, and returns its result. \
-                          Use it for a self-contained part that takes several steps; several calls at once run in \
-                          parallel. It knows only the task and the context that you pass.",
-                json!({
-                    "type": "object",
-                    "properties": {
-                        "task": { "type": "string", "minLength": 1, "description": "the complete task, understandable \
-                                                                                    on its own" },
-                        "context": { "type": "string", "description": "background information that it needs" },
-                        "outputs": {
-                            "type": "object",
-                            "description": "the outputs that it must submit, by name: a type (string, number, integer, \
-                                            boolean, array, object) or a JSON Schema. Without any, it answers with \
-                                            text",
-                            "additionalProperties": { "anyOf": [types, { "type": "object" }] },
-                        },
-                        "tools": {
-                            "type": "array",
-                            "items": { "type": "string" },
-                            "description": "names of your tools that it may use; default: all of them",
-                        },
-                        "max_turns": {
-                            "type": "integer", "minimum": 1, "maximum": max_turns,
-                            "description": format!("maximum number of steps; default {max_turns}"),
-                        },
-                        "max_time_s": {
-                            "type": "integer", "minimum": 1, "maximum": max_time_s,
-                            "description": format!("maximum time in seconds; default {max_time_s}"),
-                        },
+/// The tool as models see it, for these settings; it works once it is bound to the run that calls it. `closing`: the longest
+/// closing turn.
+pub fn spawn_subagent_tool(config: &SubagentsConfig, closing: Duration) -> DeclaredTool {
+    let SubagentsConfig { max_turns, max_time_s, .. } = config;
+    let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
+    let spec = ToolSpec {
+        effect: Effect::Write,
+        idempotent: false,
+        timeout: 2 * config.max_time() + closing + SLACK, // as long as it may wait for a place, and as it may work
+        max_output_bytes: MAX_RESULT_BYTES,
+        ..ToolSpec::new(
+            SPAWN_SUBAGENT,
+            "Delegates a part of the work to a subagent, a run with its own conversation, and returns its result. \
+                      Use it for a self-contained part that takes several steps; several calls at once run in \
+                      parallel. It knows only the task and the context that you pass.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "task": { "type": "string", "minLength": 1, "description": "the complete task, understandable \
+                                                                                on its own" },
+                    "context": { "type": "string", "description": "background information that it needs" },
+                    "outputs": {
+                        "type": "object",
+                        "description": "the outputs that it must submit, by name: a type (string, number, integer, \
+                                        boolean, array, object) or a JSON Schema. Without any, it answers with \
+                                        text",
+                        "additionalProperties": { "anyOf": [types, { "type": "object" }] },
                     },
-                    "required": ["task"],
-                    "additionalProperties": false,
-                }),
-            )
-        })
-    }
-}
-
-#[async_trait]
-impl Tool for SpawnSubagent {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        Err(ToolFailure::failed("a subagent can only be started by a run"))
-    }
+                    "tools": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "description": "names of your tools that it may use; default: all of them",
+                    },
+                    "max_turns": limit_schema("number of steps", u64::from(*max_turns)),
+            "max_time_s": limit_schema("time in seconds", *max_time_s),
+                },
+                "required": ["task"],
+                "additionalProperties": false,
+            }),
+        )
+    };
+    DeclaredTool::new(spec, "a subagent can only be started by a run")
 }
 
 /// Binds the tools that start other runs to a run that is about to execute calls; `None` for every other tool.
@@ -111,16 +92,18 @@ pub(crate) fn binder(
     context: &LoopContext,
     tools: &Arc<ToolSet>,
 ) -> impl Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync + use<> {
-    let parent =
-        tools.get(SPAWN_SUBAGENT).map(|tool| (tool.clone(), core.seed(context), tools.clone(), children.clone()));
-    let lender = ToolGrant::new(children.workers.as_ref(), core, context, tools);
+    let seed = core.seed(context);
+    let start = ChildTools { seed, tools: tools.clone(), children: children.clone() };
     move |name| {
-        if name == RUN_IN_WORKER {
-            return lender.as_ref().map(ToolGrant::bind);
+        let declaration = start.tools.get(name)?;
+        match name {
+            SPAWN_SUBAGENT => Some(bound(declaration, start.clone())),
+            RUN_IN_WORKER => {
+                let (seed, tools) = (start.seed.clone(), start.tools.clone());
+                Some(bound(declaration, ToolGrant { seed, tools, workers: start.children.workers.clone()? }))
+            }
+            _ => None,
         }
-        let (declaration, seed, tools, children) = parent.as_ref().filter(|_| name == SPAWN_SUBAGENT)?;
-        let (declaration, seed, tools) = (declaration.clone(), seed.clone(), tools.clone());
-        Some(Arc::new(Bound { declaration, seed, tools, children: children.clone() }))
     }
 }
 
@@ -131,9 +114,9 @@ pub fn spawned(messages: &[Arc<Message>]) -> u32 {
         .unwrap_or(u32::MAX)
 }
 
-/// The tool in the hands of one run.
-struct Bound {
-    declaration: Arc<dyn Tool>,
+/// From what a run starts its subagents.
+#[derive(Clone)]
+struct ChildTools {
     seed: ChildStart,
     /// The parent's tools.
     tools: Arc<ToolSet>,
@@ -142,38 +125,31 @@ struct Bound {
 
 /// What a call asks for, checked.
 struct CheckedArguments {
-    task: String,
-    message: String,
+    child: ChildOrder,
     declared: Declared,
     tools: Vec<Arc<dyn Tool>>,
-    max_turns: u32,
-    time: Duration,
 }
 
 #[async_trait]
-impl Tool for Bound {
-    fn spec(&self) -> &ToolSpec {
-        self.declaration.spec()
-    }
-
+impl RunTool for ChildTools {
     /// Starts a subagent and waits for its end.
     ///
     /// # Cancel safety
     /// Told by its token, it returns as soon as the subagent's tools have; dropped, everything below is aborted and its
     /// place in the tree is given back.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
-        let order =
-            self.order(arguments).map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
+        let checked = self.order(arguments);
+        let CheckedArguments { child, declared, mut tools } =
+            checked.map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
         let (tree, _slot) = self.seed.tree().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let services = self.seed.services();
         let (depth, longest) = (tree.depth(), services.config.subagents.max_time());
         let entered = self.children.lanes.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
-        let mut core = self.seed.grow(order.time);
+        let mut core = self.seed.grow(child.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
-        let mut tools = order.tools;
         core.tree = tree;
-        let goal = Goal::new(order.declared);
+        let goal = Goal::new(declared);
         tools.extend(goal.tools());
         tools.push(Arc::new(Terminate::new()));
         let rules = self.seed.briefing().rules();
@@ -181,42 +157,25 @@ impl Tool for Bound {
         let tools = Arc::new(ToolSet::new(tools));
         let reasoning = Arc::new(Reasoning::new(prompt(), prompt(), tools, services.max_tokens, services.max_attempts));
 
-        let call_id = context.call_id.clone();
-        let task: String =
-            order.task.chars().map(|c| if c.is_control() { ' ' } else { c }).take(EVENT_TASK_CHARS).collect();
-        core.journal.note(EventKind::SubagentStarted { call_id: call_id.clone(), task, depth: core.tree.depth() });
-        let mut talk = LoopContext::new(vec![Arc::new(Message::user(order.message))]);
-        core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
+        let mut talk = LoopContext::new(vec![Arc::new(Message::user(child.message))]);
+        note_start(&mut core, &talk, KIND, &context.call_id, &child.task).await?;
 
         let (ending, mut core) =
-            delegate::run(self.children.clone(), core, goal, reasoning, &mut talk, order.max_turns).await;
+            delegate::run(self.children.clone(), core, goal, reasoning, &mut talk, child.max_turns).await;
         let SubagentEnd { termination, ref end, turns, .. } = ending;
         tracing::info!(run = %context.run_id, termination = termination.word(), reason = end.reason.word(), turns, "subagent ended");
-        core.journal.note(EventKind::SubagentEnded { call_id, termination, reason: end.reason, turns });
-        core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
+        note_end(&mut core, &talk, KIND, &context.call_id, (termination, end.reason, turns)).await?;
         // What it has read, whoever reads its result has read.
         let outside = core.tally.outside();
         report(ending).map(|reply| ToolReply { outside, ..reply })
     }
 }
 
-fn unstored(error: &belay_protocol::StoreError) -> ToolFailure {
-    tracing::error!(%error, "what a subagent did could not be stored");
-    ToolFailure::failed("the subagent's progress could not be stored")
-}
-
-impl Bound {
+impl ChildTools {
     /// Reads the arguments, whose shape the gate has checked.
     fn order(&self, arguments: &Map<String, Value>) -> Result<CheckedArguments, String> {
-        let text =
-            |key: &str| arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
         let config = &self.seed.services().config.subagents;
-        let number = |key: &str, most: u64| arguments.get(key).and_then(Value::as_u64).unwrap_or(most).clamp(1, most);
-        let task = text("task").ok_or("task: expected a text that is not blank")?.to_owned();
-        let message = match text("context") {
-            Some(context) => format!("{task}\n\nContext:\n{context}"),
-            None => task.clone(),
-        };
+        let child = ChildOrder::read(arguments, config.max_turns, config.max_time_s)?;
         let declared = match arguments.get("outputs").and_then(Value::as_object) {
             Some(outputs) => {
                 let outputs = outputs.iter().map(|(name, kind)| declared(name, kind)).collect::<Result<_, _>>()?;
@@ -225,14 +184,7 @@ impl Bound {
             None => Declared::compile(Vec::new())?,
         };
         let wanted = arguments.get("tools").and_then(Value::as_array);
-        Ok(CheckedArguments {
-            task,
-            message,
-            declared,
-            tools: self.part(wanted.map(Vec::as_slice))?,
-            max_turns: number("max_turns", u64::from(config.max_turns)) as u32,
-            time: Duration::from_secs(number("max_time_s", config.max_time_s)),
-        })
+        Ok(CheckedArguments { child, declared, tools: self.part(wanted.map(Vec::as_slice))? })
     }
 
     /// The tools of these names, all of them the parent's own; without names, everything that the parent has. What every

@@ -184,8 +184,5 @@ fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
 async fn find(app: &App, principal: &Principal, id: GateId) -> Result<Gate, ApiError> {
     let absent = || ApiError::not_found(format!("no such question: {id}"));
     let gate = app.gates.gate(id).await?.ok_or_else(absent)?;
-    match app.visibility(principal).session(&gate.session).await? {
-        true => Ok(gate),
-        false => Err(absent()),
-    }
+    if app.visibility(principal).session(&gate.session).await? { Ok(gate) } else { Err(absent()) }
 }

@@ -88,10 +88,7 @@ pub(crate) async fn list(
     let mut jobs = Vec::new();
     for job in app.jobs.jobs(filter).await? {
         // What is at work is never much; what is over does nothing.
-        jobs.push(match job.state.takes_place() {
-            true => seen(&app, job).await?,
-            false => used(&app, job).await?,
-        });
+        jobs.push(if job.state.takes_place() { seen(&app, job).await? } else { used(&app, job).await? });
     }
     Ok(Json(JobList { jobs }).into_response())
 }

@@ -90,9 +90,10 @@ impl RequestShape {
             .map(|message| message.text())
             .collect();
         if !request.prompt.text.is_empty() {
-            match leading.is_empty() {
-                true => request.prompt.wire.append(FORMAT, &mut out, || said("system", &request.prompt.text)),
-                false => out.extend_from_slice(one_system(&request.prompt.text, &leading).as_bytes()),
+            if leading.is_empty() {
+                request.prompt.wire.append(FORMAT, &mut out, || said("system", &request.prompt.text))
+            } else {
+                out.extend_from_slice(one_system(&request.prompt.text, &leading).as_bytes())
             }
             separator = b",";
         }

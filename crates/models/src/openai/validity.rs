@@ -30,10 +30,10 @@ fn judge(body: &Value) -> Result<(), String> {
             "user" if content.is_string() || content.as_array().is_some_and(|parts| !parts.is_empty()) => {}
             "assistant" => {
                 let Some(calls) = message.get("tool_calls") else {
-                    match content.as_str().is_some_and(|text| !text.trim().is_empty()) {
-                        true => continue,
-                        false => return refuse("neither text nor calls"),
+                    if content.as_str().is_none_or(|text| text.trim().is_empty()) {
+                        return refuse("neither text nor calls");
                     }
+                    continue;
                 };
                 for call in calls.as_array().filter(|calls| !calls.is_empty()).ok_or("no calls")? {
                     open.push(call_id(call)?);

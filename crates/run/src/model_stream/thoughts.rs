@@ -208,9 +208,10 @@ impl Code {
 
 /// Whether `run` closes what `open` has opened.
 fn ends(open: Marks, run: Marks) -> bool {
-    match open.fences() {
-        true => run.mark == open.mark && run.fences() && run.length >= open.length,
-        false => run.mark == open.mark && run.length == open.length,
+    if open.fences() {
+        run.mark == open.mark && run.fences() && run.length >= open.length
+    } else {
+        run.mark == open.mark && run.length == open.length
     }
 }
 

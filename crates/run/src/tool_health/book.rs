@@ -349,10 +349,7 @@ fn refused(subject: &str, off: &Off) -> String {
         None => format!("the tool {subject}"),
     };
     let ToolOff { actor: by, detail: why, until, .. } = &off.record;
-    let why = match by == BY_RULE {
-        true => why.clone(),
-        false => format!("an operator says: {why}"),
-    };
+    let why = if by == BY_RULE { why.clone() } else { format!("an operator says: {why}") };
     let until = match (off.tried, until) {
         (true, _) => " Another call is testing it at this moment.".to_owned(),
         (false, Some(until)) => format!(" It is tried again after {}.", until.to_rfc3339()),

@@ -1,10 +1,10 @@
 //! The calculator's functions and constants.
 
+use belay_text::near::{did_you_mean, nearest_names};
 use num::traits::Pow;
 use num::{BigInt, BigRational, Integer, One, ToPrimitive};
 
 use super::number::{Number, Result};
-use crate::near::{did_you_mean, nearest};
 
 /// Largest number whose factorial is calculated: 300! has 615 digits, the most that is kept exactly.
 const MAX_FACTORIAL: u32 = 300;
@@ -64,7 +64,7 @@ pub(super) fn is_function(name: &str) -> bool {
 /// The error text for an unknown name.
 pub(super) fn unknown(name: &str) -> String {
     let names = FUNCTIONS.iter().map(|(known, ..)| *known).chain(CONSTANTS.iter().map(|(known, _)| *known));
-    format!("There is no {name} here.{}", did_you_mean(&nearest(name, names, 2)))
+    format!("There is no {name} here.{}", did_you_mean(&nearest_names(name, names, 2)))
 }
 
 /// Applies a function.

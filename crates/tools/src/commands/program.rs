@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_protocol::ToolFailure;
+use belay_text::near::{did_you_mean, nearest_names};
 
-use crate::near::{did_you_mean, nearest};
 use crate::workspace::Workspace;
 
 /// A resolved program.
@@ -144,7 +144,7 @@ impl CommandPaths {
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect();
-        let near = nearest(name, names.iter().map(String::as_str), 3);
+        let near = nearest_names(name, &names, 3);
         ToolFailure::failed(format!(
             "There is no program {name:?} on this machine.{} A program of the workspace is named by its path, such as \
              ./build.sh.",

@@ -186,13 +186,12 @@ impl Scan<'_> {
         if self.skills.list.len() == MAX_SKILLS {
             return Err(format!("there are {MAX_SKILLS} skills before it, which is the most there can be"));
         }
-        let place = match root.workspace {
-            true => SkillPlace::Workspace(path),
-            false => {
-                let folder = Folder { root: root.files.clone(), path: folder_of(&path).to_owned() };
-                self.elsewhere.insert(head.name.clone(), folder);
-                SkillPlace::Elsewhere
-            }
+        let place = if root.workspace {
+            SkillPlace::Workspace(path)
+        } else {
+            let folder = Folder { root: root.files.clone(), path: folder_of(&path).to_owned() };
+            self.elsewhere.insert(head.name.clone(), folder);
+            SkillPlace::Elsewhere
         };
         self.skills.list.push(Skill {
             name: head.name,

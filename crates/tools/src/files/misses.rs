@@ -1,5 +1,7 @@
 //! Explains why a piece of text was not found, with the most similar lines, so that a model can correct its edit.
 
+use belay_text::near::likeness;
+
 /// Lowest similarity of a suggested line, from 0 to 1. 0.8: one slip in a short line, a few in a long one.
 const MIN_SIMILARITY: f64 = 0.8;
 /// Most lines that are compared. More would take seconds in a large file.
@@ -51,7 +53,7 @@ fn nearest_line<'a>(text: &'a str, old: &str) -> Option<(usize, &'a str)> {
         .take(MAX_COMPARED)
         .enumerate()
         .filter(|(_, line)| line.len() <= MAX_LINE_BYTES)
-        .map(|(index, line)| (strsim::normalized_levenshtein(wanted, line.trim()), index + 1, line))
+        .map(|(index, line)| (likeness(wanted, line.trim()), index + 1, line))
         .filter(|(score, _, _)| *score >= MIN_SIMILARITY)
         .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)))
         .map(|(_, number, line)| (number, line))

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use belay_protocol::Ask;
+use belay_text::near::{did_you_mean, nearest_names};
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
 use crate::mcp::name::MAX_SERVER_NAME;
-use crate::near::{did_you_mean, nearest};
 
 /// Settings of one MCP server: a program to start, or an address to call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,7 +254,7 @@ fn is_variable(name: &str) -> bool {
 pub fn find<'a>(servers: &'a BTreeMap<String, McpServerConfig>, name: &str) -> Result<&'a McpServerConfig, String> {
     servers.get(name).ok_or_else(|| {
         let known: Vec<&str> = servers.keys().map(String::as_str).collect();
-        let near = nearest(name, known.iter().copied(), 1);
+        let near = nearest_names(name, &known, 1);
         match (near.is_empty(), known.is_empty()) {
             (_, true) => format!("there is no MCP server {name}: [tools.mcp] names none"),
             (false, _) => format!("there is no MCP server {name}.{}", did_you_mean(&near)),

@@ -125,9 +125,10 @@ impl Connection {
 
     fn check_version(&self) -> Result<(), ServerError> {
         let version = self.peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
-        match ProtocolVersion::KNOWN_VERSIONS.contains(&version) && version.has_initialize() {
-            true => Ok(()),
-            false => Err(ServerError::Version(line(&version.to_string(), 40))),
+        if ProtocolVersion::KNOWN_VERSIONS.contains(&version) && version.has_initialize() {
+            Ok(())
+        } else {
+            Err(ServerError::Version(line(&version.to_string(), 40)))
         }
     }
 
@@ -217,10 +218,7 @@ impl Connection {
             ServiceError::TransportSend(error) => {
                 let trouble = of_transport(&*error.error);
                 // The connection is unusable, so the next call opens a new one.
-                match is_over(&*error.error) {
-                    true => self.end().await.map_or(trouble, ServerError::Ended),
-                    false => trouble,
-                }
+                if is_over(&*error.error) { self.end().await.map_or(trouble, ServerError::Ended) } else { trouble }
             }
             ServiceError::UnexpectedResponse => {
                 ServerError::NotMcp("its answer is not one to what it was asked".into())
@@ -338,9 +336,10 @@ fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Serv
         }
     }
     let words = without_address(&words);
-    match ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
-        true => ServerError::Unauthorized(line(&words, MAX_ERROR)),
-        false => ServerError::Unreachable(line(&words, MAX_ERROR)),
+    if ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
+        ServerError::Unauthorized(line(&words, MAX_ERROR))
+    } else {
+        ServerError::Unreachable(line(&words, MAX_ERROR))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{Clock, Generation, RunId, Tool};
+use belay_text::near::{did_you_mean, nearest_names};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::Value;
@@ -21,7 +22,6 @@ use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
 use crate::mcp::tool::McpTool;
 use crate::mcp::wire::Watch;
-use crate::near::{did_you_mean, nearest};
 use crate::picture::Pictures;
 
 /// Most bytes of all descriptions and schemas of one server. 128 KiB: they are part of every request, and more would be
@@ -250,7 +250,7 @@ fn chosen(server: &Server, listing: Vec<Result<Offer, LeftOut>>, tool: Option<&s
             Err(_) => {}
         }
     }
-    let near = nearest(tool, names.iter().map(String::as_str), 1);
+    let near = nearest_names(tool, &names, 1);
     Err(format!("the MCP server {} offers no tool {tool}.{}", server.name(), did_you_mean(&near)))
 }
 

@@ -42,9 +42,10 @@ impl Remote {
                 // Redirects to another origin are not followed: they would send the token and the model's data to a
                 // server that nobody configured.
                 let first = attempt.previous().first().map(Url::origin);
-                match first == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
-                    true => attempt.follow(),
-                    false => attempt.stop(),
+                if first == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
+                    attempt.follow()
+                } else {
+                    attempt.stop()
                 }
             }))
             .user_agent(concat!("belay/", env!("CARGO_PKG_VERSION")))

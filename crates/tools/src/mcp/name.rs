@@ -22,9 +22,8 @@ pub(super) fn assign(pairs: &[(&str, &str)]) -> Vec<Option<String>> {
     let names: Vec<String> = pairs
         .iter()
         .zip(&plain)
-        .map(|(pair, plain)| match plain.len() <= MAX_NAME && count[plain.as_str()] == 1 {
-            true => plain.clone(),
-            false => with_digest(plain, pair),
+        .map(|(pair, plain)| {
+            if plain.len() <= MAX_NAME && count[plain.as_str()] == 1 { plain.clone() } else { with_digest(plain, pair) }
         })
         .collect();
     let count = counts(&names);

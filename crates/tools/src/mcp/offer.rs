@@ -193,9 +193,10 @@ impl Measure {
             _ => Vec::new(),
         };
         self.patterns += patterns.len();
-        match patterns.iter().any(|pattern| pattern.len() > MAX_PATTERN) {
-            true => Err(format!("its arguments are described with a pattern longer than {MAX_PATTERN} bytes")),
-            false => Ok(()),
+        if patterns.iter().any(|pattern| pattern.len() > MAX_PATTERN) {
+            Err(format!("its arguments are described with a pattern longer than {MAX_PATTERN} bytes"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -223,10 +224,7 @@ fn cleaned(schema: &Value) -> Result<Value, String> {
 }
 
 fn visible(text: &str) -> Result<&str, String> {
-    match text.chars().any(is_hidden) {
-        true => Err("its arguments hold characters that nobody sees".into()),
-        false => Ok(text),
-    }
+    if text.chars().any(is_hidden) { Err("its arguments hold characters that nobody sees".into()) } else { Ok(text) }
 }
 
 #[cfg(test)]

@@ -156,10 +156,11 @@ impl WorkerHost for ContainerHost {
     /// next start of the daemon removes it.
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String> {
         let id = self.docker.create(&format!("belay-worker-{}", start.job), &self.shape(&start)).await?;
-        // A stop during the creation of the container could not end it, so the generation is checked here.
-        let started = match start.generation.is_current() {
-            true => self.run(&id, &start).await,
-            false => Err("the run was stopped".to_owned()),
+        // A stop that came meanwhile has found no container yet.
+        let started = if start.generation.is_current() {
+            self.run(&id, &start).await
+        } else {
+            Err("the run was stopped".to_owned())
         };
         match started {
             Ok(()) => {

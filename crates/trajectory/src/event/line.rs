@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use belay_text::near::nearest;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -94,10 +95,6 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How much a known word must be like an unknown one to be taken for what was meant, by `strsim::jaro_winkler`. 0.75:
-/// letters too many, too few or changed stay above it, other words below.
-const ALIKE: f64 = 0.75;
-
 impl TrajectoryEvent {
     /// Reads one line.
     pub(crate) fn parse(line: &str) -> Result<Self, LineError> {
@@ -123,9 +120,8 @@ impl TrajectoryEvent {
                 });
             }
             Line { unknown: Some(key), .. } => {
-                let best = KEYS.iter().map(|(word, _)| (strsim::jaro_winkler(word, &key), *word));
-                let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(how_much, _)| *how_much >= ALIKE);
-                Fault::UnknownEvent { key, nearest: best.map(|(_, word)| word) }
+                let nearest = nearest(&key, KEYS.iter().map(|(word, _)| *word));
+                Fault::UnknownEvent { key, nearest }
             }
             Line { .. } => Fault::NoEvent,
         };

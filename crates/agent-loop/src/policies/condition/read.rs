@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use belay_text::near::nearest;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -17,9 +18,6 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
     let (first, last) = OTHERS.split_at(3);
     first.iter().copied().chain(TABLE.iter().map(|row| row.word)).chain(last.iter().copied())
 }
-
-/// How near a word must be to be named as the one that was meant: the usual bar of strsim's users for spelling mistakes.
-const NEAR: f64 = 0.7;
 
 impl<'de> Deserialize<'de> for Condition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -104,9 +102,7 @@ impl Serialize for Condition {
 }
 
 fn unknown(key: &str) -> String {
-    let likeness = |word: &&str| strsim::jaro_winkler(key, word);
-    let nearest = words().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    match nearest.filter(|word| likeness(word) >= NEAR) {
+    match nearest(key, words()) {
         Some(word) => format!("unknown condition `{key}`; did you mean `{word}`?"),
         None => format!("unknown condition `{key}`; there are {}", words().collect::<Vec<_>>().join(", ")),
     }

@@ -22,12 +22,11 @@ pub(super) struct Failed {
 /// after each further, up to a day; and a day at once where the key was refused. `None`: a beat a day is rare enough.
 pub(super) fn until(interval: Option<Duration>, failed: Failed) -> Option<UnixMillis> {
     let interval = interval?;
-    let pause = match failed.key_refused {
-        true => LONGEST,
-        false => {
-            let doubled = 1_u32.checked_shl(failed.in_a_row.saturating_sub(1)).unwrap_or(u32::MAX);
-            interval.saturating_mul(doubled).min(LONGEST)
-        }
+    let pause = if failed.key_refused {
+        LONGEST
+    } else {
+        let doubled = 1_u32.checked_shl(failed.in_a_row.saturating_sub(1)).unwrap_or(u32::MAX);
+        interval.saturating_mul(doubled).min(LONGEST)
     };
     Some(UnixMillis(failed.at.0.saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX))))
 }

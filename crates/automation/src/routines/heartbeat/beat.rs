@@ -10,7 +10,8 @@ use super::look::{Facts, time_of};
 use super::{alert, back_off};
 use crate::routines::RoutineService;
 use crate::routines::outcome::Outcome;
-use crate::routines::routine_run::{by_run, key_of, until_stored};
+use crate::routines::routine_run::{by_run, key_of};
+use belay_run::retry::until_stored;
 
 /// How long the same words are not told again, in milliseconds: a day.
 const SAME_MS: i64 = 86_400_000;
@@ -28,14 +29,15 @@ pub(crate) async fn beat(
     routine_run: &RoutineRunRecord,
     routine: &RoutineRecord,
 ) -> Option<RoutineRunEnd> {
-    let facts = until_stored(service, || Facts::gather(service, Some(routine), time_of(routine_run))).await?;
-    let outcome = match has_begun(service, routine_run, routine).await? {
-        true => by_run(service, routine_run, Some(routine)).await?,
-        false => match facts.reason(&service.heartbeat, routine_run.trigger == "manual") {
+    let facts = until_stored(&service.draining, || Facts::gather(service, Some(routine), time_of(routine_run))).await?;
+    let outcome = if has_begun(service, routine_run, routine).await? {
+        by_run(service, routine_run, Some(routine)).await?
+    } else {
+        match facts.reason(&service.heartbeat, routine_run.trigger == "manual") {
             Ok(None) => by_run(service, routine_run, Some(routine)).await?,
             Ok(Some(reason)) => skipped(reason, None),
             Err(why) => Outcome::failed(why),
-        },
+        }
     };
     end(service, routine_run, routine, &facts, outcome).await
 }
@@ -46,7 +48,7 @@ async fn has_begun(service: &RoutineService, routine_run: &RoutineRunRecord, rou
         return Some(true);
     }
     let key = key_of(routine_run, Some(routine));
-    Some(until_stored(service, || service.inputs.find(&key)).await?.is_some())
+    Some(until_stored(&service.draining, || service.inputs.find(&key)).await?.is_some())
 }
 
 /// It was skipped. `outcome`: with what a run has used that came to nothing.
@@ -70,7 +72,10 @@ async fn end(
         RoutineRunStatus::Attention => {
             let words = alert::words(outcome.summary.as_deref().unwrap_or_default());
             let outcome = Outcome { summary: Some(words.clone()), ..outcome };
-            match until_stored(service, || told_before(service, routine, &words, now)).await?.filter(|_| to.is_some()) {
+            match until_stored(&service.draining, || told_before(service, routine, &words, now))
+                .await?
+                .filter(|_| to.is_some())
+            {
                 Some(before) => (same_as(&before, outcome), None),
                 None => (outcome, send(format!("Heartbeat: {words}"))),
             }

@@ -44,10 +44,8 @@ fn is_fence(line: &str) -> bool {
 /// The words of an item, without its mark and its checkbox.
 fn without_item(line: &str) -> &str {
     let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    let words = match number.len() < line.len() {
-        true => number.strip_prefix(['.', ')']),
-        false => line.strip_prefix(['-', '*', '+']),
-    };
+    let words =
+        if number.len() < line.len() { number.strip_prefix(['.', ')']) } else { line.strip_prefix(['-', '*', '+']) };
     let Some(words) = words.filter(|words| words.is_empty() || words.starts_with(char::is_whitespace)) else {
         return line;
     };

@@ -10,10 +10,7 @@ pub(super) fn task(file: &str) -> String {
 /// What is added to the prompt. `told`: whether what it answers reaches somebody. `cut`: whether the list is longer than what
 /// it is shown.
 pub(super) fn instructions(file: &str, told: bool) -> String {
-    let told = match told {
-        true => " Your answer is sent unchanged: write it for its reader, without a greeting.",
-        false => "",
-    };
+    let told = if told { " Your answer is sent unchanged: write it for its reader, without a greeting." } else { "" };
     format!(
         "You work autonomously: this is the heartbeat, a periodic check of what {file} lists. Nobody reads along, and \
          nobody can be asked: do what can be done without a question. Use the list as it is shown now, and resume \

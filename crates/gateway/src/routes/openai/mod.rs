@@ -43,9 +43,10 @@ fn model_names(app: &App) -> impl Iterator<Item = &str> {
 
 /// One of the names that a request may use.
 pub(crate) async fn model(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<Value>, OpenAiError> {
-    match model_names(&app).any(|known| known == name) {
-        true => Ok(Json(model_body(&name))),
-        false => Err(OpenAiError::model_not_found(&name)),
+    if model_names(&app).any(|known| known == name) {
+        Ok(Json(model_body(&name)))
+    } else {
+        Err(OpenAiError::model_not_found(&name))
     }
 }
 

@@ -31,8 +31,9 @@ pub(super) async fn agent(caller: &Caller, params: AgentParams) -> Result<Outcom
 pub(super) async fn wait(caller: &Caller, params: WaitParams) -> Result<Outcome, ApiError> {
     let record = wait_for(&caller.app, caller.principal.clone(), params).await?;
     let payload = waited(&record);
-    Ok(match record.status.is_end() {
-        true => Outcome::Over(Over { run: record.run_id, session: record.session.clone(), payload }),
-        false => Outcome::Answered(payload),
+    Ok(if record.status.is_end() {
+        Outcome::Over(Over { run: record.run_id, session: record.session.clone(), payload })
+    } else {
+        Outcome::Answered(payload)
     })
 }

@@ -88,9 +88,10 @@ pub(super) fn read(text: &str) -> Result<Head, String> {
 fn between_dashes(text: &str) -> Result<&str, String> {
     let missing = || "it does not begin with a head: a line ---, then name and description, then a line ---".to_owned();
     let rest = text.strip_prefix("---\n").ok_or_else(missing)?;
-    let end = match rest.starts_with("---") {
-        true => 0,
-        false => rest.find("\n---").ok_or_else(|| "its head has no end: a line ---".to_owned())? + 1,
+    let end = if rest.starts_with("---") {
+        0
+    } else {
+        rest.find("\n---").ok_or_else(|| "its head has no end: a line ---".to_owned())? + 1
     };
     if end > MAX_HEAD_BYTES {
         return Err(format!("its head has more than {MAX_HEAD_BYTES} bytes"));
