@@ -1,4 +1,4 @@
-//! The algebra: conditions over measures, combined by `any`, `all` and `not`, as the configuration writes them.
+//! Evaluates conditions over measures. The settings combine them with `any`, `all` and `not`.
 
 use belay_protocol::{Finding, StopReason};
 
@@ -10,18 +10,18 @@ pub(crate) use view::{Baseline, View};
 mod read;
 mod view;
 
-/// What a leaf asks of the measures.
+/// The question that a leaf asks about the measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Leaf<'a> {
-    /// Is this counted so often?
+    /// Whether the count has reached the threshold.
     AtLeast(Count<'a>, u64),
-    /// Has this been seen?
+    /// Whether this has been seen.
     Seen(Sight<'a>),
-    /// Never true: a flag that was written as false.
+    /// Never true: a flag that was set to false.
     Never,
 }
 
-/// Something that is seen or not.
+/// A fact that is seen or not seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sight<'a> {
     ToolLoop,
@@ -31,7 +31,7 @@ pub(crate) enum Sight<'a> {
     Calls(&'a str),
 }
 
-/// A condition, or its parts.
+/// A leaf, or the parts of a combination.
 pub(crate) enum Part<'a> {
     Any(&'a [Condition]),
     All(&'a [Condition]),
@@ -40,13 +40,13 @@ pub(crate) enum Part<'a> {
 }
 
 impl Condition {
-    /// What made it true: the first of its parts that is. `None`: it is not true.
+    /// The finding of the part that made the condition true: of several, the first. `None`: the condition is not true.
     pub fn holds(&self, measures: &Measures) -> Option<Finding> {
         let view = View { measures, since: None };
         self.is_true(&view).then(|| self.finding(&view))
     }
 
-    /// The same condition as its parts, or as the question it asks.
+    /// The condition as its parts, or as a leaf.
     pub(crate) fn part(&self) -> Part<'_> {
         let flag = |wanted: bool, sight| if wanted { Leaf::Seen(sight) } else { Leaf::Never };
         Part::Leaf(match self {
@@ -63,7 +63,7 @@ impl Condition {
         })
     }
 
-    /// Whether it is true. Allocates nothing.
+    /// Whether the condition is true. Allocates nothing.
     pub(crate) fn is_true(&self, view: &View<'_>) -> bool {
         match self.part() {
             Part::Any(parts) => parts.iter().any(|part| part.is_true(view)),
@@ -73,8 +73,9 @@ impl Condition {
         }
     }
 
-    /// What made it true, which it is: of `any` the first part that is true, of `all` the first that is no negation.
-    /// Several conditions together are the operator's own reason, and none of theirs.
+    /// The finding of a condition that is true: of `any` the first part that is true, of `all` the first that is not a
+    /// negation. If several conditions must hold together, the reason is `operator_rule` and not the reason of one of
+    /// them.
     pub(crate) fn finding(&self, view: &View<'_>) -> Finding {
         let own = |word: &str| Finding::new(StopReason::OperatorRule, word, 0, 0);
         match self.part() {
@@ -104,7 +105,7 @@ impl Condition {
         }
     }
 
-    /// The measures it asks about.
+    /// The measures that the condition reads.
     pub(crate) fn asks_about(&self) -> Touched {
         let mut asked = Touched::NOTHING;
         self.each_leaf(&mut |leaf| asked = asked.and(leaf.asks_about()));
@@ -162,7 +163,7 @@ impl Sight<'_> {
             Self::Says(text) => return mention("says", text),
             Self::Calls(tool) => return mention("calls", tool),
         };
-        // A layer that says it found something has a finding; this is for its type alone.
+        // Every layer that reports a loop has a finding. Only the type makes this fallback necessary.
         found.cloned().unwrap_or_else(|| Finding::new(StopReason::OperatorRule, self.word(), 1, 1))
     }
 
@@ -178,7 +179,7 @@ impl Sight<'_> {
 }
 
 impl Count<'_> {
-    /// The counter whose row says what it ends.
+    /// The counter whose row defines the stop reason and the unit.
     pub(crate) fn counter(self) -> Counter {
         match self {
             Self::Of(counter) => counter,
@@ -186,7 +187,7 @@ impl Count<'_> {
         }
     }
 
-    /// Its word in the configuration and in evidence.
+    /// The word in the configuration and in the evidence.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Of(counter) => counter.row().word,
@@ -200,9 +201,9 @@ impl Count<'_> {
         let scale = self.counter().scale();
         let found = |value, threshold| Finding::new(row.reason, self.word(), value, threshold);
         match (self, row.unit) {
-            // An amount of money is shown in its stored unit: a whole number.
+            // Money is shown in its stored unit, as a whole number.
             (_, Unit::MicroUsd) => found(value, threshold).with("unit", "micro_usd"),
-            // Seconds are told where whole seconds were asked for.
+            // Seconds are shown if the threshold is a whole number of seconds.
             (_, Unit::Ms) if !threshold.is_multiple_of(scale) => found(value, threshold).with("unit", "ms"),
             (_, Unit::Ms) => found(value / scale, threshold / scale).with("unit", "s"),
             (Self::ToolCallsOf(tool), _) => found(value, threshold).with("tool", tool),

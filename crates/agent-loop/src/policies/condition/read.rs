@@ -1,4 +1,4 @@
-//! Reading and writing conditions as a person writes them, with messages that say what was meant.
+//! Parses and writes conditions in the form of the settings. The error messages name the word that was probably meant.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::policies::counters::{TABLE, Unit};
 use crate::policies::rule::{Condition, ToolCount, micro_usd, positive};
 
-/// The words of conditions that are no counters.
+/// The words of conditions that are not counters.
 const OTHERS: [&str; 9] =
     ["any", "all", "not", "tool_calls_of", "repeated_replies", "tool_loop", "chanting", "says", "calls"];
 
@@ -18,7 +18,7 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
     first.iter().copied().chain(TABLE.iter().map(|row| row.word)).chain(last.iter().copied())
 }
 
-/// How near a word must be to be named as the one that was meant: the usual bar of strsim's users for spelling mistakes.
+/// Similarity from which a known word is suggested. 0.7: the usual threshold for spelling mistakes with strsim.
 const NEAR: f64 = 0.7;
 
 impl<'de> Deserialize<'de> for Condition {
@@ -122,7 +122,7 @@ fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<u64, A::Error> {
     map.next_value::<Positive>().map(|Positive(number)| number)
 }
 
-/// Dollars: more than nothing, at most a thousand million.
+/// An amount in dollars: above 0, at most one billion.
 fn dollars<'de, A: MapAccess<'de>>(map: &mut A) -> Result<f64, A::Error> {
     match map.next_value::<f64>()? {
         usd if usd > 0.0 && usd <= 1e9 => Ok(usd),
@@ -130,7 +130,7 @@ fn dollars<'de, A: MapAccess<'de>>(map: &mut A) -> Result<f64, A::Error> {
     }
 }
 
-/// A condition that is either there or not; its opposite is written with `not`.
+/// A flag, which must be true. Its opposite is written with `not`.
 fn flag<'de, A: MapAccess<'de>>(map: &mut A, key: &str) -> Result<bool, A::Error> {
     if map.next_value::<bool>()? {
         return Ok(true);
