@@ -1,4 +1,4 @@
-//! The newest calls of a run, the ones whose results are still to come, and how often each was repeated.
+//! The newest calls of a run, and the calls whose results have not come yet.
 
 use std::collections::VecDeque;
 
@@ -7,15 +7,15 @@ use super::pack::{Bytes, Packed};
 use super::words::Kind;
 use super::writes::Effect;
 
-/// Calls that are remembered. 40: eight cycles of five calls, or the twenty calls of a stagnation with as many
+/// Most calls that are stored. 40: eight cycles of five calls, or the twenty calls of a stagnation with as many
 /// thoughts between them.
 pub(super) const HISTORY: usize = 40;
 
-/// Calls without a result that are remembered. More than that in one batch are counted, but their results are not
-/// looked at; 20 is beyond what runs side by side.
+/// Most calls without a result that are stored. With more in one batch, the further calls are counted, but their
+/// results are not examined. 20: more than run side by side.
 const OPEN: usize = 20;
 
-/// After so many later calls, a call whose result has not come is taken as one that will never have one.
+/// A call that has no result after this many later calls is assumed never to get one.
 const OPEN_AGE: u32 = 2 * HISTORY as u32;
 
 /// One call.
@@ -23,27 +23,27 @@ const OPEN_AGE: u32 = 2 * HISTORY as u32;
 pub(super) struct Entry {
     /// The masked key.
     pub(super) key: u64,
-    /// What it told; 0 while that is not known.
+    /// Digest of its result; 0 until the result is known.
     pub(super) result: u32,
-    /// What it is about.
+    /// Digest of its target.
     pub(super) target: u32,
     /// The words of its prose.
     pub(super) sketch: u64,
-    /// Its name: a place in the table of names.
+    /// The index of its name in the table of names.
     pub(super) name: u8,
     /// Its kind.
     pub(super) kind: Kind,
-    /// Its numbers under names that say nothing: items, or a counter; 0: none.
+    /// Digest of the numbers under keys without a known meaning, which may be items or a counter; 0: none.
     pub(super) numbers: u8,
-    /// It is about an address on the web.
+    /// Whether its target is a web address.
     pub(super) web: bool,
-    /// It asks how far something is.
+    /// Whether it polls.
     pub(super) polls: bool,
-    /// It was not run, for no fault of its own.
+    /// Whether it was not run, for a reason that is not its fault.
     pub(super) void: bool,
-    /// It does so while time passes.
+    /// Whether it polls while time passes.
     pub(super) patient: bool,
-    /// It lets time pass, or told that something is under way.
+    /// Whether it lets time pass, or its result said that something is in progress.
     pub(super) waits: bool,
 }
 
@@ -70,24 +70,24 @@ impl Packed for Entry {
     }
 }
 
-/// A call whose result is still to come.
+/// A call without a result yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Open {
-    /// Which call, counted from the first.
+    /// The number of the call, counted from the first of the run.
     pub(super) call: u32,
     /// Digest of its name.
     pub(super) name: u32,
-    /// It looks for words.
+    /// Whether it searches for words.
     pub(super) searches: bool,
-    /// It says which, by a path, an id, or a name.
+    /// Whether a path, an id or a name identifies its target.
     pub(super) aimed: bool,
-    /// What its result tells that is no news.
+    /// The parts of its result that are no news.
     pub(super) gives: Gives,
-    /// It is about a file.
+    /// Whether its target is a file.
     pub(super) local: bool,
-    /// What it changes.
+    /// The change that it makes.
     pub(super) effect: Effect,
-    /// Its words.
+    /// The words of its arguments.
     pub(super) echo: Echo,
 }
 
@@ -125,7 +125,7 @@ impl Packed for Open {
 }
 
 impl Open {
-    /// Remembers a call until its result comes.
+    /// Stores a call until its result comes.
     pub(super) fn push(open: &mut VecDeque<Self>, call: u32, asked: &Asked) {
         while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < call) {
             open.pop_front();
@@ -136,14 +136,14 @@ impl Open {
         }
     }
 
-    /// The oldest call of that name.
+    /// Takes the oldest call of this name.
     pub(super) fn pop(open: &mut VecDeque<Self>, name: u32) -> Option<Self> {
         let at = open.iter().position(|call| call.name == name)?;
         open.remove(at)
     }
 }
 
-/// Remembers one more call.
+/// Stores one more call.
 pub(super) fn push(history: &mut VecDeque<Entry>, entry: Entry) {
     if history.len() == HISTORY {
         history.pop_front();

@@ -1,4 +1,4 @@
-//! How often each call was repeated since something new was learnt.
+//! Counts the repetitions of each call since the last news.
 
 use std::collections::VecDeque;
 
@@ -6,22 +6,23 @@ use super::ToolLoopConfig;
 use super::pack::{Bytes, Packed};
 use super::words::Kind;
 
-/// Calls whose repetitions are counted; then the one that was made longest ago is forgotten.
+/// Most calls whose repetitions are counted. Beyond that, the call that was made longest ago is dropped.
 const CALLS: usize = 16;
 
-/// Idle seconds before a repeated call that make it polling: longer than most models think about a call that they have
-/// made before, shorter than most people would wait.
+/// Seconds before a repeated call that make it polling. Longer than most models think about a call that they have made
+/// before, shorter than most people would wait.
 pub(super) const POLLING_GAP_SECS: u32 = 10;
 
-/// How patiently a call is counted.
+/// The number of repetitions that are allowed for a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PollTolerance {
-    /// A repetition is a repetition.
+    /// The call does not poll: the limit for repetitions applies.
     #[default]
     None,
-    /// It may be waiting for something: a file that is read, or a program that is run, after a pause.
+    /// The call may be waiting for something: a file that is read, or a program that is run, after a pause. Half of the
+    /// limit for polling applies.
     Some,
-    /// It asks how far something is.
+    /// The call polls: the limit for polling applies.
     Full,
 }
 
@@ -29,20 +30,20 @@ pub(super) enum PollTolerance {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Repeats {
     key: u32,
-    /// What it told last; 0 before it told anything.
+    /// Digest of its last result; 0 before the first one.
     result: u32,
-    /// How often in a row it told that.
+    /// Number of equal results in a row.
     same: u16,
-    /// How often it told anything.
+    /// Number of results.
     all: u16,
-    /// Calls whose results have not come.
+    /// Calls without a result yet.
     open: u16,
     patience: PollTolerance,
-    /// How often time passed before it was called again, while nothing else was done.
+    /// Number of repetitions that came after a pause with nothing else done in between.
     idle: u16,
-    /// What it asks about has come to its end.
+    /// Whether the result says that the polled work has ended.
     ended: bool,
-    /// Its newest call, counted from the first of the run.
+    /// The number of its newest call, counted from the first of the run.
     call: u32,
 }
 
@@ -73,36 +74,36 @@ impl Packed for Repeats {
     }
 }
 
-/// A call that is made, as far as patience is concerned.
+/// The facts about a new call that decide whether it polls.
 pub(super) struct Made {
     pub(super) key: u32,
     pub(super) kind: Kind,
     pub(super) has_path: bool,
-    /// Which call it is, counted from the first.
+    /// The number of the call, counted from the first of the run.
     pub(super) call: u32,
-    /// The newest call that let time pass; 0: none.
+    /// The number of the newest call that let time pass; 0: none.
     pub(super) waited: u32,
-    /// The newest call before which time has passed for long; 0: none.
+    /// The number of the newest call that followed a long pause; 0: none.
     pub(super) paused: u32,
-    /// It lets time pass itself.
+    /// Whether the call itself lets time pass.
     pub(super) waits: bool,
-    /// Seconds since the call before; 0 where there is no clock, or something else was done in between.
+    /// Seconds since the call before; 0 if there is no clock, or if another call was made in between.
     pub(super) idle: u32,
-    /// There is a clock.
+    /// Whether there is a clock.
     pub(super) timed: bool,
 }
 
-/// A loop of repetitions.
+/// A finding of repetitions.
 pub(super) struct Repeated {
     pub(super) count: u16,
     pub(super) threshold: u32,
-    /// It was polling.
+    /// Whether the call polls.
     pub(super) polls: bool,
 }
 
 impl Repeats {
-    /// Counts a call, and tells how patiently, and whether it has been polling for too long. Of a result that has not
-    /// come, nothing else is assumed than that it is the same again.
+    /// Counts a call. Returns its tolerance, and a finding if it has polled for too long. A result that has not come
+    /// yet is assumed to equal the last one.
     pub(super) fn call(
         all: &mut VecDeque<Self>,
         config: &ToolLoopConfig,
@@ -114,11 +115,11 @@ impl Repeats {
         if made.idle >= POLLING_GAP_SECS {
             repeats.idle = repeats.idle.saturating_add(1);
         }
-        // Most of the repetitions came after a while: once is no habit.
+        // At least half of the repetitions must come after a pause. A few are not enough.
         let idle = repeats.idle > 0 && 2 * repeats.idle >= repeats.all;
         let patience = match made.kind {
             Kind::Wait => PollTolerance::Full,
-            // A name that promises a poll is believed where time passes, or where nobody tells.
+            // A tool with the name of a poll counts as polling if time passes, or if there is no clock.
             Kind::Poll if made.waits || waited || idle || !made.timed => PollTolerance::Full,
             Kind::Poll => PollTolerance::Some,
             Kind::Write | Kind::Harmless | Kind::Note => PollTolerance::None,
@@ -136,7 +137,7 @@ impl Repeats {
         (patience, found.then_some(Repeated { count, threshold, polls: true }))
     }
 
-    /// Takes what a call told, and tells how patiently it is counted from now on, and whether it was repeated too often.
+    /// Records a result. Returns the tolerance of the call from now on, and a finding if it was repeated too often.
     pub(super) fn result(
         all: &mut VecDeque<Self>,
         config: &ToolLoopConfig,
@@ -167,14 +168,14 @@ impl Repeats {
         (patience, found)
     }
 
-    /// A call was not run after all.
+    /// Records that a call was not run.
     pub(super) fn withdraw(all: &mut VecDeque<Self>, key: u32) {
         if let Some(repeats) = all.iter_mut().find(|repeats| repeats.key == key) {
             repeats.open = repeats.open.saturating_sub(1);
         }
     }
 
-    /// Something new was learnt: every count begins anew. What is known about patience stays, and so do open calls.
+    /// Resets every count after news. The tolerance and the open calls remain.
     pub(super) fn renew(all: &mut VecDeque<Self>) {
         for repeats in all {
             (repeats.same, repeats.all, repeats.result, repeats.idle) = (0, 0, 0, 0);
@@ -184,19 +185,19 @@ impl Repeats {
     fn threshold(&self, config: &ToolLoopConfig) -> u32 {
         match self.patience {
             PollTolerance::None => config.repeats,
-            // What has ended does not change any more.
+            // Work that has ended does not change any more.
             PollTolerance::Full if !self.ended => config.polls,
             _ => config.polls.div_ceil(2),
         }
     }
 }
 
-/// What a call told.
+/// The result of a call.
 pub(super) struct Outcome {
     pub(super) result: u32,
-    /// Something is under way.
+    /// Whether something is in progress.
     pub(super) pending: bool,
-    /// Something has come to its end.
+    /// Whether something has ended.
     pub(super) ended: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The fingerprint of a result: what it tells, without what changes by itself and without the words of its own call.
+//! The fingerprint of a result: its content without the parts that change by themselves, and without the words of its
+//! own call.
 
 use super::Part;
 use std::collections::HashMap;
@@ -10,48 +11,49 @@ use super::digest::{self, Digest};
 use super::lexicon::lexicon;
 use super::mask::{Piece, Place, pieces};
 
-/// Letters and digits from which on a result has enough substance to be told from others by it. 80: a line of text;
-/// what is shorter is mostly a verdict ("no results", "ok") that many different calls share.
+/// Letters and digits from which a result has enough content to be distinguished by it. 80: a line of text. A shorter
+/// result is usually a verdict ("no results", "ok") that many different calls share.
 const LONG: usize = 80;
 
-/// Letters and digits from which on a result is a sentence, and no mere verdict.
+/// Letters and digits from which a result is a sentence and not only a verdict.
 const SENTENCE: usize = 40;
 
-/// How much of a longer result is read, from its beginning and from its end, in bytes.
+/// The length that is read of a longer result, from its beginning and from its end, in bytes.
 const PART: usize = 8 * 1024;
 
-/// Bytes from the beginning within which the tone is looked for.
+/// The tone is determined within this many bytes from the beginning.
 const TONE_WITHIN: usize = 512;
 
-/// The beginning of a long result, in bytes: where it says how it went, if it says so at all. Further on, "error" and
-/// "not" are words like any other.
+/// The beginning of a long result, in bytes, which reports success or failure if the result does so at all. Behind it,
+/// "error" and "not" are ordinary words.
 const OPENING: usize = 48;
 
-/// What a result tells.
+/// The analysed form of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
-    /// Equal digests tell the same. Never 0.
+    /// Results with equal digests have the same content. Never 0.
     pub(super) digest: u32,
-    /// It has substance of its own.
+    /// Whether it has enough content of its own.
     pub(super) long: bool,
-    /// It is a sentence at least.
+    /// Whether it is at least a sentence.
     pub(super) sentence: bool,
-    /// It says nothing, or that there is nothing.
+    /// Whether it is empty, or says that there is nothing.
     pub(super) empty: bool,
-    /// It says that something is not there.
+    /// Whether it says that something does not exist.
     pub(super) missing: bool,
-    /// It says no, nothing, or failed: anywhere in a short text, at the beginning of a long one.
+    /// Whether it says no, nothing, or failed: anywhere in a short text, at the beginning of a long one.
     pub(super) negative: bool,
-    /// It says yes, done, or passed, and nothing else: anywhere in a short text, at the beginning of a long one.
+    /// Whether it says yes, done, or passed, and nothing else: anywhere in a short text, at the beginning of a long
+    /// one.
     pub(super) positive: bool,
-    /// It says that something is under way.
+    /// Whether it says that something is in progress.
     pub(super) pending: bool,
-    /// It says that something has come to its end.
+    /// Whether it says that something has ended.
     pub(super) ended: bool,
 }
 
 impl Told {
-    /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
+    /// Analyses a result. `searches`: the call searched for words, which a long result may repeat.
     pub(super) fn of(
         config: &ToolLoopConfig,
         text: &str,
@@ -67,7 +69,7 @@ impl Told {
             pieces(bytes, place, |piece| reader.take(piece));
         } else {
             pieces(&bytes[..PART], place, |piece| reader.take(piece));
-            // The end begins with a line, so that a longer time of day before it does not shift its words.
+            // The end part begins at a line, so that a longer time of day before it does not shift its words.
             let tail = &bytes[bytes.len() - PART..];
             let line = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             pieces(&tail[line..], place, |piece| reader.take(piece));
@@ -85,15 +87,15 @@ impl Told {
 
 struct Reader<'a> {
     echo: &'a Echo,
-    /// The words of the call matter however long the result is.
+    /// Whether the words of the call are recognised in a result of any length.
     listens: bool,
-    /// What is no news besides.
+    /// Further parts that are no news.
     gives: Gives,
-    /// Words that may still be a part of a receipt.
+    /// The number of following words that may belong to a receipt.
     receipt: u8,
-    /// Everything but what is volatile.
+    /// Everything except volatile pieces.
     whole: Digest,
-    /// The same without the words of the call.
+    /// Everything except volatile pieces and the words of the call.
     news: Digest,
     marks: u64,
     hidden: bool,
@@ -137,7 +139,7 @@ impl<'a> Reader<'a> {
                 if !self.listens && self.substance >= LONG {
                     self.substance += word.len();
                 } else if self.echo.has(digest) {
-                    // A run of such words is one, however many there are.
+                    // A run of such words counts as one, whatever its length.
                     if !self.echoed {
                         self.news.word(1);
                     }
@@ -169,7 +171,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Hides what each change gives out anew ("messageId": "48121", "revision": 3), and every number of a clock.
+    /// Masks values that each change gets anew ("messageId": "48121", "revision": 3), and every number of a clock.
     fn without_receipts<'t>(&mut self, piece: Piece<'t>) -> Piece<'t> {
         match piece {
             Piece::Word(word) => {
@@ -195,7 +197,7 @@ impl<'a> Reader<'a> {
         }
         let long = self.substance >= LONG;
         let tone = if long { self.opening.finish() } else { self.tone.finish() };
-        // "Nothing found for …" is the same whatever was looked for. "Page 3" is not: it says which it is.
+        // "Nothing found for …" is the same for every query. "Page 3" is not: it identifies the page.
         let denies = failed || tone.negative || tone.empty || tone.missing;
         let digest = if denies && (!long || self.listens) { self.news.finish() } else { self.whole.finish() };
         Told {
@@ -215,7 +217,7 @@ impl<'a> Reader<'a> {
 /// Words after the name of a receipt that may be its value: `id: INV-2031` has two.
 const RECEIPT_WORDS: u8 = 2;
 
-/// Whether a word names what is given out anew with each change.
+/// Whether a word names a value that each change gets anew.
 fn gives_receipt(word: &[u8]) -> bool {
     let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
     let ends = word.ends_with(b"Id") || word.ends_with(b"_id") || word.ends_with(b"ID");
@@ -224,7 +226,7 @@ fn gives_receipt(word: &[u8]) -> bool {
         .any(|name| is(name))
 }
 
-/// The words that were heard.
+/// The tone of the words so far.
 #[derive(Clone, Copy, Default)]
 struct Tone {
     positive: bool,
@@ -237,17 +239,18 @@ struct Tone {
     exit: bool,
     before: Before,
     bracket: u8,
-    /// The word before says that something is under way, unless it names what follows ("waiting": 3).
+    /// Whether the word before says that something is in progress. It does not count if it is the name of a value
+    /// ("waiting": 3).
     under_way: bool,
 }
 
-/// What a word says by itself.
+/// The meaning of a single word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// Trouble, unless there is none of it.
+    /// Trouble, unless a negation precedes it.
     Trouble,
     Failed,
-    /// Trouble that is none, unless there is none of it: then all is well.
+    /// A problem that is not a failure. With a negation before it, the result is positive.
     Warning,
     No,
     Zero,
@@ -306,7 +309,7 @@ static TONES: LazyLock<HashMap<&'static str, Says>> = LazyLock::new(|| {
     ])
 });
 
-/// What the word before said.
+/// The meaning of the word before.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Before {
     #[default]
@@ -372,7 +375,7 @@ impl Tone {
         }
     }
 
-    /// "no" before anything that is no trouble is a no.
+    /// "no" before a word that is not trouble makes the result negative.
     fn no_then(&mut self, before: Before) {
         self.negative |= before == Before::No;
     }
@@ -425,7 +428,7 @@ mod tests {
             ((r#"g {"id":5}"#, "3 of order 5".into()), (r#"g {"id":61}"#, "4 of order 61".into()), false),
             ((r#"g {"page":5}"#, "page 5".into()), (r#"g {"page":6}"#, "page 6".into()), false),
             ((r#"g {"name":"ann"}"#, page("ann")), (r#"g {"name":"bob"}"#, page("bob")), false),
-            // A receipt is given out with each change; a list of what is there has ids that tell which.
+            // Each change gets a new receipt. A list of existing things has ids that identify them.
             (
                 (r#"send {"text":"hi"}"#, r#"{"messageId": "481"}"#.into()),
                 (r#"send {"text":"hi"}"#, r#"{"messageId": "497"}"#.into()),
