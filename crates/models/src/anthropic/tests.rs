@@ -1,4 +1,4 @@
-//! Messages over a real socket: recorded-style answers, and servers that lie.
+//! Tests the Messages API over a real socket: answers as recorded, and servers that misbehave.
 
 #![allow(clippy::unwrap_used)]
 
@@ -121,7 +121,7 @@ async fn reasons_to_stop_are_told_apart() {
     }
 }
 
-/// The beginning of a stream counts a token or so of the answer.
+/// The beginning of a stream counts about one token of the answer.
 #[tokio::test]
 async fn a_stream_that_does_not_tell_its_output_at_its_end_says_nothing_of_its_use() {
     let usage = |output| Some(Usage { input: 130, cached_input: 100, output });
@@ -200,7 +200,7 @@ async fn a_model_that_thinks_reads_its_thoughts_again_within_a_chain_of_calls() 
     let mut history = vec![question, Message::assistant_calls(reply.text, reply.tool_calls)];
     history.extend(results);
     ask(&*model, history.clone()).await;
-    // A restart has lost them: it goes on without thinking.
+    // A restart loses the thoughts. The next request is sent without thinking.
     ask(&*build(&second), history).await;
 
     let body = |server: &Server, at: usize| -> Value {

@@ -1,4 +1,4 @@
-//! The library's formats over a real socket.
+//! Tests the formats of the library over a real socket.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ async fn a_notice_stands_in_the_conversation_and_not_among_the_instructions() {
     );
 }
 
-/// What could not be read is not taken for zero: whoever counts estimates it.
+/// A count that could not be read is not taken as zero. The owner of the budget estimates it.
 #[tokio::test]
 async fn counts_that_cannot_be_read_are_not_taken_for_all() {
     let usage = |input, output| Some(Usage { input, cached_input: 0, output });
