@@ -1,4 +1,4 @@
-//! The stand-in's part in jobs: it answers as in a conversation, and hands its answer over as the job's result.
+//! The rehearsal in a job: it answers as in a conversation, and submits its answer as the result of the job.
 
 use belay_protocol::{Arguments, ModelRequest, ToolCall};
 use serde_json::json;
@@ -6,18 +6,19 @@ use serde_json::json;
 use super::plan::{Beat, Ending, Script, call_id, plan};
 use super::turn::Turn;
 
-/// How the part of a job's prompt begins that says what it is.
+/// The beginning of the section of a job's prompt that describes the role.
 const ROLE_HEAD: &str = "You work on a job, by yourself";
 const TERMINATE: &str = "terminate";
 
-/// What to answer in a job; `None` where it is none.
+/// The script for a step of a job; `None` if the request does not belong to a job.
 pub(super) fn script(request: &ModelRequest<'_>) -> Option<Script> {
     let ends = request.tools.is_some_and(|tools| tools.get(TERMINATE).is_some());
     (ends && request.prompt.text.contains(ROLE_HEAD))
         .then(|| handing_over(plan(request.messages, request.tools), &Turn::of(request.messages)))
 }
 
-/// The same, with its text as the summary of `terminate`. What says nothing, or ends otherwise, stays as it is.
+/// Turns the text of a script into the summary of `terminate`. A script without text, or with another ending, is not
+/// changed.
 fn handing_over(script: Script, turn: &Turn<'_>) -> Script {
     let (waits, says): (Vec<Beat>, Vec<Beat>) =
         script.beats.iter().cloned().partition(|beat| matches!(beat, Beat::Wait(_)));
