@@ -1,12 +1,13 @@
-//! One model or several behind one port: a failed request is sent again, or to the next candidate, within the one budget
-//! of requests that a logical call has.
+//! Retries and fallback behind one port: a failed request is sent again, or to the next candidate, within the budget of
+//! requests of one logical call.
 //!
-//! With several candidates each has a circuit ([`circuit`](crate::circuit)): one that fails for a reason of its own is
-//! left alone for a while, and no other for its sake. With one there is nobody to go to, so it is always asked: not asking
-//! would only hide that it is back.
+//! With several candidates, each has a circuit breaker ([`circuit`](crate::circuit)). A candidate that fails for a
+//! reason of its own is not asked for a while; the other candidates are not affected. A single candidate has no circuit
+//! breaker and is always asked: there is no alternative, and not asking would only delay its recovery.
 //!
-//! A request that is refused for what it is, a context that is too long and an answer of which somebody has heard a piece
-//! are never taken to another candidate.
+//! Three kinds of requests are never sent to another candidate: one that was refused for its content, one whose context
+//! is too long (unless only for a candidate with a smaller context than the preferred one), and one with an answer of
+//! which a reader has received a piece.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,46 +27,47 @@ use crate::listening::Listening;
 use crate::price_list::PriceList;
 use crate::retry_budget::RetryBudget;
 
-/// Candidates in the order of preference, and what became of their last requests.
+/// Candidates in the order of preference, with the results of their recent requests.
 pub(crate) struct Fallback {
     backends: Vec<Backend>,
     facts: Vec<Facts>,
-    /// One for each candidate, in memory alone; none where there is only one. Held for a few instructions and never across
-    /// an await.
+    /// One for each candidate, only in memory; empty if there is only one candidate. Locked for a few instructions,
+    /// never across an await.
     circuits: Mutex<Vec<Circuit>>,
-    /// What the candidates cost now.
+    /// The current prices of the candidates.
     prices: PriceList,
 }
 
-/// What to do next in a call.
+/// The next action of a call.
 enum Next {
     Ask(usize, Option<Ticket>),
     Wait(Duration),
     GiveUp(ModelError),
 }
 
-/// One logical call.
+/// The state of one logical call.
 struct Call<'a> {
     plan: Plan<'a>,
     patience: RetryBudget,
-    /// Whether circuits learn from it: not when a name was asked for that is no candidate's, since its failures are its own.
+    /// Whether the circuits learn from this call. They do not if the requested model is not that of any candidate,
+    /// because its failures say nothing about the candidates.
     counts: bool,
     attempts: u32,
     abandoned: u32,
     last: Option<ModelError>,
-    /// That the conversation is too long for a candidate smaller than the preferred one. Where no larger one answers, it
-    /// is what the caller can do something about.
+    /// The error that the conversation is too long for a candidate with a smaller context than the preferred one. It is
+    /// reported if no larger candidate answers, because the caller can shorten the conversation.
     overflow: Option<ModelError>,
     /// Why the preferred candidate did not answer.
     why: Option<ModelErrorKind>,
 }
 
 impl Fallback {
-    /// Asks the first of these, the next one when that cannot answer, and so on. `prices` are those of
+    /// Asks the first of these candidates, the next one if that cannot answer, and so on. `prices` are the prices of
     /// the candidates, and may change.
     ///
     /// # Panics
-    /// Without any.
+    /// If `backends` is empty.
     pub(crate) fn new(backends: Vec<Backend>, prices: PriceList) -> Self {
         assert!(!backends.is_empty(), "the configured model is a candidate");
         let facts =
@@ -82,7 +84,7 @@ impl Fallback {
         self.backends.len() == 1
     }
 
-    /// A plan for this request, and the name to ask for where it is no candidate's.
+    /// Makes a plan for this request. Also returns the requested model name if no candidate has that model.
     fn plan<'r>(&self, request: &ModelRequest<'r>) -> (Call<'_>, Option<&'r str>) {
         let all = 0..self.backends.len();
         let named = |name: &str| {
@@ -92,7 +94,7 @@ impl Fallback {
         let (order, model) = match request.model.map(|name| (name, named(name))) {
             None => (all.collect(), None),
             Some((_, Some(order))) => (order, None),
-            // The first server may have it all the same, under each of its keys.
+            // The first server may still have the model, with each of its keys.
             Some((name, None)) => {
                 let (first, backends) = (&self.backends[0], &self.backends);
                 let first = |at: &usize| backends[*at].place == first.place && backends[*at].model == first.model;
@@ -105,7 +107,8 @@ impl Fallback {
         (Call { plan, patience, counts, attempts: 0, abandoned: 0, last: None, overflow: None, why: None }, model)
     }
 
-    /// Decides and, where somebody is to be asked, begins: one step, so that of several calls only one is the trial.
+    /// Decides the next action. If a candidate is to be asked, the request begins in the same step, so that only one of
+    /// several calls is the trial.
     fn next(&self, call: &mut Call<'_>) -> Next {
         let now = Instant::now();
         let mut circuits = self.circuits();
@@ -137,7 +140,7 @@ impl Fallback {
         }
     }
 
-    /// The error of a call whose candidates all rest, this one for the shortest time.
+    /// The error of a call while all candidates have open circuits; this candidate is available first.
     fn out_of_patience(&self, call: &mut Call<'_>, at: usize, rest: Duration, cooling: Option<Cooling>) -> ModelError {
         let Some(cooling) = cooling.filter(|_| call.overflow.is_none()) else { return call.end() };
         let left = Some(rest.max(cooling.left));
@@ -160,7 +163,7 @@ impl Fallback {
         ModelError { attempts: call.attempts, abandoned: call.abandoned, ..error }
     }
 
-    /// Takes note of an answer.
+    /// Records an answer.
     fn answered(&self, call: &Call<'_>, at: usize, trial: Trial<'_>, mut reply: ModelReply) -> ModelReply {
         if trial.answered() {
             info!(model = %self.backends[at].name, "the model answers again");
@@ -180,7 +183,7 @@ impl Fallback {
         reply
     }
 
-    /// Takes note of a failure; gives it back where it ends the call.
+    /// Records a failure. Returns it if it ends the call.
     fn failed(
         &self,
         call: &mut Call<'_>,
@@ -206,7 +209,7 @@ impl Fallback {
         let ends = match error.kind {
             _ if error.heard || call.attempts >= most => true,
             ModelErrorKind::ContextTooLong => !call.plan.is_smaller(at),
-            // One key that is refused says nothing about the next one.
+            // A refused key says nothing about the next key.
             ModelErrorKind::Auth => false,
             _ => error.retry() == Retry::No,
         };
@@ -221,9 +224,10 @@ impl Fallback {
 }
 
 impl Call<'_> {
-    /// The failure to report, with everything that was sent.
+    /// The failure to report, with the number of all requests.
     fn end(&mut self) -> ModelError {
-        // Nothing may follow what somebody has heard, a shorter conversation neither.
+        // After a reader has received a piece of the answer, nothing may be sent again, not even a shorter
+        // conversation.
         let heard = self.last.take_if(|last| last.heard);
         let last = heard.or(self.overflow.take()).or(self.last.take());
         let last = last.unwrap_or_else(|| ModelError::new(ModelErrorKind::Network, "no model could be asked"));
@@ -232,7 +236,7 @@ impl Call<'_> {
     }
 }
 
-/// A request that is under way. Dropped with it, a trial may be made by somebody else.
+/// A request in progress. If it is dropped, another request may be the trial.
 struct Trial<'a> {
     of: Option<(&'a Fallback, usize, Ticket)>,
 }
@@ -258,7 +262,7 @@ impl Drop for Trial<'_> {
 
 #[async_trait]
 impl ModelProvider for Fallback {
-    /// Of the first candidate.
+    /// The info of the first candidate.
     fn info(&self) -> &ModelInfo {
         self.backends[0].provider.info()
     }

@@ -1,4 +1,5 @@
-//! Answers with odd bookkeeping, in both formats that are read by hand, streamed and whole: it never costs the answer.
+//! Tests answers with odd metadata, in both formats with hand-written clients, streamed and complete. Odd metadata
+//! never loses the answer.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::testing::{Asked, Script, Server, provider};
 
-/// Values that servers send where a number of tokens belongs, and worse.
+/// Values that servers send instead of a number of tokens, and worse.
 const ODD: [&str; 16] = [
     "1.5",
     "\"12\"",
@@ -28,10 +29,10 @@ const ODD: [&str; 16] = [
     "\"many\"",
 ];
 
-/// Where a piece of bookkeeping stands in the answers below.
+/// Placeholder for a piece of metadata in the answers below.
 const PLACE: &str = "@odd@";
 
-/// What is odd in an answer: the names of the bookkeeping, each tried by itself.
+/// The metadata fields of an answer. Each is tested alone.
 const OPENAI: [&str; 16] = [
     "id",
     "object",
@@ -66,7 +67,7 @@ fn field(odd: &str, name: &str, usual: Value) -> Value {
     if odd == name { json!(PLACE) } else { usual }
 }
 
-/// The pieces of an answer with a text and a call; what is `odd` holds the place of an odd value.
+/// The pieces of an answer with a text and a call. The field `odd` contains the placeholder.
 fn openai_usage(odd: &str) -> Value {
     let details = json!({"cached_tokens": field(odd, "cached_tokens", json!(8))});
     let usage = json!({
@@ -152,7 +153,7 @@ fn anthropic_whole(odd: &str) -> String {
     .to_string()
 }
 
-/// What is told of a call beside its text.
+/// Records the reports about a call other than its text.
 #[derive(Default)]
 struct Counter {
     call_bytes: usize,
@@ -177,7 +178,8 @@ impl DeltaSink for Counter {
     }
 }
 
-/// Asks a server that gives this answer once, with as many requests as it likes; another request would find no answer.
+/// Asks a server that gives this answer once, with as many requests as the provider likes. A second request would get
+/// no answer.
 async fn ask(format: &str, script: Script, counter: &mut Counter) -> Result<ModelReply, String> {
     let server = Server::start(vec![script]).await;
     let provider = provider(json!({"provider": format, "base_url": server.url(), "model": "m"}));
@@ -187,7 +189,7 @@ async fn ask(format: &str, script: Script, counter: &mut Counter) -> Result<Mode
     reply.map_err(|error| error.to_string())
 }
 
-/// Each answer, streamed and whole, with one piece of bookkeeping replaced by each of the values.
+/// Tests each answer, streamed and complete, with one piece of metadata replaced by each of the values.
 async fn is_answered(values: &[String]) {
     type Make = fn(&str) -> String;
     let formats: [(&str, &[&str], Make, Make); 2] = [
@@ -277,7 +279,7 @@ async fn usage_that_can_be_read_is_read_and_of_the_rest_the_answer_says_nothing(
     }
 }
 
-/// What a call that is dropped will be charged for: the sink is given it while it comes.
+/// The sink gets the usage while the answer comes, because a dropped call is charged too.
 #[tokio::test]
 async fn calls_and_usage_are_told_while_they_come() {
     for (format, stream, reports) in [("openai", openai_stream(""), 1), ("anthropic", anthropic_stream(""), 2)] {
@@ -288,7 +290,7 @@ async fn calls_and_usage_are_told_while_they_come() {
     }
 }
 
-/// Mistral's reasoning models, and others that send a content as parts.
+/// Mistral's reasoning models, and other servers that send content as parts.
 #[tokio::test]
 async fn a_content_of_parts_is_read_as_text_and_reasoning() {
     let thinking = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]});

@@ -1,5 +1,6 @@
-//! The two main formats against a real server (llama.cpp), when `REAL_LLM_URL` names one, for instance
-//! `http://127.0.0.1:8080`. Asserts on shape, never on wording: small models say what they like.
+//! Tests the two main formats against a real server (llama.cpp) if `REAL_LLM_URL` is set, for instance to
+//! `http://127.0.0.1:8080`. Asserts the structure of answers, never their wording, because small models are
+//! unpredictable.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use crate::testing::{Asked, Audience, client, config, provider};
 use crate::{EnvKeys, ProbeReport};
 
-/// The providers to ask: settings of each format. Empty, saying so, when there is no server.
+/// The settings of each format to test. Empty, with a message, if there is no server.
 fn settings() -> Vec<Value> {
     let Ok(url) = std::env::var("REAL_LLM_URL") else {
         eprintln!("skipped: REAL_LLM_URL is not set");

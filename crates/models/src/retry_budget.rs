@@ -1,4 +1,4 @@
-//! How long one logical call may wait between its requests.
+//! The time that one logical call may wait between its requests.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 /// First pause between two requests, before jitter.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(400);
 
-/// Longest sum of our own pauses. 8 s: what a person waits without asking whether anyone is there.
+/// Longest sum of our own pauses. 8 s: a person waits this long without asking whether something is wrong.
 pub(crate) const PAUSES_SUM_MAX: Duration = Duration::from_secs(8);
 
-/// Longest delay that a provider may ask for. Beyond it, telling the person at once is better than waiting.
+/// Longest delay of a provider that is waited for. Beyond it, an immediate error is better for the person.
 const PROVIDER_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// The pauses of one logical call.
 pub(crate) struct RetryBudget {
     growing: ExponentialBackoff,
-    /// What may still be waited without a provider's asking.
+    /// The remaining time for pauses that no provider requested.
     left: Duration,
 }
 
 impl RetryBudget {
-    /// All of it.
+    /// Makes a full budget.
     pub(crate) fn new() -> Self {
         let growing =
             ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_jitter().without_max_times().build();
         Self { growing, left: PAUSES_SUM_MAX }
     }
 
-    /// How long to wait before the next round, which cannot begin within `rest`; `None`: it would be too long.
-    /// `asked_for`: the provider itself wants the rest. `again`: requests were sent before, so that a pause is due.
+    /// The pause before the next round, which cannot begin within `rest`; `None`: the pause would be too long.
+    /// `asked_for`: the provider requested the delay. `again`: requests were sent before, so a back-off pause is due.
     pub(crate) fn pause(&mut self, rest: Duration, asked_for: bool, again: bool) -> Option<Duration> {
         let pause = if again { self.growing.next()? } else { Duration::ZERO };
         let wait = pause.max(rest);

@@ -18,10 +18,10 @@ fn limited(seconds: u64) -> ModelErrorKind {
     RateLimited { retry_after: Some(Duration::from_secs(seconds)) }
 }
 
-/// What one request leads to.
+/// The behaviour of a candidate for one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
-    /// A piece of text, then this failure.
+    /// Sends a piece of text, then fails with this error.
     Fails(ModelErrorKind),
     /// Never answers.
     Hangs,
@@ -31,7 +31,7 @@ enum Does {
 
 use Does::{Fails, Hangs, RefusesThinking};
 
-/// Does as it is told, then answers for ever.
+/// A provider that follows its script, then answers every request.
 struct Told {
     info: ModelInfo,
     does: Mutex<VecDeque<Does>>,
@@ -64,14 +64,14 @@ impl ModelProvider for Told {
     }
 }
 
-/// Candidates `a`, `b`, … of models of these names, and how to look at them.
+/// Candidates `a`, `b`, … with models of these names, and access to their state.
 struct House {
     fallback: Fallback,
     told: Vec<Arc<Told>>,
 }
 
 impl House {
-    /// Each with its context size, and all on servers of their own.
+    /// Makes candidates with these context sizes, each on its own server.
     fn of(candidates: &[(u64, &[Does])]) -> Self {
         let told: Vec<_> = ["a", "b", "c"]
             .iter()
@@ -105,7 +105,7 @@ impl House {
         (self.fallback.call(request, sink).await, start.elapsed())
     }
 
-    /// Who answered, or what went wrong, and the requests that it took.
+    /// The candidate that answered, or the error, and the number of requests.
     async fn outcome(&self, budget: u32) -> (String, u32) {
         match self.call(budget, &mut NoSink).await.0 {
             Ok(reply) => (reply.answered_by.unwrap_or_default(), reply.attempts),
@@ -113,12 +113,12 @@ impl House {
         }
     }
 
-    /// How many requests each has seen.
+    /// The number of requests that each candidate has got.
     fn asked(&self) -> Vec<usize> {
         self.told.iter().map(|told| told.seen.lock().unwrap().len()).collect()
     }
 
-    /// The seconds for which each is left alone, rounded up.
+    /// The seconds until each circuit is half open, rounded up.
     fn cooling(&self) -> Vec<u64> {
         let rest = |candidate: Candidate| candidate.cooling.map_or(0, |it| it.left.as_secs_f64().ceil() as u64);
         self.fallback.candidates().into_iter().map(rest).collect()
@@ -186,7 +186,8 @@ async fn a_lone_model_is_always_asked() {
     assert!(house.fallback.candidates().is_empty());
 }
 
-/// By what the first and the second do: who answers, requests in all, and for how long each is left alone afterwards.
+/// For each behaviour of the first and the second candidate: who answers, the number of requests, and the open time of
+/// each circuit afterwards.
 #[tokio::test(start_paused = true)]
 async fn each_failure_of_the_first_leads_to_the_right_one() {
     for (first, second, budget, expected, cooling) in [
@@ -202,11 +203,11 @@ async fn each_failure_of_the_first_leads_to_the_right_one() {
         (vec![Fails(LIMITED)], vec![Fails(LIMITED)], 5, ("rate_limited", 2), [60, 60]),
         (vec![Fails(Auth)], vec![Fails(Auth)], 5, ("auth", 2), [1800, 1800]),
         (vec![Fails(LIMITED)], vec![Fails(limited(9))], 3, ("b", 3), [51, 0]),
-        // What is wrong with the request is nobody's fault, and the second one is not asked.
+        // A fault of the request concerns every candidate, so the second one is not asked.
         (vec![Fails(BadRequest)], vec![], 3, ("bad_request", 1), [0, 0]),
         (vec![Fails(ContextTooLong)], vec![], 3, ("context_too_long", 1), [0, 0]),
         (vec![Fails(LIMITED)], vec![Fails(BadRequest)], 3, ("bad_request", 2), [60, 0]),
-        // The budget holds for all together.
+        // The budget is shared by all candidates.
         (vec![Fails(Auth)], vec![], 1, ("auth", 1), [1800, 0]),
         (vec![Fails(Network); 3], vec![Fails(Network); 3], 3, ("network", 3), [0, 0]),
     ] {
@@ -249,7 +250,7 @@ async fn the_reply_says_who_answered_and_why_not_the_first() {
 #[tokio::test(start_paused = true)]
 async fn when_all_rest_a_short_one_is_waited_for_and_a_long_one_is_told() {
     let house = House::of(&[(1000, &[Fails(limited(30)); 2]), (1000, &[Fails(LIMITED); 2])]);
-    // The provider's own delay is worth waiting for; the second one is not asked before its time.
+    // The delay that the provider requested is waited for. The second candidate is not asked before its time.
     let (result, took) = house.call(3, &mut NoSink).await;
     assert_eq!((result.unwrap_err().attempts, took.as_secs()), (3, 30));
     let house = House::of(&[(1000, &[Fails(LIMITED)]), (1000, &[Fails(Auth)])]);
@@ -335,7 +336,7 @@ async fn a_model_that_refuses_a_level_of_thinking_is_asked_once_more_without_it_
         let levels: Vec<_> = house.told[0].seen.lock().unwrap().iter().map(|(_, level)| *level).collect();
         assert_eq!(levels.iter().filter(|level| level.is_some()).count(), 1, "{levels:?}");
     }
-    // What is refused without a level too was not refused for it.
+    // A request that is also refused without a level was not refused because of the level.
     let house = House::alone(&[BadRequest, BadRequest]);
     let asked = Asked::new("", false, vec![]);
     for _ in 0..2 {
@@ -346,7 +347,7 @@ async fn a_model_that_refuses_a_level_of_thinking_is_asked_once_more_without_it_
     assert_eq!(levels, [Some(Thinking::Low), None, Some(Thinking::Low)]);
 }
 
-/// Notes when requests go out, and when a call waits to send another.
+/// Records when requests are sent, and when a call waits before the next one.
 #[derive(Default)]
 struct Course(Vec<&'static str>);
 
@@ -374,7 +375,7 @@ async fn it_is_said_when_each_request_goes_out_and_that_none_is_under_way_in_a_p
     House::alone(&[Network]).call(3, &mut course).await.0.unwrap();
     assert_eq!(course.0, ["sent", "void", "sent"]);
 
-    // Dropped in the pause: what was said last is that nothing is under way.
+    // Dropped during the pause: the last report says that no request is in progress.
     let (mut course, house) = (Course::default(), House::alone(&[limited(30)]));
     let waits = tokio::time::timeout(Duration::from_secs(1), house.call(3, &mut course)).await;
     assert!(waits.is_err(), "it waits for longer");

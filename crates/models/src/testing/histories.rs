@@ -1,26 +1,28 @@
-//! Histories as crashes, edits and misbehaving models leave them, and what a format must accept of them.
+//! Random histories, as crashes, edits and misbehaving models can leave them. Every format must make a valid request of
+//! them.
 
 use belay_protocol::{Arguments, Message, Picture, ToolCall, ToolStatus, normalise};
 use serde_json::Value;
 
 use super::{Asked, result};
 
-/// Histories that a run of the tests makes, unless [`HISTORIES`] says another number: a few seconds without optimisation.
+/// Number of histories in a run of the tests, unless [`HISTORIES`] is set: a few seconds without optimisation.
 const USUALLY: u64 = 20_000;
 
-/// Of these, those that are also judged as they are: most of them must be refused, or the judge sees nothing.
+/// The number of these that are also checked without repair. Most of them must be refused, otherwise the check is
+/// useless.
 const UNREPAIRED: u64 = 1_000;
 
-/// The variable that says another number; see `docs/develop/testing.md`.
+/// The variable that sets another number; see `docs/develop/testing.md`.
 const HISTORIES: &str = "BELAY_HISTORIES";
 
-/// Ids and names that calls and results have: few, so that they meet.
+/// Ids and names of calls and results: only a few, so that they collide.
 const IDS: [&str; 6] = ["c1", "c2", "c3", "c 4", "", " "];
 const NAMES: [&str; 4] = ["clock", "bad name", "", "\u{7}"];
 const TEXTS: [&str; 4] = ["hello", "", " \n", "a \"quoted\" 🕰 line"];
 const ARGUMENTS: [&str; 4] = ["{}", r#"{"zone":"UTC"}"#, "{\"cut", "[1]"];
 
-/// Numbers that follow from their seed (xorshift, Marsaglia 2003).
+/// A pseudo-random number generator (xorshift, Marsaglia 2003).
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,9 +38,9 @@ impl Numbers {
     }
 }
 
-/// The history of this number: up to 12 messages in any order.
+/// The history with this number: up to 12 messages in any order.
 fn history(number: u64) -> Vec<Message> {
-    // Seeds that differ in one bit must not give histories that do.
+    // Seeds that differ in one bit must give different histories.
     let mut numbers = Numbers(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     (0..numbers.below(13)).map(|_| message(&mut numbers)).collect()
 }
@@ -67,10 +69,10 @@ fn message(numbers: &mut Numbers) -> Message {
     message.from_outside(numbers.below(9) == 0)
 }
 
-/// Writes each history, made sound, in a format, and has the body judged.
+/// Serialises each history in a format after normalising it, and checks the body.
 ///
 /// # Panics
-/// Where one is refused, with its number.
+/// If a body is refused, with the number of its history.
 pub(crate) fn every_history_is_accepted(
     body: impl Fn(&Asked) -> Vec<u8>,
     judge: impl Fn(&Value) -> Result<(), String>,
