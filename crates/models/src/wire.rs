@@ -59,9 +59,9 @@ pub(crate) fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
     text.as_ref().map(|text| &*text.0).unwrap_or_default()
 }
 
-/// The content of a message: text, or a list of parts, as Mistral's reasoning models send it (`{"type": "thinking",
-/// "thinking": [{"type": "text", "text": "…"}]}` before `{"type": "text", "text": "…"}`). Parts of other kinds are
-/// ignored.
+/// The content of a message: text, or a list of parts. Mistral's reasoning models send a list:
+/// `{"type": "thinking", "thinking": [{"type": "text", "text": "…"}]}` before `{"type": "text", "text": "…"}`. Parts of
+/// other kinds are ignored.
 ///
 /// Source: Mistral AI, "Reasoning", <https://docs.mistral.ai/capabilities/reasoning/>.
 #[derive(Default)]
