@@ -1,15 +1,15 @@
-//! Trees that live in a PID namespace: whom TERM can reach there.
+//! Trees in a PID namespace: selects the processes that get TERM.
 //!
-//! The first process of such a tree made the namespace and waits outside; its child is the namespace's init. Asking
-//! those two to end would take the ground from under the program, whose own chance to end well is what the grace is
-//! for. And an init that has no handler for TERM never gets one: the kernel drops it.
+//! The first process of such a tree made the namespace and waits outside of it. Its child is the init of the namespace.
+//! TERM to those two would end the namespace under the program, which should get the grace period to end by itself.
+//! Besides, the kernel drops TERM to an init that has no handler for it.
 
 use rustix::process::{Pid, Signal};
 
 use super::registry::Root;
 use super::table::Process;
 
-/// Those of an isolated tree that are not asked to end: they end when the program does.
+/// The processes of an isolated tree that do not get TERM. They end when the program ends.
 pub(super) fn wrappers(root: &Root, living: &[&Process]) -> Vec<Pid> {
     if !root.isolated {
         return Vec::new();
@@ -18,28 +18,28 @@ pub(super) fn wrappers(root: &Root, living: &[&Process]) -> Vec<Pid> {
     living.iter().filter(unasked).map(|process| process.pid).collect()
 }
 
-/// Whether anybody of these can hear TERM.
+/// Whether at least one of these processes gets TERM.
 pub(super) fn hears(root: &Root, living: &[&Process]) -> bool {
     wrappers(root, living).len() < living.len()
 }
 
-/// What a process is in its namespace.
+/// The role of a process in its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Somebody.
+    /// An ordinary process.
     Member,
-    /// Its init, without a handler for TERM.
+    /// The init of the namespace, without a handler for TERM.
     DeafInit,
 }
 
 impl Kind {
     fn of(pid: Pid) -> Self {
-        // One that cannot be read has ended, and is not asked either way.
+        // If the file cannot be read, the process has ended and gets no signal in either case.
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
     }
 
-    /// Source: proc_pid_status(5). `NSpid` has a number for each namespace, the innermost last; `SigCgt` is a mask in
-    /// hexadecimal, the first signal its lowest bit.
+    /// Source: proc_pid_status(5). `NSpid` contains a number for each namespace, the innermost last. `SigCgt` is a
+    /// hexadecimal mask; the lowest bit is the first signal.
     fn parse(status: &str) -> Self {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let numbers: Vec<&str> = field("NSpid:").unwrap_or_default().split_ascii_whitespace().collect();

@@ -1,7 +1,7 @@
 //! The thread that ends trees.
 //!
-//! One thread for all of them: one walk over the process table serves every tree, however many are being ended, and it
-//! needs no async runtime, so that it works on while the daemon panics.
+//! One thread ends all trees: one walk over the process table serves every tree. The thread needs no async runtime, so
+//! it continues while the daemon panics.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +13,14 @@ use super::registry::{Progress, Registry, Tracked, TreeId};
 use super::table::{Process, Table};
 use super::termination::{Look, Termination, numbers};
 
-/// Shortest pause between two looks while a tree is being ended. 5 ms: far below what a person notices.
+/// Shortest pause between two looks while a tree is being ended. 5 ms: a person does not notice it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Pause between two looks while nothing is being ended: what has left its parent is remembered, and reaped.
+/// Pause between two looks while no tree is being ended. These looks record processes that have left their parent, and
+/// reap zombies.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// Looks after trees, and ends them.
+/// Watches trees and ends them.
 #[derive(Debug)]
 pub(super) struct ProcessReaper {
     pub(super) registry: Arc<Registry>,
@@ -27,7 +28,7 @@ pub(super) struct ProcessReaper {
 }
 
 impl ProcessReaper {
-    /// Ends what is wanted to end, until nothing more is accepted and everything has ended that can.
+    /// Ends trees on request, until the registry is closed and everything that can end has ended.
     pub(super) fn run(&self, mut adopted: Adopted) {
         let mut terminations: HashMap<TreeId, Termination> = HashMap::new();
         loop {
@@ -36,8 +37,8 @@ impl ProcessReaper {
             let begin = Instant::now();
             let look = AssertUnwindSafe(|| self.look_at(&tracked_trees, &mut terminations, &mut adopted));
             let urgent = catch_unwind(look).unwrap_or_else(|_| {
-                // The last brake does not fail with a mistake in it: what is known is kept, and looked at again
-                // at the slower pace.
+                // This last safety net must survive a bug in itself: the state is kept, and the next look follows at
+                // the slower pace.
                 tracing::error!("looking at processes has panicked");
                 false
             });
@@ -45,13 +46,13 @@ impl ProcessReaper {
                 return adopted.end_all();
             }
             let idle = tracked_trees.is_empty() && adopted.is_empty();
-            // On a machine with very many processes a walk takes long; it shall take half of one processor at most.
+            // With very many processes a walk takes long. It must use at most half of one processor.
             let pause = if urgent { LOOK_AGAIN.max(begin.elapsed()) } else { SWEEP };
             self.registry.wait((!idle).then_some(pause));
         }
     }
 
-    /// Looks at every tree once. Whether it is worth while to look again soon.
+    /// Looks at every tree once. Returns whether to look again soon.
     fn look_at(
         &self,
         tracked_trees: &[Tracked],
@@ -61,7 +62,7 @@ impl ProcessReaper {
         for tracked in tracked_trees {
             let termination = terminations.entry(tracked.id).or_default();
             if tracked.wanted && !termination.is_ending() {
-                // Said before anything is sent: what ends from now on ends because of us.
+                // Reported before a signal is sent: every process that ends from now on ends because of us.
                 self.registry.report(tracked.id, Progress::Ending);
                 termination.begin(&tracked.root, self.grace);
                 if !tracked.root.isolated {
@@ -91,7 +92,7 @@ impl ProcessReaper {
         urgent
     }
 
-    /// Takes a step towards the end of one tree. Whether it is worth while to look again soon.
+    /// Takes one step towards the end of a tree. Returns whether to look again soon.
     fn go_on(&self, tracked: &Tracked, termination: &mut Termination, members: &[&Process]) -> bool {
         match termination.step(&tracked.root, members) {
             Look::Lives => {
