@@ -1,4 +1,4 @@
-//! A hook that is a command.
+//! A hook that runs a command.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,28 +15,29 @@ use tracing::Instrument;
 use crate::answer;
 use crate::process::{Program, Work};
 
-/// Events that one hook works on at the same time; then the next ones wait, within their own time.
+/// Events that one hook processes at the same time. Further ones wait, within their own time limit.
 pub(crate) const MAX_PARALLEL: usize = 8;
-/// What a program is told of the daemon's own environment.
+/// Environment variables that a program inherits from the daemon.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 
-/// Starts a program for each event: the event as one line of JSON on its standard input, which is closed then, and the
-/// answer on its standard output. It runs with `PATH`, `HOME`, `LANG` and what the settings give. Whatever it has started
-/// is ended with it, also what has left its process group or its session.
+/// Starts a program for each event. The program gets the event as one line of JSON on its standard input, which is then
+/// closed, and writes the answer to its standard output. Its environment is `PATH`, `HOME`, `LANG` and the variables of
+/// the settings. All its descendants are ended with it, including those that have left its process group or its
+/// session.
 #[derive(Debug)]
 pub struct CommandHook {
     name: String,
     program: Program,
     room: Arc<Semaphore>,
     processes: Arc<Processes>,
-    /// Ends every process that is under way.
+    /// Ends every process in progress.
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl CommandHook {
-    /// A hook of that name. Its programs are started by `processes`; `stop` ends them, and `tasks` holds them until they
-    /// have ended.
+    /// Makes a hook with this name. `processes` starts its programs, `stop` ends them, and `tasks` holds them until
+    /// they have ended.
     pub(crate) fn new(
         name: String,
         argv: Vec<String>,
@@ -60,11 +61,12 @@ impl Hook for CommandHook {
     }
 
     /// # Cancel safety
-    /// Dropped, the program and all that it has started get TERM, two seconds, and KILL; the set's tasks see to it.
+    /// If the future is dropped, the program and its descendants get TERM, and KILL after two seconds. A task of the
+    /// set does that.
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String> {
         let mut line = serde_json::to_vec(event).map_err(|error| format!("the event is no JSON: {error}"))?;
         line.push(b'\n');
-        // The room is never closed; without a permit there would only be more processes at once.
+        // The semaphore is never closed. Without a permit, there would only be more processes at the same time.
         let permit = self.room.clone().acquire_owned().await.ok();
         let unwanted = self.stop.child_token();
         let _ends_it = unwanted.clone().drop_guard();
@@ -75,7 +77,7 @@ impl Hook for CommandHook {
                 Err(why) => drop(tell.send(Err(why))),
                 Ok(work) => {
                     let (said, mut left) = work.answer(&unwanted).await;
-                    let _ = tell.send(said); // nobody waits for an answer that came too late
+                    let _ = tell.send(said); // no one reads an answer that came too late
                     left.end().await;
                 }
             }

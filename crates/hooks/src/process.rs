@@ -1,4 +1,4 @@
-//! The process of one event: started by the keeper of all processes, fed, heard, and ended with all that it has started.
+//! The process of one event: starts it, sends the event, reads the answer, and ends it with all its descendants.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::{MAX_ANSWER_BYTES, too_long};
 
-/// How long the rest of an answer is read after the program has ended. Only a process that it has left behind and that
-/// ignores TERM keeps the pipe open for that long, and what the program itself has written is read by then.
+/// How long the rest of an answer is read after the program has ended. Only a descendant that ignores TERM keeps the
+/// pipe open for that long, and the output of the program itself has been read by then.
 const REST: Duration = Duration::from_secs(1);
-/// How much of its standard error reaches the log, in bytes.
+/// The part of its standard error that is logged, in bytes.
 const MAX_COMPLAINT_BYTES: u64 = 4096;
 
-/// A program with its arguments and its whole environment.
+/// A program with its arguments and its complete environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) argv: Vec<String>,
     pub(crate) env: Vec<(OsString, OsString)>,
 }
 
-/// What it has said.
+/// The output of a program.
 #[derive(Debug, Default)]
 struct Said {
     answer: Vec<u8>,
     complaint: Vec<u8>,
 }
 
-/// A program at work. Dropped, it is ended with all that it has started: TERM, two seconds, KILL.
+/// A running program. Dropping it ends the program with all its descendants: TERM, two seconds, KILL.
 pub(crate) struct Work {
     running: Running,
     stdout: ChildStdout,
@@ -41,13 +41,13 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Starts a program for a hook and hands it the input.
+    /// Starts a program for a hook and gives it the input.
     ///
     /// # Errors
-    /// Plain words: why it could not be started.
+    /// Why it could not be started, in plain words.
     ///
     /// # Cancel safety
-    /// Dropped, nothing stays running.
+    /// If the future is dropped, nothing stays running.
     pub(crate) async fn start(processes: &Arc<Processes>, program: &Program, input: Vec<u8>) -> Result<Self, String> {
         let failed = |why: &str| format!("it could not be started: {why}");
         let [name, arguments @ ..] = &program.argv[..] else { return Err(failed("no program is named")) };
@@ -55,7 +55,7 @@ impl Work {
             program: name.into(),
             args: arguments.iter().map(Into::into).collect(),
             env: program.env.clone(),
-            directory: ".".into(), // where the daemon was started: relative paths in the settings mean that
+            directory: ".".into(), // the start directory of the daemon: the settings may contain relative paths
             stdin: Stdin::Bytes(input),
             isolated: false,
             sealed: None,
@@ -66,18 +66,18 @@ impl Work {
         Ok(Self { running, stdout, stderr, name: name.clone() })
     }
 
-    /// What the program answers, and what is left to be ended.
+    /// Returns the answer of the program, and the processes that must be ended.
     ///
     /// # Errors
-    /// Plain words: it said too much, was `unwanted`, or ended with a failure.
+    /// In plain words: the answer is too long, the hook was `unwanted`, or the program failed.
     ///
     /// # Cancel safety
-    /// Dropped, the program is ended.
+    /// If the future is dropped, the program is ended.
     pub(crate) async fn answer(self, unwanted: &CancellationToken) -> (Result<Vec<u8>, String>, Running) {
         let Self { mut running, stdout, stderr, name } = self;
         let mut said = Said::default();
         let heard = hear(&mut running, stdout, stderr, &mut said, unwanted).await;
-        running.begin_end(); // whatever else it has left behind
+        running.begin_end(); // ends all remaining processes
         if !said.complaint.is_empty() {
             tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&said.complaint), "a hook's program complained");
         }
@@ -85,7 +85,7 @@ impl Work {
     }
 }
 
-/// Hears a program until it has ended and has said everything.
+/// Reads the output of a program until it has ended and all output is read.
 async fn hear(
     running: &mut Running,
     stdout: ChildStdout,
@@ -98,7 +98,7 @@ async fn hear(
     let mut heard = false;
     let exit = loop {
         tokio::select! {
-            biased; // whoever is no longer waited for is ended, whatever else has happened
+            biased; // a program that is no longer needed is ended first
             () = unwanted.cancelled() => return Err("it was stopped".into()),
             all = &mut listen, if !heard => {
                 all?;
@@ -107,7 +107,7 @@ async fn hear(
             exit = running.wait() => break exit,
         }
     };
-    running.begin_end(); // what it has left behind holds its pipes
+    running.begin_end(); // its remaining descendants hold its pipes
     match exit {
         Exit::Code(0) => {}
         Exit::Code(code) => return Err(format!("its program ended with exit status: {code}")),
@@ -116,11 +116,11 @@ async fn hear(
     }
     match timeout(REST, async { if heard { Ok(()) } else { listen.await } }).await {
         Ok(heard) => heard,
-        Err(_) => Ok(()), // what has been heard until now is the answer
+        Err(_) => Ok(()), // the output until now is the answer
     }
 }
 
-/// Hears everything until the pipes are closed.
+/// Reads everything until the pipes are closed.
 async fn listen(stdout: ChildStdout, mut stderr: ChildStderr, said: &mut Said) -> Result<(), String> {
     let Said { answer, complaint } = said;
     let hear = async move {
@@ -130,7 +130,7 @@ async fn listen(stdout: ChildStdout, mut stderr: ChildStderr, said: &mut Said) -
         if answer.len() > MAX_ANSWER_BYTES { Err(too_long()) } else { Ok(()) }
     };
     let grumble = async move {
-        // Only for the log; the rest is read so that the program does not wait for somebody to do so.
+        // Only for the log. The rest is read so that the program does not block on a full pipe.
         let _ = (&mut stderr).take(MAX_COMPLAINT_BYTES).read_to_end(complaint).await;
         let _ = tokio::io::copy(&mut stderr, &mut sink()).await;
         Ok(())
@@ -138,7 +138,7 @@ async fn listen(stdout: ChildStdout, mut stderr: ChildStderr, said: &mut Said) -
     tokio::try_join!(hear, grumble).map(|_| ())
 }
 
-/// Why a program was not started, for the end of a sentence.
+/// Why a program was not started, as the end of a sentence.
 fn words(error: &StartError) -> String {
     let text = error.to_string();
     text.strip_prefix("Not started: ").unwrap_or(&text).trim_end_matches('.').to_owned()
