@@ -1,4 +1,4 @@
-//! Messages as Anthropic's messages API takes them, and logs of sessions that wrap them.
+//! Imports messages in the format of Anthropic's Messages API, and session logs that wrap them.
 //!
 //! Source: Anthropic, API reference, "Messages": content blocks `text`, `thinking`, `tool_use`, `tool_result` with
 //! `is_error`; server tools have blocks of their own whose names end in `_tool_use` and `_tool_result`.
@@ -9,7 +9,7 @@ use super::talk::Talk;
 use super::{Broken, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
-/// Whether a message has a block that only this form has.
+/// Whether a message has a block that exists only in this format.
 pub(super) fn is_typical(message: &Value) -> bool {
     let blocks = message.get("content").and_then(Value::as_array);
     blocks.is_some_and(|blocks| {
@@ -21,7 +21,7 @@ pub(super) fn is_typical(message: &Value) -> bool {
     })
 }
 
-/// Reads one conversation.
+/// Imports one conversation.
 pub(super) fn read(messages: &[Value]) -> Result<Vec<TrajectoryEvent>, Broken> {
     let mut talk = Talk::default();
     let mut last_id = None;
@@ -30,7 +30,7 @@ pub(super) fn read(messages: &[Value]) -> Result<Vec<TrajectoryEvent>, Broken> {
         match field(message, "role") {
             "user" => user(&mut talk, message.get("content")),
             "assistant" => {
-                // Logs of sessions write the blocks of one answer on lines of their own, with the same id.
+                // Session logs write each block of an answer on a line of its own, with the same id.
                 let id = message.get("id").and_then(Value::as_str);
                 if id.is_none() || id != last_id {
                     talk.turn();
@@ -51,7 +51,7 @@ fn blocks(content: Option<&Value>) -> &[Value] {
     content.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Results of calls, and what the person says beside them.
+/// Imports the results of calls, and text of the person beside them.
 fn user(talk: &mut Talk, content: Option<&Value>) {
     let mut said = Vec::new();
     for block in blocks(content) {
@@ -101,7 +101,7 @@ fn assistant(talk: &mut Talk, content: Option<&Value>) -> Result<(), String> {
             let id = block.get("id").and_then(Value::as_str).map(str::to_owned);
             talk.call(id, name.to_owned(), CallArguments::parse(&args));
         } else if field(block, "type").ends_with("tool_result") {
-            // A server tool has its result in the same answer; a failure is an object with an error code.
+            // A server tool has its result in the same answer. A failure is an object with an error code.
             result(talk, block, block.pointer("/content/error_code").is_some());
         }
     }

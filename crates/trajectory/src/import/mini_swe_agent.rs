@@ -1,14 +1,14 @@
-//! mini-swe-agent's `.traj.json` files.
+//! Imports mini-swe-agent's `.traj.json` files.
 //!
 //! Source: SWE-agent/mini-swe-agent, `agents/default.py`, `models/utils/actions_*.py` and the version 2 migration guide,
 //! 2025 and 2026. A file is an object with `info` (`exit_status`, `mini_version`), `messages` and `trajectory_format`.
 //!
-//! - Version 1 keeps the command in the text, as the only block fenced by `bash` or `mswea_bash_command`. The next user
-//!   message is its observation, by default `<returncode>0</returncode>` and `<output>…</output>`. A reply without exactly
-//!   one block executes nothing, and the next user message asks for the right form.
-//! - Version 2 lists the commands in `extra.actions`. An observation has the role `tool`, or is a user message with
-//!   `extra.returncode`, or an item `function_call_output` of the Responses API. A message with `extra.interrupt_type` is
-//!   no observation. The last message has the role `exit`.
+//! - In version 1, the text contains the command as the only block fenced by `bash` or `mswea_bash_command`. The next
+//!   user message is its observation, by default `<returncode>0</returncode>` and `<output>…</output>`. A reply without
+//!   exactly one block executes nothing, and the next user message asks for the right form.
+//! - In version 2, `extra.actions` lists the commands. An observation has the role `tool`, or is a user message with
+//!   `extra.returncode`, or an item `function_call_output` of the Responses API. A message with `extra.interrupt_type`
+//!   is not an observation. The last message has the role `exit`.
 
 use belay_agent_loop::policies::CallOutcome;
 use serde_json::{Value, json};
@@ -20,11 +20,11 @@ use crate::event::{CallArguments, TrajectoryEvent};
 /// The only tool.
 const TOOL: &str = "bash";
 
-/// What stands around a command in the text of a reply.
+/// The delimiters of a command in the text of a reply.
 const BLOCKS: &[(&str, &str)] =
     &[("```bash", "\n```"), ("```mswea_bash_command", "\n```"), ("<mswea_bash_command>", "</mswea_bash_command>")];
 
-/// Whether this is such a file.
+/// Whether a file has this format.
 pub(super) fn is_typical(file: &Value) -> bool {
     let info = |key: &str| file.get("info").is_some_and(|info| info.get(key).is_some());
     file.get("messages").is_some_and(Value::is_array)
@@ -33,7 +33,7 @@ pub(super) fn is_typical(file: &Value) -> bool {
             || info("exit_status"))
 }
 
-/// Reads one file.
+/// Imports one file.
 pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
     let mut talk = Talk::default();
     let (mut asked, mut waiting) = (false, 0_usize);
@@ -49,7 +49,7 @@ pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
                 talk.user(text_of(message.get("content")));
             }
             "user" if !is_observation => match text_of(message.get("content")) {
-                text if text.is_empty() => {} // the note of an exceeded limit
+                text if text.is_empty() => {} // the notice of an exceeded limit
                 text => talk.aside(text),
             },
             "tool" | "user" => {
@@ -70,7 +70,7 @@ pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
     Ok(talk.done())
 }
 
-/// The role; an item of the Responses API has a type in its place.
+/// The role. An item of the Responses API has a type instead.
 fn role(message: &Value) -> &str {
     match (field(message, "role"), field(message, "type"), field(message, "object")) {
         ("", "function_call_output", _) => "tool",
@@ -79,7 +79,7 @@ fn role(message: &Value) -> &str {
     }
 }
 
-/// Takes a reply of the model. Returns how many commands it runs.
+/// Imports a reply of the model. Returns the number of its commands.
 fn reply(talk: &mut Talk, message: &Value, actions: Option<&Value>) -> usize {
     talk.turn();
     let response = message.get("extra").and_then(|extra| extra.get("response")).unwrap_or(message);
@@ -140,7 +140,7 @@ fn observation<'a>(talk: &mut Talk, message: &'a Value, extra: impl Fn(&str) -> 
     talk.result(id.as_deref(), None, code.map(|code| code == 0), text);
 }
 
-/// What the command printed, without the form around it.
+/// The output of the command, without the tags around it.
 fn inner_output(seen: &str) -> &str {
     let tagged = seen.split_once("<output>").and_then(|(_, rest)| rest.rsplit_once("</output>"));
     let printed = tagged.map(|(printed, _)| printed).or_else(|| Some(seen.split_once("</returncode>")?.1));

@@ -1,7 +1,7 @@
-//! Messages as OpenAI's chat completions take them.
+//! Imports messages in the format of OpenAI's chat completions.
 //!
 //! Source: OpenAI, API reference, "Create chat completion": `messages`, `tool_calls`, and the older `function_call`.
-//! Arguments are JSON as text there; tau-bench's second version writes them as objects.
+//! There, arguments are JSON as text. The second version of tau-bench writes them as objects.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::talk::Talk;
 use super::{Broken, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
-/// Reads one conversation.
+/// Imports one conversation.
 pub(super) fn read(messages: &[Value]) -> Result<Vec<TrajectoryEvent>, Broken> {
     let mut talk = Talk::default();
     for (index, message) in messages.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Belay's own runs.
+//! Makes recordings from Belay's own runs.
 
 use belay_agent_loop::policies::CallOutcome;
 use belay_protocol::{Message, MessageBody, MessageScope, ToolStatus};
@@ -6,14 +6,15 @@ use belay_protocol::{Message, MessageBody, MessageScope, ToolStatus};
 use super::talk::Talk;
 use crate::event::{CallArguments, TrajectoryEvent, outcome_of};
 
-/// Puts the messages of a run, or of a thread, down as a recording. Times and tokens of single calls are not in messages.
+/// Makes a recording from the messages of a run or of a thread. Messages do not contain the times and tokens of single
+/// calls.
 pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<TrajectoryEvent> {
     let mut talk = Talk::default();
     for message in messages {
         match &message.body {
             MessageBody::System { text } if message.scope == MessageScope::Run => talk.thought(text.clone()),
             MessageBody::System { .. } => {}
-            // Nudges and notices are said in the person's place and belong to the request.
+            // Nudges and notices have the role `user` and belong to the request.
             MessageBody::Data { text } => talk.aside(text.clone()),
             MessageBody::User { text } if message.scope == MessageScope::Run => talk.aside(text.clone()),
             MessageBody::User { text } => talk.user(text.clone()),

@@ -1,8 +1,8 @@
-//! SWE-agent's `.traj` files.
+//! Imports SWE-agent's `.traj` files.
 //!
-//! Source: SWE-agent, "Output files": `trajectory`, a list of steps with `action`, `observation`, `thought`, `response`;
-//! and `history`, the messages that the model saw. The steps are read where there are any. An action is a command line:
-//! its first word is taken as the tool, the whole as the argument `command`.
+//! Source: SWE-agent, "Output files": `trajectory`, a list of steps with `action`, `observation`, `thought`,
+//! `response`; and `history`, the messages that the model saw. The steps are used if there are any. An action is a
+//! command line: its first word becomes the tool, and the whole line the argument `command`.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::talk::Talk;
 use super::{Broken, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
-/// Reads one file.
+/// Imports one file.
 pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
     let list = |name: &str| file.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut talk = Talk::default();
@@ -51,7 +51,7 @@ fn act(talk: &mut Talk, action: &str) {
     talk.call(None, tool, CallArguments::parse(&json!({ "command": action }).to_string()));
 }
 
-/// What the person asked for: the last thing said before the model begins, demonstrations aside.
+/// The request of the person: the last user message before the model begins, without demonstrations.
 fn request(history: &[Value]) -> Option<String> {
     let before = history.iter().take_while(|message| field(message, "role") != "assistant" || is_demo(message));
     let asked = before.filter(|message| field(message, "role") == "user" && !is_demo(message));
@@ -62,7 +62,7 @@ fn is_demo(message: &Value) -> bool {
     message.get("is_demo").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The messages alone: what follows an action is its observation, whoever it is attributed to.
+/// Imports only messages: the message after an action is its observation, whatever its role is.
 fn from_history(talk: &mut Talk, history: &[Value]) {
     let mut acted = false;
     for message in history.iter().filter(|message| !is_demo(message)) {
