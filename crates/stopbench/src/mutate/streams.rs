@@ -1,11 +1,11 @@
-//! Streams, cut differently.
+//! Cuts streams differently.
 
 use belay_trajectory::TrajectoryEvent;
 use belay_trajectory::eval::Run;
 
 use super::{Random, Rebuilt};
 
-/// How a stream is cut.
+/// The way to cut a stream.
 #[derive(Clone, Copy)]
 enum Cut {
     Singles,
@@ -13,7 +13,7 @@ enum Cut {
     Whole,
 }
 
-/// Joins the pieces of each stream and cuts it anew. A whole answer of which no pieces were recorded gets some.
+/// Joins the pieces of each stream and cuts it again. A complete answer without recorded pieces gets pieces.
 pub(super) fn reslice(run: &Run, random: &mut Random) -> Run {
     let cut = random.pick(&[Cut::Singles, Cut::Random, Cut::Whole]);
     let mut rebuilt = Rebuilt::of(run);
@@ -28,7 +28,7 @@ pub(super) fn reslice(run: &Run, random: &mut Random) -> Run {
                 });
                 let count = pieces.clone().count();
                 let text: String = pieces.clone().collect();
-                // Where in the joined text the onset begins, if it is in here.
+                // The position of the onset in the joined text, if it is in this stream.
                 let onset = run.onset.and_then(|onset| onset.checked_sub(index)).filter(|nth| *nth < count);
                 let onset = onset.map(|nth| pieces.take(nth).map(str::len).sum::<usize>());
                 push_cut(&mut rebuilt, &text, cut, onset, random);
@@ -58,7 +58,7 @@ pub(super) fn reslice(run: &Run, random: &mut Random) -> Run {
     rebuilt.done()
 }
 
-/// Adds the pieces; `onset`: the place in the text whose piece is the onset.
+/// Adds the pieces. `onset`: the position in the text whose piece is the onset.
 fn push_cut(rebuilt: &mut Rebuilt<'_>, text: &str, cut: Cut, onset: Option<usize>, random: &mut Random) {
     let mut at = 0;
     while at < text.len() {
@@ -75,7 +75,7 @@ fn push_cut(rebuilt: &mut Rebuilt<'_>, text: &str, cut: Cut, onset: Option<usize
         rebuilt.push(TrajectoryEvent::Text(rest[..length].to_owned()));
         at += length;
     }
-    // An onset in an empty piece at the very end: the event behind it.
+    // If the onset is an empty piece at the very end, the next event is the onset.
     if onset.is_some_and(|onset| onset >= text.len()) {
         rebuilt.onset = Some(rebuilt.events.len());
     }
