@@ -95,7 +95,7 @@ pub enum LoopSignal {
     InjectMessage(Arc<Message>),
 }
 
-/// What the loop does after a text.
+/// The action of the loop after a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextAction {
     /// End the run.
@@ -150,7 +150,7 @@ pub enum LlmTurn {
 pub struct Meter {
     /// Now, in milliseconds since any fixed point. `None`: the time is unknown, and no rule about time fires.
     pub clock_ms: Option<u64>,
-    /// What the run and its child runs have used.
+    /// The usage of the run and its child runs.
     pub totals: Totals,
 }
 

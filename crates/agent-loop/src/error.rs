@@ -1,5 +1,5 @@
-//! Errors that end a run because our side could not continue. What the model or the person can correct is a value
-//! instead.
+//! Errors that end a run because our side could not continue. Problems that the model or the person can correct are
+//! values instead.
 
 use belay_protocol::{ModelError, Purpose, StoreError};
 

@@ -50,7 +50,7 @@ pub struct LoopState {
     pub delegate: Value,
 }
 
-/// What took the tools away from a run, so that it had to end with a text.
+/// The cause for taking the tools away from a run, which then had to end with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForcedBy {

@@ -19,7 +19,7 @@ pub(crate) struct Collector {
     pub(crate) finish: Option<FinishReason>,
     /// The usage, if it was reported completely.
     usage: Option<Usage>,
-    /// Whether any part of an answer has come. Then the provider may charge for it.
+    /// Whether any part of an answer has arrived. Then the provider may charge for it.
     pub(crate) begun: bool,
 }
 
@@ -146,12 +146,12 @@ impl Collector {
         sink.reported(&usage);
     }
 
-    /// Whether no arguments of a call have come.
+    /// Whether no arguments of a call have arrived.
     pub(crate) fn has_no_arguments(&self, at: CallAt) -> bool {
         self.calls[at.0].arguments.is_empty()
     }
 
-    /// Whether any text or call has come.
+    /// Whether any text or call has arrived.
     pub(crate) fn has_content(&self) -> bool {
         !self.text.is_empty() || !self.calls.is_empty()
     }

@@ -214,7 +214,7 @@ pub(crate) enum BodyEnd {
     Broken(String),
 }
 
-/// Reads a body up to `max_bytes`, for at most `limit`. Returns the bytes that have come, whatever the end.
+/// Reads a body up to `max_bytes`, for at most `limit`. Returns the bytes that have arrived, whatever the end.
 pub(crate) async fn read_body(mut response: Response, max_bytes: usize, limit: Duration) -> (Vec<u8>, BodyEnd) {
     let deadline = Instant::now() + limit;
     let mut body = Vec::new();

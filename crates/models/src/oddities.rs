@@ -279,7 +279,7 @@ async fn usage_that_can_be_read_is_read_and_of_the_rest_the_answer_says_nothing(
     }
 }
 
-/// The sink gets the usage while the answer comes, because a dropped call is charged too.
+/// The sink gets the usage while the answer arrives, because a dropped call is charged too.
 #[tokio::test]
 async fn calls_and_usage_are_told_while_they_come() {
     for (format, stream, reports) in [("openai", openai_stream(""), 1), ("anthropic", anthropic_stream(""), 2)] {

@@ -17,8 +17,7 @@ pub struct PriceList(Arc<ArcSwap<HashMap<String, Price>>>);
 
 impl PriceList {
     /// Makes the list from these settings: configured prices, otherwise known ones. The settings are those of
-    /// [`resolve`](crate::resolve). The rehearsal has no price, and neither has a candidate with
-    /// invalid settings.
+    /// [`resolve`](crate::resolve). The rehearsal has no price, and neither has a candidate with invalid settings.
     pub fn of(config: &LlmConfig, keys: &EnvKeys) -> Self {
         let list = Self::default();
         list.replace(config, keys);

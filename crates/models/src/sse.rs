@@ -33,7 +33,7 @@ pub(crate) struct TooLong;
 /// Parses a stream of bytes into events.
 #[derive(Default)]
 pub(crate) struct SseReader {
-    /// Bytes that have come. Those before `at` are processed.
+    /// Bytes that have arrived. Those before `at` are processed.
     buffer: Vec<u8>,
     at: usize,
     /// Bytes from `at` that contain no end of line, so that a long line is searched only once.

@@ -13,7 +13,8 @@ use crate::http::{Answer, Endpoint};
 use crate::sse::{Event, SseReader};
 
 /// How long to wait after a complete answer for the server to end its stream, so that the connection can be reused.
-/// 5 ms: the end is usually in the same packet. If a server keeps the stream open, the next call needs a new connection.
+/// That end is usually in the same packet, hence only 5 ms. If a server keeps the stream open, the next call needs a
+/// new connection.
 const END_GRACE: Duration = Duration::from_millis(5);
 
 /// Whether an event has ended the answer.
@@ -36,7 +37,7 @@ pub(crate) trait Decoder: Send {
     /// Whether the answer is complete if the stream ends here without a terminal event.
     fn may_end(&self) -> bool;
 
-    /// Whether any part of an answer has come.
+    /// Whether any part of an answer has arrived.
     fn begun(&self) -> bool;
 
     /// Returns the answer.

@@ -107,7 +107,7 @@ impl Measures {
     }
 }
 
-/// What the rules need the measures to watch.
+/// The measures, tools and texts that the rules use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Watched {
     /// All measures that some rule asks about.

@@ -18,7 +18,7 @@ pub struct StopRules {
     ///
     /// [`StopReason::precedence`]: belay_protocol::StopReason::precedence
     pub(crate) compiled: Vec<Compiled>,
-    /// What the measures watch.
+    /// The measures, tools and texts that the rules use.
     pub(crate) watched: Watched,
     /// Strikes of loop detection that end a run. The ones before give a recovery turn. At least 1.
     pub max_strikes: u32,

@@ -276,7 +276,7 @@ impl ToolLoops {
 
     fn result(&mut self, config: &ToolLoopConfig, name: &str, outcome: CallOutcome, text: &str) -> Option<Finding> {
         let open = Open::pop(&mut self.open, digest::short(digest::of(name.as_bytes())))?;
-        // The history no longer holds the call if forty others were made before its result came.
+        // The history no longer holds the call if forty others were made before its result arrived.
         let age = (self.calls - open.call) as usize;
         let at = self.history.len().checked_sub(1 + age)?;
         let entry = self.history[at];

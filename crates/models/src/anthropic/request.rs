@@ -36,7 +36,7 @@ const CACHE_MARK: &[u8] = br#","cache_control":{"type":"ephemeral"}"#;
 
 /// Text of a user turn that the format requires and the history does not have: before an assistant message at the
 /// beginning (after compaction), and after one at the end (newer models refuse to continue their own message). It is
-/// neutral, so it does not put a request into the user's mouth.
+/// neutral, because the user has made no request.
 const FILLER: &str = r#"{"type":"text","text":"(conversation continues)""#;
 
 /// The parts of the body that are the same for each request.

@@ -1,4 +1,4 @@
-//! Answers to plain requests: the calls that they need, and the text when the results have come.
+//! Answers to plain requests: the calls that they need, and the text when the results have arrived.
 
 use belay_protocol::{ToolResult, ToolStatus};
 use serde_json::{Map, Value};

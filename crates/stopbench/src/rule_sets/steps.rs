@@ -20,7 +20,7 @@ pub(super) struct Call {
     pub(super) name: String,
     /// Its canonical arguments.
     pub(super) arguments: String,
-    /// Its result, if it has come: the outcome and the text.
+    /// Its result, if it has arrived: the outcome and the text.
     pub(super) result: Option<(CallOutcome, String)>,
     id: Option<String>,
 }

@@ -27,7 +27,7 @@ pub(super) enum Part<'a> {
     End(Kind),
 }
 
-/// What is known about the text so far.
+/// The state of the text so far: the open blocks, and the line that is being read.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct Structure {
     /// The kind of the line. `None` until it is known; `head` then holds its first characters.

@@ -9,7 +9,7 @@ use super::reader::Reader;
 use super::words::Kind;
 use super::writes::Effect;
 
-/// Words of the arguments that are stored until the result comes, to recognise them in it.
+/// Words of the arguments that are stored until the result arrives, to recognise them in it.
 pub(super) const ECHO_WORDS: usize = 10;
 
 /// The analysed form of a call.

@@ -1,4 +1,4 @@
-//! The newest calls of a run, and the calls whose results have not come yet.
+//! The newest calls of a run, and the calls whose results have not arrived yet.
 
 use std::collections::VecDeque;
 
@@ -125,7 +125,7 @@ impl Packed for Open {
 }
 
 impl Open {
-    /// Stores a call until its result comes.
+    /// Stores a call until its result arrives.
     pub(super) fn push(open: &mut VecDeque<Self>, call: u32, asked: &Asked) {
         while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < call) {
             open.pop_front();

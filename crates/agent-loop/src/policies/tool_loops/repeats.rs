@@ -102,7 +102,7 @@ pub(super) struct Repeated {
 }
 
 impl Repeats {
-    /// Counts a call. Returns its tolerance, and a finding if it has polled for too long. A result that has not come
+    /// Counts a call. Returns its tolerance, and a finding if it has polled for too long. A result that has not arrived
     /// yet is assumed to equal the last one.
     pub(super) fn call(
         all: &mut VecDeque<Self>,
