@@ -167,12 +167,12 @@ impl LoopState {
         tracing::debug!(iteration = self.iteration, count = self.nudges, "a tool was announced and not called");
     }
 
-    /// Decides what follows from a reply. `armed`: its request offered tools.
-    pub(crate) fn accept(&mut self, reply: ModelReply, armed: bool, config: &AgenticLoopConfig) -> Step {
+    /// Decides what follows from a reply. `tools_offered`: its request offered tools.
+    pub(crate) fn accept(&mut self, reply: ModelReply, tools_offered: bool, config: &AgenticLoopConfig) -> Step {
         self.last_finish = reply.finish;
         let ModelReply { text, tool_calls: calls, finish, .. } = reply;
         if calls.is_empty() {
-            return self.accept_text(text, armed, config);
+            return self.accept_text(text, tools_offered, config);
         }
         if finish == FinishReason::Length {
             return self.discard(text);
@@ -182,9 +182,10 @@ impl LoopState {
         Step::Execute { text, calls }
     }
 
-    fn accept_text(&mut self, text: String, armed: bool, config: &AgenticLoopConfig) -> Step {
+    fn accept_text(&mut self, text: String, tools_offered: bool, config: &AgenticLoopConfig) -> Step {
         let announced = announces_tool_use(&text);
-        if announced && armed && config.enable_tool_intent_nudge && self.nudges < config.max_tool_intent_nudges {
+        if announced && tools_offered && config.enable_tool_intent_nudge && self.nudges < config.max_tool_intent_nudges
+        {
             self.nudges += 1;
             self.braked = Some(BrakeAction { brake: Brake::ToolIntentNudge, count: self.nudges });
             return Step::Nudge { text };
@@ -241,9 +242,9 @@ mod tests {
     }
 
     /// One letter for each step: n(udge), a(nswer), d(iscard), e(xecute).
-    fn play(replies: &[ModelReply], armed: bool, config: &AgenticLoopConfig) -> (String, LoopState) {
+    fn play(replies: &[ModelReply], tools_offered: bool, config: &AgenticLoopConfig) -> (String, LoopState) {
         let mut state = LoopState::default();
-        let letters = replies.iter().map(|reply| match state.accept(reply.clone(), armed, config) {
+        let letters = replies.iter().map(|reply| match state.accept(reply.clone(), tools_offered, config) {
             Step::Nudge { .. } => 'n',
             Step::Answer { .. } => 'a',
             Step::Discard { .. } => 'd',
@@ -260,7 +261,7 @@ mod tests {
         let once = AgenticLoopConfig { max_tool_intent_nudges: 1, ..on.clone() };
         let cut = || calls(FinishReason::Length);
         let run = || calls(FinishReason::ToolCalls);
-        for (name, replies, armed, config, steps, nudges, truncations) in [
+        for (name, replies, tools_offered, config, steps, nudges, truncations) in [
             ("a plain text", vec![text("4")], true, &on, "a", 0, 0),
             ("an empty text", vec![text("")], true, &on, "a", 0, 0),
             ("two nudges, then let through", vec![text(INTENT); 4], true, &on, "nnaa", 2, 0),
@@ -274,7 +275,7 @@ mod tests {
             ("a batch does", vec![cut(), cut(), run(), cut()], true, &on, "dded", 0, 1),
             ("calls without tools are still executed, to be refused", vec![run()], false, &on, "e", 0, 0),
         ] {
-            let (letters, state) = play(&replies, armed, config);
+            let (letters, state) = play(&replies, tools_offered, config);
             assert_eq!((letters.as_str(), state.nudges, state.truncations), (steps, nudges, truncations), "{name}");
         }
     }

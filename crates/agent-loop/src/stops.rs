@@ -69,8 +69,8 @@ impl LoopContext {
 
     /// Decides what follows from a complete reply, after the rules have judged its text.
     pub(crate) fn on_reply(&mut self, reply: ModelReply, reasoning: &Reasoning, config: &AgenticLoopConfig) -> Step {
-        let armed = reasoning.offered(&self.state).is_some();
-        let step = self.state.accept(reply, armed, config);
+        let tools_offered = reasoning.offered(&self.state).is_some();
+        let step = self.state.accept(reply, tools_offered, config);
         let (text, nudged) = match &step {
             Step::Answer { text } | Step::Execute { text, .. } => (text, false),
             // A guardrail answers these two.

@@ -70,7 +70,7 @@ const THINGS: Words = words!(
 const GOING_ON: Words = words!("browsing checking downloading executing fetching querying retrieving searching");
 
 /// Words that ask the reader to wait: "one moment while I check".
-const PATIENCE: Words = words!("bear hang hold minute moment sec second wait");
+const WAIT_REQUESTS: Words = words!("bear hang hold minute moment sec second wait");
 
 /// Words that begin a condition.
 const CONDITIONALS: Words = words!("if when unless once");
@@ -92,16 +92,16 @@ const CONDITIONS: Phrases = phrases!(
 /// Whether a sentence, given as its words, announces a tool.
 pub(super) fn announces(words: &[&str]) -> bool {
     let first = |list: Words| words.iter().position(|word| list.has(word)).unwrap_or(words.len());
-    let (patient_from, conditional_from) = (first(PATIENCE), first(CONDITIONALS));
+    let (wait_request_from, conditional_from) = (first(WAIT_REQUESTS), first(CONDITIONALS));
     let announced = (0..words.len()).take_while(|at| *at <= conditional_from).any(|at| {
         let foreign = at > 0 && FOREIGN.has(words[at - 1]);
-        !foreign && announced_at(&words[at..], patient_from < at)
+        !foreign && announced_at(&words[at..], wait_request_from < at)
     });
     announced && !NOT_NOW.has_any(words) && (0..words.len()).all(|at| CONDITIONS.strip(&words[at..]).is_none())
 }
 
-/// Whether an announcement begins with these words. `patient`: a word of [`PATIENCE`] precedes them.
-fn announced_at(words: &[&str], patient: bool) -> bool {
+/// Whether an announcement begins with these words. `after_wait_request`: a word of [`WAIT_REQUESTS`] precedes them.
+fn announced_at(words: &[&str], after_wait_request: bool) -> bool {
     if let Some(behind) = OPENINGS.strip(words) {
         return leads_to_action(behind);
     }
@@ -110,7 +110,7 @@ fn announced_at(words: &[&str], patient: bool) -> bool {
             let behind = if let ["now" | "currently" | "just", behind @ ..] = behind { behind } else { behind };
             behind.first().is_some_and(|word| GOING_ON.has(word)) && is_action(behind)
         }
-        ["while", "i", behind @ ..] => patient && leads_to_action(behind),
+        ["while", "i", behind @ ..] => after_wait_request && leads_to_action(behind),
         _ => false,
     }
 }

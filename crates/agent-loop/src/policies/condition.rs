@@ -16,14 +16,14 @@ pub(crate) enum Leaf<'a> {
     /// Whether the count has reached the threshold.
     AtLeast(Count<'a>, u64),
     /// Whether this has been seen.
-    Seen(Sight<'a>),
+    Seen(Observed<'a>),
     /// Never true: a flag that was set to false.
     Never,
 }
 
 /// A fact that is seen or not seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Sight<'a> {
+pub(crate) enum Observed<'a> {
     ToolLoop,
     Chanting,
     RepeatedReplies,
@@ -48,18 +48,18 @@ impl Condition {
 
     /// The condition as its parts, or as a leaf.
     pub(crate) fn part(&self) -> Part<'_> {
-        let flag = |wanted: bool, sight| if wanted { Leaf::Seen(sight) } else { Leaf::Never };
+        let flag = |wanted: bool, observed| if wanted { Leaf::Seen(observed) } else { Leaf::Never };
         Part::Leaf(match self {
             Self::Any(parts) => return Part::Any(parts),
             Self::All(parts) => return Part::All(parts),
             Self::Not(part) => return Part::Not(part),
             Self::AtLeast(counter, n) => Leaf::AtLeast(Count::Of(*counter), *n),
             Self::ToolCallsOf(of) => Leaf::AtLeast(Count::ToolCallsOf(&of.tool), of.count),
-            Self::RepeatedReplies(wanted) => flag(*wanted, Sight::RepeatedReplies),
-            Self::ToolLoop(wanted) => flag(*wanted, Sight::ToolLoop),
-            Self::Chanting(wanted) => flag(*wanted, Sight::Chanting),
-            Self::Says(text) => Leaf::Seen(Sight::Says(text)),
-            Self::Calls(tool) => Leaf::Seen(Sight::Calls(tool)),
+            Self::RepeatedReplies(wanted) => flag(*wanted, Observed::RepeatedReplies),
+            Self::ToolLoop(wanted) => flag(*wanted, Observed::ToolLoop),
+            Self::Chanting(wanted) => flag(*wanted, Observed::Chanting),
+            Self::Says(text) => Leaf::Seen(Observed::Says(text)),
+            Self::Calls(tool) => Leaf::Seen(Observed::Calls(tool)),
         })
     }
 
@@ -106,10 +106,10 @@ impl Condition {
     }
 
     /// The measures that the condition reads.
-    pub(crate) fn asks_about(&self) -> Touched {
-        let mut asked = Touched::NOTHING;
-        self.each_leaf(&mut |leaf| asked = asked.and(leaf.asks_about()));
-        asked
+    pub(crate) fn depends_on(&self) -> Touched {
+        let mut touched = Touched::NOTHING;
+        self.each_leaf(&mut |leaf| touched = touched.and(leaf.depends_on()));
+        touched
     }
 }
 
@@ -117,7 +117,7 @@ impl Leaf<'_> {
     fn is_true(self, view: &View<'_>) -> bool {
         match self {
             Self::AtLeast(count, threshold) => view.count(count) >= threshold,
-            Self::Seen(sight) => sight.is_there(view.measures),
+            Self::Seen(observed) => observed.is_present(view.measures),
             Self::Never => false,
         }
     }
@@ -125,26 +125,26 @@ impl Leaf<'_> {
     fn finding(self, view: &View<'_>) -> Finding {
         match self {
             Self::AtLeast(count, threshold) => count.finding(view, threshold),
-            Self::Seen(sight) => sight.finding(view.measures),
+            Self::Seen(observed) => observed.finding(view.measures),
             Self::Never => Finding::new(StopReason::OperatorRule, "never", 0, 0),
         }
     }
 
-    fn asks_about(self) -> Touched {
+    fn depends_on(self) -> Touched {
         match self {
             Self::AtLeast(count, _) => count.counter().row().measure,
-            Self::Seen(Sight::ToolLoop) => Touched::TOOL_LOOPS,
-            Self::Seen(Sight::Chanting) => Touched::CHANTING,
-            Self::Seen(Sight::RepeatedReplies) => Touched::REPLIES,
-            Self::Seen(Sight::Says(_)) => Touched::SAID,
-            Self::Seen(Sight::Calls(_)) => Touched::CALLED,
+            Self::Seen(Observed::ToolLoop) => Touched::TOOL_LOOPS,
+            Self::Seen(Observed::Chanting) => Touched::CHANTING,
+            Self::Seen(Observed::RepeatedReplies) => Touched::REPLIES,
+            Self::Seen(Observed::Says(_)) => Touched::SAID,
+            Self::Seen(Observed::Calls(_)) => Touched::CALLED,
             Self::Never => Touched::NOTHING,
         }
     }
 }
 
-impl Sight<'_> {
-    fn is_there(self, measures: &Measures) -> bool {
+impl Observed<'_> {
+    fn is_present(self, measures: &Measures) -> bool {
         match self {
             Self::ToolLoop => measures.tool_loops.found().is_some(),
             Self::Chanting => measures.chanting.found().is_some(),

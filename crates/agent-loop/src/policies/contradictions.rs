@@ -3,7 +3,7 @@
 //! A condition is expanded to a list of cases. Each case is a list of leaves that must hold together, or must not hold.
 //! A rule can fire if one of its cases can. Every reported problem is certain; uncertain ones are not searched for.
 
-use super::condition::{Leaf, Part, Sight, View};
+use super::condition::{Leaf, Observed, Part, View};
 use super::config::StopsConfig;
 use super::limits::RunLimits;
 use super::measures::Measures;
@@ -194,7 +194,7 @@ fn contradiction(case: &Case<'_>) -> Option<String> {
 fn implies(one: Leaf<'_>, other: Leaf<'_>) -> bool {
     match (one, other) {
         (Leaf::AtLeast(less, low), Leaf::AtLeast(more, high)) => is_at_most(less, more) && low >= high,
-        (Leaf::Seen(Sight::Says(longer)), Leaf::Seen(Sight::Says(part))) => longer.contains(part),
+        (Leaf::Seen(Observed::Says(longer)), Leaf::Seen(Observed::Says(part))) => longer.contains(part),
         (one, other) => one == other,
     }
 }
@@ -242,9 +242,9 @@ fn written(leaf: Leaf<'_>) -> String {
     match leaf {
         Leaf::AtLeast(Count::ToolCallsOf(tool), at) => format!("tool_calls_of {tool} = {at}"),
         Leaf::AtLeast(count, at) => format!("{} = {}", count.word(), shown(count, at)),
-        Leaf::Seen(Sight::Says(text)) => format!("says = {text:?}"),
-        Leaf::Seen(Sight::Calls(tool)) => format!("calls = {tool:?}"),
-        Leaf::Seen(sight) => sight.word().to_owned(),
+        Leaf::Seen(Observed::Says(text)) => format!("says = {text:?}"),
+        Leaf::Seen(Observed::Calls(tool)) => format!("calls = {tool:?}"),
+        Leaf::Seen(observed) => observed.word().to_owned(),
         Leaf::Never => "false".to_owned(),
     }
 }

@@ -55,7 +55,7 @@ impl Measures {
         let judged = self.replies.observe(watched.equal_replies, seen);
         self.errors.observe(seen);
         self.counters.observe(&watched.counted_tools, seen);
-        if watched.asked.meets(Touched::CHANTING) {
+        if watched.read_measures.meets(Touched::CHANTING) {
             self.chanting.observe(seen);
         }
         let replies = if judged { Touched::REPLIES } else { Touched::NOTHING };
@@ -67,7 +67,7 @@ impl Measures {
         self.time.observe(seen);
         self.mentions.observe(&watched.wanted, seen);
         self.judge.observe(seen);
-        if watched.asked.meets(Touched::TOOL_LOOPS) {
+        if watched.read_measures.meets(Touched::TOOL_LOOPS) {
             self.tool_loops.observe(&watched.tool_loops, seen);
         }
         touched_by(seen).and(replies)
@@ -110,8 +110,8 @@ impl Measures {
 /// The measures, tools and texts that the rules use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Watched {
-    /// All measures that some rule asks about.
-    pub(crate) asked: Touched,
+    /// All measures that some rule reads.
+    pub(crate) read_measures: Touched,
     /// The settings of loop detection in tool calls.
     pub(crate) tool_loops: ToolLoopConfig,
     /// The number of earlier equal answers that make a repetition.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::condition::{Leaf, Sight};
+use super::condition::{Leaf, Observed};
 use super::config::StopsConfig;
 use super::judge::JudgeConfig;
 use super::limits::{ACTIVE_S, RunLimits};
@@ -44,7 +44,7 @@ pub(crate) enum Origin {
 pub(crate) struct Compiled {
     pub(crate) rule: Rule,
     pub(crate) origin: Origin,
-    pub(crate) asks_about: Touched,
+    pub(crate) depends_on: Touched,
 }
 
 impl Compiled {
@@ -61,8 +61,8 @@ impl StopRules {
     pub fn compile(stops: &StopsConfig, limits: &RunLimits) -> Self {
         let mut compiled: Vec<Compiled> = Vec::new();
         let mut add = |rule: Rule, origin| {
-            let asks_about = rule.when.asks_about();
-            let new = Compiled { rule, origin, asks_about };
+            let depends_on = rule.when.depends_on();
+            let new = Compiled { rule, origin, depends_on };
             match compiled.iter_mut().find(|old| old.rule.name == new.rule.name) {
                 Some(old) => *old = new,
                 None => compiled.push(new),
@@ -76,7 +76,7 @@ impl StopRules {
         let mut rules = Self {
             compiled,
             watched: Watched {
-                asked: Touched::NOTHING,
+                read_measures: Touched::NOTHING,
                 tool_loops: stops.tool_loops.clone(),
                 equal_replies: match stops.repeated_replies {
                     0 => StopsConfig::default().repeated_replies, // no built-in rule, but an own rule may use it
@@ -90,7 +90,7 @@ impl StopRules {
             limits: limits.clone(),
             closing_turn: stops.closing_turn(),
         };
-        rules.note_what_is_asked();
+        rules.collect_watched();
         rules
     }
 
@@ -102,11 +102,11 @@ impl StopRules {
         rules.compiled.retain(|one| one.origin != Origin::Limit || one.rule.name != ACTIVE_S);
         if ms > 0 {
             let rule = Rule::new(ACTIVE_S, Condition::AtLeast(Counter::ActiveMs, ms), Then::Stop);
-            let asks_about = rule.when.asks_about();
-            rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, asks_about });
+            let depends_on = rule.when.depends_on();
+            rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, depends_on });
         }
-        rules.watched.asked = Touched::NOTHING;
-        rules.note_what_is_asked();
+        rules.watched.read_measures = Touched::NOTHING;
+        rules.collect_watched();
         rules
     }
 
@@ -116,22 +116,22 @@ impl StopRules {
     pub fn with_limits(&self, limits: RunLimits) -> Self {
         let mut rules = self.clone();
         rules.compiled.retain(|one| one.origin != Origin::Limit);
-        let limit = |rule: Rule| Compiled { asks_about: rule.when.asks_about(), rule, origin: Origin::Limit };
+        let limit = |rule: Rule| Compiled { depends_on: rule.when.depends_on(), rule, origin: Origin::Limit };
         rules.compiled.splice(0..0, limits.rules().into_iter().map(limit));
         rules.limits = limits;
-        rules.watched.asked = Touched::NOTHING;
-        rules.note_what_is_asked();
+        rules.watched.read_measures = Touched::NOTHING;
+        rules.collect_watched();
         rules
     }
 
-    fn note_what_is_asked(&mut self) {
-        let Self { compiled, watched: Watched { counted_tools, wanted, asked, .. }, .. } = self;
+    fn collect_watched(&mut self) {
+        let Self { compiled, watched: Watched { counted_tools, wanted, read_measures, .. }, .. } = self;
         for one in compiled {
-            *asked = asked.and(one.asks_about);
+            *read_measures = read_measures.and(one.depends_on);
             one.rule.when.each_leaf(&mut |leaf| match leaf {
                 Leaf::AtLeast(Count::ToolCallsOf(tool), _) => counted_tools.push(tool.to_owned()),
-                Leaf::Seen(Sight::Says(text)) => wanted.texts.push(text.to_owned()),
-                Leaf::Seen(Sight::Calls(tool)) => wanted.tools.push(tool.to_owned()),
+                Leaf::Seen(Observed::Says(text)) => wanted.texts.push(text.to_owned()),
+                Leaf::Seen(Observed::Calls(tool)) => wanted.tools.push(tool.to_owned()),
                 _ => {}
             });
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_protocol::Finding;
 use serde::{Deserialize, Serialize};
 
-use super::condition::{Baseline, Leaf, Part, Sight, View};
+use super::condition::{Baseline, Leaf, Observed, Part, View};
 use super::measures::Measures;
 use super::observation::Observation;
 use super::rule::{Condition, Count, Counter, Rule, Since, Then, Touched};
@@ -83,13 +83,13 @@ impl StopState {
             _ => {}
         }
         let touched = self.measures.observe(&rules.watched, &seen);
-        self.untold = self.untold.and(touched).within(rules.watched.asked);
+        self.untold = self.untold.and(touched).within(rules.watched.read_measures);
         if self.untold.is_nothing() {
             return None;
         }
         self.lower_baselines(rules);
         if self.latched.is_some() {
-            self.note_what_else_is_behind(rules);
+            self.add_latched_measures(rules);
             return None;
         }
         self.judge(rules)
@@ -116,7 +116,7 @@ impl StopState {
     fn judge(&mut self, rules: &StopRules) -> Option<Verdict> {
         let untold = std::mem::take(&mut self.untold);
         let mut fired: Option<(&Compiled, Action, Finding)> = None;
-        for one in rules.compiled.iter().filter(|one| one.asks_about.meets(untold)) {
+        for one in rules.compiled.iter().filter(|one| one.depends_on.meets(untold)) {
             if !self.is_true(one) {
                 self.noticed.remove(&one.rule.name);
                 continue;
@@ -126,30 +126,30 @@ impl StopState {
                 continue;
             }
             if one.rule.then == Then::Strike {
-                self.behind = self.behind.and(one.asks_about);
+                self.behind = self.behind.and(one.depends_on);
             }
             let action = self.action(rules, one.rule.then);
             let finding = self.finding(one);
-            let (told, left) = match fired {
+            let (report_now, left) = match fired {
                 Some(other) if !comes_first(action, &finding, &other) => (other, Some(one)),
                 Some(other) => ((one, action, finding), Some(other.0)),
                 None => ((one, action, finding), None),
             };
-            fired = Some(told);
+            fired = Some(report_now);
             // A rule that was not reported now is evaluated again with the next event.
-            self.untold = self.untold.and(left.map_or(Touched::NOTHING, |left| left.asks_about));
+            self.untold = self.untold.and(left.map_or(Touched::NOTHING, |left| left.depends_on));
         }
         let (one, action, finding) = fired?;
-        Some(self.tell(rules, one, action, finding))
+        Some(self.report(rules, one, action, finding))
     }
 
-    fn tell(&mut self, rules: &StopRules, one: &Compiled, action: Action, finding: Finding) -> Verdict {
+    fn report(&mut self, rules: &StopRules, one: &Compiled, action: Action, finding: Finding) -> Verdict {
         let Rule { name, when, then, say, since } = &one.rule;
         if *since == Since::Notice {
             self.baselines.insert(name.clone(), Baseline::of(when, &self.measures));
         }
         if action != Action::Notice {
-            self.behind = self.behind.and(one.asks_about);
+            self.behind = self.behind.and(one.depends_on);
             return self.latch(rules, *then, finding, say.clone());
         }
         // A rule that counts from this notice on is no longer true, unless it depends on something that is not counted.
@@ -175,11 +175,11 @@ impl StopState {
     }
 
     /// While a verdict is in force, the measures of further strikes are added to its measures.
-    fn note_what_else_is_behind(&mut self, rules: &StopRules) {
+    fn add_latched_measures(&mut self, rules: &StopRules) {
         let strikes = rules.compiled.iter().filter(|one| one.rule.then == Then::Strike);
-        for one in strikes.filter(|one| one.asks_about.meets(self.untold)) {
+        for one in strikes.filter(|one| one.depends_on.meets(self.untold)) {
             if self.is_true(one) {
-                self.behind = self.behind.and(one.asks_about);
+                self.behind = self.behind.and(one.depends_on);
             }
         }
     }
@@ -188,7 +188,7 @@ impl StopState {
         if self.baselines.is_empty() {
             return;
         }
-        for one in rules.compiled.iter().filter(|one| one.asks_about.meets(self.untold)) {
+        for one in rules.compiled.iter().filter(|one| one.depends_on.meets(self.untold)) {
             if let Some(baseline) = self.baselines.get_mut(&one.rule.name) {
                 baseline.lower(&one.rule.when, &self.measures);
             }
@@ -224,7 +224,7 @@ impl StopRules {
         self.compiled.iter().any(|one| {
             let listens = one.rule.then != Then::Notice && !(state.detection_off && one.is_detection());
             let mut chanting = false;
-            one.rule.when.each_leaf(&mut |leaf| chanting |= matches!(leaf, Leaf::Seen(Sight::Chanting)));
+            one.rule.when.each_leaf(&mut |leaf| chanting |= matches!(leaf, Leaf::Seen(Observed::Chanting)));
             listens && chanting
         })
     }

@@ -66,11 +66,11 @@ use serde::{Deserialize, Serialize};
 pub use self::config::ToolLoopConfig;
 pub use self::parts::Part;
 
-use self::call::{Asked, Echo, Gives};
+use self::call::{CallAnalysis, Echo, VolatileParts};
 use self::cycles::{Newest, View};
 use self::history::{Entry, Open};
-use self::repeats::{Made, Outcome, PollTolerance, Repeated, Repeats};
-use self::result::Told;
+use self::repeats::{NewCall, Outcome, PollTolerance, Repeated, Repeats};
+use self::result::ResultAnalysis;
 use self::words::Kind;
 use self::writes::Writes;
 use super::observation::{CallOutcome, Observation};
@@ -211,55 +211,55 @@ impl ToolLoops {
         arguments: &Arguments,
         spec: Option<&ToolSpec>,
     ) -> Option<Finding> {
-        let asked = Asked::of(config, name, arguments, spec);
+        let call = CallAnalysis::of(config, name, arguments, spec);
         self.calls += 1;
-        if asked.kind == Kind::Wait {
+        if call.kind == Kind::Wait {
             self.waited = self.calls;
         }
-        if !asked.kind.is_harmless() || self.quote.is_empty() {
+        if !call.kind.is_harmless() || self.quote.is_empty() {
             quote::write(&mut self.quote, name, arguments);
         }
         // The call before this one, without thoughts and clocks. The time since then is divided among all calls since.
         let before = self.history.iter().rfind(|entry| !entry.kind.is_harmless());
-        let again = before.is_some_and(|before| before.key == asked.key) && self.called_at != 0;
+        let again = before.is_some_and(|before| before.key == call.key) && self.called_at != 0;
         let took = self.now.saturating_sub(self.called_at) / (self.calls - self.called).max(1);
         // A pause that really took time. Without a clock, every wait call counts as a pause.
         let slept = before.is_some_and(|before| before.kind == Kind::Wait);
         if slept && (self.called_at == 0 || took >= repeats::POLLING_GAP_SECS) {
             self.paused = self.calls;
         }
-        if !asked.kind.is_harmless() {
+        if !call.kind.is_harmless() {
             (self.called_at, self.called) = (self.now, self.calls);
         }
-        let made = Made {
-            key: digest::short(asked.key),
-            kind: asked.kind,
-            has_path: asked.has_path,
+        let new_call = NewCall {
+            key: digest::short(call.key),
+            kind: call.kind,
+            has_path: call.has_path,
             call: self.calls,
             waited: self.waited,
             paused: self.paused,
-            waits: asked.waits,
-            idle: if again || asked.kind == Kind::Poll { took } else { 0 },
+            waits: call.waits,
+            idle: if again || call.kind == Kind::Poll { took } else { 0 },
             timed: self.now != 0,
         };
-        let (patience, polled) = Repeats::call(&mut self.repeats, config, &made);
+        let (tolerance, polled) = Repeats::call(&mut self.repeats, config, &new_call);
         let entry = Entry {
-            key: asked.key,
-            target: asked.target,
-            sketch: asked.sketch,
+            key: call.key,
+            target: call.target,
+            sketch: call.sketch,
             name: self.name(name),
-            kind: asked.kind,
-            numbers: asked.numbers,
-            web: asked.web,
-            polls: patience != PollTolerance::None,
-            patient: patience == PollTolerance::Full,
-            waits: asked.waits,
+            kind: call.kind,
+            numbers: call.numbers,
+            web: call.web,
+            polls: tolerance != PollTolerance::None,
+            fully_tolerant: tolerance == PollTolerance::Full,
+            waits: call.waits,
             ..Entry::default()
         };
         history::push(&mut self.history, entry);
-        Open::push(&mut self.open, self.calls, &asked);
+        Open::push(&mut self.open, self.calls, &call);
         let polled = polled.filter(|_| config.has(Part::Repeats));
-        self.cycle(config, asked.kind).or_else(|| polled.map(|polled| self.repeated(&polled, asked.key)))
+        self.cycle(config, call.kind).or_else(|| polled.map(|polled| self.repeated(&polled, call.key)))
     }
 
     /// Finds a cycle that the newest call completes.
@@ -287,16 +287,16 @@ impl ToolLoops {
             return None;
         }
         let failed = outcome.is_failure();
-        let told = Told::of(config, text, failed, &open.echo, open.searches, open.gives);
-        self.history[at].result = told.digest;
+        let result = ResultAnalysis::of(config, text, failed, &open.echo, open.searches, open.volatile);
+        self.history[at].result = result.digest;
         let before = at.checked_sub(1).map(|before| self.history[before].kind);
         let again = before.is_some_and(Kind::is_harmless) && self.asked.contains(&key);
-        let progress = self.progress(&entry, open.aimed, &told, failed);
+        let progress = self.progress(&entry, open.aimed, &result, failed);
         let mut returns = 0;
         if progress == Progress::News {
             self.news = self.news.max(open.call);
             if open.effect.place != 0 && !failed {
-                writes::forgive(&mut self.writes);
+                writes::reset_returns(&mut self.writes);
             }
         }
         if !failed {
@@ -311,14 +311,14 @@ impl ToolLoops {
         } else if progress == Progress::None && !entry.polls {
             self.idle += 1;
         }
-        let ended = told.ended && !failed;
+        let ended = result.ended && !failed;
         // In the content of a file, such words are not a state.
-        let pending = told.pending && !failed && !(entry.kind == Kind::Read && open.local);
+        let pending = result.pending && !failed && !(entry.kind == Kind::Read && open.local);
         self.history[at].waits |= pending;
-        let outcome = Outcome { result: told.digest, pending, ended };
-        let (patience, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
-        self.history[at].polls = patience != PollTolerance::None;
-        self.history[at].patient = patience == PollTolerance::Full;
+        let outcome = Outcome { result: result.digest, pending, ended };
+        let (tolerance, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
+        self.history[at].polls = tolerance != PollTolerance::None;
+        self.history[at].fully_tolerant = tolerance == PollTolerance::Full;
         if u32::from(returns) >= config.oscillations && config.has(Part::Writes) {
             return Some(self.finding(OSCILLATING_WRITES, u32::from(returns), config.oscillations, &[entry]));
         }
@@ -328,12 +328,12 @@ impl ToolLoops {
         if let Some(repeated) = repeated.filter(|_| entry.kind != Kind::Harmless && config.has(Part::Repeats)) {
             return Some(self.repeated(&repeated, entry.key));
         }
-        self.varied(config, at, &told, failed).or_else(|| self.stagnation(config, at))
+        self.varied(config, at, &result, failed).or_else(|| self.stagnation(config, at))
     }
 
     /// Determines the progress of a call. Records its result, the call and its target as seen.
-    fn progress(&mut self, entry: &Entry, aimed: bool, told: &Told, failed: bool) -> Progress {
-        let news = is_new(&mut self.told, told.digest, RESULTS);
+    fn progress(&mut self, entry: &Entry, aimed: bool, result: &ResultAnalysis, failed: bool) -> Progress {
+        let news = is_new(&mut self.told, result.digest, RESULTS);
         let new_call = is_new(&mut self.asked, digest::short(entry.key), CALLS);
         let target = digest::short(digest::pair(17, u64::from(entry.target)));
         let new_target =
@@ -342,11 +342,11 @@ impl ToolLoops {
             return Progress::None;
         }
         // A change after which the page looks the same as before has changed nothing visible.
-        let changed = entry.kind == Kind::Write && new_call && !failed && (!told.long || told.positive);
+        let changed = entry.kind == Kind::Write && new_call && !failed && (!result.long || result.positive);
         // A short answer that other calls have had too is the answer for one more item. A failure is not.
-        let next = new_target && !told.long && (!failed || told.empty);
+        let next = new_target && !result.long && (!failed || result.empty);
         let does = entry.kind == Kind::Run || (entry.kind == Kind::Other && aimed);
-        let passed = new_call && told.positive && !failed && does;
+        let passed = new_call && result.positive && !failed && does;
         match () {
             () if news || changed => Progress::News,
             () if passed || (next && matches!(entry.kind, Kind::Read | Kind::Run)) => Progress::Next,
@@ -355,14 +355,14 @@ impl ToolLoops {
         }
     }
 
-    fn varied(&self, config: &ToolLoopConfig, at: usize, told: &Told, failed: bool) -> Option<Finding> {
+    fn varied(&self, config: &ToolLoopConfig, at: usize, result: &ResultAnalysis, failed: bool) -> Option<Finding> {
         if !config.has(Part::Varied) {
             return None;
         }
         let since = self.history.len().saturating_sub((self.calls - self.news) as usize + 1);
-        let found = varied::varied(&self.history, since, at, told, failed, config)?;
+        let found = varied::varied(&self.history, since, at, result, failed, config)?;
         let mut sample: Vec<Entry> = Vec::with_capacity(5);
-        for entry in self.history.iter().skip(since).filter(|entry| entry.result == told.digest) {
+        for entry in self.history.iter().skip(since).filter(|entry| entry.result == result.digest) {
             if sample.len() < 5 && sample.iter().all(|known| known.key != entry.key) {
                 sample.push(*entry);
             }
@@ -427,8 +427,9 @@ pub(super) fn is_pending(text: &str) -> bool {
     if text.len() > 2048 {
         return false;
     }
-    let told = Told::of(&ToolLoopConfig::default(), text, false, &Echo::default(), false, Gives::News);
-    told.pending && !told.negative
+    let result =
+        ResultAnalysis::of(&ToolLoopConfig::default(), text, false, &Echo::default(), false, VolatileParts::None);
+    result.pending && !result.negative
 }
 
 /// Whether a digest is new. Stores it.

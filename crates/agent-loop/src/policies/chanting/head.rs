@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     /// The kind of a line, and how many of its characters were needed to determine it, including the newline.
-    fn told(line: &str, in_fence: Option<(char, u32)>) -> (Kind, usize) {
+    fn kind_of(line: &str, in_fence: Option<(char, u32)>) -> (Kind, usize) {
         let mut head = Head::default();
         for (at, next) in line.chars().chain(['\n']).enumerate() {
             let kind = match in_fence {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_told_from_its_first_characters() {
+    fn the_first_characters_give_the_kind_of_a_line() {
         for (line, expected, seen) in [
             ("Words", Kind::Prose, 1),
             ("שלום", Kind::Prose, 1),
@@ -268,7 +268,7 @@ mod tests {
             ("{", Kind::Rule, 2),
             ("{ \"a\"", Kind::Prose, 4),
         ] {
-            assert_eq!(told(line, None), (expected, seen), "{line:?}");
+            assert_eq!(kind_of(line, None), (expected, seen), "{line:?}");
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
             ("```` ````", Kind::Code, 6),
             ("~~~~", Kind::Code, 1),
         ] {
-            assert_eq!(told(line, Some(('`', 4))), (expected, seen), "{line:?}");
+            assert_eq!(kind_of(line, Some(('`', 4))), (expected, seen), "{line:?}");
         }
     }
 

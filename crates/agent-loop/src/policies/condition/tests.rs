@@ -97,7 +97,7 @@ fn every_word_can_be_read_and_has_the_same_name_in_evidence() {
         condition.each_leaf(&mut |leaf| {
             let told = match leaf {
                 Leaf::AtLeast(count, _) => count.word(),
-                Leaf::Seen(sight) => sight.word(),
+                Leaf::Seen(observed) => observed.word(),
                 Leaf::Never => "never",
             };
             assert!(word == told || matches!(word, "not" | "any" | "all"), "{word} tells {told}");

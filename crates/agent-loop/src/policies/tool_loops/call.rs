@@ -14,7 +14,7 @@ pub(super) const ECHO_WORDS: usize = 10;
 
 /// The analysed form of a call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct CallAnalysis {
     /// The masked key: name and arguments. Two calls with equal keys are the same call.
     pub(super) key: u64,
     /// Digest of the name.
@@ -38,7 +38,7 @@ pub(super) struct Asked {
     /// Whether it lets time pass.
     pub(super) waits: bool,
     /// The parts of its result that are no news.
-    pub(super) gives: Gives,
+    pub(super) volatile: VolatileParts,
     /// The change that it makes, if any.
     pub(super) effect: Effect,
     /// The words of its arguments.
@@ -47,14 +47,14 @@ pub(super) struct Asked {
 
 /// The parts of a call's result that change by themselves, in addition to those that are masked in every text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Gives {
+pub(super) enum VolatileParts {
     /// None.
     #[default]
-    News,
+    None,
     /// The numbers of receipts, because every change gets a new one.
     Receipts,
     /// All numbers, because they come from clocks and processes.
-    Ticks,
+    AllNumbers,
 }
 
 /// The first different words of the arguments, as digests.
@@ -85,7 +85,7 @@ impl Echo {
     }
 }
 
-impl Asked {
+impl CallAnalysis {
     /// Analyses a call.
     pub(super) fn of(config: &ToolLoopConfig, name: &str, arguments: &Arguments, spec: Option<&ToolSpec>) -> Self {
         let mut reader = Reader::new(config, name, spec);
@@ -107,9 +107,9 @@ mod tests {
 
     use super::*;
 
-    fn asked(call: &str) -> Asked {
+    fn analyse(call: &str) -> CallAnalysis {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
-        Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None)
+        CallAnalysis::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None)
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             ("f {broken", "f {broken", true),
             ("f {broken", "f {broke", false),
         ] {
-            assert_eq!(asked(one).key == asked(other).key, same, "{one} {other}");
+            assert_eq!(analyse(one).key == analyse(other).key, same, "{one} {other}");
         }
     }
 
@@ -188,7 +188,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(asked(one).target == asked(other).target, same, "{one} {other}");
+            assert_eq!(analyse(one).target == analyse(other).target, same, "{one} {other}");
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
             (r#"read_file {"path":"a"}"#, Kind::Read),
             (r#"memory {"action":"add","content":"x"}"#, Kind::Write),
         ] {
-            assert_eq!(asked(call).kind, kind, "{call}");
+            assert_eq!(analyse(call).kind, kind, "{call}");
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
                 target_args: vec!["q".into()],
                 ..ToolSpec::new(name, "", serde_json::Value::Null)
             };
-            Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), Some(&spec))
+            CallAnalysis::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), Some(&spec))
         };
         for (name, kind, expected) in [
             ("frobnicate", None, Kind::Other),

@@ -67,9 +67,10 @@ fn same_results<'a>(calls: impl Iterator<Item = &'a Entry>) -> bool {
 /// not a poll.
 fn waits(all: &[Entry], period: usize) -> bool {
     let cycle = &all[..period];
-    let (asks, patient) = (cycle.iter().any(|entry| entry.polls), cycle.iter().any(|entry| entry.patient));
+    let (asks, fully_tolerant) =
+        (cycle.iter().any(|entry| entry.polls), cycle.iter().any(|entry| entry.fully_tolerant));
     let one = cycle.iter().all(|entry| entry.key == cycle[0].key);
     let waits = all.iter().any(|entry| entry.kind == Kind::Wait || entry.waits);
-    let each = cycle.iter().all(|entry| entry.polls || entry.kind.is_harmless()) && (patient || one);
+    let each = cycle.iter().all(|entry| entry.polls || entry.kind.is_harmless()) && (fully_tolerant || one);
     asks && (waits || each) && !cycle.iter().any(|entry| !entry.polls && matches!(entry.kind, Kind::Write | Kind::Run))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::call::{Asked, ECHO_WORDS, Echo, Gives};
+use super::call::{CallAnalysis, ECHO_WORDS, Echo, VolatileParts};
 use super::pack::{Bytes, Packed};
 use super::words::Kind;
 use super::writes::Effect;
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     /// Whether it was not run, for a reason that is not its fault.
     pub(super) void: bool,
     /// Whether it polls while time passes.
-    pub(super) patient: bool,
+    pub(super) fully_tolerant: bool,
     /// Whether it lets time pass, or its result said that something is in progress.
     pub(super) waits: bool,
 }
@@ -56,7 +56,7 @@ impl Packed for Entry {
         self.target.put(out);
         out.extend_from_slice(&self.sketch.to_le_bytes());
         out.extend_from_slice(&[self.name, self.numbers]);
-        let flags = [self.web, self.polls, self.void, self.patient, self.waits];
+        let flags = [self.web, self.polls, self.void, self.fully_tolerant, self.waits];
         let bits = flags.iter().enumerate().map(|(place, flag)| u8::from(*flag) << (3 + place)).sum::<u8>();
         out.push(self.kind as u8 | bits);
     }
@@ -65,8 +65,8 @@ impl Packed for Entry {
         let (key, result, target, sketch) = (bytes.u64(), bytes.u32(), bytes.u32(), bytes.u64());
         let [name, numbers, bits] = bytes.next();
         let kind = Kind::ALL.get(usize::from(bits & 7)).copied().unwrap_or_default();
-        let [web, polls, void, patient, waits] = std::array::from_fn(|place| bits >> (3 + place) & 1 == 1);
-        Self { key, result, target, sketch, name, kind, numbers, web, polls, void, patient, waits }
+        let [web, polls, void, fully_tolerant, waits] = std::array::from_fn(|place| bits >> (3 + place) & 1 == 1);
+        Self { key, result, target, sketch, name, kind, numbers, web, polls, void, fully_tolerant, waits }
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Open {
     /// Whether a path, an id or a name identifies its target.
     pub(super) aimed: bool,
     /// The parts of its result that are no news.
-    pub(super) gives: Gives,
+    pub(super) volatile: VolatileParts,
     /// Whether its target is a file.
     pub(super) local: bool,
     /// The change that it makes.
@@ -99,7 +99,7 @@ impl Packed for Open {
             number.put(out);
         }
         out.push(self.echo.len as u8 | u8::from(self.searches) << 6 | u8::from(self.aimed) << 7);
-        out.push(self.gives as u8 | u8::from(self.local) << 7);
+        out.push(self.volatile as u8 | u8::from(self.local) << 7);
         for word in &self.echo.words {
             out.extend_from_slice(&word.to_le_bytes()[..3]);
         }
@@ -108,31 +108,31 @@ impl Packed for Open {
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let (call, name) = (bytes.u32(), bytes.u32());
         let effect = Effect { place: bytes.u32(), state: bytes.u32(), back: bytes.u32() };
-        let [bits, gives] = bytes.next();
-        let local = gives & 128 != 0;
-        let gives = match gives & 127 {
-            0 => Gives::News,
-            1 => Gives::Receipts,
-            _ => Gives::Ticks,
+        let [bits, volatile] = bytes.next();
+        let local = volatile & 128 != 0;
+        let volatile = match volatile & 127 {
+            0 => VolatileParts::None,
+            1 => VolatileParts::Receipts,
+            _ => VolatileParts::AllNumbers,
         };
         let words = std::array::from_fn(|_| {
             let [a, b, c] = bytes.next();
             u32::from_le_bytes([a, b, c, 0])
         });
         let echo = Echo { words, len: usize::from(bits & 63).min(ECHO_WORDS) };
-        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, gives, local, effect, echo }
+        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, volatile, local, effect, echo }
     }
 }
 
 impl Open {
     /// Stores a call until its result arrives.
-    pub(super) fn push(open: &mut VecDeque<Self>, call: u32, asked: &Asked) {
-        while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < call) {
+    pub(super) fn push(open: &mut VecDeque<Self>, number: u32, call: &CallAnalysis) {
+        while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < number) {
             open.pop_front();
         }
         if open.len() < OPEN {
-            let Asked { name, searches, aimed, gives, effect, echo, .. } = *asked;
-            open.push_back(Self { call, name, searches, aimed, gives, local: asked.has_path, effect, echo });
+            let CallAnalysis { name, searches, aimed, volatile, effect, echo, .. } = *call;
+            open.push_back(Self { call: number, name, searches, aimed, volatile, local: call.has_path, effect, echo });
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Part;
 use super::ToolLoopConfig;
-use super::call::{Asked, ECHO_WORDS, Echo, Gives};
+use super::call::{CallAnalysis, ECHO_WORDS, Echo, VolatileParts};
 use super::command;
 use super::digest;
 use super::keys::{self, Class};
@@ -449,7 +449,7 @@ impl<'a> Reader<'a> {
         self.leaves += 1;
     }
 
-    pub(super) fn finish(mut self) -> Asked {
+    pub(super) fn finish(mut self) -> CallAnalysis {
         let config = self.config;
         let meaning = self.action.unwrap_or(self.meaning);
         let listed = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(self.tool));
@@ -467,8 +467,9 @@ impl<'a> Reader<'a> {
         };
         // The remarks of a command or a read are for human readers and are reworded each time. The remarks of a write
         // or of a thought are its content.
-        let told = self.command.is_none() && matches!(kind, Kind::Write | Kind::Harmless | Kind::Note | Kind::Other);
-        if told || self.leaves == 0 {
+        let remarks_are_content =
+            self.command.is_none() && matches!(kind, Kind::Write | Kind::Harmless | Kind::Note | Kind::Other);
+        if remarks_are_content || self.leaves == 0 {
             self.key = self.key.wrapping_add(self.remarks);
         }
         if self.leaves == 0 {
@@ -478,18 +479,18 @@ impl<'a> Reader<'a> {
         if kind != Kind::Write {
             self.target = self.target.wrapping_add(self.content);
         }
-        let gives = match kind {
-            _ if !config.has(Part::Receipts) => Gives::News,
-            Kind::Harmless => Gives::Ticks,
-            _ if self.ticks => Gives::Ticks,
-            Kind::Write | Kind::Note => Gives::Receipts,
-            _ => Gives::News,
+        let volatile = match kind {
+            _ if !config.has(Part::Receipts) => VolatileParts::None,
+            Kind::Harmless => VolatileParts::AllNumbers,
+            _ if self.ticks => VolatileParts::AllNumbers,
+            Kind::Write | Kind::Note => VolatileParts::Receipts,
+            _ => VolatileParts::None,
         };
         let local = self.command.is_some() && kind == Kind::Read && !self.web;
         let person = self.command.is_none() && keys::names_a_person(self.tool);
         let name = digest::of(self.tool.as_bytes());
         let target = if self.target == 0 { 0 } else { digest::short(self.target) };
-        Asked {
+        CallAnalysis {
             key: digest::pair(name, self.key),
             name: digest::short(name),
             target,
@@ -501,7 +502,7 @@ impl<'a> Reader<'a> {
             numbers: if self.numbers == 0 { 0 } else { (self.numbers >> 56).max(1) as u8 },
             web: self.web,
             waits: self.waits || meaning.waits || self.declared_kind() == Some(Kind::Wait),
-            gives,
+            volatile,
             effect: self.effect(kind, meaning.adds, target),
             echo: if config.has(Part::Echo) { self.echo } else { Echo::default() },
         }

@@ -38,7 +38,7 @@ pub(super) struct Repeats {
     all: u16,
     /// Calls without a result yet.
     open: u16,
-    patience: PollTolerance,
+    tolerance: PollTolerance,
     /// Number of repetitions that came after a pause with nothing else done in between.
     idle: u16,
     /// Whether the result says that the polled work has ended.
@@ -56,7 +56,7 @@ impl Packed for Repeats {
         for count in [self.same, self.all, self.open, self.idle] {
             out.extend_from_slice(&count.to_le_bytes());
         }
-        out.push(self.patience as u8 | u8::from(self.ended) << 7);
+        out.push(self.tolerance as u8 | u8::from(self.ended) << 7);
         self.call.put(out);
     }
 
@@ -64,18 +64,18 @@ impl Packed for Repeats {
         let (key, result) = (bytes.u32(), bytes.u32());
         let (same, all, open, idle) = (bytes.u16(), bytes.u16(), bytes.u16(), bytes.u16());
         let [bits] = bytes.next();
-        let patience = match bits & 127 {
+        let tolerance = match bits & 127 {
             0 => PollTolerance::None,
             1 => PollTolerance::Some,
             _ => PollTolerance::Full,
         };
         let call = bytes.u32();
-        Self { key, result, same, all, open, patience, idle, ended: bits & 128 != 0, call }
+        Self { key, result, same, all, open, tolerance, idle, ended: bits & 128 != 0, call }
     }
 }
 
 /// The facts about a new call that decide whether it polls.
-pub(super) struct Made {
+pub(super) struct NewCall {
     pub(super) key: u32,
     pub(super) kind: Kind,
     pub(super) has_path: bool,
@@ -107,34 +107,34 @@ impl Repeats {
     pub(super) fn call(
         all: &mut VecDeque<Self>,
         config: &ToolLoopConfig,
-        made: &Made,
+        call: &NewCall,
     ) -> (PollTolerance, Option<Repeated>) {
-        let mut repeats = take(all, made.key);
-        let waited = repeats.call != 0 && made.waited > repeats.call;
-        let paused = repeats.call != 0 && made.paused > repeats.call;
-        if made.idle >= POLLING_GAP_SECS {
+        let mut repeats = take(all, call.key);
+        let waited = repeats.call != 0 && call.waited > repeats.call;
+        let paused = repeats.call != 0 && call.paused > repeats.call;
+        if call.idle >= POLLING_GAP_SECS {
             repeats.idle = repeats.idle.saturating_add(1);
         }
         // At least half of the repetitions must come after a pause. A few are not enough.
         let idle = repeats.idle > 0 && 2 * repeats.idle >= repeats.all;
-        let patience = match made.kind {
+        let tolerance = match call.kind {
             Kind::Wait => PollTolerance::Full,
             // A tool with the name of a poll counts as polling if time passes, or if there is no clock.
-            Kind::Poll if made.waits || waited || idle || !made.timed => PollTolerance::Full,
+            Kind::Poll if call.waits || waited || idle || !call.timed => PollTolerance::Full,
             Kind::Poll => PollTolerance::Some,
             Kind::Write | Kind::Harmless | Kind::Note => PollTolerance::None,
-            Kind::Other | Kind::Read if (idle || paused) && !made.has_path => PollTolerance::Full,
+            Kind::Other | Kind::Read if (idle || paused) && !call.has_path => PollTolerance::Full,
             _ if waited => PollTolerance::Some,
             _ => PollTolerance::None,
         };
-        repeats.patience = repeats.patience.max(patience);
-        repeats.call = made.call;
+        repeats.tolerance = repeats.tolerance.max(tolerance);
+        repeats.call = call.call;
         repeats.open = repeats.open.saturating_add(1);
-        let (patience, count) = (repeats.patience, repeats.same.saturating_add(repeats.open));
+        let (tolerance, count) = (repeats.tolerance, repeats.same.saturating_add(repeats.open));
         let threshold = repeats.threshold(config);
         put(all, repeats);
-        let found = patience != PollTolerance::None && u32::from(count) >= threshold;
-        (patience, found.then_some(Repeated { count, threshold, polls: true }))
+        let found = tolerance != PollTolerance::None && u32::from(count) >= threshold;
+        (tolerance, found.then_some(Repeated { count, threshold, polls: true }))
     }
 
     /// Records a result. Returns the tolerance of the call from now on, and a finding if it was repeated too often.
@@ -142,18 +142,18 @@ impl Repeats {
         all: &mut VecDeque<Self>,
         config: &ToolLoopConfig,
         key: u32,
-        told: Outcome,
+        outcome: Outcome,
     ) -> (PollTolerance, Option<Repeated>) {
         let mut repeats = take(all, key);
         repeats.open = repeats.open.saturating_sub(1);
         repeats.all = repeats.all.saturating_add(1);
-        repeats.same = if repeats.result == told.result { repeats.same.saturating_add(1) } else { 1 };
-        repeats.result = told.result;
-        repeats.ended = told.ended;
-        if told.pending {
-            repeats.patience = PollTolerance::Full;
+        repeats.same = if repeats.result == outcome.result { repeats.same.saturating_add(1) } else { 1 };
+        repeats.result = outcome.result;
+        repeats.ended = outcome.ended;
+        if outcome.pending {
+            repeats.tolerance = PollTolerance::Full;
         }
-        let polls = repeats.patience != PollTolerance::None;
+        let polls = repeats.tolerance != PollTolerance::None;
         let threshold = repeats.threshold(config);
         let often = if polls { 2 * threshold } else { config.alternating };
         let found = if !polls && u32::from(repeats.same) >= threshold {
@@ -163,9 +163,9 @@ impl Repeats {
         } else {
             None
         };
-        let patience = repeats.patience;
+        let tolerance = repeats.tolerance;
         put(all, repeats);
-        (patience, found)
+        (tolerance, found)
     }
 
     /// Records that a call was not run.
@@ -183,7 +183,7 @@ impl Repeats {
     }
 
     fn threshold(&self, config: &ToolLoopConfig) -> u32 {
-        match self.patience {
+        match self.tolerance {
             PollTolerance::None => config.repeats,
             // Work that has ended does not change any more.
             PollTolerance::Full if !self.ended => config.polls,

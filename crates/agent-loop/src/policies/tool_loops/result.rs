@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::ToolLoopConfig;
-use super::call::{Echo, Gives};
+use super::call::{Echo, VolatileParts};
 use super::digest::{self, Digest};
 use super::lexicon::lexicon;
 use super::mask::{Piece, Place, pieces};
@@ -30,7 +30,7 @@ const OPENING: usize = 48;
 
 /// The analysed form of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ResultAnalysis {
     /// Results with equal digests have the same content. Never 0.
     pub(super) digest: u32,
     /// Whether it has enough content of its own.
@@ -52,7 +52,7 @@ pub(super) struct Told {
     pub(super) ended: bool,
 }
 
-impl Told {
+impl ResultAnalysis {
     /// Analyses a result. `searches`: the call searched for words, which a long result may repeat.
     pub(super) fn of(
         config: &ToolLoopConfig,
@@ -60,11 +60,11 @@ impl Told {
         failed: bool,
         echo: &Echo,
         searches: bool,
-        gives: Gives,
+        volatile: VolatileParts,
     ) -> Self {
         let place = if config.has(Part::Masks) { Place::Result } else { Place::Plain };
         let bytes = text.as_bytes();
-        let mut reader = Reader::new(echo, failed || searches, gives);
+        let mut reader = Reader::new(echo, failed || searches, volatile);
         if bytes.len() <= 2 * PART {
             pieces(bytes, place, |piece| reader.take(piece));
         } else {
@@ -76,11 +76,11 @@ impl Told {
             reader.whole.word(bytes.len() as u64 / 256);
             reader.news.word(bytes.len() as u64 / 256);
         }
-        let told = reader.finish(failed);
+        let analysis = reader.finish(failed);
         if config.has(Part::Tone) {
-            return told;
+            return analysis;
         }
-        let Self { digest, long, sentence, .. } = told;
+        let Self { digest, long, sentence, .. } = analysis;
         Self { digest, long, sentence, ..Self::default() }
     }
 }
@@ -90,7 +90,7 @@ struct Reader<'a> {
     /// Whether the words of the call are recognised in a result of any length.
     listens: bool,
     /// Further parts that are no news.
-    gives: Gives,
+    volatile: VolatileParts,
     /// The number of following words that may belong to a receipt.
     receipt: u8,
     /// Everything except volatile pieces.
@@ -108,11 +108,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(echo: &'a Echo, listens: bool, gives: Gives) -> Self {
+    fn new(echo: &'a Echo, listens: bool, volatile: VolatileParts) -> Self {
         Self {
             echo,
             listens,
-            gives,
+            volatile,
             receipt: 0,
             whole: Digest::new(15),
             news: Digest::new(15),
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, piece: Piece<'_>) {
-        let piece = if self.gives == Gives::News { piece } else { self.without_receipts(piece) };
+        let piece = if self.volatile == VolatileParts::None { piece } else { self.without_receipts(piece) };
         match piece {
             Piece::Word(word) => {
                 let digest = digest::of(word);
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
         match piece {
             Piece::Word(word) => {
                 let number = word.iter().any(u8::is_ascii_digit);
-                let hidden = number && (self.gives == Gives::Ticks || self.receipt > 0);
+                let hidden = number && (self.volatile == VolatileParts::AllNumbers || self.receipt > 0);
                 self.receipt = if gives_receipt(word) { RECEIPT_WORDS } else { self.receipt.saturating_sub(1) };
                 if hidden { Piece::Volatile } else { piece }
             }
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self, failed: bool) -> Told {
+    fn finish(mut self, failed: bool) -> ResultAnalysis {
         self.whole.word(self.marks);
         if !self.echoed {
             self.news.word(self.marks);
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         // "Nothing found for …" is the same for every query. "Page 3" is not: it identifies the page.
         let denies = failed || tone.negative || tone.empty || tone.missing;
         let digest = if denies && (!long || self.listens) { self.news.finish() } else { self.whole.finish() };
-        Told {
+        ResultAnalysis {
             digest: digest::short(digest::pair(digest, u64::from(failed))),
             long,
             sentence: self.substance >= SENTENCE,
@@ -246,7 +246,7 @@ struct Tone {
 
 /// The meaning of a single word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum WordMeaning {
     /// Trouble, unless a negation precedes it.
     Trouble,
     Failed,
@@ -276,36 +276,36 @@ enum Says {
 }
 
 #[rustfmt::skip]
-static TONES: LazyLock<HashMap<&'static str, Says>> = LazyLock::new(|| {
+static TONES: LazyLock<HashMap<&'static str, WordMeaning>> = LazyLock::new(|| {
     lexicon(&[
-        (Says::Trouble, "error errors problem problems failure failures fail vulnerabilities"),
-        (Says::Failed, "failed"),
-        (Says::Warning, "issue issues warning warnings"),
-        (Says::No, "no"),
-        (Says::Zero, "0"),
-        (Says::Not, "not cannot isn wasn doesn didn couldn"),
-        (Says::In, "in"),
-        (Says::State, "status state phase is still conclusion"),
-        (Says::Found, "found exist exists"),
-        (Says::Missing, "enoent 404 nonexistent"),
-        (Says::Such, "such"),
-        (Says::Empty, "none null nothing empty nil"),
-        (Says::Things, "results result matches match hits items entries rows records"),
-        (Says::Bad, "denied timed invalid missing unable refused timeout exception traceback unauthorized forbidden false \
+        (WordMeaning::Trouble, "error errors problem problems failure failures fail vulnerabilities"),
+        (WordMeaning::Failed, "failed"),
+        (WordMeaning::Warning, "issue issues warning warnings"),
+        (WordMeaning::No, "no"),
+        (WordMeaning::Zero, "0"),
+        (WordMeaning::Not, "not cannot isn wasn doesn didn couldn"),
+        (WordMeaning::In, "in"),
+        (WordMeaning::State, "status state phase is still conclusion"),
+        (WordMeaning::Found, "found exist exists"),
+        (WordMeaning::Missing, "enoent 404 nonexistent"),
+        (WordMeaning::Such, "such"),
+        (WordMeaning::Empty, "none null nothing empty nil"),
+        (WordMeaning::Things, "results result matches match hits items entries rows records"),
+        (WordMeaning::Bad, "denied timed invalid missing unable refused timeout exception traceback unauthorized forbidden false \
             failing unavailable blocked captcha robot login limit 429 403 401 500 503"),
-        (Says::Good, "ok okay success successful successfully passed passes pass written wrote created updated saved deleted \
+        (WordMeaning::Good, "ok okay success successful successfully passed passes pass written wrote created updated saved deleted \
             removed added sent applied valid clean uploaded copied moved renamed installed accepted inserted modified \
             edited formatted committed pushed generated yes approved confirmed true healthy green 200 201 204 \
             available up"),
-        (Says::Done, "done complete completed succeeded finished"),
-        (Says::Ended, "cancelled canceled terminated"),
-        (Says::UnderWay, "pending queued processing provisioning waiting initializing in_progress inprogress awaiting \
+        (WordMeaning::Done, "done complete completed succeeded finished"),
+        (WordMeaning::Ended, "cancelled canceled terminated"),
+        (WordMeaning::UnderWay, "pending queued processing provisioning waiting initializing in_progress inprogress awaiting \
             awaiting_approval deploying building scheduled starting containercreating"),
-        (Says::Progress, "progress"),
-        (Says::Ready, "ready"),
-        (Says::Yet, "yet"),
-        (Says::Running, "running"),
-        (Says::Exit, "exit"),
+        (WordMeaning::Progress, "progress"),
+        (WordMeaning::Ready, "ready"),
+        (WordMeaning::Yet, "yet"),
+        (WordMeaning::Running, "running"),
+        (WordMeaning::Exit, "exit"),
     ])
 });
 
@@ -334,41 +334,41 @@ impl Tone {
         let lower = &mut lower[..word.len()];
         lower.copy_from_slice(word);
         lower.make_ascii_lowercase();
-        let says = TONES.get(str::from_utf8(lower).unwrap_or_default()).copied().unwrap_or(Says::Nothing);
+        let says = TONES.get(str::from_utf8(lower).unwrap_or_default()).copied().unwrap_or(WordMeaning::Nothing);
         match says {
-            Says::Trouble | Says::Failed | Says::Warning => {
+            WordMeaning::Trouble | WordMeaning::Failed | WordMeaning::Warning => {
                 match before {
                     Before::No | Before::Zero => self.positive = true,
-                    _ => self.negative |= says != Says::Warning,
+                    _ => self.negative |= says != WordMeaning::Warning,
                 }
-                self.ended |= says == Says::Failed && before == Before::State;
+                self.ended |= says == WordMeaning::Failed && before == Before::State;
                 return;
             }
-            Says::No => self.before = Before::No,
-            Says::Zero => self.before = Before::Zero,
-            Says::Not => (self.negative, self.before) = (true, Before::Not),
-            Says::In => self.before = Before::In,
-            Says::State => self.before = Before::State,
-            Says::Found => self.missing |= before == Before::Not,
-            Says::Missing => (self.negative, self.missing) = (true, true),
-            Says::Such => self.missing |= before == Before::No,
-            Says::Empty => self.empty = true,
-            Says::Things => self.empty |= matches!(before, Before::No | Before::Zero),
-            Says::Bad => self.negative = true,
-            Says::Good => self.positive |= before != Before::Not,
-            Says::Done if before == Before::Not => self.pending = true,
-            Says::Done => (self.positive, self.ended) = (true, true),
-            Says::Ended => self.ended = true,
-            Says::UnderWay => self.under_way = true,
-            Says::Progress => self.pending |= before == Before::In,
-            Says::Ready => self.pending |= before == Before::Not,
-            Says::Yet => self.pending = true,
-            Says::Running => {
+            WordMeaning::No => self.before = Before::No,
+            WordMeaning::Zero => self.before = Before::Zero,
+            WordMeaning::Not => (self.negative, self.before) = (true, Before::Not),
+            WordMeaning::In => self.before = Before::In,
+            WordMeaning::State => self.before = Before::State,
+            WordMeaning::Found => self.missing |= before == Before::Not,
+            WordMeaning::Missing => (self.negative, self.missing) = (true, true),
+            WordMeaning::Such => self.missing |= before == Before::No,
+            WordMeaning::Empty => self.empty = true,
+            WordMeaning::Things => self.empty |= matches!(before, Before::No | Before::Zero),
+            WordMeaning::Bad => self.negative = true,
+            WordMeaning::Good => self.positive |= before != Before::Not,
+            WordMeaning::Done if before == Before::Not => self.pending = true,
+            WordMeaning::Done => (self.positive, self.ended) = (true, true),
+            WordMeaning::Ended => self.ended = true,
+            WordMeaning::UnderWay => self.under_way = true,
+            WordMeaning::Progress => self.pending |= before == Before::In,
+            WordMeaning::Ready => self.pending |= before == Before::Not,
+            WordMeaning::Yet => self.pending = true,
+            WordMeaning::Running => {
                 self.running = true;
                 self.pending |= before == Before::State;
             }
-            Says::Exit => self.exit = true,
-            Says::Nothing => {}
+            WordMeaning::Exit => self.exit = true,
+            WordMeaning::Nothing => {}
         }
         if self.before == Before::Nothing {
             self.no_then(before);
@@ -401,13 +401,13 @@ impl Tone {
 mod tests {
     use belay_protocol::Arguments;
 
-    use super::super::call::Asked;
+    use super::super::call::CallAnalysis;
     use super::*;
 
-    fn told(call: &str, text: &str) -> Told {
+    fn analysis(call: &str, text: &str) -> ResultAnalysis {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
-        let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None);
-        Told::of(&ToolLoopConfig::default(), text, false, &asked.echo, asked.searches, asked.gives)
+        let call = CallAnalysis::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None);
+        ResultAnalysis::of(&ToolLoopConfig::default(), text, false, &call.echo, call.searches, call.volatile)
     }
 
     #[test]
@@ -455,7 +455,7 @@ mod tests {
             ((r#"bash {"command":"wc -l a"}"#, "4711".into()), (r#"bash {"command":"wc -l a"}"#, "4823".into()), false),
             (("f", "x".repeat(40_000)), ("f", "x".repeat(50_000)), false),
         ] {
-            assert_eq!(told(one.0, &one.1).digest == told(other.0, &other.1).digest, same, "{one:?} {other:?}");
+            assert_eq!(analysis(one.0, &one.1).digest == analysis(other.0, &other.1).digest, same, "{one:?} {other:?}");
         }
     }
 
@@ -483,14 +483,14 @@ mod tests {
             (r#"{"state":"failed"}"#, "negative ended"),
             ("weather: 21 degrees", ""),
         ] {
-            let told = told("f", text);
+            let analysis = analysis("f", text);
             let heard: Vec<&str> = [
-                (told.empty, "empty"),
-                (told.missing, "missing"),
-                (told.negative, "negative"),
-                (told.positive, "positive"),
-                (told.pending, "pending"),
-                (told.ended, "ended"),
+                (analysis.empty, "empty"),
+                (analysis.missing, "missing"),
+                (analysis.negative, "negative"),
+                (analysis.positive, "positive"),
+                (analysis.pending, "pending"),
+                (analysis.ended, "ended"),
             ]
             .into_iter()
             .filter_map(|(heard, word)| heard.then_some(word))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::ToolLoopConfig;
 use super::history::Entry;
-use super::result::Told;
+use super::result::ResultAnalysis;
 use super::words::Kind;
 
 /// A finding of different calls with the same result.
@@ -14,12 +14,12 @@ pub(super) struct Varied {
     pub(super) threshold: u32,
 }
 
-/// Examines the calls since the last news. The newest call is at `at`, and `told` is its result.
+/// Examines the calls since the last news. The newest call is at `at`, and `result` is its result.
 pub(super) fn varied(
     history: &VecDeque<Entry>,
     since: usize,
     at: usize,
-    told: &Told,
+    result: &ResultAnalysis,
     failed: bool,
     config: &ToolLoopConfig,
 ) -> Option<Varied> {
@@ -28,14 +28,14 @@ pub(super) fn varied(
         return None;
     }
     // A write, or a positive result, is work for each of the calls.
-    let done = newest.kind == Kind::Write && !told.long;
-    let passed = told.positive && !(newest.kind == Kind::Read && told.long);
+    let done = newest.kind == Kind::Write && !result.long;
+    let passed = result.positive && !(newest.kind == Kind::Read && result.long);
     if !failed && (done || passed) {
         return None;
     }
     let group = || {
         let calls = history.iter().enumerate().skip(since);
-        calls.filter(|(place, entry)| *place == at || counts(entry, told.digest)).map(|(_, entry)| entry)
+        calls.filter(|(place, entry)| *place == at || counts(entry, result.digest)).map(|(_, entry)| entry)
     };
     if group().all(|entry| entry.key == newest.key) {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn varied(
     if newest.polls {
         return hit(reworded.count, config.polls);
     }
-    if told.sentence && !told.empty && !failed && newest.target != 0 {
+    if result.sentence && !result.empty && !failed && newest.target != 0 {
         // Different questions about one target, with the same sentence as the answer each time.
         let one = group().filter(|entry| {
             entry.name == newest.name && entry.target == newest.target && entry.numbers == newest.numbers
@@ -55,16 +55,16 @@ pub(super) fn varied(
             return Some(found);
         }
     }
-    if told.empty || (!failed && !told.long) {
+    if result.empty || (!failed && !result.long) {
         // Queries that differ by one word each may go through a list. They are allowed half as many again.
         let threshold = config.same_short_result;
         return hit(reworded.count, if reworded.list { threshold + threshold / 2 } else { threshold });
     }
-    if told.missing && !told.long {
+    if result.missing && !result.long {
         // A search for one of many files fails many times. Guessing the location of one file should end earlier.
         return hit(reworded.count, config.same_result).or_else(|| hit(all, 2 * config.same_short_result));
     }
-    if failed || told.negative {
+    if failed || result.negative {
         return hit(all, config.same_result);
     }
     // Different targets may have equal long results: the same file on ten hosts.

@@ -121,21 +121,21 @@ pub(super) fn meaning(name: &str) -> Meaning {
 }
 
 fn words_meaning(name: &str) -> Meaning {
-    let mut seen = Seen::default();
+    let mut hints = Hints::default();
     for_each_word(name, |word| {
-        seen.replaces |= word == "replace";
-        seen.take(hint(word));
+        hints.replaces |= word == "replace";
+        hints.take(hint(word));
     });
     // "find_and_replace": the first verb is a preparation, the replacement is the purpose.
-    if seen.replaces {
-        seen.first_act = Some(Hint::Write);
+    if hints.replaces {
+        hints.first_act = Some(Hint::Write);
     }
-    seen.meaning()
+    hints.meaning()
 }
 
 /// The hints that the words of a name have given.
 #[derive(Default)]
-struct Seen {
+struct Hints {
     first_act: Option<Hint>,
     poll: bool,
     check: bool,
@@ -150,7 +150,7 @@ struct Seen {
     any: bool,
 }
 
-impl Seen {
+impl Hints {
     fn take(&mut self, hint: Hint) {
         match hint {
             Hint::Read | Hint::Write | Hint::Add | Hint::Remove | Hint::Run => {

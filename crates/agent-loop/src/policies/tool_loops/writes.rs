@@ -74,7 +74,7 @@ pub(super) fn record(places: &mut VecDeque<Writes>, effect: Effect) -> u8 {
 }
 
 /// Resets the counts after news: undoing a change around real work is a normal way to try things out.
-pub(super) fn forgive(places: &mut VecDeque<Writes>) {
+pub(super) fn reset_returns(places: &mut VecDeque<Writes>) {
     for writes in places {
         writes.returns = 0;
     }
@@ -113,7 +113,7 @@ mod tests {
         let mut places = VecDeque::new();
         let counts: Vec<u8> = [there, back, there, back, there].map(|effect| record(&mut places, effect)).into();
         assert_eq!(counts, [0, 1, 2, 3, 4]);
-        forgive(&mut places);
+        reset_returns(&mut places);
         assert_eq!(record(&mut places, back), 1);
     }
 

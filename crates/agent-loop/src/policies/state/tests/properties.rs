@@ -183,7 +183,7 @@ proptest! {
         let (mut some, mut every) = (StopState::default(), StopState::default());
         // Changes by pieces of text are evaluated at the next complete observation, by design.
         for seen in run.iter().filter(|seen| !matches!(seen, Seen::Text(_))) {
-            every.untold = rules.watched.asked;
+            every.untold = rules.watched.read_measures;
             let told = seen.show(&mut some, &rules);
             prop_assert_eq!(&told, &seen.show(&mut every, &rules), "{:?}", seen);
             if told.is_some_and(|told| told.action != Action::Notice) {
