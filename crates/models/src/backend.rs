@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::{DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
 
-use crate::listening::Listening;
 use crate::thinking::Gate;
+use crate::tracking_sink::TrackingSink;
 
 /// A candidate that can be called.
 pub(crate) struct Backend {
@@ -14,7 +14,7 @@ pub(crate) struct Backend {
     /// The name of the model in a session.
     pub(crate) model: String,
     /// The index of its server.
-    pub(crate) place: usize,
+    pub(crate) server: usize,
     /// Sends one request for each call.
     pub(crate) provider: Arc<dyn ModelProvider>,
     /// The levels of thinking that may be sent.
@@ -25,8 +25,14 @@ pub(crate) struct Backend {
 
 impl Backend {
     /// Makes a candidate with nothing learned yet.
-    pub(crate) fn new(name: &str, model: &str, place: usize, provider: Arc<dyn ModelProvider>, thinking: Gate) -> Self {
-        Self { name: name.to_owned(), model: model.to_owned(), place, provider, thinking, key_from: String::new() }
+    pub(crate) fn new(
+        name: &str,
+        model: &str,
+        server: usize,
+        provider: Arc<dyn ModelProvider>,
+        thinking: Gate,
+    ) -> Self {
+        Self { name: name.to_owned(), model: model.to_owned(), server, provider, thinking, key_from: String::new() }
     }
 
     /// Sets the source of its key for error messages.
@@ -42,7 +48,7 @@ impl Backend {
     pub(crate) async fn ask(
         &self,
         request: ModelRequest<'_>,
-        sink: &mut Listening<'_>,
+        sink: &mut TrackingSink<'_>,
         requests: u32,
     ) -> Result<ModelReply, ModelError> {
         self.send(request, sink, requests).await.map_err(|mut error| {
@@ -56,7 +62,7 @@ impl Backend {
     async fn send(
         &self,
         request: ModelRequest<'_>,
-        sink: &mut Listening<'_>,
+        sink: &mut TrackingSink<'_>,
         requests: u32,
     ) -> Result<ModelReply, ModelError> {
         let thinking = self.thinking.admit(request.thinking, &self.name);

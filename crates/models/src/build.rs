@@ -23,7 +23,7 @@ use crate::prices::context_and_price;
 use crate::rehearsal::Rehearsal;
 use crate::target::Target;
 use crate::thinking::{Ability, Gate, ability};
-use crate::vision::sees;
+use crate::vision::accepts_pictures;
 
 /// Builds the provider that the settings name: the configured model with each of its keys, and the fallback models,
 /// behind one port with retries. `http` is the client of [`http_client`](crate::http_client). Nothing is sent.
@@ -45,10 +45,10 @@ pub fn build(
         return Ok(Arc::new(Rehearsal::new()));
     }
     let mut backends: Vec<Backend> = Vec::new();
-    let mut places: Vec<Url> = Vec::new();
+    let mut servers: Vec<Url> = Vec::new();
     for (at, candidate) in candidates(config, keys).into_iter().enumerate() {
         let built = match &candidate.lacks {
-            None => backend(&candidate, &mut places, &http),
+            None => backend(&candidate, &mut servers, &http),
             Some(lacks) => {
                 Err(ModelsError::MissingKey { provider: candidate.config.provider.clone(), hint: lacks.clone() })
             }
@@ -65,8 +65,8 @@ pub fn build(
     Ok(Arc::new(Fallback::new(backends, prices.clone())))
 }
 
-/// Builds one candidate. `places` are the servers so far.
-fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) -> Result<Backend, ModelsError> {
+/// Builds one candidate. `servers` are the servers so far.
+fn backend(candidate: &CandidateConfig, servers: &mut Vec<Url>, http: &Client) -> Result<Backend, ModelsError> {
     let CandidateConfig { name, config, keys, .. } = candidate;
     let target = Target::new(config, keys)?;
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
@@ -83,7 +83,7 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
         context_tokens,
         price,
         rehearsal: false,
-        vision: sees(config.vision, target.entry.format, model),
+        vision: accepts_pictures(config.vision, target.entry.format, model),
         sampling: sampling(target.entry.format),
     };
     let http = client_for(base, config, http)?;
@@ -93,12 +93,12 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
         Format::Library(kind) => Arc::new(Genai::new(info, config, kind, base, http, target.key)?),
         Format::Rehearsal => Arc::new(Rehearsal::new()),
     };
-    let place = places.iter().position(|place| place == base).unwrap_or_else(|| {
-        places.push(base.clone());
-        places.len() - 1
+    let server = servers.iter().position(|server| server == base).unwrap_or_else(|| {
+        servers.push(base.clone());
+        servers.len() - 1
     });
     let thinking = Gate::new(ability(target.entry.format, model, &config.extra_body));
-    Ok(Backend::new(name, model, place, provider, thinking).with_key_from(key_from(config)))
+    Ok(Backend::new(name, model, server, provider, thinking).with_key_from(key_from(config)))
 }
 
 /// The sampling options of a client that the format supports.

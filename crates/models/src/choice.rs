@@ -13,7 +13,7 @@ use crate::circuit::Availability;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     /// The index of its server: equal for candidates on the same server.
-    pub(crate) place: usize,
+    pub(crate) server: usize,
     /// Size of its context in tokens.
     pub(crate) context_tokens: u64,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Plan<'a> {
     facts: &'a [Facts],
     /// The candidates that may be asked, in the order of preference.
     order: Vec<usize>,
-    standing: Vec<Standing>,
+    states: Vec<CandidateState>,
     /// The delays that servers requested in this call.
     delays: Vec<Option<Instant>>,
     /// Servers that failed in this round.
@@ -32,13 +32,13 @@ pub(crate) struct Plan<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CandidateState {
     /// Not asked in this round.
     Fresh,
     /// Asked in this round, without success.
     Tried,
     /// Not asked again in this call.
-    Out,
+    Excluded,
 }
 
 /// The next action.
@@ -50,14 +50,14 @@ pub(crate) enum Choice {
     /// requested the delay.
     Wait(usize, Instant, bool),
     /// No candidate is left.
-    Nobody,
+    NoneLeft,
 }
 
 impl<'a> Plan<'a> {
     /// Makes a plan for candidates in this order of preference. None was asked yet.
     pub(crate) fn new(facts: &'a [Facts], order: Vec<usize>) -> Self {
-        let standing = vec![Standing::Fresh; facts.len()];
-        Self { facts, order, standing, delays: vec![None; facts.len()], broken: Vec::new() }
+        let states = vec![CandidateState::Fresh; facts.len()];
+        Self { facts, order, states, delays: vec![None; facts.len()], broken: Vec::new() }
     }
 
     /// The first candidate in the order of preference.
@@ -67,15 +67,15 @@ impl<'a> Plan<'a> {
 
     /// Returns the next action for the current availability of the candidates.
     pub(crate) fn next(&self, now: Instant, availability: impl Fn(usize) -> Availability) -> Choice {
-        let fresh = || self.order.iter().copied().filter(|at| self.standing[*at] == Standing::Fresh);
+        let fresh = || self.order.iter().copied().filter(|at| self.states[*at] == CandidateState::Fresh);
         let now_free = |at: &usize| self.earliest(*at, now, availability(*at)) == (now, false);
-        let elsewhere = |at: &usize| !self.broken.contains(&self.facts[*at].place);
+        let elsewhere = |at: &usize| !self.broken.contains(&self.facts[*at].server);
         if let Some(at) = fresh().filter(now_free).find(elsewhere).or_else(|| fresh().find(now_free)) {
             return Choice::Ask(at);
         }
-        let left = self.order.iter().copied().filter(|at| self.standing[*at] != Standing::Out);
+        let left = self.order.iter().copied().filter(|at| self.states[*at] != CandidateState::Excluded);
         let earliest = left.map(|at| (self.earliest(at, now, availability(at)), at)).min_by_key(|((when, _), _)| *when);
-        earliest.map_or(Choice::Nobody, |((when, asked), at)| Choice::Wait(at, when, asked))
+        earliest.map_or(Choice::NoneLeft, |((when, asked), at)| Choice::Wait(at, when, asked))
     }
 
     /// The earliest time at which a candidate may be asked, and whether its server requested the delay. `now` if there
@@ -95,21 +95,21 @@ impl<'a> Plan<'a> {
     /// Records that a request to this candidate failed.
     pub(crate) fn failed(&mut self, at: usize, kind: ModelErrorKind, now: Instant) {
         use ModelErrorKind::{Auth, BadRequest, ContextTooLong, Network, Overloaded, RateLimited};
-        self.standing[at] = match kind {
-            RateLimited { .. } | Overloaded { .. } | Network => Standing::Tried,
-            Auth | ContextTooLong | BadRequest => Standing::Out,
+        self.states[at] = match kind {
+            RateLimited { .. } | Overloaded { .. } | Network => CandidateState::Tried,
+            Auth | ContextTooLong | BadRequest => CandidateState::Excluded,
         };
         match kind {
             RateLimited { retry_after } => self.delays[at] = retry_after.map(|delay| now + delay),
             Overloaded { retry_after } => {
                 self.delays[at] = retry_after.map(|delay| now + delay);
-                self.broken.push(self.facts[at].place);
+                self.broken.push(self.facts[at].server);
             }
-            Network => self.broken.push(self.facts[at].place),
+            Network => self.broken.push(self.facts[at].server),
             ContextTooLong => {
                 let tokens = self.facts[at].context_tokens;
                 let too_small = |at: &&usize| self.facts[**at].context_tokens <= tokens;
-                self.order.iter().filter(too_small).for_each(|at| self.standing[*at] = Standing::Out);
+                self.order.iter().filter(too_small).for_each(|at| self.states[*at] = CandidateState::Excluded);
             }
             Auth | BadRequest => {}
         }
@@ -124,8 +124,8 @@ impl<'a> Plan<'a> {
     /// Begins another round.
     pub(crate) fn new_round(&mut self) {
         self.broken.clear();
-        for standing in self.standing.iter_mut().filter(|standing| **standing == Standing::Tried) {
-            *standing = Standing::Fresh;
+        for state in self.states.iter_mut().filter(|state| **state == CandidateState::Tried) {
+            *state = CandidateState::Fresh;
         }
     }
 }
@@ -150,14 +150,14 @@ mod tests {
 
     /// Two keys for one server, then two other servers. The second of those has the larger context.
     fn facts() -> [Facts; 4] {
-        [(0, 100), (0, 100), (2, 50), (3, 200)].map(|(place, context_tokens)| Facts { place, context_tokens })
+        [(0, 100), (0, 100), (2, 50), (3, 200)].map(|(server, context_tokens)| Facts { server, context_tokens })
     }
 
     const ALL_FREE: [Availability; 4] = [Availability::Now; 4];
 
     #[test]
     fn what_failed_and_who_is_free_decide_whom_to_ask() {
-        use Choice::{Ask, Nobody, Wait};
+        use Choice::{Ask, NoneLeft, Wait};
         let now = Instant::now();
         let at = |n| Availability::At(now + seconds(n), false);
         let asked_for = |n| Availability::At(now + seconds(n), true);
@@ -185,7 +185,7 @@ mod tests {
                 ALL_FREE,
                 Wait(0, now + seconds(4), true),
             ),
-            (vec![(0, Auth), (1, Auth), (2, Auth), (3, Auth)], ALL_FREE, Nobody),
+            (vec![(0, Auth), (1, Auth), (2, Auth), (3, Auth)], ALL_FREE, NoneLeft),
             // A conversation that is too long for one candidate is too long for all that are not larger.
             (vec![(2, ContextTooLong)], ALL_FREE, Ask(0)),
             (vec![(0, BUSY), (2, ContextTooLong)], ALL_FREE, Ask(3)),

@@ -17,19 +17,19 @@ use belay_protocol::{Cooling, ModelErrorKind};
 use tokio::time::Instant;
 
 /// How long the circuit is open after a key was refused or is out of credit. 30 min: a person has to act.
-const KEY_REST: Duration = Duration::from_secs(30 * 60);
+const KEY_COOLDOWN: Duration = Duration::from_secs(30 * 60);
 
 /// First open time after a rate limit, if the provider names no delay. 60 s: providers count limits by the minute.
-const RATE_REST: Duration = Duration::from_secs(60);
+const RATE_COOLDOWN: Duration = Duration::from_secs(60);
 
 /// First open time for a server that is overloaded or unreachable.
-const SERVER_REST: Duration = Duration::from_secs(30);
+const SERVER_COOLDOWN: Duration = Duration::from_secs(30);
 
 /// Failures of a server in a row that open the circuit. A single failure may be chance.
 const SERVER_FAILURES: u32 = 3;
 
 /// Longest open time after doubling.
-const REST_MAX: Duration = Duration::from_secs(5 * 60);
+const COOLDOWN_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Longest delay of a provider that is respected. 1 h: after that, it is better to ask again.
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
@@ -51,13 +51,13 @@ enum State {
     #[default]
     Closed,
     /// Becomes half open when the time is reached.
-    Open(Rest),
+    Open(Cooldown),
     /// One request tests whether the candidate answers again.
-    Trial(Rest),
+    Trial(Cooldown),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct Cooldown {
     until: Instant,
     /// Whether the provider requested the delay.
     asked: bool,
@@ -84,16 +84,16 @@ impl Circuit {
     pub(crate) fn availability(&self, now: Instant) -> Availability {
         match self.state {
             State::Closed => Availability::Now,
-            State::Open(rest) if rest.until <= now => Availability::Now,
-            State::Open(rest) => Availability::At(rest.until, rest.asked),
+            State::Open(cooldown) if cooldown.until <= now => Availability::Now,
+            State::Open(cooldown) => Availability::At(cooldown.until, cooldown.asked),
             State::Trial(_) => Availability::OnTrial,
         }
     }
 
     /// Records that a request begins. If the circuit is half open, this request is the trial.
     pub(crate) fn begin(&mut self) -> Ticket {
-        if let State::Open(rest) = self.state {
-            self.state = State::Trial(rest);
+        if let State::Open(cooldown) = self.state {
+            self.state = State::Trial(cooldown);
         }
         Ticket(self.epoch)
     }
@@ -104,13 +104,13 @@ impl Circuit {
             return false;
         }
         self.failures = 0;
-        let was_resting = matches!(self.state, State::Trial(_));
-        if was_resting {
+        let was_trial = matches!(self.state, State::Trial(_));
+        if was_trial {
             self.state = State::Closed;
             self.openings = 0;
             self.epoch += 1;
         }
-        was_resting
+        was_trial
     }
 
     /// Records a failure. Returns the open time if this failure opened the circuit.
@@ -119,39 +119,39 @@ impl Circuit {
         if ticket.0 != self.epoch {
             return None;
         }
-        let doubled = |first: Duration| first.saturating_mul(1 << self.openings.min(16)).min(REST_MAX);
-        let (rest, asked) = match kind {
+        let doubled = |first: Duration| first.saturating_mul(1 << self.openings.min(16)).min(COOLDOWN_MAX);
+        let (cooldown, asked) = match kind {
             // The cause is the request, not the candidate. The state does not change.
             ContextTooLong | BadRequest => {
                 self.dropped(ticket);
                 return None;
             }
-            Auth => (KEY_REST, false),
+            Auth => (KEY_COOLDOWN, false),
             RateLimited { retry_after: Some(delay) } | Overloaded { retry_after: Some(delay) } => {
                 (delay.min(DELAY_MAX), true)
             }
-            RateLimited { retry_after: None } => (doubled(RATE_REST), false),
+            RateLimited { retry_after: None } => (doubled(RATE_COOLDOWN), false),
             Overloaded { retry_after: None } | Network => {
                 self.failures += 1;
                 if matches!(self.state, State::Closed) && self.failures < SERVER_FAILURES {
                     return None;
                 }
-                (doubled(SERVER_REST), false)
+                (doubled(SERVER_COOLDOWN), false)
             }
         };
-        self.state = State::Open(Rest { until: now + rest, asked, why: kind });
+        self.state = State::Open(Cooldown { until: now + cooldown, asked, why: kind });
         self.failures = 0;
         self.openings = self.openings.saturating_add(1);
         self.epoch += 1;
-        Some(rest)
+        Some(cooldown)
     }
 
     /// Records that a request was dropped, or that its result says nothing about the candidate. A new trial is allowed.
     pub(crate) fn dropped(&mut self, ticket: Ticket) {
         if ticket.0 == self.epoch
-            && let State::Trial(rest) = self.state
+            && let State::Trial(cooldown) = self.state
         {
-            self.state = State::Open(rest);
+            self.state = State::Open(cooldown);
         }
     }
 
@@ -159,8 +159,8 @@ impl Circuit {
     pub(crate) fn cooling(&self, now: Instant) -> Option<Cooling> {
         match self.state {
             State::Closed => None,
-            State::Open(rest) | State::Trial(rest) => {
-                Some(Cooling { left: rest.until.saturating_duration_since(now), why: rest.why })
+            State::Open(cooldown) | State::Trial(cooldown) => {
+                Some(Cooling { left: cooldown.until.saturating_duration_since(now), why: cooldown.why })
             }
         }
     }
@@ -182,22 +182,22 @@ mod tests {
 
     /// Fails with each kind in turn, the next one as soon as the candidate may be asked again. Returns the open times
     /// in seconds, 0 if the circuit stays closed.
-    fn rests(kinds: &[ModelErrorKind]) -> Vec<u64> {
+    fn cooldowns(kinds: &[ModelErrorKind]) -> Vec<u64> {
         let mut circuit = Circuit::default();
         let mut now = Instant::now();
-        let mut rests = Vec::new();
+        let mut cooldowns = Vec::new();
         for kind in kinds {
             let ticket = circuit.begin();
-            let rest = circuit.failed(ticket, *kind, now).unwrap_or_default();
-            if !rest.is_zero() {
-                let almost = now + rest - Duration::from_millis(1);
+            let cooldown = circuit.failed(ticket, *kind, now).unwrap_or_default();
+            if !cooldown.is_zero() {
+                let almost = now + cooldown - Duration::from_millis(1);
                 assert!(matches!(circuit.availability(almost), Availability::At(..)), "{kind:?}");
             }
-            now += rest;
+            now += cooldown;
             assert_eq!(circuit.availability(now), Availability::Now, "{kind:?}");
-            rests.push(rest.as_secs());
+            cooldowns.push(cooldown.as_secs());
         }
-        rests
+        cooldowns
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
             (vec![BadRequest, ContextTooLong, BadRequest, BadRequest], vec![0; 4]),
             (vec![Network, BadRequest, Network, ContextTooLong, Network], vec![0, 0, 0, 0, 30]),
         ] {
-            assert_eq!(rests(&kinds), expected, "{kinds:?}");
+            assert_eq!(cooldowns(&kinds), expected, "{kinds:?}");
         }
     }
 
@@ -222,7 +222,7 @@ mod tests {
         let (mut circuit, now) = (Circuit::default(), Instant::now());
         let ticket = circuit.begin();
         circuit.failed(ticket, LIMITED, now);
-        (circuit, now + RATE_REST)
+        (circuit, now + RATE_COOLDOWN)
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(circuit.failed(second, LIMITED, now), None);
         assert!(!circuit.answered(third));
         circuit.dropped(third);
-        assert_eq!(circuit.availability(now), Availability::At(now + RATE_REST, false));
+        assert_eq!(circuit.availability(now), Availability::At(now + RATE_COOLDOWN, false));
         let cooling = circuit.cooling(now + Duration::from_secs(20));
         assert_eq!(cooling, Some(Cooling { left: Duration::from_secs(40), why: LIMITED }));
     }
@@ -278,8 +278,8 @@ mod tests {
             for (what, which, seconds) in steps {
                 match (what, under_way.is_empty()) {
                     (0 | 1, _) if circuit.availability(now) == Availability::Now => {
-                        let resting = circuit.cooling(now).is_some();
-                        under_way.push((circuit.begin(), resting));
+                        let is_open = circuit.cooling(now).is_some();
+                        under_way.push((circuit.begin(), is_open));
                     }
                     (2, false) => drop(circuit.answered(under_way.swap_remove(which % under_way.len()).0)),
                     (3, false) => {
@@ -293,11 +293,11 @@ mod tests {
                 prop_assert!(trials <= 1);
                 prop_assert_eq!(trials == 1, circuit.availability(now) == Availability::OnTrial);
                 if let Some(cooling) = circuit.cooling(now) {
-                    prop_assert!(cooling.left <= KEY_REST);
+                    prop_assert!(cooling.left <= KEY_COOLDOWN);
                 }
             }
             under_way.into_iter().for_each(|(ticket, _)| circuit.dropped(ticket));
-            prop_assert_eq!(circuit.availability(now + KEY_REST), Availability::Now);
+            prop_assert_eq!(circuit.availability(now + KEY_COOLDOWN), Availability::Now);
         }
     }
 

@@ -57,23 +57,23 @@ pub(crate) fn from_client(error: reqwest::Error) -> ModelError {
 
 /// An error for an answer with a status other than success.
 pub(crate) fn from_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
-    let told = Told::read(body);
-    let kind = told.kind(Some(status), retry_after);
-    let error = ModelError::new(kind, bounded(&format!("HTTP {status}: {}", told.text())));
-    ModelError { refusal: Some(Box::new(told.refusal(kind, Some(status)))), ..error }
+    let error_body = ErrorBody::read(body);
+    let kind = error_body.kind(Some(status), retry_after);
+    let error = ModelError::new(kind, bounded(&format!("HTTP {status}: {}", error_body.text())));
+    ModelError { refusal: Some(Box::new(error_body.refusal(kind, Some(status)))), ..error }
 }
 
 /// An error for an error object instead of an answer: inside a stream, or as the body of a success.
 pub(crate) fn from_error_body(body: &[u8]) -> ModelError {
-    let told = Told::read(body);
-    let kind = told.kind(None, None);
-    let error = ModelError::new(kind, bounded(&told.text()));
-    ModelError { refusal: Some(Box::new(told.refusal(kind, told.status))), ..error }
+    let error_body = ErrorBody::read(body);
+    let kind = error_body.kind(None, None);
+    let error = ModelError::new(kind, bounded(&error_body.text()));
+    ModelError { refusal: Some(Box::new(error_body.refusal(kind, error_body.status))), ..error }
 }
 
 /// The content of an error body.
 #[derive(Default)]
-struct Told {
+struct ErrorBody {
     /// `code`, `type` and `status`, in lower case, for programs.
     code: String,
     /// The first of these that is present, as it was sent.
@@ -84,7 +84,7 @@ struct Told {
     status: Option<u16>,
 }
 
-impl Told {
+impl ErrorBody {
     /// Parses `{"error": {...}}`, `{"error": "..."}`, a bare error object, or text. Error bodies are short and rare, so
     /// a tree of values is acceptable here.
     fn read(body: &[u8]) -> Self {

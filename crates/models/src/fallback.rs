@@ -23,9 +23,9 @@ use tracing::{debug, info, warn};
 use crate::backend::Backend;
 use crate::choice::{Choice, Facts, Plan};
 use crate::circuit::{Availability, Circuit, Ticket};
-use crate::listening::Listening;
 use crate::price_list::PriceList;
 use crate::retry_budget::RetryBudget;
+use crate::tracking_sink::TrackingSink;
 
 /// Candidates in the order of preference, with the results of their recent requests.
 pub(crate) struct Fallback {
@@ -48,7 +48,7 @@ enum Next {
 /// The state of one logical call.
 struct Call<'a> {
     plan: Plan<'a>,
-    patience: RetryBudget,
+    retry_budget: RetryBudget,
     /// Whether the circuits learn from this call. They do not if the requested model is not that of any candidate,
     /// because its failures say nothing about the candidates.
     counts: bool,
@@ -70,8 +70,10 @@ impl Fallback {
     /// If `backends` is empty.
     pub(crate) fn new(backends: Vec<Backend>, prices: PriceList) -> Self {
         assert!(!backends.is_empty(), "the configured model is a candidate");
-        let facts =
-            |backend: &Backend| Facts { place: backend.place, context_tokens: backend.provider.info().context_tokens };
+        let facts = |backend: &Backend| Facts {
+            server: backend.server,
+            context_tokens: backend.provider.info().context_tokens,
+        };
         let circuits = if backends.len() > 1 { backends.iter().map(|_| Circuit::default()).collect() } else { vec![] };
         Self { facts: backends.iter().map(facts).collect(), circuits: Mutex::new(circuits), backends, prices }
     }
@@ -97,14 +99,14 @@ impl Fallback {
             // The first server may still have the model, with each of its keys.
             Some((name, None)) => {
                 let (first, backends) = (&self.backends[0], &self.backends);
-                let first = |at: &usize| backends[*at].place == first.place && backends[*at].model == first.model;
+                let first = |at: &usize| backends[*at].server == first.server && backends[*at].model == first.model;
                 (all.filter(first).collect(), Some(name))
             }
         };
         let plan = Plan::new(&self.facts, order);
-        let patience = RetryBudget::new();
+        let retry_budget = RetryBudget::new();
         let counts = model.is_none();
-        (Call { plan, patience, counts, attempts: 0, abandoned: 0, last: None, overflow: None, why: None }, model)
+        (Call { plan, retry_budget, counts, attempts: 0, abandoned: 0, last: None, overflow: None, why: None }, model)
     }
 
     /// Decides the next action. If a candidate is to be asked, the request begins in the same step, so that only one of
@@ -126,24 +128,24 @@ impl Fallback {
                 Next::Ask(at, ticket)
             }
             Choice::Wait(at, when, asked_for) => {
-                let rest = when.saturating_duration_since(now);
-                match call.patience.pause(rest, asked_for, call.attempts > 0) {
+                let delay = when.saturating_duration_since(now);
+                match call.retry_budget.pause(delay, asked_for, call.attempts > 0) {
                     Some(pause) => Next::Wait(pause),
                     None => {
                         let cooling = circuits.get(at).and_then(|circuit| circuit.cooling(now));
                         drop(circuits);
-                        Next::GiveUp(self.out_of_patience(call, at, rest, cooling))
+                        Next::GiveUp(self.budget_exceeded(call, at, delay, cooling))
                     }
                 }
             }
-            Choice::Nobody => Next::GiveUp(call.end()),
+            Choice::NoneLeft => Next::GiveUp(call.end()),
         }
     }
 
     /// The error of a call while all candidates have open circuits; this candidate is available first.
-    fn out_of_patience(&self, call: &mut Call<'_>, at: usize, rest: Duration, cooling: Option<Cooling>) -> ModelError {
+    fn budget_exceeded(&self, call: &mut Call<'_>, at: usize, delay: Duration, cooling: Option<Cooling>) -> ModelError {
         let Some(cooling) = cooling.filter(|_| call.overflow.is_none()) else { return call.end() };
-        let left = Some(rest.max(cooling.left));
+        let left = Some(delay.max(cooling.left));
         let kind = match cooling.why {
             ModelErrorKind::RateLimited { .. } => ModelErrorKind::RateLimited { retry_after: left },
             ModelErrorKind::Overloaded { .. } | ModelErrorKind::Network => {
@@ -193,8 +195,8 @@ impl Fallback {
         most: u32,
     ) -> Option<ModelError> {
         let name = &self.backends[at].name;
-        if let Some(rest) = trial.failed(error.kind) {
-            let (why, rest_s) = (error.kind.word(), rest.as_secs());
+        if let Some(delay) = trial.failed(error.kind) {
+            let (why, rest_s) = (error.kind.word(), delay.as_secs());
             warn!(model = %name, why, rest_s, detail = %error.detail, "the model is left alone for a while");
         }
         call.plan.failed(at, error.kind, Instant::now());
@@ -278,7 +280,7 @@ impl ModelProvider for Fallback {
     }
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let mut sink = Listening::new(sink);
+        let mut sink = TrackingSink::new(sink);
         let (mut call, model) = self.plan(&request);
         let request = ModelRequest { model, max_attempts: request.max_attempts.max(1), ..request };
         loop {

@@ -30,7 +30,7 @@ use crate::collect::{Collector, Reported};
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::failure::{self, network, refuse_unsupported};
-use crate::vision::{CANNOT_SEE, text_instead};
+use crate::vision::{NO_VISION, text_instead};
 use crate::wire::tool_name;
 
 /// A provider that is called through the library.
@@ -241,7 +241,7 @@ fn chat_message(message: &Message) -> ChatMessage {
 
 /// The text of a tool result. The library sends no pictures.
 fn tool_text(message: &Message) -> String {
-    if message.pictures.is_empty() { message.text().to_owned() } else { text_instead(message, CANNOT_SEE) }
+    if message.pictures.is_empty() { message.text().to_owned() } else { text_instead(message, NO_VISION) }
 }
 
 fn from_library(error: genai::Error) -> ModelError {

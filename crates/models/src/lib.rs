@@ -38,7 +38,6 @@ mod fallback;
 mod genai;
 mod http;
 mod lenient;
-mod listening;
 #[cfg(test)]
 mod oddities;
 mod openai;
@@ -55,6 +54,7 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod thinking;
+mod tracking_sink;
 mod vision;
 mod wire;
 

@@ -30,7 +30,7 @@ const ODD: [&str; 16] = [
 ];
 
 /// Placeholder for a piece of metadata in the answers below.
-const PLACE: &str = "@odd@";
+const PLACEHOLDER: &str = "@odd@";
 
 /// The metadata fields of an answer. Each is tested alone.
 const OPENAI: [&str; 16] = [
@@ -64,7 +64,7 @@ const ANTHROPIC: [&str; 9] = [
 ];
 
 fn field(odd: &str, name: &str, usual: Value) -> Value {
-    if odd == name { json!(PLACE) } else { usual }
+    if odd == name { json!(PLACEHOLDER) } else { usual }
 }
 
 /// The pieces of an answer with a text and a call. The field `odd` contains the placeholder.
@@ -199,7 +199,7 @@ async fn is_answered(values: &[String]) {
     for (format, names, stream, whole) in formats {
         let (mut scripts, mut rows) = (Vec::new(), Vec::new());
         for (name, value) in names.iter().flat_map(|name| values.iter().map(move |value| (name, value))) {
-            let odd = |body: String| body.replace(&format!("\"{PLACE}\""), value);
+            let odd = |body: String| body.replace(&format!("\"{PLACEHOLDER}\""), value);
             scripts.extend([Script::sse(&odd(stream(name))), Script::json(200, &odd(whole(name)))]);
             rows.extend([(name, value, "streamed"), (name, value, "whole")]);
         }
@@ -271,7 +271,7 @@ async fn usage_that_can_be_read_is_read_and_of_the_rest_the_answer_says_nothing(
             "openai" => (openai_stream(name), openai_whole(name)),
             _ => (anthropic_stream(name), anthropic_whole(name)),
         };
-        let odd = |body: String| body.replace(&format!("\"{PLACE}\""), value);
+        let odd = |body: String| body.replace(&format!("\"{PLACEHOLDER}\""), value);
         for script in [Script::sse(&odd(stream)), Script::json(200, &odd(whole))] {
             let reply = ask(format, script, &mut Counter::default()).await.unwrap();
             assert_eq!(reply.usage, expected, "{format} {name} {value}");
@@ -321,10 +321,10 @@ async fn a_content_of_parts_is_read_as_text_and_reasoning() {
         for script in [Script::sse(&stream), Script::json(200, &whole)] {
             let server = Server::start(vec![script]).await;
             let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m"}));
-            let mut audience = crate::testing::Audience::default();
-            let reply = crate::testing::ask_once(&*provider, &mut audience).await;
+            let mut recorded = crate::testing::RecordingSink::default();
+            let reply = crate::testing::ask_once(&*provider, &mut recorded).await;
             let reply = reply.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert_eq!((&*reply.text, &*audience.text, &*audience.reasoning), (said, said, thought), "{what}");
+            assert_eq!((&*reply.text, &*recorded.text, &*recorded.reasoning), (said, said, thought), "{what}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use belay_protocol::{Arguments, FinishReason, Message, ModelErrorKind, ModelProvider, ModelRequest, NoSink};
 use serde_json::{Value, json};
 
-use crate::testing::{Asked, Audience, client, config, provider};
+use crate::testing::{Asked, RecordingSink, client, config, provider};
 use crate::{EnvKeys, ProbeReport};
 
 /// The settings of each format to test. Empty, with a message, if there is no server.
@@ -21,10 +21,10 @@ fn settings() -> Vec<Value> {
     ["openai", "anthropic"].map(|name| json!({"provider": name, "base_url": url, "model": "local"})).to_vec()
 }
 
-async fn say(provider: &dyn ModelProvider, text: &str, max_tokens: u32, audience: &mut Audience) -> FinishReason {
+async fn say(provider: &dyn ModelProvider, text: &str, max_tokens: u32, recorded: &mut RecordingSink) -> FinishReason {
     let asked = Asked::new("Be brief.", false, vec![Message::user(text)]);
-    let reply = provider.call(ModelRequest { max_tokens, ..asked.request() }, audience).await.unwrap();
-    assert_eq!(reply.text, audience.text);
+    let reply = provider.call(ModelRequest { max_tokens, ..asked.request() }, recorded).await.unwrap();
+    assert_eq!(reply.text, recorded.text);
     assert!(reply.usage.is_some_and(|usage| usage.input > 0 && usage.output > 0), "{:?}", reply.usage);
     reply.finish
 }
@@ -33,10 +33,13 @@ async fn say(provider: &dyn ModelProvider, text: &str, max_tokens: u32, audience
 async fn a_real_server_streams_text() {
     for settings in settings() {
         let provider = provider(settings);
-        let mut audience = Audience::default();
-        say(&*provider, "Say hello.", 40, &mut audience).await;
-        assert!(!audience.text.is_empty());
-        assert_eq!(say(&*provider, "Count to a thousand.", 3, &mut Audience::default()).await, FinishReason::Length);
+        let mut recorded = RecordingSink::default();
+        say(&*provider, "Say hello.", 40, &mut recorded).await;
+        assert!(!recorded.text.is_empty());
+        assert_eq!(
+            say(&*provider, "Count to a thousand.", 3, &mut RecordingSink::default()).await,
+            FinishReason::Length
+        );
     }
 }
 
@@ -80,7 +83,7 @@ async fn a_real_server_survives_a_call_that_is_dropped() {
         let mut sink = NoSink;
         let call = provider.call(asked.request(), &mut sink);
         let _ = tokio::time::timeout(Duration::from_millis(150), call).await;
-        say(&*provider, "Say hello.", 5, &mut Audience::default()).await;
+        say(&*provider, "Say hello.", 5, &mut RecordingSink::default()).await;
     }
 }
 

@@ -28,7 +28,7 @@ use belay_protocol::{
     Usage,
 };
 
-use self::plan::{Beat, Ending, Script, plan};
+use self::plan::{Ending, Script, Segment, plan};
 
 /// The first line of a conversation's first answer.
 pub const LABEL: &str = "[rehearsal: this is Belay's built-in stand-in, not a model]";
@@ -77,52 +77,52 @@ impl ModelProvider for Rehearsal {
     /// Plays the script for this request. It waits only where the script contains a pause. If the future is dropped
     /// there, the answer is lost.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let Script { beats, ending } = planning::script(&request)
+        let Script { segments, ending } = planning::script(&request)
             .or_else(|| job::script(&request))
             .unwrap_or_else(|| plan(request.messages, request.tools));
-        let said = play(beats, sink).await;
+        let played = play(segments, sink).await;
         let (tool_calls, finish) = match ending {
             Ending::Stop => (Vec::new(), FinishReason::Stop),
             Ending::Calls(calls) => (calls, FinishReason::ToolCalls),
             Ending::Cut(calls) => (calls, FinishReason::Length),
             Ending::Fail(kind) => {
-                let abandoned = u32::from(!said.text.is_empty());
+                let abandoned = u32::from(!played.text.is_empty());
                 return Err(ModelError {
                     abandoned,
-                    heard: said.heard,
+                    heard: played.heard,
                     ..ModelError::new(kind, "rehearsed on request")
                 });
             }
         };
-        let usage = Some(usage(&request, &said.text, &tool_calls));
-        Ok(ModelReply { text: said.text, tool_calls, finish, usage, attempts: 1, ..ModelReply::default() })
+        let usage = Some(usage(&request, &played.text, &tool_calls));
+        Ok(ModelReply { text: played.text, tool_calls, finish, usage, attempts: 1, ..ModelReply::default() })
     }
 }
 
 #[derive(Default)]
-struct Said {
+struct Played {
     text: String,
     heard: bool,
 }
 
 /// Plays text word by word, and pauses, in order.
-async fn play(beats: Vec<Beat>, sink: &mut dyn DeltaSink) -> Said {
-    let mut said = Said::default();
-    for beat in beats {
-        match beat {
-            Beat::Wait(time) => tokio::time::sleep(time).await,
-            Beat::Say(text) => {
+async fn play(segments: Vec<Segment>, sink: &mut dyn DeltaSink) -> Played {
+    let mut played = Played::default();
+    for segment in segments {
+        match segment {
+            Segment::Wait(time) => tokio::time::sleep(time).await,
+            Segment::Say(text) => {
                 for (at, word) in text.split_inclusive([' ', '\n']).enumerate() {
                     if at % WORDS_PER_YIELD == WORDS_PER_YIELD - 1 {
                         tokio::task::yield_now().await;
                     }
-                    said.heard |= sink.text(word) == Heard::Somebody;
+                    played.heard |= sink.text(word) == Heard::Somebody;
                 }
-                said.text.push_str(&text);
+                played.text.push_str(&text);
             }
         }
     }
-    said
+    played
 }
 
 /// Estimates the usage as for any message, so that budgets behave as with a model.

@@ -28,13 +28,13 @@ impl RetryBudget {
         Self { growing, left: PAUSES_SUM_MAX }
     }
 
-    /// The pause before the next round, which cannot begin within `rest`; `None`: the pause would be too long.
+    /// The pause before the next round, which cannot begin within `delay`; `None`: the pause would be too long.
     /// `asked_for`: the provider requested the delay. `again`: requests were sent before, so a back-off pause is due.
-    pub(crate) fn pause(&mut self, rest: Duration, asked_for: bool, again: bool) -> Option<Duration> {
+    pub(crate) fn pause(&mut self, delay: Duration, asked_for: bool, again: bool) -> Option<Duration> {
         let pause = if again { self.growing.next()? } else { Duration::ZERO };
-        let wait = pause.max(rest);
+        let wait = pause.max(delay);
         if asked_for {
-            return (rest <= PROVIDER_DELAY_MAX).then_some(wait);
+            return (delay <= PROVIDER_DELAY_MAX).then_some(wait);
         }
         self.left = self.left.checked_sub(wait)?;
         Some(wait)
@@ -50,16 +50,16 @@ mod tests {
     #[test]
     fn our_own_pauses_grow_and_never_sum_to_more_than_their_bound() {
         for _ in 0..20 {
-            let mut patience = RetryBudget::new();
-            let pauses: Vec<_> = std::iter::from_fn(|| patience.pause(Duration::ZERO, false, true)).collect();
+            let mut budget = RetryBudget::new();
+            let pauses: Vec<_> = std::iter::from_fn(|| budget.pause(Duration::ZERO, false, true)).collect();
             assert!(pauses[0] >= FIRST_PAUSE && pauses[0] <= FIRST_PAUSE * 2, "{pauses:?}");
             assert!(pauses.iter().sum::<Duration>() <= PAUSES_SUM_MAX, "{pauses:?}");
         }
     }
 
     #[test]
-    fn a_rest_is_waited_for_as_far_as_patience_goes() {
-        for (rests, asked_for, last) in [
+    fn a_delay_is_waited_for_as_far_as_the_budget_allows() {
+        for (delays, asked_for, last) in [
             (vec![8], false, Some(8)),
             (vec![9], false, None),
             (vec![5, 3], false, Some(3)),
@@ -67,9 +67,9 @@ mod tests {
             (vec![60, 60], true, Some(60)),
             (vec![61], true, None),
         ] {
-            let mut patience = RetryBudget::new();
-            let told: Vec<_> = rests.iter().map(|rest| patience.pause(SECOND * *rest, asked_for, false)).collect();
-            assert_eq!(told.last().copied().flatten(), last.map(|n| SECOND * n), "{rests:?}");
+            let mut budget = RetryBudget::new();
+            let pauses: Vec<_> = delays.iter().map(|delay| budget.pause(SECOND * *delay, asked_for, false)).collect();
+            assert_eq!(pauses.last().copied().flatten(), last.map(|n| SECOND * n), "{delays:?}");
         }
     }
 }

@@ -176,12 +176,12 @@ pub(crate) fn long_history(messages: usize) -> Vec<Message> {
 
 /// A sink with a reader.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Audience {
+pub(crate) struct RecordingSink {
     pub(crate) text: String,
     pub(crate) reasoning: String,
 }
 
-impl DeltaSink for Audience {
+impl DeltaSink for RecordingSink {
     fn text(&mut self, piece: &str) -> Heard {
         self.text.push_str(piece);
         Heard::Somebody

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::thoughts::Replay;
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
-use crate::vision::{CANNOT_SEE, text_instead};
+use crate::vision::{NO_VISION, text_instead};
 use crate::wire::{
     arguments_json, body_capacity, extra_fields, extra_maps, finished, is_word, json, push_json, sampled, tool_name,
 };
@@ -26,7 +26,7 @@ use crate::wire::{
 const FORMAT: &str = "anthropic";
 
 /// The same for a message whose pictures are not sent.
-const FORMAT_BLIND: &str = "anthropic-blind";
+const FORMAT_WITHOUT_PICTURES: &str = "anthropic-blind";
 
 /// The reason why the pictures of a failed call are not sent: the format allows none in the result of such a call.
 const FAILED: &str = "the call failed";
@@ -172,7 +172,9 @@ fn push_blocks(out: &mut Vec<u8>, message: &Message, vision: bool) {
             (true, false) => push_seen_result(out, result, message),
             (true, true) => out.extend_from_slice(open_result(result, &text_instead(message, FAILED)).as_bytes()),
             (false, _) => {
-                message.wire.append(FORMAT_BLIND, out, || open_result(result, &text_instead(message, CANNOT_SEE)));
+                message
+                    .wire
+                    .append(FORMAT_WITHOUT_PICTURES, out, || open_result(result, &text_instead(message, NO_VISION)));
             }
         },
         _ => message.wire.append(FORMAT, out, || open_blocks(message)),

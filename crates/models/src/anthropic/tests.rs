@@ -9,7 +9,7 @@ use belay_protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::testing::{Asked, Audience, Script, Server, ask_once, provider, result};
+use crate::testing::{Asked, RecordingSink, Script, Server, ask_once, provider, result};
 
 fn event(body: Value) -> String {
     format!("event: {}\ndata: {body}\n\n", body["type"].as_str().unwrap())
@@ -72,8 +72,8 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
     for slice in [usize::MAX, 7, 1] {
         let server = Server::start(vec![Script::sse(&whole_stream()).sliced(slice)]).await;
         let provider = provider(json!({"provider": "anthropic", "base_url": server.url(), "model": "m"}));
-        let mut audience = Audience::default();
-        let reply = ask_once(&*provider, &mut audience).await.unwrap();
+        let mut recorded = RecordingSink::default();
+        let reply = ask_once(&*provider, &mut recorded).await.unwrap();
         assert_eq!(
             reply,
             ModelReply {
@@ -86,7 +86,7 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
                 ..ModelReply::default()
             }
         );
-        assert_eq!(audience, Audience { text: "I look \n🕰".into(), reasoning: "hm".into() });
+        assert_eq!(recorded, RecordingSink { text: "I look \n🕰".into(), reasoning: "hm".into() });
         let request = server.requests()[0].to_lowercase();
         for part in ["post /v1/messages http", "\r\nx-api-key: sesame\r\n", "\r\nanthropic-version: 2023-06-01\r\n"] {
             assert!(request.contains(part), "{part} in {request}");

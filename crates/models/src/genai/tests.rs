@@ -6,7 +6,7 @@ use belay_protocol::ModelErrorKind::*;
 use belay_protocol::{Arguments, FinishReason, Message, ModelRequest, NoSink, Sampling, ToolCall, Usage};
 use serde_json::{Value, json};
 
-use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider, sample_history};
+use crate::testing::{Asked, RecordingSink, Script, Server, ask_once, history_with_pictures, provider, sample_history};
 
 fn gemini(parts: Value, finish: Option<&str>) -> String {
     let usage = json!({"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10});
@@ -26,10 +26,10 @@ async fn gemini_is_understood() {
         );
     let server = Server::start(vec![Script::sse(&body).sliced(5)]).await;
     let provider = provider(json!({"provider": "gemini", "base_url": format!("{}/v1beta", server.url())}));
-    let mut audience = Audience::default();
+    let mut recorded = RecordingSink::default();
     let asked = Asked::new("be brief", true, sample_history());
-    let reply = provider.call(asked.request(), &mut audience).await.unwrap();
-    assert_eq!((reply.text.as_str(), audience.text.as_str()), ("I look", "I look"));
+    let reply = provider.call(asked.request(), &mut recorded).await.unwrap();
+    assert_eq!((reply.text.as_str(), recorded.text.as_str()), ("I look", "I look"));
     assert_eq!(reply.finish, FinishReason::ToolCalls);
     assert_eq!(reply.usage, Some(Usage { input: 7, cached_input: 0, output: 3 }));
     let call = &reply.tool_calls[0];

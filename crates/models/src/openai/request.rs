@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
-use crate::vision::{CANNOT_SEE, text_instead};
+use crate::vision::{NO_VISION, text_instead};
 use crate::wire::{
     arguments_json, body_capacity, extra_fields, extra_maps, finished, json, push_json, sampled, tool_name,
 };
@@ -19,7 +19,7 @@ use crate::wire::{
 const FORMAT: &str = "openai-chat";
 
 /// The same for a message whose pictures are not sent.
-const FORMAT_BLIND: &str = "openai-chat-blind";
+const FORMAT_WITHOUT_PICTURES: &str = "openai-chat-blind";
 
 /// The parts of the body that are the same for each request.
 pub(super) struct RequestShape {
@@ -108,7 +108,9 @@ impl RequestShape {
             }
             out.extend_from_slice(std::mem::replace(&mut separator, b","));
             match with_pictures(message) {
-                Some(_) if !self.vision => message.wire.append(FORMAT_BLIND, &mut out, || blind_form(message)),
+                Some(_) if !self.vision => {
+                    message.wire.append(FORMAT_WITHOUT_PICTURES, &mut out, || form_without_pictures(message))
+                }
                 pictures => {
                     message.wire.append(FORMAT, &mut out, || message_form(message));
                     unseen.extend(pictures);
@@ -175,9 +177,9 @@ fn message_form(message: &Message) -> String {
 }
 
 /// A tool message with a line instead of its pictures.
-fn blind_form(message: &Message) -> String {
+fn form_without_pictures(message: &Message) -> String {
     match &message.body {
-        MessageBody::Tool(result) => tool_form(&result.call_id, &text_instead(message, CANNOT_SEE)),
+        MessageBody::Tool(result) => tool_form(&result.call_id, &text_instead(message, NO_VISION)),
         _ => message_form(message),
     }
 }

@@ -13,7 +13,7 @@ use super::response::OpenAiDecoder;
 use crate::bounds;
 use crate::sse::SseReader;
 use crate::stream::{Decoder, Flow};
-use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider};
+use crate::testing::{Asked, RecordingSink, Script, Server, ask_once, history_with_pictures, provider};
 
 /// A stream as OpenAI sends it: a role, pieces, a stop reason, the usage, the end.
 const TEXT: &str = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}],\"usage\":null}\n\n\
@@ -63,9 +63,9 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
     for slice in [usize::MAX, 7, 1] {
         let server = Server::start(vec![Script::sse(TEXT).sliced(slice)]).await;
         let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m"}));
-        let mut audience = Audience::default();
-        assert_eq!(ask_once(&*provider, &mut audience).await.unwrap(), text_reply());
-        assert_eq!((audience.text.as_str(), audience.reasoning.as_str()), ("It is noon 🕰 é", "hm"));
+        let mut recorded = RecordingSink::default();
+        assert_eq!(ask_once(&*provider, &mut recorded).await.unwrap(), text_reply());
+        assert_eq!((recorded.text.as_str(), recorded.reasoning.as_str()), ("It is noon 🕰 é", "hm"));
         let request = &server.requests()[0];
         assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
         assert!(request.contains("\r\nauthorization: Bearer sesame\r\n"), "{request}");

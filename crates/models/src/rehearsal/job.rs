@@ -3,7 +3,7 @@
 use belay_protocol::{Arguments, ModelRequest, ToolCall};
 use serde_json::json;
 
-use super::plan::{Beat, Ending, Script, call_id, plan};
+use super::plan::{Ending, Script, Segment, call_id, plan};
 use super::turn::Turn;
 
 /// The beginning of the section of a job's prompt that describes the role.
@@ -20,16 +20,16 @@ pub(super) fn script(request: &ModelRequest<'_>) -> Option<Script> {
 /// Turns the text of a script into the summary of `terminate`. A script without text, or with another ending, is not
 /// changed.
 fn handing_over(script: Script, turn: &Turn<'_>) -> Script {
-    let (waits, says): (Vec<Beat>, Vec<Beat>) =
-        script.beats.iter().cloned().partition(|beat| matches!(beat, Beat::Wait(_)));
-    let words = says.into_iter().filter_map(|beat| if let Beat::Say(text) = beat { Some(text) } else { None });
+    let (waits, says): (Vec<Segment>, Vec<Segment>) =
+        script.segments.iter().cloned().partition(|segment| matches!(segment, Segment::Wait(_)));
+    let words = says.into_iter().filter_map(|segment| if let Segment::Say(text) = segment { Some(text) } else { None });
     let text: String = words.collect();
     if script.ending != Ending::Stop || text.trim().is_empty() {
         return script;
     }
     let arguments = Arguments::parse(&json!({ "status": "success", "summary": text }).to_string());
     let call = ToolCall { id: call_id(turn, 0), name: TERMINATE.to_owned(), arguments };
-    Script { beats: waits, ending: Ending::Calls(vec![call]) }
+    Script { segments: waits, ending: Ending::Calls(vec![call]) }
 }
 
 #[cfg(test)]
@@ -45,11 +45,13 @@ mod tests {
     fn an_answer_becomes_the_result_and_everything_else_stays() {
         let messages = [Arc::new(Message::user("hello"))];
         let turn = Turn::of(&messages);
-        let wait = Beat::Wait(Duration::from_secs(1));
-        let said =
-            Script { beats: vec![Beat::Say("4".into()), wait.clone(), Beat::Say("2".into())], ending: Ending::Stop };
-        let Script { beats, ending: Ending::Calls(calls) } = handing_over(said, &turn) else { panic!("no call") };
-        assert_eq!(beats, [wait]);
+        let wait = Segment::Wait(Duration::from_secs(1));
+        let said = Script {
+            segments: vec![Segment::Say("4".into()), wait.clone(), Segment::Say("2".into())],
+            ending: Ending::Stop,
+        };
+        let Script { segments, ending: Ending::Calls(calls) } = handing_over(said, &turn) else { panic!("no call") };
+        assert_eq!(segments, [wait]);
         assert_eq!(calls[0].arguments.canonical(), r#"{"status":"success","summary":"42"}"#);
         for script in [Script::text(" ".into()), Script::calls(Vec::new())] {
             assert_eq!(handing_over(script.clone(), &turn), script);

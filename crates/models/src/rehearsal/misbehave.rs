@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::answer::HELP;
 use super::outputs::Offered;
-use super::plan::{Beat, Ending, Script, call_id};
+use super::plan::{Ending, Script, Segment, call_id};
 use super::request::after_any;
 use super::turn::Turn;
 
@@ -143,7 +143,7 @@ pub(super) fn script(act: &Act, turn: &Turn<'_>, offered: &Offered) -> Script {
     };
     match misbehaviour.cases.iter().find(|case| case.holds(turn, offered)) {
         Some(case) => case.script(act, turn, &misbehaviour.brake),
-        None => Script { beats: Vec::new(), ending: Ending::Stop },
+        None => Script { segments: Vec::new(), ending: Ending::Stop },
     }
 }
 
@@ -161,10 +161,10 @@ impl Case {
 
     fn script(&self, act: &Act, turn: &Turn<'_>, brake: &str) -> Script {
         let fill = |text: &str, n: u64| filled(text, n, act, turn, brake);
-        let mut beats = self.repeat.as_ref().map(|repeat| repeat.beats(act.number)).unwrap_or_default();
+        let mut segments = self.repeat.as_ref().map(|repeat| repeat.segments(act.number)).unwrap_or_default();
         let text = self.fill.as_ref().map_or_else(|| fill(&self.say, 0), |section| exactly(section, act.number));
         if !text.is_empty() {
-            beats.push(Beat::Say(text));
+            segments.push(Segment::Say(text));
         }
         let call = |n: u64, call: &Call| {
             let arguments = filled_strings(&call.arguments, &|text| fill(text, n));
@@ -182,18 +182,18 @@ impl Case {
                 Ending::Calls((1..).zip(rounds).map(|(n, it)| call(n, it)).collect())
             }
         };
-        Script { beats, ending }
+        Script { segments, ending }
     }
 }
 
 impl Repeat {
-    fn beats(&self, number: u64) -> Vec<Beat> {
+    fn segments(&self, number: u64) -> Vec<Segment> {
         let times = if self.per_number { u64::from(self.times) * number } else { self.times.into() };
         if self.say.is_empty() {
-            return vec![Beat::Wait(Duration::from_millis(self.wait_ms * times))];
+            return vec![Segment::Wait(Duration::from_millis(self.wait_ms * times))];
         }
-        let wait = Beat::Wait(Duration::from_millis(self.wait_ms));
-        (1..=times).flat_map(|n| [Beat::Say(self.say.replace("{n}", &n.to_string())), wait.clone()]).collect()
+        let wait = Segment::Wait(Duration::from_millis(self.wait_ms));
+        (1..=times).flat_map(|n| [Segment::Say(self.say.replace("{n}", &n.to_string())), wait.clone()]).collect()
     }
 }
 

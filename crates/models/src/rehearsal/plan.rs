@@ -14,14 +14,14 @@ use super::{LABEL, answer, misbehave, outputs};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Script {
     /// Texts, and the pauses between them.
-    pub(super) beats: Vec<Beat>,
+    pub(super) segments: Vec<Segment>,
     /// The ending of the answer.
     pub(super) ending: Ending,
 }
 
 /// A piece of a script.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Beat {
+pub(super) enum Segment {
     /// Streams this text, word by word, without delay.
     Say(String),
     /// Sends nothing for a while.
@@ -43,25 +43,25 @@ pub(super) enum Ending {
 
 impl Script {
     pub(super) fn text(text: String) -> Self {
-        Self { beats: vec![Beat::Say(text)], ending: Ending::Stop }
+        Self { segments: vec![Segment::Say(text)], ending: Ending::Stop }
     }
 
     pub(super) fn calls(calls: Vec<ToolCall>) -> Self {
-        Self { beats: Vec::new(), ending: Ending::Calls(calls) }
+        Self { segments: Vec::new(), ending: Ending::Calls(calls) }
     }
 
     /// The complete text.
-    fn said(&self) -> String {
-        let texts = self.beats.iter().filter_map(|beat| match beat {
-            Beat::Say(text) => Some(text.as_str()),
-            Beat::Wait(_) => None,
+    fn joined_text(&self) -> String {
+        let texts = self.segments.iter().filter_map(|segment| match segment {
+            Segment::Say(text) => Some(text.as_str()),
+            Segment::Wait(_) => None,
         });
         texts.collect()
     }
 
     /// Puts the label before the text, if there is a text that a person will see.
     pub(super) fn labelled(mut self) -> Self {
-        if let Some(Beat::Say(text)) = self.beats.iter_mut().find(|beat| matches!(beat, Beat::Say(_)))
+        if let Some(Segment::Say(text)) = self.segments.iter_mut().find(|segment| matches!(segment, Segment::Say(_)))
             && text != "NO_REPLY"
         {
             *text = format!("{LABEL}\n{text}");
@@ -83,7 +83,7 @@ pub(super) fn plan(messages: &[Arc<Message>], offered: impl Into<Offered>) -> Sc
     if let (Some(schema), Ending::Stop) = (&offered.completion, &script.ending)
         && act.as_ref().is_none_or(misbehave::Act::hands_over)
     {
-        return Script::calls(vec![outputs::completion(&turn, schema, &script.said())]);
+        return Script::calls(vec![outputs::completion(&turn, schema, &script.joined_text())]);
     }
     // Labels every text of the first turn, because the loop may discard all but the last one.
     if turn.is_first() { script.labelled() } else { script }

@@ -90,7 +90,7 @@ mod tests {
 
     use belay_protocol::{Message, ToolResult, ToolStatus};
 
-    use super::super::plan::{Beat, Ending};
+    use super::super::plan::{Ending, Segment};
     use super::*;
 
     const TOOLS: &[&str] = &["calculate", "clock", "terminate"];
@@ -103,9 +103,9 @@ mod tests {
     fn answer(messages: Vec<Message>, prompt: &str, tools: &[&str]) -> Option<String> {
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
         let script = part(&Turn::of(&messages), prompt, tools)?;
-        Some(match (&script.beats[..], &script.ending) {
+        Some(match (&script.segments[..], &script.ending) {
             ([], Ending::Calls(calls)) => format!("{} {}", calls[0].name, calls[0].arguments.canonical()),
-            ([Beat::Say(text)], Ending::Stop) => text.clone(),
+            ([Segment::Say(text)], Ending::Stop) => text.clone(),
             other => panic!("{other:?}"),
         })
     }

@@ -11,7 +11,7 @@ use belay_protocol::{
 use tokio::time::Instant;
 
 use super::outputs::Offered;
-use super::plan::{Beat, Ending, Script, plan};
+use super::plan::{Ending, Script, Segment, plan};
 use super::{LABEL, Rehearsal};
 
 /// A conversation that already contains the label, followed by these messages.
@@ -71,10 +71,10 @@ fn joined(parts: Vec<Vec<Message>>) -> Vec<Message> {
 fn render(script: &Script) -> String {
     let mut said = String::new();
     let (mut waits, mut waited) = (0, Duration::ZERO);
-    for beat in &script.beats {
-        match beat {
-            Beat::Say(text) => said.push_str(text),
-            Beat::Wait(time) => (waits, waited) = (waits + 1, waited + *time),
+    for segment in &script.segments {
+        match segment {
+            Segment::Say(text) => said.push_str(text),
+            Segment::Wait(time) => (waits, waited) = (waits + 1, waited + *time),
         }
     }
     let call = |call: &ToolCall| format!("call {} {}", call.name, call.arguments.canonical());

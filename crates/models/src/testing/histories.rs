@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::{Asked, result};
 
-/// Number of histories in a run of the tests, unless [`HISTORIES`] is set: a few seconds without optimisation.
-const USUALLY: u64 = 20_000;
+/// Number of histories in a run of the tests, unless [`HISTORIES_VARIABLE`] is set: a few seconds without optimisation.
+const DEFAULT_HISTORIES: u64 = 20_000;
 
 /// The number of these that are also checked without repair. Most of them must be refused, otherwise the check is
 /// useless.
-const UNREPAIRED: u64 = 1_000;
+const UNREPAIRED_HISTORIES: u64 = 1_000;
 
 /// The variable that sets another number; see `docs/develop/testing.md`.
-const HISTORIES: &str = "BELAY_HISTORIES";
+const HISTORIES_VARIABLE: &str = "BELAY_HISTORIES";
 
 /// Ids and names of calls and results: only a few, so that they collide.
 const IDS: [&str; 6] = ["c1", "c2", "c3", "c 4", "", " "];
@@ -77,11 +77,11 @@ pub(crate) fn every_history_is_accepted(
     body: impl Fn(&Asked) -> Vec<u8>,
     judge: impl Fn(&Value) -> Result<(), String>,
 ) {
-    let most = std::env::var(HISTORIES).ok().map_or(USUALLY, |most| most.parse().unwrap());
+    let most = std::env::var(HISTORIES_VARIABLE).ok().map_or(DEFAULT_HISTORIES, |most| most.parse().unwrap());
     let mut refused = 0;
-    for number in 1..=most.max(UNREPAIRED) {
+    for number in 1..=most.max(UNREPAIRED_HISTORIES) {
         let mut asked = Asked::new("be brief", number % 2 == 0, history(number));
-        if number <= UNREPAIRED {
+        if number <= UNREPAIRED_HISTORIES {
             refused += u64::from(judge(&serde_json::from_slice(&body(&asked.forgetful())).unwrap()).is_err());
         }
         asked.messages = normalise(&asked.messages).into_owned();
@@ -90,5 +90,8 @@ pub(crate) fn every_history_is_accepted(
             panic!("history {number}: {why}\n{body:#}");
         }
     }
-    assert!(refused > UNREPAIRED / 2, "only {refused} of {UNREPAIRED} are refused as they are: the judge is blind");
+    assert!(
+        refused > UNREPAIRED_HISTORIES / 2,
+        "only {refused} of {UNREPAIRED_HISTORIES} are refused as they are: the judge is blind"
+    );
 }

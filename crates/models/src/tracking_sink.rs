@@ -3,12 +3,12 @@
 use belay_protocol::{DeltaSink, Heard, Usage};
 
 /// Passes everything on to the inner sink.
-pub(crate) struct Listening<'a> {
+pub(crate) struct TrackingSink<'a> {
     inner: &'a mut dyn DeltaSink,
     heard: bool,
 }
 
-impl<'a> Listening<'a> {
+impl<'a> TrackingSink<'a> {
     /// Wraps a sink that has received nothing yet.
     pub(crate) fn new(inner: &'a mut dyn DeltaSink) -> Self {
         Self { inner, heard: false }
@@ -25,7 +25,7 @@ impl<'a> Listening<'a> {
     }
 }
 
-impl DeltaSink for Listening<'_> {
+impl DeltaSink for TrackingSink<'_> {
     fn sent(&mut self) {
         self.inner.sent();
     }
