@@ -20,12 +20,12 @@ use super::table::{Identity, Process, Table};
 
 /// How long a process must belong to no tree before it is killed, or reaped. 1 s: a tree that has just been started may
 /// not be in the registry yet, and the parent of a zombie may be about to reap it.
-const DOUBT: Duration = Duration::from_secs(1);
+const UNASSIGNED_GRACE: Duration = Duration::from_secs(1);
 
 /// Number of looks at the remaining processes after everything else has ended, and the pause between two looks: half a
 /// second in total. KILL takes effect at once; a process that it does not end remains.
-const LAST_LOOKS: usize = 50;
-const BETWEEN_LAST_LOOKS: Duration = Duration::from_millis(10);
+const FINAL_SCANS: usize = 50;
+const FINAL_SCAN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The processes that the daemon has adopted.
 #[derive(Debug)]
@@ -69,10 +69,10 @@ impl Adopted {
             }
             let since = *self.seen.entry(process.identity()).or_insert_with(Instant::now);
             let mut candidates =
-                tracked_trees.iter().enumerate().filter(|(_, tracked)| may_have_lost(tracked, process));
+                tracked_trees.iter().enumerate().filter(|(_, tracked)| may_own_orphan(tracked, process));
             match (candidates.next(), candidates.next()) {
-                (Some((only, tracked)), None) if tracked.wanted => members[only].push(process),
-                _ if since.elapsed() < DOUBT => {}
+                (Some((only, tracked)), None) if tracked.end_requested => members[only].push(process),
+                _ if since.elapsed() < UNASSIGNED_GRACE => {}
                 _ if !process.lives() => signal::reap(process.pid),
                 (None, _) => {
                     tracing::warn!(pid = %process.pid, "a process that outlived its tree is killed");
@@ -85,7 +85,7 @@ impl Adopted {
 
     /// Ends all remaining processes. No tree exists any more that they could belong to.
     pub(super) fn end_all(&self) {
-        for _ in 0..LAST_LOOKS {
+        for _ in 0..FINAL_SCANS {
             // Without a table nothing can be done, and no caller waits for a retry.
             let Ok(table) = Table::read(u64::MAX) else { return };
             let found = self.find(&table, &[]);
@@ -99,7 +99,7 @@ impl Adopted {
                     signal::reap(process.pid);
                 }
             }
-            std::thread::sleep(BETWEEN_LAST_LOOKS);
+            std::thread::sleep(FINAL_SCAN_INTERVAL);
         }
     }
 
@@ -119,7 +119,7 @@ impl Adopted {
 
 /// Whether a process can belong to a tree. The orphans of a PID namespace stay in it. If a tree was started in a
 /// control group, its orphans stay in that group.
-fn may_have_lost(tracked: &Tracked, process: &Process) -> bool {
+fn may_own_orphan(tracked: &Tracked, process: &Process) -> bool {
     let held = tracked.root.isolated || tracked.root.cgroup.as_ref().is_some_and(Leaf::is_complete);
     tracked.root.start <= process.start && !held
 }

@@ -72,7 +72,7 @@ pub struct Processes {
     /// `None` once dropped, like the threads.
     jobs: Option<mpsc::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
-    keeper: Option<JoinHandle<()>>,
+    reaper: Option<JoinHandle<()>>,
 }
 
 /// Numbers of trees.
@@ -113,13 +113,13 @@ impl Processes {
         let (jobs, waiting) = mpsc::channel(JOBS);
         let spawner = Spawner { launcher: config.launcher, groups: groups.clone() };
         let adopted = Adopted::new(&table);
-        let keeper = ProcessReaper { registry: registry.clone(), grace: config.term_grace };
-        let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, keeper: None };
+        let reaper = ProcessReaper { registry: registry.clone(), grace: config.term_grace };
+        let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, reaper: None };
         let begin = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawner = begin("spawner").spawn(move || spawner.run(waiting));
         processes.spawner = Some(spawner.map_err(ProcessesError::NoThread)?);
-        let keeper = begin("keeper").spawn(move || keeper.run(adopted));
-        processes.keeper = Some(keeper.map_err(ProcessesError::NoThread)?);
+        let reaper = begin("keeper").spawn(move || reaper.run(adopted));
+        processes.reaper = Some(reaper.map_err(ProcessesError::NoThread)?);
         Ok(processes)
     }
 
@@ -215,7 +215,7 @@ impl Drop for Processes {
         self.registry.close();
         // The reaper thread is joined first: the end of the spawner thread sends a signal to the processes that it
         // started.
-        let kept = self.keeper.take().map(JoinHandle::join);
+        let kept = self.reaper.take().map(JoinHandle::join);
         self.jobs = None;
         let spawned = self.spawner.take().map(JoinHandle::join);
         if kept.into_iter().chain(spawned).any(|joined| joined.is_err()) {

@@ -14,12 +14,12 @@ pub(super) fn wrappers(root: &Root, living: &[&Process]) -> Vec<Pid> {
     if !root.isolated {
         return Vec::new();
     }
-    let unasked = |process: &&&Process| process.pid == root.pid || Kind::of(process.pid) == Kind::DeafInit;
-    living.iter().filter(unasked).map(|process| process.pid).collect()
+    let is_wrapper = |process: &&&Process| process.pid == root.pid || Kind::of(process.pid) == Kind::InitWithoutHandler;
+    living.iter().filter(is_wrapper).map(|process| process.pid).collect()
 }
 
 /// Whether at least one of these processes gets TERM.
-pub(super) fn hears(root: &Root, living: &[&Process]) -> bool {
+pub(super) fn any_gets_term(root: &Root, living: &[&Process]) -> bool {
     wrappers(root, living).len() < living.len()
 }
 
@@ -29,7 +29,7 @@ enum Kind {
     /// An ordinary process.
     Member,
     /// The init of the namespace, without a handler for TERM.
-    DeafInit,
+    InitWithoutHandler,
 }
 
 impl Kind {
@@ -44,8 +44,12 @@ impl Kind {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let numbers: Vec<&str> = field("NSpid:").unwrap_or_default().split_ascii_whitespace().collect();
         let caught = field("SigCgt:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
-        let hears = caught & (1 << (Signal::TERM.as_raw() - 1)) != 0;
-        if numbers.len() > 1 && numbers.last() == Some(&"1") && !hears { Self::DeafInit } else { Self::Member }
+        let handles_term = caught & (1 << (Signal::TERM.as_raw() - 1)) != 0;
+        if numbers.len() > 1 && numbers.last() == Some(&"1") && !handles_term {
+            Self::InitWithoutHandler
+        } else {
+            Self::Member
+        }
     }
 }
 
@@ -56,8 +60,8 @@ mod tests {
     #[test]
     fn only_an_init_without_a_handler_does_not_hear() {
         for (status, kind) in [
-            ("NSpid:\t4242\t1\nSigCgt:\t0000000000000000\n", Kind::DeafInit),
-            ("NSpid:\t4242\t7\t1\nSigCgt:\t0000000000000000\n", Kind::DeafInit),
+            ("NSpid:\t4242\t1\nSigCgt:\t0000000000000000\n", Kind::InitWithoutHandler),
+            ("NSpid:\t4242\t7\t1\nSigCgt:\t0000000000000000\n", Kind::InitWithoutHandler),
             ("NSpid:\t4242\t1\nSigCgt:\t0000000000004000\n", Kind::Member),
             ("NSpid:\t4242\t2\nSigCgt:\t0000000000000000\n", Kind::Member),
             ("NSpid:\t1\nSigCgt:\t0000000000000000\n", Kind::Member),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::adopted::Adopted;
 use super::registry::{Progress, Registry, Tracked, TreeId};
 use super::table::{Process, Table};
-use super::termination::{Look, Termination, numbers};
+use super::termination::{ScanResult, Termination, numbers};
 
 /// Shortest pause between two looks while a tree is being ended. 5 ms: a person does not notice it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -61,7 +61,7 @@ impl ProcessReaper {
     ) -> bool {
         for tracked in tracked_trees {
             let termination = terminations.entry(tracked.id).or_default();
-            if tracked.wanted && !termination.is_ending() {
+            if tracked.end_requested && !termination.is_ending() {
                 // Reported before a signal is sent: every process that ends from now on ends because of us.
                 self.registry.report(tracked.id, Progress::Ending);
                 termination.begin(&tracked.root, self.grace);
@@ -75,11 +75,11 @@ impl ProcessReaper {
             Ok(table) => table,
             Err(error) => {
                 tracing::error!(%error, "the process table cannot be read; ending processes waits for it");
-                return tracked_trees.iter().any(|tracked| tracked.wanted);
+                return tracked_trees.iter().any(|tracked| tracked.end_requested);
             }
         };
         let look = |tracked: &Tracked| {
-            terminations.get(&tracked.id).map(|termination| termination.look(&tracked.root, &table))
+            terminations.get(&tracked.id).map(|termination| termination.find_members(&tracked.root, &table))
         };
         let mut members: Vec<_> = tracked_trees.iter().map(|tracked| look(tracked).unwrap_or_default()).collect();
         adopted.assign(&table, tracked_trees, &mut members);
@@ -87,26 +87,26 @@ impl ProcessReaper {
         for (tracked, members) in tracked_trees.iter().zip(&members) {
             let Some(termination) = terminations.get_mut(&tracked.id) else { continue };
             termination.remember(&tracked.root, members);
-            urgent |= tracked.wanted && self.go_on(tracked, termination, members);
+            urgent |= tracked.end_requested && self.advance(tracked, termination, members);
         }
         urgent
     }
 
     /// Takes one step towards the end of a tree. Returns whether to look again soon.
-    fn go_on(&self, tracked: &Tracked, termination: &mut Termination, members: &[&Process]) -> bool {
+    fn advance(&self, tracked: &Tracked, termination: &mut Termination, members: &[&Process]) -> bool {
         match termination.step(&tracked.root, members) {
-            Look::Lives => {
+            ScanResult::Alive => {
                 self.registry.report(tracked.id, Progress::Signalled);
                 true
             }
-            Look::Empty(exit) => {
+            ScanResult::Empty(exit) => {
                 if termination.was_killed() {
                     self.registry.count_kill();
                 }
                 self.registry.report(tracked.id, Progress::Empty(exit));
                 false
             }
-            Look::Stuck => {
+            ScanResult::Stuck => {
                 let pids = numbers(members);
                 tracing::error!(?pids, "processes do not die of KILL; they are tried further");
                 self.registry.report(tracked.id, Progress::Stuck);

@@ -18,7 +18,7 @@ use super::exit::Exit;
 
 /// Most trees at a time; a further one is refused. 256: the number of tasks that the unit of the service allows in
 /// total.
-pub(super) const MOST_TREES: usize = 256;
+pub(super) const MAX_TREES: usize = 256;
 
 /// Identifies a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +67,7 @@ impl Progress {
 
 /// The extent of a request to end a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum EndRequest {
     /// Only this tree. Other trees of its owner continue, and more may be started.
     Alone,
     /// The whole run is being stopped. Until that is done, nothing is started for it.
@@ -111,7 +111,7 @@ struct Tree {
     what: String,
     /// `None` until it was started.
     root: Option<Arc<Root>>,
-    wanted: Option<Wanted>,
+    end_requested: Option<EndRequest>,
     progress: watch::Sender<Progress>,
 }
 
@@ -121,25 +121,29 @@ struct State {
     next: u64,
     closing: bool,
     /// Whether there is something new for the reaper.
-    news: bool,
+    wake_reaper: bool,
     started: u64,
     ended: u64,
     killed: u64,
 }
 
 impl State {
-    fn want(&mut self, choose: impl Fn(&TreeId, &Tree) -> bool, why: Wanted) -> Vec<watch::Receiver<Progress>> {
+    fn request_end(
+        &mut self,
+        choose: impl Fn(&TreeId, &Tree) -> bool,
+        why: EndRequest,
+    ) -> Vec<watch::Receiver<Progress>> {
         let mut chosen = Vec::new();
         for (_, tree) in self.trees.iter_mut().filter(|(id, tree)| choose(id, tree)) {
-            if why == Wanted::WithItsRun {
+            if why == EndRequest::WithItsRun {
                 tree.owner.end();
             }
-            if tree.wanted != Some(Wanted::WithItsRun) {
-                tree.wanted = Some(why);
+            if tree.end_requested != Some(EndRequest::WithItsRun) {
+                tree.end_requested = Some(why);
             }
             chosen.push(tree.progress.subscribe());
         }
-        self.news |= !chosen.is_empty();
+        self.wake_reaper |= !chosen.is_empty();
         chosen
     }
 }
@@ -149,7 +153,7 @@ impl State {
 pub(super) struct Tracked {
     pub(super) id: TreeId,
     pub(super) root: Arc<Root>,
-    pub(super) wanted: bool,
+    pub(super) end_requested: bool,
 }
 
 /// The existing trees.
@@ -176,37 +180,37 @@ impl Registry {
             return Err(StartError::ShuttingDown);
         }
         let of_same_run = |tree: &Tree| matches!(owner, Owner::Run { id, .. } if tree.owner.is_run(id));
-        let stopping = |tree: &Tree| of_same_run(tree) && tree.wanted == Some(Wanted::WithItsRun);
+        let stopping = |tree: &Tree| of_same_run(tree) && tree.end_requested == Some(EndRequest::WithItsRun);
         if !owner.is_current() || state.trees.values().any(stopping) {
             return Err(StartError::Stopped);
         }
-        if state.trees.len() >= MOST_TREES {
-            return Err(StartError::TooMany { most: MOST_TREES });
+        if state.trees.len() >= MAX_TREES {
+            return Err(StartError::TooMany { most: MAX_TREES });
         }
         let id = TreeId(state.next);
         state.next += 1;
         let (progress, seen) = watch::channel(Progress::Alive);
         let what = what.to_owned();
-        state.trees.insert(id, Tree { owner, what, root: None, wanted: None, progress });
+        state.trees.insert(id, Tree { owner, what, root: None, end_requested: None, progress });
         Ok((Handle { registry: self.clone(), id }, seen))
     }
 
     /// Whether a registered tree may still be started.
     pub(super) fn may_start(&self, id: TreeId) -> bool {
-        self.state().trees.get(&id).is_some_and(|tree| tree.wanted.is_none() && tree.owner.is_current())
+        self.state().trees.get(&id).is_some_and(|tree| tree.end_requested.is_none() && tree.owner.is_current())
     }
 
     /// Records that a tree was started. `false`: its run was stopped in the meantime, and the tree is being ended.
     pub(super) fn started(&self, id: TreeId, root: Root) -> bool {
         let mut state = self.state();
         state.started += 1;
-        state.news = true;
+        state.wake_reaper = true;
         let Some(tree) = state.trees.get_mut(&id) else { return false };
         tree.root = Some(Arc::new(root));
-        if !tree.owner.is_current() && tree.wanted.is_none() {
-            tree.wanted = Some(Wanted::Alone);
+        if !tree.owner.is_current() && tree.end_requested.is_none() {
+            tree.end_requested = Some(EndRequest::Alone);
         }
-        let goes_on = tree.wanted.is_none();
+        let goes_on = tree.end_requested.is_none();
         self.changed.notify_all();
         goes_on
     }
@@ -216,16 +220,16 @@ impl Registry {
         let mut state = self.state();
         if state.trees.get(&id).is_some_and(|tree| tree.root.is_none()) {
             state.trees.remove(&id);
-            state.news = true;
+            state.wake_reaper = true;
         } else {
-            state.want(|other, _| *other == id, Wanted::Alone);
+            state.request_end(|other, _| *other == id, EndRequest::Alone);
         }
         self.changed.notify_all();
     }
 
     /// Requests the end of every tree of a run. Returns the progress of each.
     pub(super) fn end_run(&self, run: RunId) -> Vec<watch::Receiver<Progress>> {
-        let chosen = self.state().want(|_, tree| tree.owner.is_run(run), Wanted::WithItsRun);
+        let chosen = self.state().request_end(|_, tree| tree.owner.is_run(run), EndRequest::WithItsRun);
         self.changed.notify_all();
         chosen
     }
@@ -234,8 +238,8 @@ impl Registry {
     pub(super) fn close(&self) -> Vec<watch::Receiver<Progress>> {
         let mut state = self.state();
         state.closing = true;
-        let chosen = state.want(|_, _| true, Wanted::WithItsRun);
-        state.news = true;
+        let chosen = state.request_end(|_, _| true, EndRequest::WithItsRun);
+        state.wake_reaper = true;
         self.changed.notify_all();
         chosen
     }
@@ -249,12 +253,12 @@ impl Registry {
     /// The running trees of a run.
     pub(super) fn alive(&self, run: RunId) -> Vec<StillRunning> {
         let of_run = |tree: &&Tree| tree.owner.is_run(run) && tree.root.is_some();
-        let told = |tree: &Tree| StillRunning {
+        let still_running = |tree: &Tree| StillRunning {
             run_id: run,
             pid: tree.root.as_ref().map(|root| root.pid.as_raw_pid().unsigned_abs()),
             what: tree.what.clone(),
         };
-        self.state().trees.values().filter(of_run).map(told).collect()
+        self.state().trees.values().filter(of_run).map(still_running).collect()
     }
 
     /// The totals.
@@ -271,7 +275,7 @@ impl Registry {
     /// Every started tree.
     pub(super) fn tracked_trees(&self) -> Vec<Tracked> {
         let tracked = |(id, tree): (&TreeId, &Tree)| {
-            Some(Tracked { id: *id, root: tree.root.clone()?, wanted: tree.wanted.is_some() })
+            Some(Tracked { id: *id, root: tree.root.clone()?, end_requested: tree.end_requested.is_some() })
         };
         self.state().trees.iter().filter_map(tracked).collect()
     }
@@ -291,7 +295,7 @@ impl Registry {
     pub(super) fn look_once(&self) {
         let mut state = self.state();
         if state.trees.is_empty() {
-            state.news = true;
+            state.wake_reaper = true;
             self.changed.notify_all();
         }
     }
@@ -306,12 +310,12 @@ impl Registry {
         let state = self.state();
         let mut state = match most {
             Some(most) => {
-                let waited = self.changed.wait_timeout_while(state, most, |state| !state.news);
+                let waited = self.changed.wait_timeout_while(state, most, |state| !state.wake_reaper);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
-            None => self.changed.wait_while(state, |state| !state.news).unwrap_or_else(PoisonError::into_inner),
+            None => self.changed.wait_while(state, |state| !state.wake_reaper).unwrap_or_else(PoisonError::into_inner),
         };
-        state.news = false;
+        state.wake_reaper = false;
     }
 }
 

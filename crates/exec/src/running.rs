@@ -101,7 +101,7 @@ async fn ended(pid: Pid, children: &mut Signal, progress: &mut watch::Receiver<P
         // The first process stays a zombie until the reaper has found its tree empty, so its exit status can be read
         // repeatedly. If its end was not requested, it has ended by itself. Otherwise the reaper knows how it ended,
         // because it looked before it sent any signal.
-        let how = signal::look(pid);
+        let how = signal::peek_exit(pid);
         match how {
             Some(how) if *progress.borrow() == Progress::Alive => return how,
             Some(_) => return exit_of(progress.wait_for(Progress::is_over).await.ok().as_deref()),

@@ -20,7 +20,7 @@ pub(super) fn send(to: Identity, signal: Signal) {
 }
 
 /// The exit status of a child that has ended. The child stays a zombie, so that its number is not reused.
-pub(super) fn look(child: Pid) -> Option<Exit> {
+pub(super) fn peek_exit(child: Pid) -> Option<Exit> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(child), options).ok().flatten().map(|status| exit_of(&status))
 }

@@ -88,7 +88,7 @@ impl Table {
             let Some(pid) = name.to_str().and_then(|name| number(name).ok().flatten()) else { continue };
             match read(pid) {
                 Ok(process) => table.insert(process, since),
-                Err(error) if is_nobody(&error) => {}
+                Err(error) if is_gone_or_hidden(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -139,7 +139,7 @@ pub(super) fn read(pid: Pid) -> io::Result<Process> {
 }
 
 /// Whether reading a process failed because it has ended, or because it belongs to another user and is hidden.
-fn is_nobody(error: &io::Error) -> bool {
+fn is_gone_or_hidden(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | PermissionDenied | InvalidData)
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())

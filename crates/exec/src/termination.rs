@@ -41,7 +41,7 @@ struct Ending {
     /// The exit status of the first process, if it had ended before its end was requested.
     by_itself: Option<Exit>,
     grace_ends: Instant,
-    told: Told,
+    signalled: Signalled,
     /// The time since which only the wrapper processes of its namespace are left.
     wrappers_alone: Option<Instant>,
     frozen: HashSet<Identity>,
@@ -52,7 +52,7 @@ struct Ending {
 
 /// The processes that have got TERM. Each gets it only once: to many programs, the second one means "at once".
 #[derive(Debug)]
-struct Told {
+struct Signalled {
     /// The time of TERM to the group, by the kernel's clock. A process of the group that started before has got it.
     group: u64,
     each: HashSet<Identity>,
@@ -62,7 +62,7 @@ impl Ending {
     /// Whether the remaining processes may still end by themselves, because the program has just done so.
     fn waits_for_wrappers(&mut self) -> bool {
         let alone = self.wrappers_alone.get_or_insert_with(Instant::now);
-        self.killed_at.is_none() && !self.told.each.is_empty() && alone.elapsed() < WRAPPERS_GRACE
+        self.killed_at.is_none() && !self.signalled.each.is_empty() && alone.elapsed() < WRAPPERS_GRACE
     }
 
     /// Stops every process that is not stopped yet, so that none starts others while the tree is killed. Returns
@@ -85,9 +85,9 @@ impl Ending {
 
 /// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ScanResult {
     /// A process of the tree lives, or may live.
-    Lives,
+    Alive,
     /// The tree is empty and reaped. Contains the exit status of its first process.
     Empty(Exit),
     /// KILL has had no effect for [`KILL_LIMIT`].
@@ -96,7 +96,7 @@ pub(super) enum Look {
 
 impl Termination {
     /// Finds the processes of the tree.
-    pub(super) fn look<'t>(&self, root: &Root, table: &'t Table) -> Vec<&'t Process> {
+    pub(super) fn find_members<'t>(&self, root: &Root, table: &'t Table) -> Vec<&'t Process> {
         let members = members::of(root, &self.known, table);
         let me = Some(rustix::process::getpid());
         for zombie in
@@ -131,8 +131,8 @@ impl Termination {
     /// Begins the end: the group of the first process gets TERM at once. Every process that ends from now on ends
     /// because of us.
     pub(super) fn begin(&mut self, root: &Root, grace: Duration) {
-        let by_itself = signal::look(root.pid);
-        let told = Told { group: table::now(), each: HashSet::new() };
+        let by_itself = signal::peek_exit(root.pid);
+        let signalled = Signalled { group: table::now(), each: HashSet::new() };
         if !root.isolated {
             // The group has the number of the first process, which is our child and not reaped. The call fails if the
             // group is empty.
@@ -141,7 +141,7 @@ impl Termination {
         self.ending = Some(Ending {
             by_itself,
             grace_ends: Instant::now() + grace,
-            told,
+            signalled,
             wrappers_alone: None,
             frozen: HashSet::new(),
             freezes: 0,
@@ -151,38 +151,38 @@ impl Termination {
     }
 
     /// Takes the next step of the end, based on the processes that this look has found.
-    pub(super) fn step(&mut self, root: &Root, members: &[&Process]) -> Look {
-        let Some(ending) = &mut self.ending else { return Look::Lives };
+    pub(super) fn step(&mut self, root: &Root, members: &[&Process]) -> ScanResult {
+        let Some(ending) = &mut self.ending else { return ScanResult::Alive };
         let living: Vec<&Process> = members.iter().copied().filter(|process| process.lives()).collect();
         if living.is_empty() {
             ending.clean_looks += 1;
             if ending.clean_looks < CLEAN_LOOKS {
-                return Look::Lives;
+                return ScanResult::Alive;
             }
             signal::reap(root.pid);
-            return Look::Empty(ending.by_itself.unwrap_or(Exit::Ended));
+            return ScanResult::Empty(ending.by_itself.unwrap_or(Exit::Ended));
         }
         ending.clean_looks = 0;
         let stuck = ending.killed_at.is_some_and(|at| at.elapsed() > KILL_LIMIT);
-        let hears = namespace::hears(root, &living);
-        if ending.killed_at.is_none() && Instant::now() < ending.grace_ends && hears {
-            tell(root, &living, &mut ending.told);
-        } else if !hears && ending.waits_for_wrappers() {
+        let any_gets_term = namespace::any_gets_term(root, &living);
+        if ending.killed_at.is_none() && Instant::now() < ending.grace_ends && any_gets_term {
+            send_term(root, &living, &mut ending.signalled);
+        } else if !any_gets_term && ending.waits_for_wrappers() {
             // The next look will find that they have ended.
         } else if ending.killed_at.is_some() || root.isolated || !ending.freeze(&living) {
             ending.killed_at.get_or_insert_with(Instant::now);
             kill(root, &living);
         }
-        if stuck { Look::Stuck } else { Look::Lives }
+        if stuck { ScanResult::Stuck } else { ScanResult::Alive }
     }
 }
 
 /// Sends TERM to every process that has not got it yet.
-fn tell(root: &Root, living: &[&Process], told: &mut Told) {
+fn send_term(root: &Root, living: &[&Process], signalled: &mut Signalled) {
     let wrappers = namespace::wrappers(root, living);
     for process in living {
-        let with_group = !root.isolated && process.group == Some(root.pid) && process.start < told.group;
-        if !with_group && !wrappers.contains(&process.pid) && told.each.insert(process.identity()) {
+        let with_group = !root.isolated && process.group == Some(root.pid) && process.start < signalled.group;
+        if !with_group && !wrappers.contains(&process.pid) && signalled.each.insert(process.identity()) {
             signal::send(process.identity(), Signal::TERM);
         }
         // A stopped process reacts only to KILL and CONT. TERM is already pending, so after CONT the process acts on it
