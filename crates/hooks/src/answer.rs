@@ -14,8 +14,8 @@ const SHAPES: &str = r#"answer with {"continue":true}, {"change":{…}} or {"ref
 /// # Errors
 /// The problem, and the possible answers.
 pub(crate) fn read(event: &HookEvent, text: &[u8]) -> Result<HookAnswer, String> {
-    let looks_on = HookPoint::from_word(event.hook).is_some_and(|point| point.kind() == HookKind::Observe);
-    if looks_on || text.trim_ascii().is_empty() {
+    let observes_only = HookPoint::from_word(event.hook).is_some_and(|point| point.kind() == HookKind::Observe);
+    if observes_only || text.trim_ascii().is_empty() {
         return Ok(HookAnswer::Continue);
     }
     let object: Map<String, Value> = serde_json::from_slice(text)

@@ -68,15 +68,15 @@ impl AuditConfig {
 #[derive(Debug)]
 pub struct Audit {
     name: String,
-    book: Arc<Mutex<Book>>,
+    log: Arc<Mutex<LogFile>>,
     tasks: TaskTracker,
 }
 
 impl Audit {
     /// Makes a hook with this name. The file is opened at the first event.
     pub(crate) fn new(name: String, config: &AuditConfig, tasks: TaskTracker) -> Self {
-        let book = Book { config: config.clone(), open: None };
-        Self { name, book: Arc::new(Mutex::new(book)), tasks }
+        let log = LogFile { config: config.clone(), open: None };
+        Self { name, log: Arc::new(Mutex::new(log)), tasks }
     }
 }
 
@@ -91,9 +91,9 @@ impl Hook for Audit {
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String> {
         let mut line = serde_json::to_vec(event).map_err(|error| format!("the event is no JSON: {error}"))?;
         line.push(b'\n');
-        let book = self.book.clone();
+        let log = self.log.clone();
         // A write that panicked has left the file as it is. The next write opens it again.
-        let write = move || book.lock().unwrap_or_else(PoisonError::into_inner).write(&line);
+        let write = move || log.lock().unwrap_or_else(PoisonError::into_inner).write(&line);
         match self.tasks.spawn_blocking(write).await {
             Ok(Ok(())) => Ok(HookAnswer::Continue),
             Ok(Err(error)) => Err(format!("the event was not written: {error}")),
@@ -104,13 +104,13 @@ impl Hook for Audit {
 
 /// The current file and the older ones. The lock is held while one line is written, on the blocking pool.
 #[derive(Debug)]
-struct Book {
+struct LogFile {
     config: AuditConfig,
     /// The open file and its size.
     open: Option<(File, u64)>,
 }
 
-impl Book {
+impl LogFile {
     /// Writes a line. After an error the file is not kept open, so the next line opens it again.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let (mut file, mut size) = match self.open.take() {
@@ -118,7 +118,7 @@ impl Book {
             None => open(&self.config.file)?,
         };
         if size > 0 && size.saturating_add(line.len() as u64) > self.config.max_bytes {
-            self.turn_over()?;
+            self.rotate()?;
             (file, size) = open(&self.config.file)?;
         }
         file.write_all(line)?;
@@ -127,7 +127,7 @@ impl Book {
     }
 
     /// Renames each file to the next number. The oldest is overwritten.
-    fn turn_over(&self) -> io::Result<()> {
+    fn rotate(&self) -> io::Result<()> {
         let AuditConfig { file, keep, .. } = &self.config;
         if *keep == 0 {
             return fs::remove_file(file);

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::answer;
-use crate::process::{Program, Work};
+use crate::process::{Program, RunningProgram};
 
 /// Events that one hook processes at the same time. Further ones wait, within their own time limit.
 pub(crate) const MAX_PARALLEL: usize = 8;
@@ -28,7 +28,7 @@ const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 pub struct CommandHook {
     name: String,
     program: Program,
-    room: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     processes: Arc<Processes>,
     /// Ends every process in progress.
     stop: CancellationToken,
@@ -50,7 +50,7 @@ impl CommandHook {
             INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();
         env.extend(own.iter().map(|(name, value)| (name.into(), value.into())));
         let program = Program { argv, env: env.into_iter().collect() };
-        Self { name, program, room: Arc::new(Semaphore::new(MAX_PARALLEL)), processes, stop, tasks }
+        Self { name, program, slots: Arc::new(Semaphore::new(MAX_PARALLEL)), processes, stop, tasks }
     }
 }
 
@@ -67,24 +67,24 @@ impl Hook for CommandHook {
         let mut line = serde_json::to_vec(event).map_err(|error| format!("the event is no JSON: {error}"))?;
         line.push(b'\n');
         // The semaphore is never closed. Without a permit, there would only be more processes at the same time.
-        let permit = self.room.clone().acquire_owned().await.ok();
+        let permit = self.slots.clone().acquire_owned().await.ok();
         let unwanted = self.stop.child_token();
         let _ends_it = unwanted.clone().drop_guard();
-        let (tell, told) = oneshot::channel();
+        let (answer_sender, answer_receiver) = oneshot::channel();
         let (program, processes) = (self.program.clone(), self.processes.clone());
-        let work = async move {
-            match Work::start(&processes, &program, line).await {
-                Err(why) => drop(tell.send(Err(why))),
-                Ok(work) => {
-                    let (said, mut left) = work.answer(&unwanted).await;
-                    let _ = tell.send(said); // no one reads an answer that came too late
+        let supervision = async move {
+            match RunningProgram::start(&processes, &program, line).await {
+                Err(why) => drop(answer_sender.send(Err(why))),
+                Ok(program) => {
+                    let (answer_result, mut left) = program.answer(&unwanted).await;
+                    let _ = answer_sender.send(answer_result); // no one reads an answer that came too late
                     left.end().await;
                 }
             }
             drop(permit); // only now: programs that are being ended count as well
         };
-        self.tasks.spawn(work.in_current_span());
-        let said = told.await.map_err(|_| "its task crashed".to_owned())??;
-        answer::read(event, &said)
+        self.tasks.spawn(supervision.in_current_span());
+        let text = answer_receiver.await.map_err(|_| "its task crashed".to_owned())??;
+        answer::read(event, &text)
     }
 }

@@ -25,7 +25,7 @@ pub struct HttpHook {
     url: Url,
     token: Option<Secret>,
     client: Client,
-    room: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl HttpHook {
@@ -41,7 +41,7 @@ impl HttpHook {
         if is_this_machine(&url) {
             builder = builder.no_proxy();
         }
-        Ok(Self { name, url, token, client: builder.build()?, room: Arc::new(Semaphore::new(MAX_PARALLEL)) })
+        Ok(Self { name, url, token, client: builder.build()?, slots: Arc::new(Semaphore::new(MAX_PARALLEL)) })
     }
 }
 
@@ -54,7 +54,7 @@ impl Hook for HttpHook {
     /// # Cancel safety
     /// If the future is dropped, the request is dropped. The server may or may not have received it.
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String> {
-        let _permit = self.room.acquire().await.ok(); // never closed
+        let _permit = self.slots.acquire().await.ok(); // never closed
         let mut request = self.client.post(self.url.clone()).json(event);
         if let Some(token) = &self.token {
             let mut header = HeaderValue::try_from(format!("Bearer {}", token.expose()))

@@ -14,9 +14,9 @@ use crate::answer::{MAX_ANSWER_BYTES, too_long};
 
 /// How long the rest of an answer is read after the program has ended. Only a descendant that ignores TERM keeps the
 /// pipe open for that long, and the output of the program itself has been read by then.
-const REST: Duration = Duration::from_secs(1);
+const READ_AFTER_EXIT: Duration = Duration::from_secs(1);
 /// The part of its standard error that is logged, in bytes.
-const MAX_COMPLAINT_BYTES: u64 = 4096;
+const MAX_STDERR_BYTES: u64 = 4096;
 
 /// A program with its arguments and its complete environment.
 #[derive(Clone, Debug)]
@@ -27,20 +27,20 @@ pub(crate) struct Program {
 
 /// The output of a program.
 #[derive(Debug, Default)]
-struct Said {
+struct Output {
     answer: Vec<u8>,
-    complaint: Vec<u8>,
+    stderr_head: Vec<u8>,
 }
 
 /// A running program. Dropping it ends the program with all its descendants: TERM, two seconds, KILL.
-pub(crate) struct Work {
+pub(crate) struct RunningProgram {
     running: Running,
     stdout: ChildStdout,
     stderr: ChildStderr,
     name: String,
 }
 
-impl Work {
+impl RunningProgram {
     /// Starts a program for a hook and gives it the input.
     ///
     /// # Errors
@@ -75,34 +75,34 @@ impl Work {
     /// If the future is dropped, the program is ended.
     pub(crate) async fn answer(self, unwanted: &CancellationToken) -> (Result<Vec<u8>, String>, Running) {
         let Self { mut running, stdout, stderr, name } = self;
-        let mut said = Said::default();
-        let heard = hear(&mut running, stdout, stderr, &mut said, unwanted).await;
+        let mut output = Output::default();
+        let result = read_output(&mut running, stdout, stderr, &mut output, unwanted).await;
         running.begin_end(); // ends all remaining processes
-        if !said.complaint.is_empty() {
-            tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&said.complaint), "a hook's program complained");
+        if !output.stderr_head.is_empty() {
+            tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&output.stderr_head), "a hook's program complained");
         }
-        (heard.map(|()| said.answer), running)
+        (result.map(|()| output.answer), running)
     }
 }
 
 /// Reads the output of a program until it has ended and all output is read.
-async fn hear(
+async fn read_output(
     running: &mut Running,
     stdout: ChildStdout,
     stderr: ChildStderr,
-    said: &mut Said,
+    output: &mut Output,
     unwanted: &CancellationToken,
 ) -> Result<(), String> {
-    let listen = listen(stdout, stderr, said);
-    tokio::pin!(listen);
-    let mut heard = false;
+    let reading = read_pipes(stdout, stderr, output);
+    tokio::pin!(reading);
+    let mut finished = false;
     let exit = loop {
         tokio::select! {
             biased; // a program that is no longer needed is ended first
             () = unwanted.cancelled() => return Err("it was stopped".into()),
-            all = &mut listen, if !heard => {
+            all = &mut reading, if !finished => {
                 all?;
-                heard = true;
+                finished = true;
             }
             exit = running.wait() => break exit,
         }
@@ -114,28 +114,28 @@ async fn hear(
         Exit::Signal(signal) => return Err(format!("its program ended with signal: {signal}")),
         Exit::Ended => return Err("it was stopped".into()),
     }
-    match timeout(REST, async { if heard { Ok(()) } else { listen.await } }).await {
-        Ok(heard) => heard,
+    match timeout(READ_AFTER_EXIT, async { if finished { Ok(()) } else { reading.await } }).await {
+        Ok(result) => result,
         Err(_) => Ok(()), // the output until now is the answer
     }
 }
 
 /// Reads everything until the pipes are closed.
-async fn listen(stdout: ChildStdout, mut stderr: ChildStderr, said: &mut Said) -> Result<(), String> {
-    let Said { answer, complaint } = said;
-    let hear = async move {
+async fn read_pipes(stdout: ChildStdout, mut stderr: ChildStderr, output: &mut Output) -> Result<(), String> {
+    let Output { answer, stderr_head } = output;
+    let read_answer = async move {
         let most = MAX_ANSWER_BYTES as u64 + 1;
-        let heard = stdout.take(most).read_to_end(answer).await;
-        heard.map_err(|error| format!("its answer could not be read: {error}"))?;
+        let read = stdout.take(most).read_to_end(answer).await;
+        read.map_err(|error| format!("its answer could not be read: {error}"))?;
         if answer.len() > MAX_ANSWER_BYTES { Err(too_long()) } else { Ok(()) }
     };
-    let grumble = async move {
+    let read_stderr = async move {
         // Only for the log. The rest is read so that the program does not block on a full pipe.
-        let _ = (&mut stderr).take(MAX_COMPLAINT_BYTES).read_to_end(complaint).await;
+        let _ = (&mut stderr).take(MAX_STDERR_BYTES).read_to_end(stderr_head).await;
         let _ = tokio::io::copy(&mut stderr, &mut sink()).await;
         Ok(())
     };
-    tokio::try_join!(hear, grumble).map(|_| ())
+    tokio::try_join!(read_answer, read_stderr).map(|_| ())
 }
 
 /// Why a program was not started, as the end of a sentence.
