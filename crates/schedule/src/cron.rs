@@ -27,38 +27,53 @@ pub(crate) struct CronLine {
 
 struct Field {
     name: &'static str,
-    takes: &'static str,
+    accepts: &'static str,
     /// The words that the field accepts, in capitals.
     words: &'static [&'static str],
     /// Characters that the field accepts in addition to `*`, `,`, `-` and `/`.
-    signs: &'static str,
+    extra_characters: &'static str,
 }
 
 /// In the order of a line with 7 fields.
 const FIELDS: [Field; 7] = [
-    Field { name: "second", takes: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`", words: &[], signs: "" },
-    Field { name: "minute", takes: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`", words: &[], signs: "" },
-    Field { name: "hour", takes: "0-23, `*`, lists `9,17`, ranges `9-17`, steps `*/2`", words: &[], signs: "" },
+    Field {
+        name: "second",
+        accepts: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`",
+        words: &[],
+        extra_characters: "",
+    },
+    Field {
+        name: "minute",
+        accepts: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`",
+        words: &[],
+        extra_characters: "",
+    },
+    Field {
+        name: "hour",
+        accepts: "0-23, `*`, lists `9,17`, ranges `9-17`, steps `*/2`",
+        words: &[],
+        extra_characters: "",
+    },
     Field {
         name: "day of month",
-        takes: "1-31, `*`, lists, ranges, steps, `L` for the last day, `15W` for the weekday nearest to the 15th",
+        accepts: "1-31, `*`, lists, ranges, steps, `L` for the last day, `15W` for the weekday nearest to the 15th",
         words: &["L", "W", "LW"],
-        signs: "?",
+        extra_characters: "?",
     },
     Field {
         name: "month",
-        takes: "1-12 or JAN-DEC, `*`, lists, ranges, steps `*/3`",
+        accepts: "1-12 or JAN-DEC, `*`, lists, ranges, steps `*/3`",
         words: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
-        signs: "",
+        extra_characters: "",
     },
     Field {
         name: "day of week",
-        takes: "0-7 (0 and 7 are Sunday) or SUN-SAT, `*`, lists, ranges, steps, `MON#1` for the first Monday, `FRIL` for \
+        accepts: "0-7 (0 and 7 are Sunday) or SUN-SAT, `*`, lists, ranges, steps, `MON#1` for the first Monday, `FRIL` for \
                 the last Friday",
         words: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
-        signs: "?#",
+        extra_characters: "?#",
     },
-    Field { name: "year", takes: "1970-2099, `*`, lists, ranges, steps `*/2`", words: &[], signs: "" },
+    Field { name: "year", accepts: "1970-2099, `*`, lists, ranges, steps `*/2`", words: &[], extra_characters: "" },
 ];
 
 const YEAR: usize = FIELDS.len() - 1;
@@ -109,13 +124,14 @@ impl CronLine {
 
 impl Field {
     fn refuse(&self, text: &str, why: String) -> ScheduleError {
-        ScheduleError::Field { field: self.name, text: text.to_owned(), why, takes: self.takes }
+        ScheduleError::Field { field: self.name, text: text.to_owned(), why, takes: self.accepts }
     }
 
     /// Whether this field accepts the text, independent of the other fields. The library accepts names in any field and
     /// ignores empty items in lists. A line whose meaning differs from its appearance is refused here.
     fn check(&self, index: usize, text: &str) -> Result<(), String> {
-        let foreign = |c: &char| !c.is_ascii_alphanumeric() && !"*,-/".contains(*c) && !self.signs.contains(*c);
+        let foreign =
+            |c: &char| !c.is_ascii_alphanumeric() && !"*,-/".contains(*c) && !self.extra_characters.contains(*c);
         if let Some(character) = text.chars().find(foreign) {
             return Err(format!("{character:?} has no meaning there"));
         }
@@ -128,7 +144,7 @@ impl Field {
         if let Some(word) = text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| !self.knows(word)) {
             return Err(format!("`{word}` has no meaning there"));
         }
-        if self.signs.contains('#') && text.split(',').any(|item| item.eq_ignore_ascii_case("L")) {
+        if self.extra_characters.contains('#') && text.split(',').any(|item| item.eq_ignore_ascii_case("L")) {
             return Err("`L` needs to know of which day, as in `FRIL`".to_owned());
         }
         if index == YEAR {
@@ -140,7 +156,7 @@ impl Field {
 
     fn knows(&self, word: &str) -> bool {
         let word = word.to_ascii_uppercase();
-        let last_of = self.signs.contains('#').then(|| word.strip_suffix('L')).flatten();
+        let last_of = self.extra_characters.contains('#').then(|| word.strip_suffix('L')).flatten();
         let known = |word: &str| word.is_empty() || self.words.contains(&word);
         known(&word) || last_of.is_some_and(known)
     }

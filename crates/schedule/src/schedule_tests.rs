@@ -13,7 +13,7 @@ use crate::schedule::Schedule;
 const NOW: &str = "2026-11-22T12:00:00Z";
 
 /// Number of times that a property test examines.
-const A_FEW: usize = 40;
+const SAMPLED_TIMES: usize = 40;
 
 fn ms(text: &str) -> UnixMillis {
     UnixMillis(text.parse::<Timestamp>().unwrap().as_millisecond())
@@ -316,8 +316,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn times_are_the_same_from_wherever_one_asks(schedule in any_schedule(), from in any_instant(), inside in 0..A_FEW) {
-        let times = schedule.between(from, UnixMillis(i64::MAX), A_FEW);
+    fn times_are_the_same_from_wherever_one_asks(schedule in any_schedule(), from in any_instant(), inside in 0..SAMPLED_TIMES) {
+        let times = schedule.between(from, UnixMillis(i64::MAX), SAMPLED_TIMES);
         prop_assert!(times.first().is_some_and(|first| *first > from), "{}", schedule);
         prop_assert!(times.is_sorted_by(|a, b| a < b), "{}: {:?}", schedule, times);
         let asked_at = UnixMillis(times[inside].0 - 1);

@@ -20,13 +20,13 @@ const AFTER: SignedDuration = SignedDuration::from_mins(200);
 
 /// Minutes from a change from which the next time is searched too: before the change, at the change, and during the
 /// second occurrence of an hour.
-const ASKED: [i64; 6] = [-35, 0, 5, 25, 55, 115];
+const QUERY_OFFSETS_MIN: [i64; 6] = [-35, 0, 5, 25, 55, 115];
 
 /// Whether a time on the clock matches.
-type Fits = fn(&DateTime) -> bool;
+type Matches = fn(&DateTime) -> bool;
 
 /// Lines with explicit minute and hour, and their matching times.
-const FIXED: &[(&str, Fits)] = &[
+const FIXED: &[(&str, Matches)] = &[
     ("@daily", |t| t.hour() == 0 && t.minute() == 0),
     ("30 0 * * *", |t| t.hour() == 0 && t.minute() == 30),
     ("0 1 * * *", |t| t.hour() == 1 && t.minute() == 0),
@@ -54,7 +54,7 @@ const FIXED: &[(&str, Fits)] = &[
 ];
 
 /// Lines with `*` in minute or hour, and their matching times.
-const INTERVAL_LIKE: &[(&str, Fits)] = &[
+const INTERVAL_LIKE: &[(&str, Matches)] = &[
     ("* * * * *", |_| true),
     ("*/7 * * * *", |t| t.minute() % 7 == 0),
     ("*/15 * * * *", |t| t.minute() % 15 == 0),
@@ -103,7 +103,7 @@ fn times<'a>(ticks: &'a [Tick], fires: impl Fn(&Tick) -> bool + 'a) -> Vec<UnixM
 }
 
 /// The changes of a zone in 2026 and 2027, and one hour without a change.
-fn moments(zone: &TimeZone) -> Vec<Timestamp> {
+fn tested_instants(zone: &TimeZone) -> Vec<Timestamp> {
     let quiet: Timestamp = "2026-07-01T00:00:00Z".parse().unwrap();
     let first: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let end: Timestamp = "2028-01-01T00:00:00Z".parse().unwrap();
@@ -112,7 +112,7 @@ fn moments(zone: &TimeZone) -> Vec<Timestamp> {
 }
 
 /// The properties of a change that schedules can see. Zones with equal clocks around it need not be walked again.
-fn likeness(zone: &TimeZone, moment: Timestamp) -> (Timestamp, i32, i32) {
+fn change_key(zone: &TimeZone, moment: Timestamp) -> (Timestamp, i32, i32) {
     (moment, zone.to_offset(moment - MINUTE).seconds(), zone.to_offset(moment).seconds())
 }
 
@@ -125,14 +125,15 @@ fn every_change_of_every_zone_in_two_years_is_kept_by_the_rule() {
     for name in database.available() {
         let zone = database.get(name.as_str()).unwrap();
         zones += 1;
-        let new: Vec<Timestamp> = moments(&zone).into_iter().filter(|at| seen.insert(likeness(&zone, *at))).collect();
+        let new: Vec<Timestamp> =
+            tested_instants(&zone).into_iter().filter(|at| seen.insert(change_key(&zone, *at))).collect();
         if new.is_empty() {
             continue;
         }
         let read = |text: &str| Schedule::parse(text, name.as_str(), made_at).unwrap();
-        let fixed: Vec<(Schedule, Fits)> = FIXED.iter().map(|(text, fits)| (read(text), *fits)).collect();
-        let interval_like: Vec<(Schedule, Fits)> =
-            INTERVAL_LIKE.iter().map(|(text, fits)| (read(text), *fits)).collect();
+        let fixed: Vec<(Schedule, Matches)> = FIXED.iter().map(|(text, matches)| (read(text), *matches)).collect();
+        let interval_like: Vec<(Schedule, Matches)> =
+            INTERVAL_LIKE.iter().map(|(text, matches)| (read(text), *matches)).collect();
         for moment in new {
             changes += 1;
             let (from, until) = (moment - BEFORE, moment + AFTER);
@@ -140,17 +141,17 @@ fn every_change_of_every_zone_in_two_years_is_kept_by_the_rule() {
             let check = |schedule: &Schedule, expected: Vec<UnixMillis>| {
                 let found = schedule.between(millis(from), millis(until), usize::MAX);
                 assert_eq!(found, expected, "{schedule} around {moment}");
-                for asked in ASKED.map(|minutes| millis(moment + SignedDuration::from_mins(minutes))) {
+                for asked in QUERY_OFFSETS_MIN.map(|minutes| millis(moment + SignedDuration::from_mins(minutes))) {
                     let next = schedule.next_after(asked).filter(|at| *at <= millis(until));
                     let first = expected.iter().copied().find(|at| *at > asked);
                     assert_eq!(next, first, "{schedule} around {moment}, asked at {}", asked.to_rfc3339());
                 }
             };
-            for (schedule, fits) in &fixed {
-                check(schedule, times(&ticks, |tick| tick.reached.iter().any(fits)));
+            for (schedule, matches) in &fixed {
+                check(schedule, times(&ticks, |tick| tick.reached.iter().any(matches)));
             }
-            for (schedule, fits) in &interval_like {
-                check(schedule, times(&ticks, |tick| fits(&tick.shown)));
+            for (schedule, matches) in &interval_like {
+                check(schedule, times(&ticks, |tick| matches(&tick.shown)));
             }
         }
     }
@@ -167,7 +168,7 @@ fn a_daily_time_fires_once_for_each_day_of_the_calendar_in_every_zone() {
     for name in database.available() {
         let zone = database.get(name.as_str()).unwrap();
         // Zones with the same changes are equal here.
-        let changes: Vec<_> = moments(&zone).into_iter().map(|at| likeness(&zone, at)).collect();
+        let changes: Vec<_> = tested_instants(&zone).into_iter().map(|at| change_key(&zone, at)).collect();
         if changes.len() == 1 || !seen.insert(changes) {
             continue;
         }

@@ -11,8 +11,8 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// The first instant after `after` (whole seconds) at which the line fires in this zone.
 pub(crate) fn next_after(line: &CronLine, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     match line.kind() {
-        Kind::FixedTime => next_reached(line, zone, after),
-        Kind::IntervalLike => next_shown(line, zone, after),
+        Kind::FixedTime => next_fixed_time(line, zone, after),
+        Kind::IntervalLike => next_interval_like(line, zone, after),
     }
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn next_after(line: &CronLine, zone: &TimeZone, after: Timestamp) -> 
 /// A later time is never reached before an earlier one. So the result is the first matching time that was not reached
 /// by `after`. The time that the clock shows at `after` has been reached. If the clock was set back just before, later
 /// times have been reached too. Those are skipped, at most as many as fit into the repeated hour.
-fn next_reached(line: &CronLine, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
+fn next_fixed_time(line: &CronLine, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut wall = zone.to_datetime(after);
     loop {
         wall = line.next_from(wall.checked_add(SECOND).ok()?)?;
@@ -52,7 +52,7 @@ pub(crate) fn reached(zone: &TimeZone, wall: DateTime) -> Option<Timestamp> {
 ///
 /// Between two changes the clock runs evenly, so one search of the wall clock is enough there. The number of steps is
 /// the number of changes up to the result: a few hundred at most, up to the last year of a line.
-fn next_shown(line: &CronLine, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
+fn next_interval_like(line: &CronLine, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut start = after.checked_add(SECOND).ok()?;
     let mut searched = zone.to_datetime(start);
     let mut wall = line.next_from(searched)?;

@@ -8,7 +8,7 @@ use crate::error::ScheduleError;
 const MAX_NAME_BYTES: usize = 64;
 
 /// Most suggestions for a name that does not exist.
-const MOST_NEAR: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 
 /// A zone, with its name in the spelling of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,5 +58,5 @@ fn nearest<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
     scored.sort();
     let least = scored.first().map_or(0, |(distance, _)| *distance).min(wanted.chars().count() / 3);
     scored.retain(|(distance, _)| *distance <= least);
-    scored.into_iter().take(MOST_NEAR).map(|(_, name)| name).collect()
+    scored.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
