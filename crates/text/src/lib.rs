@@ -88,7 +88,7 @@ pub fn removed(text: &str) -> Cow<'_, str> {
 pub fn escaped_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for (c, neighbours) in with_neighbours(text) {
-        if c == '\\' || (is_unclear(c) && !belongs(c, neighbours)) {
+        if c == '\\' || (is_unclear(c) && !is_part_of_spelling(c, neighbours)) {
             line.extend(c.escape_default());
         } else {
             line.push(c);
@@ -99,7 +99,7 @@ pub fn escaped_line(text: &str) -> String {
 
 /// Whether every character of a name can be recognised by its look.
 pub fn is_clear(name: &str) -> bool {
-    with_neighbours(name).all(|(c, neighbours)| !is_unclear(c) || belongs(c, neighbours))
+    with_neighbours(name).all(|(c, neighbours)| !is_unclear(c) || is_part_of_spelling(c, neighbours))
 }
 
 /// The characters before and after a character.
@@ -119,7 +119,7 @@ fn rewrite(text: &str, mut hidden: impl FnMut(&mut String, char)) -> Cow<'_, str
     }
     let mut out = String::with_capacity(text.len());
     for (c, neighbours) in with_neighbours(text) {
-        if !is_hidden(c) || belongs(c, neighbours) {
+        if !is_hidden(c) || is_part_of_spelling(c, neighbours) {
             out.push(c);
         } else if (c, neighbours.1) != ('\r', Some('\n')) {
             hidden(&mut out, c);
@@ -148,7 +148,7 @@ fn by_property(c: char) -> bool {
 }
 
 /// Whether a hidden character belongs to the normal spelling of its neighbours.
-fn belongs(c: char, (before, after): Neighbours) -> bool {
+fn is_part_of_spelling(c: char, (before, after): Neighbours) -> bool {
     let Some(before) = before else { return false };
     match c {
         '\u{fe0e}' | '\u{fe0f}' if before.is_ascii() => is_emoji(before, true) && after == Some('\u{20e3}'), // a keycap

@@ -73,12 +73,12 @@ pub struct Markers {
     /// Whether a line begins here.
     line_start: bool,
     /// Whether a following line feed belongs to a marker.
-    swallow: bool,
+    skip_line_feed: bool,
 }
 
 impl Default for Markers {
     fn default() -> Self {
-        Self { held: String::new(), open: 0, line_start: true, swallow: false }
+        Self { held: String::new(), open: 0, line_start: true, skip_line_feed: false }
     }
 }
 
@@ -88,7 +88,7 @@ impl Markers {
         let mut out = String::with_capacity(piece.len());
         for c in piece.chars() {
             if self.held.is_empty() {
-                self.begin(c, &mut out);
+                self.outside_marker(c, &mut out);
                 continue;
             }
             self.held.push(c);
@@ -101,12 +101,12 @@ impl Markers {
                     out.push_str(&self.held);
                     self.held.clear();
                     self.line_start = false;
-                    self.begin(c, &mut out);
+                    self.outside_marker(c, &mut out);
                     continue;
                 }
             }
             self.held.clear();
-            self.swallow = self.line_start;
+            self.skip_line_feed = self.line_start;
         }
         out
     }
@@ -117,11 +117,11 @@ impl Markers {
     }
 
     /// Processes one character outside of a marker.
-    fn begin(&mut self, c: char, out: &mut String) {
-        let swallowed = std::mem::take(&mut self.swallow) && c == '\n';
+    fn outside_marker(&mut self, c: char, out: &mut String) {
+        let skipped = std::mem::take(&mut self.skip_line_feed) && c == '\n';
         match c {
             '<' => self.held.push(c),
-            _ if swallowed => {}
+            _ if skipped => {}
             c => {
                 self.line_start = c == '\n';
                 out.push(c);
