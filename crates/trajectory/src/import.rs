@@ -10,8 +10,8 @@ mod document;
 mod mini_swe_agent;
 mod openai;
 mod own;
+mod recorder;
 mod swe_agent;
-mod talk;
 
 use serde_json::Value;
 use thiserror::Error;
@@ -146,18 +146,18 @@ fn detect(conversations: &[Conversation]) -> Result<Format, ImportError> {
 
 /// An invalid message of a conversation.
 #[derive(Debug, PartialEq, Eq)]
-struct Broken {
+struct InvalidItem {
     /// Its number, from 0.
     index: usize,
     /// The kind of item: message, step.
-    what_it_is: &'static str,
+    item_kind: &'static str,
     what: String,
 }
 
-impl Broken {
+impl InvalidItem {
     fn into_error(self, conversation: Option<usize>) -> ImportError {
         let of = conversation.map(|index| format!("conversation {index}, ")).unwrap_or_default();
-        ImportError::Broken { place: format!("{of}{} {}", self.what_it_is, self.index), what: self.what }
+        ImportError::Broken { place: format!("{of}{} {}", self.item_kind, self.index), what: self.what }
     }
 }
 

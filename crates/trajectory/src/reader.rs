@@ -74,7 +74,7 @@ impl<R: BufRead> Reader<R> {
 
     fn event(&mut self) -> Result<Option<TrajectoryEvent>, ReadError> {
         loop {
-            if !self.fill()? {
+            if !self.read_line()? {
                 return Ok(None);
             }
             let error = |column, problem| ReadError { line: self.line, column, problem };
@@ -102,7 +102,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next line into the buffer, without its line break. `false`: there is none.
-    fn fill(&mut self) -> Result<bool, ReadError> {
+    fn read_line(&mut self) -> Result<bool, ReadError> {
         self.buffer.clear();
         self.line += 1;
         let line = self.line;

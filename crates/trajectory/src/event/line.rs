@@ -96,7 +96,7 @@ impl fmt::Display for Fault {
 
 /// Least similarity of a suggested word to an unknown one, by `strsim::jaro_winkler`. 0.75: words with a missing, an
 /// additional or a changed letter are above it, other words are below.
-const ALIKE: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
 impl TrajectoryEvent {
     /// Parses one line.
@@ -124,7 +124,7 @@ impl TrajectoryEvent {
             }
             Line { unknown: Some(key), .. } => {
                 let best = KEYS.iter().map(|(word, _)| (strsim::jaro_winkler(word, &key), *word));
-                let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(how_much, _)| *how_much >= ALIKE);
+                let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(how_much, _)| *how_much >= MIN_SIMILARITY);
                 Fault::UnknownEvent { key, nearest: best.map(|(_, word)| word) }
             }
             Line { .. } => Fault::NoEvent,

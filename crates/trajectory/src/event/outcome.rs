@@ -23,7 +23,7 @@ const WORDS: &[(&str, CallOutcome)] = &[
 const NO_TOOL: &[&str] = &["unknown tool", "no such tool", "unknown function", "no tool named", "not a valid tool"];
 
 /// Phrases with the same meaning if they are about a tool or a function.
-const NOT_THERE: &[&str] = &["does not exist", "not found", "is not available", "not registered"];
+const MISSING_TOOL: &[&str] = &["does not exist", "not found", "is not available", "not registered"];
 
 /// Phrases for refused arguments: of schemas, of Python, and of the usual frameworks.
 const REFUSED: &[&str] = &[
@@ -44,7 +44,7 @@ const REFUSED: &[&str] = &[
 ];
 
 /// Words that may follow the word "error" at the beginning of an error message.
-const DOING: &[&str] = &[
+const AFTER_ERROR: &[&str] = &[
     "executing",
     "calling",
     "running",
@@ -86,7 +86,7 @@ pub(crate) fn outcome_of(ok: bool, text: &str) -> CallOutcome {
     let has = |words: &[&str]| words.iter().any(|word| head.contains(word));
     // "The tool says that the file was not found" is about a file.
     let of_tool = has(&["tool", "function"]) && !has(&["file", "directory", "path"]);
-    if has(NO_TOOL) || (of_tool && has(NOT_THERE)) {
+    if has(NO_TOOL) || (of_tool && has(MISSING_TOOL)) {
         CallOutcome::UnknownTool
     } else if has(REFUSED) {
         CallOutcome::InvalidArguments
@@ -120,7 +120,7 @@ fn begins_with_failure(line: &str) -> bool {
     let next = rest.split_whitespace().next().unwrap_or_default();
     match word {
         "traceback" => lower.starts_with("traceback (most recent call last)"),
-        "error" | "exception" => colon || rest.is_empty() || DOING.contains(&next),
+        "error" | "exception" => colon || rest.is_empty() || AFTER_ERROR.contains(&next),
         "fatal" | "failed" | "failure" | "panic" => colon || (word == "failed" && next == "to"),
         "command" => matches!(next, "failed" | "not"),
         // FileNotFoundError: …, java.lang.IllegalStateException: …

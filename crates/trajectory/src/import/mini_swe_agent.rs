@@ -13,8 +13,8 @@
 use belay_agent_loop::policies::CallOutcome;
 use serde_json::{Value, json};
 
-use super::talk::Talk;
-use super::{Broken, field, text_of};
+use super::recorder::Recorder;
+use super::{InvalidItem, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
 /// The only tool.
@@ -34,8 +34,8 @@ pub(super) fn is_typical(file: &Value) -> bool {
 }
 
 /// Imports one file.
-pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
-    let mut talk = Talk::default();
+pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
+    let mut recorder = Recorder::default();
     let (mut asked, mut waiting) = (false, 0_usize);
     let messages = file.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (index, message) in messages.iter().enumerate() {
@@ -43,31 +43,31 @@ pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
         let is_observation = extra("interrupt_type").is_none() && (extra("returncode").is_some() || waiting > 0);
         match role(message) {
             "system" | "exit" => {}
-            "assistant" => waiting = reply(&mut talk, message, extra("actions")),
+            "assistant" => waiting = reply(&mut recorder, message, extra("actions")),
             "user" if !asked => {
                 asked = true;
-                talk.user(text_of(message.get("content")));
+                recorder.user(text_of(message.get("content")));
             }
             "user" if !is_observation => match text_of(message.get("content")) {
                 text if text.is_empty() => {} // the notice of an exceeded limit
-                text => talk.aside(text),
+                text => recorder.user_in_request(text),
             },
             "tool" | "user" => {
                 waiting = waiting.saturating_sub(1);
-                observation(&mut talk, message, extra);
+                observation(&mut recorder, message, extra);
             }
-            "" => return Err(Broken { index, what_it_is: "message", what: "has no `role`".into() }),
+            "" => return Err(InvalidItem { index, item_kind: "message", what: "has no `role`".into() }),
             role => {
                 let what = format!("there is no role `{role}`; there are system, user, assistant, tool, exit");
-                return Err(Broken { index, what_it_is: "message", what });
+                return Err(InvalidItem { index, item_kind: "message", what });
             }
         }
     }
     let status = file.get("info").map(|info| field(info, "exit_status")).unwrap_or_default();
     if !status.is_empty() {
-        talk.thought(format!("exit status: {status}"));
+        recorder.thought(format!("exit status: {status}"));
     }
-    Ok(talk.done())
+    Ok(recorder.done())
 }
 
 /// The role. An item of the Responses API has a type instead.
@@ -80,14 +80,14 @@ fn role(message: &Value) -> &str {
 }
 
 /// Imports a reply of the model. Returns the number of its commands.
-fn reply(talk: &mut Talk, message: &Value, actions: Option<&Value>) -> usize {
-    talk.turn();
+fn reply(recorder: &mut Recorder, message: &Value, actions: Option<&Value>) -> usize {
+    recorder.turn();
     let response = message.get("extra").and_then(|extra| extra.get("response")).unwrap_or(message);
     if let Some(usage) = response.get("usage") {
         let tokens = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64()).unwrap_or(0);
-        talk.usage(tokens(["prompt_tokens", "input_tokens"]), tokens(["completion_tokens", "output_tokens"]));
+        recorder.usage(tokens(["prompt_tokens", "input_tokens"]), tokens(["completion_tokens", "output_tokens"]));
     }
-    talk.thought(field(message, "reasoning_content").to_owned());
+    recorder.thought(field(message, "reasoning_content").to_owned());
     let text = match message.get("output").and_then(Value::as_array) {
         Some(items) => items.iter().map(|item| text_of(item.get("content"))).collect::<Vec<_>>().join(""),
         None => text_of(message.get("content")),
@@ -100,10 +100,10 @@ fn reply(talk: &mut Talk, message: &Value, actions: Option<&Value>) -> usize {
         (None, Some((rest, command))) => (rest, vec![(None, command)]),
         (None, None) => (text, Vec::new()),
     };
-    talk.said(text, !commands.is_empty());
+    recorder.assistant(text, !commands.is_empty());
     let count = commands.len();
     for (id, command) in commands {
-        talk.call(id, TOOL.to_owned(), CallArguments::parse(&json!({ "command": command }).to_string()));
+        recorder.call(id, TOOL.to_owned(), CallArguments::parse(&json!({ "command": command }).to_string()));
     }
     count
 }
@@ -127,7 +127,7 @@ fn only_block(text: &str) -> Option<(String, String)> {
     }
 }
 
-fn observation<'a>(talk: &mut Talk, message: &'a Value, extra: impl Fn(&str) -> Option<&'a Value>) {
+fn observation<'a>(recorder: &mut Recorder, message: &'a Value, extra: impl Fn(&str) -> Option<&'a Value>) {
     let seen = text_of(message.get("content").or_else(|| message.get("output")));
     let tagged = || seen.split_once("<returncode>")?.1.split_once("</returncode>")?.0.trim().parse().ok();
     let timed_out = seen.starts_with("The last command") && seen.contains("timed out");
@@ -135,9 +135,9 @@ fn observation<'a>(talk: &mut Talk, message: &'a Value, extra: impl Fn(&str) -> 
     let text = inner_output(&seen).to_owned();
     let id = id(message);
     if extra("exception_info").and_then(Value::as_str) == Some("action was not executed") {
-        return talk.ended(id.as_deref(), None, CallOutcome::NotExecuted, text);
+        return recorder.result_with_outcome(id.as_deref(), None, CallOutcome::NotExecuted, text);
     }
-    talk.result(id.as_deref(), None, code.map(|code| code == 0), text);
+    recorder.result(id.as_deref(), None, code.map(|code| code == 0), text);
 }
 
 /// The output of the command, without the tags around it.

@@ -6,49 +6,53 @@
 
 use serde_json::{Value, json};
 
-use super::talk::Talk;
-use super::{Broken, field, text_of};
+use super::recorder::Recorder;
+use super::{InvalidItem, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
 /// Imports one file.
-pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
+pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
     let list = |name: &str| file.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut talk = Talk::default();
+    let mut recorder = Recorder::default();
     let history = list("history");
     match list("trajectory") {
-        [] => from_history(&mut talk, history),
+        [] => from_history(&mut recorder, history),
         steps => {
             if let Some(request) = request(history) {
-                talk.user(request);
+                recorder.user(request);
             }
             for (index, step) in steps.iter().enumerate() {
                 if !step.is_object() {
-                    return Err(Broken { index, what_it_is: "step", what: "must be an object with `action`".into() });
+                    return Err(InvalidItem {
+                        index,
+                        item_kind: "step",
+                        what: "must be an object with `action`".into(),
+                    });
                 }
-                take_step(&mut talk, step);
+                take_step(&mut recorder, step);
             }
         }
     }
-    Ok(talk.done())
+    Ok(recorder.done())
 }
 
-fn take_step(talk: &mut Talk, step: &Value) {
-    talk.turn();
+fn take_step(recorder: &mut Recorder, step: &Value) {
+    recorder.turn();
     let action = field(step, "action").trim();
     let thought = match field(step, "thought") {
         "" if action.is_empty() => field(step, "response"),
         thought => thought,
     };
-    talk.said(thought.to_owned(), !action.is_empty());
+    recorder.assistant(thought.to_owned(), !action.is_empty());
     if !action.is_empty() {
-        act(talk, action);
-        talk.result(None, None, None, text_of(step.get("observation")));
+        act(recorder, action);
+        recorder.result(None, None, None, text_of(step.get("observation")));
     }
 }
 
-fn act(talk: &mut Talk, action: &str) {
+fn act(recorder: &mut Recorder, action: &str) {
     let tool = action.split_whitespace().next().unwrap_or("unknown").to_owned();
-    talk.call(None, tool, CallArguments::parse(&json!({ "command": action }).to_string()));
+    recorder.call(None, tool, CallArguments::parse(&json!({ "command": action }).to_string()));
 }
 
 /// The request of the person: the last user message before the model begins, without demonstrations.
@@ -63,26 +67,26 @@ fn is_demo(message: &Value) -> bool {
 }
 
 /// Imports only messages: the message after an action is its observation, whatever its role is.
-fn from_history(talk: &mut Talk, history: &[Value]) {
+fn from_history(recorder: &mut Recorder, history: &[Value]) {
     let mut acted = false;
     for message in history.iter().filter(|message| !is_demo(message)) {
         let content = || text_of(message.get("content"));
         match field(message, "role") {
             "assistant" => {
-                talk.turn();
+                recorder.turn();
                 let action = field(message, "action").trim();
                 let thought = if action.is_empty() { content() } else { field(message, "thought").to_owned() };
                 acted = !action.is_empty();
-                talk.said(thought, acted);
+                recorder.assistant(thought, acted);
                 if acted {
-                    act(talk, action);
+                    act(recorder, action);
                 }
             }
             "user" | "tool" if acted => {
-                talk.result(None, None, None, content());
+                recorder.result(None, None, None, content());
                 acted = false;
             }
-            "user" => talk.user(content()),
+            "user" => recorder.user(content()),
             _ => {}
         }
     }

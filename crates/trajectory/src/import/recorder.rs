@@ -8,7 +8,7 @@ use crate::event::{CallArguments, TrajectoryEvent, looks_failed, outcome_of};
 
 /// Records messages as events, and finds the call that a result belongs to.
 #[derive(Debug, Default)]
-pub(super) struct Talk {
+pub(super) struct Recorder {
     events: Vec<TrajectoryEvent>,
     /// Calls without a result, oldest first: id and tool.
     open: VecDeque<(Option<String>, String)>,
@@ -18,7 +18,7 @@ pub(super) struct Talk {
     answered: bool,
 }
 
-impl Talk {
+impl Recorder {
     /// Records a message of the person.
     pub(super) fn user(&mut self, text: String) {
         if !self.begun || self.answered {
@@ -29,7 +29,7 @@ impl Talk {
     }
 
     /// Records a message in the role `user` within the request.
-    pub(super) fn aside(&mut self, text: String) {
+    pub(super) fn user_in_request(&mut self, text: String) {
         self.answered = false;
         self.events.push(TrajectoryEvent::User(text));
     }
@@ -55,7 +55,7 @@ impl Talk {
     }
 
     /// Records a text of the model. An empty text is recorded only if the reply contains nothing else.
-    pub(super) fn said(&mut self, text: String, with_calls: bool) {
+    pub(super) fn assistant(&mut self, text: String, with_calls: bool) {
         if !text.is_empty() || !with_calls {
             self.answered = !with_calls;
             self.events.push(TrajectoryEvent::Assistant(text));
@@ -72,11 +72,17 @@ impl Talk {
     /// Records a result. `ok`: as recorded; `None`: derived from the text.
     pub(super) fn result(&mut self, id: Option<&str>, name: Option<&str>, ok: Option<bool>, text: String) {
         let outcome = outcome_of(ok.unwrap_or_else(|| !looks_failed(&text)), &text);
-        self.ended(id, name, outcome, text);
+        self.result_with_outcome(id, name, outcome, text);
     }
 
     /// Records a result with a known outcome.
-    pub(super) fn ended(&mut self, id: Option<&str>, name: Option<&str>, outcome: CallOutcome, text: String) {
+    pub(super) fn result_with_outcome(
+        &mut self,
+        id: Option<&str>,
+        name: Option<&str>,
+        outcome: CallOutcome,
+        text: String,
+    ) {
         let of_id = || id.and_then(|id| self.open.iter().position(|(open, _)| open.as_deref() == Some(id)));
         let of_name = || name.and_then(|name| self.open.iter().position(|(_, open)| open == name));
         let place = of_id().or_else(of_name).or_else(|| (id.is_none() && name.is_none()).then_some(0));
