@@ -82,7 +82,7 @@ fn report(directory: &Path, mutations: Option<usize>, seed: u64, without: &[Stri
     let left_out: Vec<Part> = Part::ALL.into_iter().filter(left_out).collect();
     let mut candidates = belay(&StopRules::progress(), &left_out);
     if left_out.is_empty() {
-        candidates.extend(rule_sets::rivals());
+        candidates.extend(rule_sets::other_programs());
     }
     let cases = set::read(directory)?;
     let mutated = Mutated::of(&cases, mutations, seed)?;

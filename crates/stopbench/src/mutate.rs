@@ -140,13 +140,13 @@ impl Mutation {
     fn applies(self, run: &Run) -> bool {
         let any = |wanted: fn(&TrajectoryEvent) -> bool| run.events.iter().any(wanted);
         match self {
-            Self::Paraphrase => !is_about_text(run) && any(|event| is_said(event) || is_thought(event)),
+            Self::Paraphrase => !is_about_text(run) && any(|event| is_text(event) || is_thought(event)),
             Self::Shuffle => any(|event| keys(event) > 1),
             Self::Nonces | Self::Counters => any(|event| keys(event) > 0),
             Self::Harmless => !is_about_text(run) && run.events.iter().filter(|event| is_call(event)).count() > 1,
-            Self::Reslice => any(is_said),
+            Self::Reslice => any(is_text),
             Self::Whitespace => any(is_call),
-            Self::Restart => !places(run).is_empty(),
+            Self::Restart => !restart_points(run).is_empty(),
         }
     }
 
@@ -169,11 +169,11 @@ impl Mutation {
             Self::Reslice => streams::reslice(run, random),
             Self::Whitespace => whitespace(run, random),
             Self::Restart => {
-                let mut places = places(run);
-                random.shuffle(&mut places);
-                places.truncate(RESTARTS);
-                places.sort_unstable();
-                Run { restarts: places, ..run.clone() }
+                let mut restart_points = restart_points(run);
+                random.shuffle(&mut restart_points);
+                restart_points.truncate(RESTARTS);
+                restart_points.sort_unstable();
+                Run { restarts: restart_points, ..run.clone() }
             }
         }
     }
@@ -193,7 +193,7 @@ fn is_thought(event: &TrajectoryEvent) -> bool {
     matches!(event, TrajectoryEvent::Other(text) if !text.is_empty())
 }
 
-fn is_said(event: &TrajectoryEvent) -> bool {
+fn is_text(event: &TrajectoryEvent) -> bool {
     matches!(event, TrajectoryEvent::Text(text) | TrajectoryEvent::Assistant(text) if !text.is_empty())
 }
 
@@ -206,13 +206,13 @@ fn keys(event: &TrajectoryEvent) -> usize {
 }
 
 /// Builds a changed recording and keeps the onset at its event.
-struct Rebuilt<'a> {
+struct RunBuilder<'a> {
     old: &'a Run,
     events: Vec<TrajectoryEvent>,
     onset: Option<usize>,
 }
 
-impl<'a> Rebuilt<'a> {
+impl<'a> RunBuilder<'a> {
     fn of(old: &'a Run) -> Self {
         Self { old, events: Vec::with_capacity(old.events.len()), onset: None }
     }
@@ -245,36 +245,36 @@ fn on_arguments(run: &Run, mut change: impl FnMut(&mut Vec<(String, Value)>)) ->
 }
 
 fn paraphrase(run: &Run, random: &mut Random) -> Run {
-    let mut rebuilt = Rebuilt::of(run);
+    let mut builder = RunBuilder::of(run);
     // The words that were put before the stream of this answer. The complete answer gets the same words.
     let mut opening: Option<String> = None;
     for (index, event) in run.events.iter().enumerate() {
-        rebuilt.at(index);
+        builder.at(index);
         match event {
             TrajectoryEvent::Other(text) => {
-                rebuilt.push(TrajectoryEvent::Other(format!("{}{text}", words::opening(random))));
+                builder.push(TrajectoryEvent::Other(format!("{}{text}", words::opening(random))));
             }
             TrajectoryEvent::Text(text) => {
                 if opening.is_none() && !text.is_empty() {
                     let said = words::opening(random);
-                    rebuilt.push(TrajectoryEvent::Text(said.clone()));
+                    builder.push(TrajectoryEvent::Text(said.clone()));
                     opening = Some(said);
                 }
-                rebuilt.push(event.clone());
+                builder.push(event.clone());
             }
             TrajectoryEvent::Assistant(text) if !text.is_empty() => {
                 let said = opening.take().unwrap_or_else(|| words::opening(random));
-                rebuilt.push(TrajectoryEvent::Assistant(format!("{said}{text}")));
+                builder.push(TrajectoryEvent::Assistant(format!("{said}{text}")));
             }
             _ => {
                 if matches!(event, TrajectoryEvent::Turn | TrajectoryEvent::Tool { .. } | TrajectoryEvent::User(_)) {
                     opening = None;
                 }
-                rebuilt.push(event.clone());
+                builder.push(event.clone());
             }
         }
     }
-    rebuilt.done()
+    builder.done()
 }
 
 fn nonces(run: &Run, random: &mut Random) -> Run {
@@ -291,7 +291,7 @@ fn nonces(run: &Run, random: &mut Random) -> Run {
 fn harmless(run: &Run, random: &mut Random) -> Run {
     let turns = run.events.contains(&TrajectoryEvent::Turn);
     let results = run.events.iter().any(|event| matches!(event, TrajectoryEvent::ToolResult { .. }));
-    let mut rebuilt = Rebuilt::of(run);
+    let mut builder = RunBuilder::of(run);
     let (mut open, mut real, mut step_ended) = (0_usize, 0_usize, false);
     for (index, event) in run.events.iter().enumerate() {
         let begins = if turns { *event == TrajectoryEvent::Turn } else { is_call(event) && (step_ended || !results) };
@@ -299,11 +299,11 @@ fn harmless(run: &Run, random: &mut Random) -> Run {
         if begins && (open == 0 || !results) && real > 0 && random.below(HARMLESS_EVERY) == 0 {
             let (name, args, result) = words::harmless(random);
             if turns {
-                rebuilt.push(TrajectoryEvent::Turn);
+                builder.push(TrajectoryEvent::Turn);
             }
-            rebuilt.push(TrajectoryEvent::tool(name, &args));
+            builder.push(TrajectoryEvent::tool(name, &args));
             if results {
-                rebuilt.push(TrajectoryEvent::result(name, true, result));
+                builder.push(TrajectoryEvent::result(name, true, result));
             }
             real = 0;
         }
@@ -312,10 +312,10 @@ fn harmless(run: &Run, random: &mut Random) -> Run {
             TrajectoryEvent::ToolResult { .. } => (open, step_ended) = (open.saturating_sub(1), true),
             _ => {}
         }
-        rebuilt.at(index);
-        rebuilt.push(event.clone());
+        builder.at(index);
+        builder.push(event.clone());
     }
-    rebuilt.done()
+    builder.done()
 }
 
 fn whitespace(run: &Run, random: &mut Random) -> Run {
@@ -342,7 +342,7 @@ fn whitespace(run: &Run, random: &mut Random) -> Run {
 
 /// Positions at which a program can be restarted: between steps. A restart within a stream is impossible: the model
 /// call would be repeated from its beginning.
-fn places(run: &Run) -> Vec<usize> {
+fn restart_points(run: &Run) -> Vec<usize> {
     let turns = run.events.contains(&TrajectoryEvent::Turn);
     let is_place = |(index, event): (usize, &TrajectoryEvent)| {
         let begins = if turns { *event == TrajectoryEvent::Turn } else { is_call(event) };

@@ -26,7 +26,7 @@ use openhands::OpenHands;
 use openmanus::OpenManus;
 
 /// All rule sets of other programs.
-pub(crate) fn rivals() -> [Candidate; 6] {
+pub(crate) fn other_programs() -> [Candidate; 6] {
     fn of<R: RuleSet + Default + 'static>(name: &'static str, source: &'static str) -> Candidate {
         Candidate { name, source, make: Box::new(|| Box::new(R::default())) }
     }

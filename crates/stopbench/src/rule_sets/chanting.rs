@@ -92,7 +92,7 @@ impl Chanting {
     }
 
     /// Processes a piece. Returns whether the text chants.
-    pub(super) fn hear(&mut self, delta: &str) -> bool {
+    pub(super) fn push(&mut self, delta: &str) -> bool {
         let fences = delta.matches("```").count();
         let divider = is_divider(delta);
         if fences > 0 || divider || has_structure(delta) {
@@ -210,7 +210,7 @@ mod tests {
 
     fn chants(limits: Limits, pieces: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
         let mut chanting = Chanting::new(limits);
-        pieces.into_iter().any(|piece| chanting.hear(piece.as_ref()))
+        pieces.into_iter().any(|piece| chanting.push(piece.as_ref()))
     }
 
     fn singles(text: &str) -> Vec<String> {
@@ -264,9 +264,9 @@ mod tests {
         assert!(!chants(HEAD, vec!["----------\n"; 30]));
         // A fence that is never closed turns the detection off, and clearing does not turn it on.
         let mut open = Chanting::new(HEAD);
-        open.hear("```");
+        open.push("```");
         open.clear();
-        assert!(!(0..100).any(|_| open.hear("round and round it goes ")));
+        assert!(!(0..100).any(|_| open.push("round and round it goes ")));
         // A fence that is split between two pieces is missed.
         assert!(chants(
             HEAD,

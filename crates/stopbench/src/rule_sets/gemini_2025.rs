@@ -52,7 +52,7 @@ impl RuleSet for Gemini2025 {
                 return (self.count >= REPEATS).then(|| "CONSECUTIVE_IDENTICAL_TOOL_CALLS".to_owned());
             }
             _ => {
-                let chants = delta.is_some_and(|delta| self.chanting.hear(delta));
+                let chants = delta.is_some_and(|delta| self.chanting.push(delta));
                 return chants.then(|| "CHANTING_IDENTICAL_SENTENCES".to_owned());
             }
         }

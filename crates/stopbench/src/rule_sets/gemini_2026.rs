@@ -67,7 +67,7 @@ impl RuleSet for Gemini2026 {
                 return self.is_cycle().then(|| "CONSECUTIVE_IDENTICAL_TOOL_CALLS".to_owned());
             }
             _ => {
-                let chants = delta.is_some_and(|delta| self.chanting.hear(delta));
+                let chants = delta.is_some_and(|delta| self.chanting.push(delta));
                 return chants.then(|| "CHANTING_IDENTICAL_SENTENCES".to_owned());
             }
         }

@@ -32,7 +32,7 @@ pub(super) struct Steps {
     open: Option<Step>,
     begun: u64,
     /// Whether the recording contains the beginnings of model calls.
-    told: bool,
+    has_turns: bool,
     /// Whether the recording contains results.
     results: bool,
     /// Calls of this request before the first result.
@@ -48,7 +48,7 @@ impl Steps {
                 None
             }
             TrajectoryEvent::Turn => {
-                self.told = true;
+                self.has_turns = true;
                 self.begin()
             }
             TrajectoryEvent::User(_) => self.open.take(),
@@ -104,7 +104,7 @@ impl Steps {
     /// Number of steps in this request, including the open one. In a recording that contains only calls, each call
     /// counts as a step, because a batch cannot be distinguished from calls of different steps.
     pub(super) fn begun(&self) -> u64 {
-        if self.told || self.results { self.begun } else { self.begun.max(self.bare_calls) }
+        if self.has_turns || self.results { self.begun } else { self.begun.max(self.bare_calls) }
     }
 
     fn begin(&mut self) -> Option<Step> {
@@ -115,7 +115,7 @@ impl Steps {
     /// Enters the open step, or begins a new one if that is over.
     fn enter(&mut self, is_over: impl Fn(&Step) -> bool) -> Option<Step> {
         match &self.open {
-            Some(step) if self.told || !is_over(step) => None,
+            Some(step) if self.has_turns || !is_over(step) => None,
             _ => self.begin(),
         }
     }
