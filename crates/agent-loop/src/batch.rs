@@ -1,4 +1,5 @@
-//! A batch of calls on its way in, and its results on their way out: every call gets a usable id and exactly one result.
+//! A batch of tool calls before and after it runs. `admit` gives each call a unique id and checks it; `close_batch`
+//! makes sure that each call has exactly one result.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,12 +11,12 @@ use crate::context::{LoopContext, Reasoning, answers, is_result};
 use crate::delegate::AdmittedCall;
 use crate::duplicates::DuplicateTracker;
 
-/// Longest tool name that enters the context, in characters. 64: what the large providers take in a history; a longer
-/// one would have every later request of the conversation refused.
+/// Longest tool name that enters the context, in characters. 64 is the most that the large providers accept in a
+/// history. With a longer name in it, the provider would refuse every later request of the conversation.
 const NAME_MAX_CHARS: usize = 64;
 
 impl LoopContext {
-    /// Appends the assistant message with its calls and says of each whether it can run.
+    /// Appends the assistant message with its calls, and returns for each call whether it can run.
     pub fn admit(
         &mut self,
         text: String,
@@ -46,16 +47,16 @@ impl LoopContext {
         (batch, admitted)
     }
 
-    /// Makes the results behind `batch` one for each call, in the order of the calls, and returns whether every call
-    /// failed. A missing result becomes `NotExecuted`, unless the batch is `paused`; a second one, or one of a call that
-    /// nobody made, is removed. With a delegate that keeps its contract this leaves the messages as they are.
+    /// Orders the results behind `batch` like its calls, with exactly one result for each call. Returns whether every
+    /// call failed. A missing result becomes `NotExecuted`, unless the batch is `paused`. A second result of a call,
+    /// and a result without a call, are removed. If the delegate keeps its contract, the messages do not change.
     pub(crate) fn close_batch(&mut self, batch: &Arc<Message>, paused: bool) -> bool {
         let Some(at) = self.messages.iter().rposition(|message| Arc::ptr_eq(message, batch)) else {
             tracing::error!("the delegate removed a batch of calls from the context");
             return false;
         };
         if paused {
-            // A person decides about this batch, which ends any streak of failures before it.
+            // A person decides about this batch. That ends a streak of failures.
             self.state.duplicates = DuplicateTracker::default();
         }
         let mut appended = self.messages.split_off(at + 1);
@@ -70,7 +71,7 @@ impl LoopContext {
                     Arc::new(not_executed(call))
                 }
             };
-            // A call that the delegate did not run, since something newer came first, has not failed.
+            // A call that the delegate skipped, because a newer message took precedence, has not failed.
             let skipped = |result: &ToolResult| found.is_some() && result.status == ToolStatus::NotExecuted;
             all_failed &=
                 matches!(&result.body, MessageBody::Tool(result) if result.status.is_failure() && !skipped(result));
@@ -85,7 +86,8 @@ impl LoopContext {
     }
 }
 
-/// The id itself, if nobody in the context has it, or else one made from the place of the call.
+/// Returns the given id if no call in the context has it. Otherwise makes an id from the iteration and the position of
+/// the call.
 fn unused_id(given: CallId, iteration: u32, at: usize, used: &mut HashSet<CallId>) -> CallId {
     if !given.as_str().trim().is_empty() && used.insert(given.clone()) {
         return given;
@@ -97,7 +99,7 @@ fn unused_id(given: CallId, iteration: u32, at: usize, used: &mut HashSet<CallId
     id.into()
 }
 
-/// Why a call cannot run, for the model to read; `None` when it can.
+/// The error that the model reads when a call cannot run; `None` when it can run.
 fn refusal(call: &ToolCall, offered: Option<&ToolSet>, all: &ToolSet) -> Option<String> {
     let name: String = call.name.chars().take(NAME_MAX_CHARS).collect();
     let Some(tools) = offered else {
@@ -116,7 +118,8 @@ fn refusal(call: &ToolCall, offered: Option<&ToolSet>, all: &ToolSet) -> Option<
     Some(format!("the arguments of {name} are not a JSON object{what}; call it again with a complete JSON object"))
 }
 
-/// A name that providers accept in a history. Tools have such names; what is changed here has been refused already.
+/// Replaces characters of a tool name that providers refuse in a history. Names of existing tools never contain them,
+/// so only names of refused calls change.
 fn presentable_name(name: String) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= NAME_MAX_CHARS && name.chars().all(fits) {

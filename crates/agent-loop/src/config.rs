@@ -1,25 +1,26 @@
-//! The few numbers of the loop. The delegate's owner chooses them; they are not read from a file here.
+//! Settings of the loop. The code that starts a run chooses them; this crate reads no file.
 
 use std::sync::Arc;
 
 use crate::policies::StopRules;
 
-/// How long a run may go on, and how patient it is with announcements.
+/// The limits of a run, and the tolerance of the tool-intent nudge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgenticLoopConfig {
-    /// Most iterations, and so most model calls, of a run over all its attempts. 0 ends it before its first call.
+    /// Most iterations of a run, over all its attempts. An iteration contains one model call. 0 ends the run before its
+    /// first call.
     pub max_iterations: u32,
-    /// Whether a text that announces a tool without calling one is answered by a nudge.
+    /// Whether a text that announces a tool, but calls none, is answered with a nudge.
     pub enable_tool_intent_nudge: bool,
-    /// Most nudges in a row; the next announcement is let through as a text. 0: none.
+    /// Most nudges in a row. The next announcement passes as a text. 0: no nudges.
     pub max_tool_intent_nudges: u32,
-    /// The rules for stopping.
+    /// The stop rules.
     pub rules: Arc<StopRules>,
 }
 
 impl Default for AgenticLoopConfig {
-    /// 50 iterations and 2 nudges: the figures that chat, job and container runs of this kind of loop have been run
-    /// with elsewhere, and the progress rules without limits.
+    /// 50 iterations, 2 nudges, and the progress rules without limits. Other agent programs run their chat, job and
+    /// container loops with these figures.
     fn default() -> Self {
         Self {
             max_iterations: 50,

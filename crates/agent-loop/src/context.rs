@@ -1,4 +1,4 @@
-//! What the model sees, and how a request is made of it.
+//! The conversation that the model sees, and the requests that are made from it.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use belay_protocol::{Message, MessageBody, MessageScope, ModelRequest, Prompt, T
 
 use crate::state::LoopState;
 
-/// The conversation as the model sees it, and the counters of the run. Whoever starts the loop owns it.
+/// The conversation as the model sees it, and the counters of the run. The caller of the loop owns it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopContext {
-    /// A pinned summary (a system message) first if there is one, then the history, then this run's messages. The
-    /// system prompt is not among them: it belongs to [`Reasoning`].
+    /// A pinned summary (a system message) if there is one, then the history, then the messages of this run. The system
+    /// prompt is not one of them: [`Reasoning`] holds it.
     pub messages: Vec<Arc<Message>>,
-    /// The counters, from which a run can be taken up again.
+    /// The counters. A run can be resumed from them.
     pub state: LoopState,
 }
 
 impl LoopContext {
-    /// A new run on this history.
+    /// Starts a new run on this history.
     pub fn new(messages: Vec<Arc<Message>>) -> Self {
         Self { messages, state: LoopState::default() }
     }
@@ -27,9 +27,9 @@ impl LoopContext {
         self.messages.push(Arc::new(message));
     }
 
-    /// Gives every call that has no result one of this status, text and scope, right behind the results its batch has, and
-    /// returns how many there were. For a context that was left in the middle of a batch: by a crash, or by dropping the
-    /// loop. A provider refuses a conversation with an open call.
+    /// Adds a result with this status, text and scope for each call that has none, behind the existing results of its
+    /// batch. Returns the number of added results. It repairs a context that a crash, or dropping the loop, left in the
+    /// middle of a batch: a provider refuses a conversation with a call that has no result.
     pub fn answer_open_calls(&mut self, status: ToolStatus, text: &str, scope: MessageScope) -> usize {
         let before = self.messages.len();
         let mut rest = std::mem::take(&mut self.messages).into_iter().peekable();
@@ -59,21 +59,21 @@ pub(crate) fn answers(message: &Message, call: &belay_protocol::CallId) -> bool 
     matches!(&message.body, MessageBody::Tool(result) if result.call_id == *call)
 }
 
-/// How the model is asked: constant for a run.
+/// How requests to the model are made: prompts, tools and limits. Constant for a run.
 #[derive(Debug)]
 pub struct Reasoning {
     with_tools: Prompt,
     without_tools: Prompt,
     tools: Arc<ToolSet>,
-    /// The model's name, where the session chose another than the configured one.
+    /// The model that the session chose. `None`: the configured one.
     pub model: Option<String>,
     max_tokens: u32,
     max_attempts: u32,
 }
 
 impl Reasoning {
-    /// A way of asking with these prompts and tools. `max_tokens` to generate, and `max_attempts` requests for each
-    /// logical call, are at least 1 whatever is given.
+    /// Makes requests with these prompts and tools. `max_tokens` limits the generated tokens, `max_attempts` the
+    /// requests of one logical call. Both are raised to 1 if they are 0.
     pub fn new(
         with_tools: Prompt,
         without_tools: Prompt,
@@ -85,14 +85,14 @@ impl Reasoning {
         Self { with_tools, without_tools, tools, model: None, max_tokens, max_attempts }
     }
 
-    /// The same, asking another model than the configured one; `None` asks the configured one.
+    /// Asks this model instead of the configured one; `None` asks the configured one.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<Option<String>>) -> Self {
         self.model = model.into();
         self
     }
 
-    /// The same, with these words behind its prompts.
+    /// Returns a copy with `words` appended to both prompts.
     #[must_use]
     pub fn with_words(&self, words: &str) -> Self {
         let longer = |prompt: &Prompt| Prompt::new(format!("{}{words}", prompt.text));
@@ -106,13 +106,14 @@ impl Reasoning {
         }
     }
 
-    /// The run's tools: its allow-list, offered at the moment or not.
+    /// The allow-list of the run, whether the next request offers these tools or not.
     pub fn tools(&self) -> &Arc<ToolSet> {
         &self.tools
     }
 
-    /// The request for the context as it is: **the one place where `force_text` is enforced**. Under it, as in a run
-    /// that has no tools, the request carries none at all, and the prompt is the one that does not speak of them.
+    /// Makes the request for the context as it is. **This is the only place that enforces `force_text`**: with it, or
+    /// without any tools in the run, the request contains no tools, and the system prompt is the one that does not
+    /// mention them.
     pub fn request<'a>(&'a self, context: &'a LoopContext) -> ModelRequest<'a> {
         let tools = self.offered(&context.state);
         ModelRequest {
@@ -127,7 +128,7 @@ impl Reasoning {
         }
     }
 
-    /// The tools that a request carries in this state.
+    /// The tools that a request contains in this state; `None` for a request without tools.
     pub(crate) fn offered(&self, state: &LoopState) -> Option<&ToolSet> {
         (!state.force_text && !self.tools.is_empty()).then_some(&*self.tools)
     }

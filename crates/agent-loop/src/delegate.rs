@@ -1,4 +1,4 @@
-//! What a kind of run supplies to the loop, and the words they exchange.
+//! The interface between the loop and a kind of run.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::context::{LoopContext, Reasoning};
 use crate::error::LoopError;
 use crate::policies::{Totals, Verdict};
 
-/// Adapts the shared loop to a chat, a job or a container: the places where they differ, in the order in which an
-/// iteration comes to them.
+/// Adapts the shared loop to a chat, a job or a container. The methods stand in the order in which an iteration calls
+/// them.
 #[async_trait]
 pub trait LoopDelegate: Send {
-    /// What has been asked of the run since the last iteration. The first thing of every iteration, and asked again until
-    /// there is nothing more.
+    /// Returns one request to the run that arrived since the last iteration. Each iteration begins with it, and calls
+    /// it again until it returns [`LoopSignal::Continue`].
     async fn check_signals(&mut self) -> LoopSignal;
 
-    /// Hears that what [`LoopSignal::InjectMessage`] brought stands at the end of the context, once for all of it, before
-    /// the model is asked with it: the place to store it.
+    /// Called once after all messages of [`LoopSignal::InjectMessage`] are at the end of the context, and before the
+    /// model is asked. A delegate stores them here.
     ///
     /// # Errors
-    /// It could not be stored: it leaves the context, and the run ends.
+    /// They could not be stored. They are removed from the context, and the run ends.
     async fn on_injected(&mut self, _context: &LoopContext) -> Result<(), LoopError> {
         Ok(())
     }
@@ -29,11 +29,11 @@ pub trait LoopDelegate: Send {
     /// Prepares the context for the coming model call, or ends the run. `iteration` counts from 1.
     async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome>;
 
-    /// Asks the model. The request comes from [`Reasoning::request`] and from nowhere else, since that is where
-    /// `force_text` is enforced.
+    /// Asks the model. The request must come from [`Reasoning::request`], because only that function enforces
+    /// `force_text`.
     ///
     /// # Errors
-    /// The call failed after all retries, or was refused by the cost guard. It ends the run.
+    /// The call failed after all retries, or the cost guard refused it. The run ends.
     async fn call_llm(
         &mut self,
         reasoning: &Reasoning,
@@ -41,75 +41,77 @@ pub trait LoopDelegate: Send {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError>;
 
-    /// Decides about a text without calls that was not nudged. The text is possibly empty, and is in the context only if
-    /// this method puts it there. Whether it was cut off, `context.state.last_finish` tells.
+    /// Decides about a text without calls that got no nudge. The text may be empty. It is in the context only if this
+    /// method adds it. `context.state.last_finish` says whether the text was cut off.
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction;
 
     /// Runs a batch of calls and appends exactly one [`Message::tool`](belay_protocol::Message::tool) for each, in the
-    /// order of `calls`; a refused one's result is [`AdmittedCall::refused`]. The assistant message with the calls is in
-    /// the context already. Messages of any other kind may follow the results.
+    /// order of `calls`. The result of a refused call is [`AdmittedCall::refused`]. The assistant message with the
+    /// calls is already in the context. Messages of other kinds may follow the results.
     ///
-    /// The loop checks this: a missing result becomes [`NotExecuted`](belay_protocol::ToolStatus::NotExecuted), a second
-    /// one is removed. Returning [`LoopOutcome::NeedApproval`] alone leaves missing results missing, for whoever resumes.
+    /// The loop checks this. A missing result becomes [`NotExecuted`](belay_protocol::ToolStatus::NotExecuted), a
+    /// second one is removed. Only after [`LoopOutcome::NeedApproval`] do missing results stay missing: the code that
+    /// resumes the run adds them.
     ///
     /// # Errors
-    /// Our side could not do its part, such as storing that a tool begins. A tool's failure is a result.
+    /// A failure on our side, such as that the begin of a tool call could not be stored. A failure of a tool is a
+    /// result.
     async fn execute_tool_calls(
         &mut self,
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError>;
 
-    /// The time, and what has been used so far, for the rules that are limits. Default: neither is told.
+    /// The time and the usage so far, for the rules that are limits. Default: neither is known.
     fn meter(&self) -> Meter {
         Meter::default()
     }
 
-    /// Reports that a text which announces a tool is answered by a nudge, the n-th in a row by `context.state.nudges`. Neither
-    /// the text nor the nudge is in the context yet. Default: a line of the log; a delegate with events adds one.
+    /// Called before a nudge answers a text that announces a tool. `context.state.nudges` counts the nudges in a row.
+    /// Neither the text nor the nudge is in the context yet. Default: a log line. A delegate with events adds an event.
     async fn on_tool_intent_nudge(&mut self, _text: &str, context: &LoopContext) {
         context.state.log_nudge();
     }
 
-    /// The end of an iteration that goes on to the next: after results, a nudge, a discarded batch, or
-    /// [`TextAction::Continue`]. The context is whole here, so this is the place to store it.
+    /// Called at the end of an iteration that is followed by another: after results, a nudge, a discarded batch, or
+    /// [`TextAction::Continue`]. The context is complete here, so a delegate stores it here.
     ///
     /// # Errors
-    /// Progress could not be stored. It ends the run.
+    /// Progress could not be stored. The run ends.
     async fn after_iteration(&mut self, _iteration: u32, _context: &mut LoopContext) -> Result<(), LoopError> {
         Ok(())
     }
 }
 
-/// What has been asked of a run.
+/// A request to a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoopSignal {
-    /// Nothing.
+    /// Nothing is requested.
     Continue,
-    /// End now.
+    /// End the run now.
     Stop(StopReason),
-    /// Something more that the person said; it joins the conversation, and the iteration goes on. Where the run ends before
-    /// [`LoopDelegate::on_injected`] has succeeded, it has not joined.
+    /// Another message of the person. It joins the conversation, and the iteration continues. If the run ends before
+    /// [`LoopDelegate::on_injected`] has succeeded, the message has not joined.
     InjectMessage(Arc<Message>),
 }
 
-/// What to do with a text.
+/// The action of the loop after a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextAction {
-    /// It ends the run.
+    /// End the run.
     Return(LoopOutcome),
-    /// Go on with the next iteration.
+    /// Continue with the next iteration.
     Continue,
 }
 
-/// How a run left the loop. Errors are not among these; see [`LoopError`].
+/// How a run left the loop. Errors are separate; see [`LoopError`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoopOutcome {
-    /// With this answer.
+    /// The run ended with this answer.
     Response(String),
-    /// It rests until a person decides; resumed with the same context.
+    /// The run is paused until a person decides. It is resumed with the same context.
     NeedApproval(Box<PendingApproval>),
-    /// It was told to end, a rule ended it, or the model did by a tool; with the reason and what was seen.
+    /// A request, a rule, or a tool call of the model ended the run. Contains the reason and the evidence.
     Stopped(RunEnd),
     /// All iterations were used.
     MaxIterations {
@@ -118,45 +120,46 @@ pub enum LoopOutcome {
     },
 }
 
-/// A batch that waits for a person.
+/// A batch that waits for an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingApproval {
-    /// The call in question.
+    /// The call that needs the approval.
     pub call: ToolCall,
-    /// The calls behind it in the batch: not yet looked at, and without results.
+    /// The calls behind it in the batch. They are not checked yet and have no results.
     pub deferred: Vec<ToolCall>,
 }
 
 /// How a model call ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LlmTurn {
-    /// With a whole answer.
+    /// With a complete reply.
     Reply(ModelReply),
-    /// It was dropped, because the run was told to end or a limit was reached.
+    /// The call was dropped, because the run was stopped or a limit was reached.
     Stopped(RunEnd),
-    /// It was dropped, because the text it streamed repeated itself.
+    /// The call was dropped, because its streamed text repeated itself.
     Cut {
-        /// What had been said.
+        /// The text until then.
         text: String,
-        /// What the rules say to that.
+        /// The verdict of the rules.
         verdict: Verdict,
     },
 }
 
-/// What a run has used so far, as the rules are shown it before each model call and before each batch.
+/// The time and the usage of a run. The rules see it before each model call and before each batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
-    /// Now, in milliseconds since any fixed point. `None`: no time is told, and no rule about time fires.
+    /// Now, in milliseconds since any fixed point. `None`: the time is unknown, and no rule about time fires.
     pub clock_ms: Option<u64>,
-    /// What the run and everything it started have used.
+    /// The usage of the run and its child runs.
     pub totals: Totals,
 }
 
-/// A call as the loop hands it over.
+/// A call as the loop passes it to the delegate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmittedCall {
-    /// The call as it is in the context: its id is unique there.
+    /// The call as it is in the context, where its id is unique.
     pub call: ToolCall,
-    /// Its result, when it cannot run: the tool is not on the run's list, or the arguments are no JSON object.
+    /// The result of a call that cannot run, because the run does not have the tool or the arguments are not a JSON
+    /// object.
     pub refused: Option<ToolResult>,
 }

@@ -1,34 +1,34 @@
-//! The same batch of calls, failing whole, again and again.
+//! Detects a batch of calls that fails completely again and again.
 
 use belay_protocol::ToolCall;
 use serde::{Deserialize, Serialize};
 
-/// Failures of one batch in a row from which on the model is warned.
+/// From this number of complete failures of one batch in a row, the model is warned.
 pub(crate) const WARNED_DUPLICATES: u32 = 2;
 
-/// Failures of one batch in a row from which on no tools are offered.
+/// From this number of complete failures of one batch in a row, no tools are offered.
 pub(crate) const DISARMING_DUPLICATES: u32 = 4;
 
-/// Counts how often in a row the same batch has failed whole.
+/// Counts how often in a row every call of the same batch has failed.
 ///
-/// Two batches are the same when they have the same tools with the same arguments in the same order; the order of keys
-/// within the arguments, spaces and call ids do not matter.
+/// Two batches are the same if they have the same tools with the same arguments in the same order. The order of keys
+/// within the arguments, white space and call ids do not matter.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(default)]
 pub struct DuplicateTracker {
-    /// Digest of the batch that failed last; `None` when the last thing that happened was no such failure.
+    /// Digest of the batch that failed last; `None` if the last batch did not fail completely.
     fingerprint: Option<String>,
-    /// Its failures in a row.
+    /// Its complete failures in a row.
     count: u32,
 }
 
 impl DuplicateTracker {
-    /// Failures in a row of the batch that failed last; 0 when there is none.
+    /// Complete failures in a row of the batch that failed last; 0 if there is none.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Takes the end of a batch and returns how often it has now failed in a row: 0 unless every call failed.
+    /// Records the end of a batch. Returns how often it has now failed completely in a row: 0 unless every call failed.
     pub(crate) fn record(&mut self, calls: &[ToolCall], all_failed: bool) -> u32 {
         if !all_failed {
             *self = Self::default();
@@ -44,8 +44,8 @@ impl DuplicateTracker {
     }
 }
 
-/// A digest of names and canonical arguments in order. Each part is preceded by its length, so that no two batches
-/// run together to the same text.
+/// A digest of the names and canonical arguments, in order. The length of each part precedes it, so that two different
+/// batches never hash the same bytes.
 fn fingerprint(calls: &[ToolCall]) -> String {
     let mut hasher = blake3::Hasher::new();
     for call in calls {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn only_consecutive_failures_of_the_same_batch_count() {
-        // Each row: batches as a letter, lower case when every call failed, and the count after each.
+        // Each row: one letter for each batch, lower case if every call failed, and the count after each batch.
         for (events, counts) in [
             ("aaaa", vec![1, 2, 3, 4]),
             ("aab", vec![1, 2, 1]),

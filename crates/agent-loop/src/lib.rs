@@ -1,19 +1,20 @@
-//! The inner loop: one request through model and tools until it ends, for a reason that it can name.
+//! The inner loop: executes one run, from the request through model and tools to its end, and names the reason of that
+//! end.
 //!
-//! **For**: every kind of run. [`run_agentic_loop`] is the one skeleton; a [`LoopDelegate`] supplies what differs
-//! between a chat, a job and a container. Four brakes keep a model from going round in circles, each by telling it what
-//! it sees and going on, and escalating to a request without tools:
+//! **For**: every kind of run. [`run_agentic_loop`] is the shared loop. A [`LoopDelegate`] adapts it to a chat, a job
+//! or a container. Four guardrails, called *brakes* in the code, keep a model from repeating itself without progress.
+//! Each tells the model about the problem and continues, and most of them escalate:
 //!
 //! | brake | acts when | escalates |
 //! |---|---|---|
 //! | tool-intent nudge | a text announces a tool and calls none | lets the text through after 2 nudges in a row |
 //! | truncated calls | a batch of calls is cut off by the length limit | no tools from the 3rd on |
-//! | duplicate failures | the same batch fails whole, again | a warning at 2 and 3, no tools from 4 on |
+//! | duplicate failures | every call of the same batch fails again | a warning at 2 and 3, no tools from 4 on |
 //! | unavailable tool | a call names a tool that the run does not have | – |
 //!
 //! **Does not know**: channels, sessions, stores, providers, or how a tool is run. It never spawns, sleeps, or reads a
-//! clock, and it has no state but the [`LoopContext`] it is given, which can be stored and taken up again at the end of
-//! any iteration.
+//! clock. Its only state is the [`LoopContext`] that it is given. The context can be stored at the end of any
+//! iteration, and the run can be resumed from it.
 //!
 //! Reading order: [`run`] → [`delegate`] → [`context`] → [`history`] → [`state`] → `duplicates` → `batch` → `notices` → [`intent`] → [`policies`].
 

@@ -1,5 +1,5 @@
-//! What the brakes tell the model. Each notice is a `user` message of its own, since models heed those; all of it has
-//! the scope of the run, so that later turns do not see words the person never said.
+//! The notices of the guardrails to the model. Each is a `user` message of its own, because models follow those. All of
+//! them have the scope of the run, so that later turns do not see words that the person never wrote.
 
 use belay_protocol::Message;
 
@@ -8,13 +8,13 @@ use crate::context::LoopContext;
 const NUDGE: &str = "You said that you would use a tool, but your message contained no tool call. If you still need \
                      the tool, call it now. Otherwise give your final answer, without announcing further actions.";
 
-/// Adds a text that announced a tool, and asks for the call.
+/// Adds the text that announced a tool, and a request for the call.
 pub(crate) fn nudge(context: &mut LoopContext, text: String) {
     context.push(Message::assistant(text).for_run());
     context.push(Message::user(NUDGE).for_run());
 }
 
-/// Keeps the text that came with truncated calls, without the calls, and asks for a different approach.
+/// Adds the text that came with truncated calls, without the calls, and a request for a different approach.
 pub(crate) fn discarded_calls(context: &mut LoopContext, text: String, count: u32) {
     let force_text = context.state.force_text;
     tracing::debug!(iteration = context.state.iteration, count, force_text, "truncated tool calls discarded");
@@ -30,7 +30,7 @@ pub(crate) fn discarded_calls(context: &mut LoopContext, text: String, count: u3
     context.push(Message::user(format!("{what} {now}")).for_run());
 }
 
-/// Warns of a batch that keeps failing.
+/// Adds a warning about a batch that fails repeatedly.
 pub(crate) fn duplicate_failures(context: &mut LoopContext, count: u32) {
     let force_text = context.state.force_text;
     tracing::debug!(iteration = context.state.iteration, count, force_text, "the same tool calls failed again");

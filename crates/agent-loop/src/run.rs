@@ -1,4 +1,4 @@
-//! The loop itself.
+//! The inner loop.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -12,24 +12,26 @@ use crate::notices;
 use crate::state::Step;
 use crate::stops::{BatchCheck, Ran};
 
-/// The result of one phase: go on with `T`, or leave the loop with this end.
+/// The result of one phase: continue with `T`, or leave the loop with this result.
 type Flow<T = ()> = ControlFlow<Result<LoopOutcome, LoopError>, T>;
 
-/// Takes a run through model and tools until it ends.
+/// Runs the model and its tool calls in turn until the run ends.
 ///
-/// One iteration: signals → stop policies → `before_llm_call` → `call_llm` → a text (nudged, or handed to
-/// `handle_text_response`), or calls (discarded when cut off by length, held back when they go in circles, else executed,
-/// then judged by the duplicate tracker and the policies) → `after_iteration`.
-/// Iterations are counted in [`LoopState::iteration`](crate::LoopState::iteration), so a run that is resumed from its
-/// stored state goes on counting.
+/// One iteration: signals → stop policies → `before_llm_call` → `call_llm` → the reply → `after_iteration`. A text is
+/// nudged, or passed to `handle_text_response`. Calls are discarded if the length limit cut them off, and held back if
+/// the stop engine finds a loop. Otherwise they are executed, and the duplicate tracker and the policies judge their
+/// results.
+///
+/// [`LoopState::iteration`](crate::LoopState::iteration) counts the iterations, so a run that is resumed from its
+/// stored state continues the count.
 ///
 /// # Errors
-/// What the delegate's `call_llm`, `execute_tool_calls` and `after_iteration` return, unchanged. The context is left
-/// such that it can be sent: every call in it has its result.
+/// The errors of the delegate's `on_injected`, `call_llm`, `execute_tool_calls` and `after_iteration`, unchanged. The
+/// context remains valid for a request: every call in it has its result.
 ///
 /// # Cancel safety
-/// Dropping the future drops whatever the delegate awaits. Dropped within `execute_tool_calls`, it leaves calls without
-/// results in the context; [`LoopContext::answer_open_calls`] gives them some before the context is used again.
+/// Dropping the future drops the delegate's current operation. If it is dropped within `execute_tool_calls`, calls in
+/// the context may have no results. [`LoopContext::answer_open_calls`] adds them before the context is used again.
 pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
     delegate: &mut D,
     reasoning: &Reasoning,
@@ -44,7 +46,7 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
     Ok(LoopOutcome::MaxIterations { iterations: context.state.iteration })
 }
 
-/// One model call and what follows from it. Each `?` leaves the loop.
+/// One model call and the actions that follow from the reply. Each `?` leaves the loop.
 async fn run_iteration<D: LoopDelegate + ?Sized>(
     delegate: &mut D,
     reasoning: &Reasoning,
@@ -62,7 +64,7 @@ async fn run_iteration<D: LoopDelegate + ?Sized>(
     };
     match step {
         Step::End(end) => stop_if(Some(end))?,
-        // The stop engine saw a repetition and has told the model so; nothing of the reply is done.
+        // The stop engine found a repetition and has told the model. Nothing that the reply asks for is done.
         Step::HeldBack => {}
         // First brake, the tool-intent nudge: a text announces a tool and calls none.
         Step::Nudge { text } => {
@@ -89,7 +91,7 @@ async fn run_batch<D: LoopDelegate + ?Sized>(
     text: String,
     calls: Vec<ToolCall>,
 ) -> Flow {
-    // Third brake, unavailable tool: such a call is refused with the list of tools.
+    // Third brake, unavailable tool: a call of it is refused with the list of tools.
     let (batch, admitted) = context.admit(text, calls, reasoning);
     let noticed = match context.check_batch(config, &batch, &delegate.meter(), reasoning.tools()) {
         BatchCheck::Run(noticed) => noticed,
@@ -97,16 +99,16 @@ async fn run_batch<D: LoopDelegate + ?Sized>(
         BatchCheck::End(end) => return stop_if(Some(end)),
     };
     let ending = delegate.execute_tool_calls(admitted, context).await;
-    // Before an error leaves the loop: whatever happened, each call in the context has its result.
+    // Before an error leaves the loop: in every case, each call in the context gets its result.
     let paused = matches!(ending, Ok(Some(LoopOutcome::NeedApproval(_))));
     let all_failed = context.close_batch(&batch, paused);
     end_if(or_fail(ending)?)?;
-    // Fourth brake, duplicate failures: the same batch fails whole, again. Then the stop policies.
+    // Fourth brake, duplicate failures: every call of the same batch fails again. Then the stop policies.
     stop_if(context.judge_batch(config, &batch, Ran { all_failed, noticed, tools: reasoning.tools() }))
 }
 
-/// Reads signals until there is none. What the person says joins the conversation when the delegate has taken note of it;
-/// where the run ends first, nothing of it has joined.
+/// Reads signals until there is none. Messages of the person join the conversation when the delegate has stored them.
+/// If the run ends first, none of them has joined.
 async fn apply_signals<D: LoopDelegate + ?Sized>(
     delegate: &mut D,
     context: &mut LoopContext,

@@ -1,4 +1,4 @@
-//! The counters of a run and what follows from a reply. Pure: nothing here awaits, and all of it can be stored.
+//! The counters of a run, and the decision about a reply. Pure: nothing here awaits, and all of it can be stored.
 
 use belay_protocol::{FinishReason, ModelReply, RunEnd, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -9,47 +9,48 @@ use crate::duplicates::{DISARMING_DUPLICATES, DuplicateTracker, WARNED_DUPLICATE
 use crate::intent::announces_tool_use;
 use crate::policies::StopState;
 
-/// Truncated batches, without an executed one between them, from which on no tools are offered.
+/// From this number of truncated batches, without an executed one between them, no tools are offered.
 ///
-/// 3: two notices are two chances to try something smaller.
+/// 3: the two notices before it give the model two chances to try something smaller.
 pub const DISARMING_TRUNCATIONS: u32 = 3;
 
-/// The counters of a run. Stored at the end of an iteration and given back, it goes on as if nothing had happened.
+/// The counters of a run. A run that is resumed from the state at the end of an iteration continues as if it had not
+/// been interrupted.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(default)]
 pub struct LoopState {
     /// Iterations begun; the first is 1.
     pub iteration: u32,
-    /// No more tools are offered. Never taken back within a run.
+    /// No more tools are offered. It is never reset within a run.
     pub force_text: bool,
-    /// What took the tools away first, and in which step.
+    /// The first cause that took the tools away, and its step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced: Option<Forced>,
-    /// Nudges in a row. An executed batch and a text that announces nothing end the row.
+    /// Nudges in a row. An executed batch, or a text that announces nothing, ends the row.
     pub nudges: u32,
-    /// Truncated batches since the last executed one, whatever texts came between.
+    /// Truncated batches since the last executed one. Texts between them do not matter.
     pub truncations: u32,
-    /// The streak of failures of one batch.
+    /// Complete failures of one batch in a row.
     pub duplicates: DuplicateTracker,
-    /// Why the model stopped in its latest reply; `Length` marks a text that was cut off.
+    /// Why the model stopped in its latest reply. `Length` means that the text was cut off.
     pub last_finish: FinishReason,
-    /// What a brake did in this iteration, for whoever reports it.
+    /// The guardrail that acted in this iteration, for the code that reports it.
     pub braked: Option<BrakeAction>,
-    /// What the stop engine remembers.
+    /// The state of the stop engine.
     pub stops: StopState,
-    /// What the stop rules told the model in this iteration, for whoever reports it.
+    /// The stop rules that told the model something in this iteration, for the code that reports them.
     #[serde(skip)]
     pub fired: Vec<Fired>,
-    /// The call that a question is about, where its arguments are no longer the ones of the message that asks for it: that
-    /// message may be stored already, and it is this call that was asked about.
+    /// The call of a pending approval, if its arguments differ from those in the assistant message. That message may be
+    /// stored already, but the person was asked about this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<ToolCall>,
-    /// What the delegate keeps of its own over attempts; the loop does not look at it.
+    /// Data of the delegate that it keeps over attempts. The loop does not read it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub delegate: Value,
 }
 
-/// What took the tools away from a run, so that it had to end with a text.
+/// The cause for taking the tools away from a run, which then had to end with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForcedBy {
@@ -62,7 +63,7 @@ pub enum ForcedBy {
 }
 
 impl ForcedBy {
-    /// The word in the evidence of an ending.
+    /// The word in the evidence of the run's end.
     pub fn word(self) -> &'static str {
         match self {
             Self::MaxToolIterations => "max_tool_iterations",
@@ -72,12 +73,12 @@ impl ForcedBy {
     }
 }
 
-/// That the tools were taken away.
+/// Says what took the tools away, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forced {
-    /// By what.
+    /// The cause.
     pub by: ForcedBy,
-    /// In which step, from 1.
+    /// The step, from 1.
     pub step: u32,
 }
 
@@ -86,26 +87,26 @@ pub struct Forced {
 pub struct Fired {
     /// The rule.
     pub rule: String,
-    /// What it counted.
+    /// The figure that the rule counted.
     pub count: u64,
-    /// Which strike it was, from 1; 0 for a notice.
+    /// The number of the strike, from 1; 0 for a notice.
     pub strike: u32,
 }
 
-/// One of the brakes that counts.
+/// A guardrail with a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Brake {
-    /// An announced tool was not called.
+    /// A text announced a tool and called none.
     ToolIntentNudge,
-    /// Calls were cut off by the length limit.
+    /// The length limit cut calls off.
     TruncatedCalls,
-    /// The same batch failed again.
+    /// Every call of the same batch failed again.
     DuplicateFailures,
 }
 
 impl Brake {
-    /// The word for events and metrics.
+    /// The word in events and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::ToolIntentNudge => "tool_intent_nudge",
@@ -115,34 +116,34 @@ impl Brake {
     }
 }
 
-/// A brake that has acted.
+/// A guardrail that has acted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrakeAction {
-    /// Which one.
+    /// The guardrail.
     pub brake: Brake,
-    /// Which time in its row, from 1.
+    /// Its count in the current row, from 1.
     pub count: u32,
 }
 
-/// What follows from a reply.
+/// The decision about a reply.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
-    /// A text that announces a tool: say so, and ask again.
+    /// The text announces a tool: tell the model, and ask again.
     Nudge { text: String },
     /// A text for the delegate.
     Answer { text: String },
-    /// Calls that were cut off: none of them runs or is recorded. `count` is which time in the row.
+    /// Calls that were cut off: none of them runs or is recorded. `count` is the number of this batch in the row.
     Discard { text: String, count: u32 },
     /// Calls to run.
     Execute { text: String, calls: Vec<ToolCall> },
-    /// The model went in circles: what it said was answered with feedback, and nothing of it is done.
+    /// The stop engine found a loop. The model has got feedback, and nothing that the reply asks for is done.
     HeldBack,
     /// A rule ends the run.
     End(RunEnd),
 }
 
 impl LoopState {
-    /// Counts a new iteration and returns its number, unless all are used.
+    /// Counts a new iteration and returns its number. `None` if all are used.
     pub(crate) fn begin_iteration(&mut self, config: &AgenticLoopConfig) -> Option<u32> {
         if self.iteration >= config.max_iterations {
             return None;
@@ -153,7 +154,7 @@ impl LoopState {
         Some(self.iteration)
     }
 
-    /// Takes the tools away for the rest of the run. The first cause is the one that counts.
+    /// Takes the tools away for the rest of the run. The first cause is kept.
     pub fn force_text_by(&mut self, by: ForcedBy) {
         if !self.force_text {
             self.forced = Some(Forced { by, step: self.iteration });
@@ -166,12 +167,12 @@ impl LoopState {
         tracing::debug!(iteration = self.iteration, count = self.nudges, "a tool was announced and not called");
     }
 
-    /// Takes a reply and decides what follows. `armed`: its request offered tools.
-    pub(crate) fn accept(&mut self, reply: ModelReply, armed: bool, config: &AgenticLoopConfig) -> Step {
+    /// Decides what follows from a reply. `tools_offered`: its request offered tools.
+    pub(crate) fn accept(&mut self, reply: ModelReply, tools_offered: bool, config: &AgenticLoopConfig) -> Step {
         self.last_finish = reply.finish;
         let ModelReply { text, tool_calls: calls, finish, .. } = reply;
         if calls.is_empty() {
-            return self.accept_text(text, armed, config);
+            return self.accept_text(text, tools_offered, config);
         }
         if finish == FinishReason::Length {
             return self.discard(text);
@@ -181,18 +182,20 @@ impl LoopState {
         Step::Execute { text, calls }
     }
 
-    fn accept_text(&mut self, text: String, armed: bool, config: &AgenticLoopConfig) -> Step {
+    fn accept_text(&mut self, text: String, tools_offered: bool, config: &AgenticLoopConfig) -> Step {
         let announced = announces_tool_use(&text);
-        if announced && armed && config.enable_tool_intent_nudge && self.nudges < config.max_tool_intent_nudges {
+        if announced && tools_offered && config.enable_tool_intent_nudge && self.nudges < config.max_tool_intent_nudges
+        {
             self.nudges += 1;
             self.braked = Some(BrakeAction { brake: Brake::ToolIntentNudge, count: self.nudges });
             return Step::Nudge { text };
         }
-        // An announcement that is let through keeps its count: the row goes on until the model does something else.
+        // An announcement that passes keeps its count: the row continues until the model does something else.
         if !announced {
             self.nudges = 0;
         }
-        // A nudged text never comes here. If it reset the streak, announcing each repetition would evade the brake.
+        // A nudged text does not reach this line. If it reset the streak, a model that announces each repetition would
+        // evade the guardrail.
         self.duplicates = DuplicateTracker::default();
         Step::Answer { text }
     }
@@ -206,7 +209,8 @@ impl LoopState {
         Step::Discard { text, count: self.truncations }
     }
 
-    /// Takes the end of an executed batch. Returns how often it has now failed in a row, when that is worth a warning.
+    /// Records the end of an executed batch. Returns how often it has now failed completely in a row, if the model has
+    /// to be warned.
     pub(crate) fn judge(&mut self, calls: &[ToolCall], all_failed: bool) -> Option<u32> {
         let count = self.duplicates.record(calls, all_failed);
         if count < WARNED_DUPLICATES {
@@ -238,9 +242,9 @@ mod tests {
     }
 
     /// One letter for each step: n(udge), a(nswer), d(iscard), e(xecute).
-    fn play(replies: &[ModelReply], armed: bool, config: &AgenticLoopConfig) -> (String, LoopState) {
+    fn play(replies: &[ModelReply], tools_offered: bool, config: &AgenticLoopConfig) -> (String, LoopState) {
         let mut state = LoopState::default();
-        let letters = replies.iter().map(|reply| match state.accept(reply.clone(), armed, config) {
+        let letters = replies.iter().map(|reply| match state.accept(reply.clone(), tools_offered, config) {
             Step::Nudge { .. } => 'n',
             Step::Answer { .. } => 'a',
             Step::Discard { .. } => 'd',
@@ -257,7 +261,7 @@ mod tests {
         let once = AgenticLoopConfig { max_tool_intent_nudges: 1, ..on.clone() };
         let cut = || calls(FinishReason::Length);
         let run = || calls(FinishReason::ToolCalls);
-        for (name, replies, armed, config, steps, nudges, truncations) in [
+        for (name, replies, tools_offered, config, steps, nudges, truncations) in [
             ("a plain text", vec![text("4")], true, &on, "a", 0, 0),
             ("an empty text", vec![text("")], true, &on, "a", 0, 0),
             ("two nudges, then let through", vec![text(INTENT); 4], true, &on, "nnaa", 2, 0),
@@ -271,7 +275,7 @@ mod tests {
             ("a batch does", vec![cut(), cut(), run(), cut()], true, &on, "dded", 0, 1),
             ("calls without tools are still executed, to be refused", vec![run()], false, &on, "e", 0, 0),
         ] {
-            let (letters, state) = play(&replies, armed, config);
+            let (letters, state) = play(&replies, tools_offered, config);
             assert_eq!((letters.as_str(), state.nudges, state.truncations), (steps, nudges, truncations), "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! The stop engine's place in the loop: what it is shown, and how its verdicts are carried out.
+//! Connects the stop engine with the loop: passes observations to it and carries out its verdicts.
 
 use std::sync::Arc;
 
@@ -13,49 +13,50 @@ use crate::notices;
 use crate::policies::{Action, CallOutcome, Observation, Verdict};
 use crate::state::{Fired, Step};
 
-/// What results of a batch say that was not run because of a verdict.
+/// The result of the calls of a batch that did not run because of a verdict.
 const HELD_BACK: &str = "not executed: this call repeats earlier calls without making progress";
-/// What results of a batch say that was not run because the run has to end.
+/// The result of the calls of a batch that did not run because the run has to end.
 const OUT_OF_BUDGET: &str = "not executed: the run has reached a limit";
-/// How the gate and the loop begin the result of a call whose arguments the tool refuses.
+/// The first words of a result when the tool refuses the arguments. The effect gate and this crate write them.
 pub const INVALID_ARGUMENTS: &str = "invalid arguments";
 
-/// How a batch has run.
+/// The facts about a batch that has run.
 pub(crate) struct Ran<'a> {
     /// Whether every call failed.
     pub(crate) all_failed: bool,
-    /// What the rules said before it ran.
+    /// The verdicts of the rules before it ran.
     pub(crate) noticed: Vec<Verdict>,
     /// The run's tools.
     pub(crate) tools: &'a ToolSet,
 }
 
-/// What becomes of a batch before it runs.
+/// The decision about a batch before it runs.
 pub(crate) enum BatchCheck {
-    /// It runs; words to the model come behind their results, since providers take nothing in between.
+    /// It runs. Notices to the model follow its results, because providers accept no message between a call and its
+    /// result.
     Run(Vec<Verdict>),
-    /// It does not; the run goes on, and the model has been told why.
+    /// It does not run. The run continues, and the model has been told the reason.
     HeldBack,
-    /// It does not, and the run ends.
+    /// It does not run, and the run ends.
     End(RunEnd),
 }
 
 impl LoopContext {
-    /// A person says something more: it is seen by the rules and joins the conversation.
+    /// Passes another message of the person to the rules and adds it to the conversation.
     pub(crate) fn inject(&mut self, config: &AgenticLoopConfig, message: Arc<Message>) -> Option<RunEnd> {
         let verdict = self.state.stops.observe(&config.rules, Observation::User(message.text()));
         self.messages.push(message);
         self.apply_verdict(verdict)
     }
 
-    /// Before a model call: the time, what has been used, and one step more.
+    /// Called before a model call: passes the time, the usage and one more step to the rules.
     pub(crate) fn on_step(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Option<RunEnd> {
         let mut verdicts = self.measure(config, meter);
         verdicts.extend(self.state.stops.observe(&config.rules, Observation::Step));
         verdicts.into_iter().fold(None, |end, verdict| end.or_else(|| self.apply_verdict(Some(verdict))))
     }
 
-    /// Shows the rules the time and what has been used.
+    /// Passes the time and the usage to the rules.
     fn measure(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Vec<Verdict> {
         let stops = &mut self.state.stops;
         let mut verdicts = Vec::new();
@@ -66,26 +67,26 @@ impl LoopContext {
         verdicts
     }
 
-    /// A whole reply: what follows from it, once the rules have heard its text.
+    /// Decides what follows from a complete reply, after the rules have judged its text.
     pub(crate) fn on_reply(&mut self, reply: ModelReply, reasoning: &Reasoning, config: &AgenticLoopConfig) -> Step {
-        let armed = reasoning.offered(&self.state).is_some();
-        let step = self.state.accept(reply, armed, config);
+        let tools_offered = reasoning.offered(&self.state).is_some();
+        let step = self.state.accept(reply, tools_offered, config);
         let (text, nudged) = match &step {
             Step::Answer { text } | Step::Execute { text, .. } => (text, false),
-            // A brake answers these two.
+            // A guardrail answers these two.
             Step::Nudge { text } | Step::Discard { text, .. } => (text, true),
             Step::HeldBack | Step::End(_) => return step,
         };
         match self.state.stops.observe(&config.rules, Observation::Assistant { text, nudged }) {
             Some(verdict) if verdict.action != Action::Notice => self.on_aborted_stream(text, verdict),
             noticed => {
-                self.apply_verdict(noticed).map_or(step, Step::End) // a notice ends nothing
+                self.apply_verdict(noticed).map_or(step, Step::End) // a notice never ends a run
             }
         }
     }
 
-    /// A text that repeats itself, cut off while it streamed or not: it steers this run alone, and nothing that was asked
-    /// for along with it is done.
+    /// Handles a text that repeats itself, whether the stream was cut off or not. The text joins the context for this
+    /// run only, and nothing else that the reply asks for is done.
     pub(crate) fn on_aborted_stream(&mut self, text: &str, verdict: Verdict) -> Step {
         if !text.trim().is_empty() {
             self.push(Message::assistant(text).for_run());
@@ -93,7 +94,8 @@ impl LoopContext {
         self.apply_verdict(Some(verdict)).map_or(Step::HeldBack, Step::End)
     }
 
-    /// Calls that are about to run. The batch is in the context; held back, each of its calls gets a result that says so.
+    /// Judges calls before they run. The batch is already in the context. If it is held back, each of its calls gets a
+    /// result that says so.
     pub(crate) fn check_batch(
         &mut self,
         config: &AgenticLoopConfig,
@@ -113,7 +115,8 @@ impl LoopContext {
             let spec = tools.get(&call.name).map(|tool| tool.spec());
             let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments, spec };
             let verdict = self.state.stops.observe(&config.rules, seen);
-            // A limit of calls lets those run that are within it: they are admitted one by one, and then the run ends.
+            // A limit on calls does not hold back the batch: calls within the limit are admitted one by one, and then
+            // the run ends.
             let holds =
                 |verdict: &Verdict| verdict.action != Action::Notice && verdict.finding.reason != StopReason::ToolCalls;
             if verdict.as_ref().is_some_and(holds) {
@@ -125,7 +128,8 @@ impl LoopContext {
         BatchCheck::Run(noticed)
     }
 
-    /// A batch that has run, with its results in the context: the brake of duplicate failures, then the rules.
+    /// Judges a batch that has run, with its results in the context: first the guardrail of duplicate failures, then
+    /// the rules.
     pub(crate) fn judge_batch(&mut self, config: &AgenticLoopConfig, batch: &Message, ran: Ran<'_>) -> Option<RunEnd> {
         let warned = self.state.judge(batch.tool_calls(), ran.all_failed);
         if let Some(count) = warned {
@@ -139,7 +143,7 @@ impl LoopContext {
             let outcome = outcome_of(call, result, ran.tools);
             let seen = Observation::ToolResult { name: &call.name, outcome, text: &result.text };
             let verdict = self.state.stops.observe(&config.rules, seen);
-            // The brake has said it already: one word about one batch.
+            // The guardrail has warned about this batch already. A second notice is left out.
             let said = warned.is_some() && verdict.as_ref().is_some_and(|verdict| verdict.action == Action::Notice);
             if !said {
                 end = end.or(self.apply_verdict(verdict));
@@ -148,8 +152,8 @@ impl LoopContext {
         end
     }
 
-    /// The newest batch, where its last results came after the loop had left it: a person had to be asked, or the daemon
-    /// restarted. Judged as the loop does it.
+    /// Judges the newest batch like the loop does. For a batch whose last results came after the loop had ended,
+    /// because a person had to be asked or the daemon restarted.
     pub fn judge_last_batch(&mut self, config: &AgenticLoopConfig, tools: &ToolSet) -> Option<RunEnd> {
         let batch = self.messages.iter().rfind(|message| !message.tool_calls().is_empty())?.clone();
         let succeeded = |call: &ToolCall| {
@@ -161,8 +165,8 @@ impl LoopContext {
         self.judge_batch(config, &batch, Ran { all_failed, noticed: Vec::new(), tools })
     }
 
-    /// Carries a verdict out: tells the model, or gives the end. Words of ours are system messages of this run: nothing
-    /// is said in the person's name.
+    /// Carries out a verdict: tells the model, or returns the end of the run. Our messages to the model are system
+    /// messages of this run, so that none of them seems to come from the person.
     #[must_use]
     pub fn apply_verdict(&mut self, verdict: Option<Verdict>) -> Option<RunEnd> {
         let Verdict { action, finding, strike, say } = verdict?;
@@ -199,7 +203,7 @@ impl LoopContext {
     }
 }
 
-/// How a call went, in the words of the rules.
+/// Translates the status of a result into the outcome that the rules use.
 fn outcome_of(call: &ToolCall, result: &ToolResult, tools: &ToolSet) -> CallOutcome {
     match result.status {
         ToolStatus::Success => CallOutcome::Success,

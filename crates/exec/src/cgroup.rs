@@ -1,8 +1,8 @@
-//! A control group for each tree, where the daemon may make groups below its own.
+//! A control group for each tree, if the daemon may create groups below its own.
 //!
-//! A group is the one tie that a process cannot leave without rights of its own, and the kernel ends all of a group at
-//! once. The daemon itself stays where it is; only leaves are made, without controllers, so that nothing needs to be set
-//! up but `Delegate=` in the unit.
+//! A control group is the only tie that a process without privileges cannot leave, and the kernel can kill all
+//! processes of a group at once. The daemon stays in its own group. Only leaf groups without controllers are created,
+//! so that the unit needs no setting other than `Delegate=`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,40 +10,42 @@ use std::path::{Path, PathBuf};
 use rustix::process::Pid;
 use uuid::Uuid;
 
-/// The file of a group that names its processes, and takes one that is to enter; 0 is the process that writes.
+/// The file of a group that lists its processes. Writing a process number to it moves that process into the group; 0
+/// means the writing process.
 ///
 /// Source: Linux, "Control Group v2", core interface files.
 const PROCESSES: &str = "cgroup.procs";
 
-/// Puts this process into the control group of that directory, and with it whatever it starts from now on. The program that
-/// [`ProcessesConfig::launcher`](crate::ProcessesConfig::launcher) names does so when it is started as
-/// `launch --group DIRECTORY -- PROGRAM ARGUMENTS…`, before it becomes the program.
+/// Moves this process into the control group of that directory, together with everything that it starts later. The
+/// program of [`ProcessesConfig::launcher`](crate::ProcessesConfig::launcher) does this when it is started as
+/// `launch --group DIRECTORY -- PROGRAM ARGUMENTS…`, before it executes the program.
 ///
 /// # Errors
-/// There is no such group, or this process may not enter it.
+/// The group does not exist, or this process may not enter it.
 pub fn enter_group(directory: &Path) -> std::io::Result<()> {
     fs::write(directory.join(PROCESSES), "0")
 }
 
-/// The group of the daemon, in which leaves are made.
+/// The control group of the daemon, in which leaf groups are created.
 #[derive(Debug)]
 pub(super) struct Groups {
     directory: PathBuf,
 }
 
-/// The group of one tree. Dropped, it is removed.
+/// The control group of one tree. Dropping it removes the group.
 #[derive(Debug)]
 pub(super) struct Leaf {
     directory: PathBuf,
-    /// Whether the first process was in it before it became the program: then nothing of the tree is outside of it.
+    /// Whether the first process was in the group before it executed the program. Then no process of the tree is
+    /// outside of it.
     from_start: bool,
 }
 
 impl Groups {
-    /// The daemon's own group, if groups can be made and entered there.
+    /// Finds the daemon's own group and checks that groups can be created and entered there.
     ///
     /// # Errors
-    /// What is missing, in plain words.
+    /// The missing requirement, in plain words.
     pub(super) fn find() -> Result<Self, String> {
         let directory = own_group()?;
         let groups = Self { directory };
@@ -56,7 +58,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// A group for one tree. `None`: it could not be made, and the tree is found by its other ties.
+    /// Creates a group for one tree. `None`: that failed, and the tree is found by its other ties.
     pub(super) fn leaf(&self) -> Option<Leaf> {
         self.make().inspect_err(|error| tracing::debug!(%error, "no control group for a process tree")).ok()
     }
@@ -67,14 +69,14 @@ impl Groups {
         Ok(Leaf { directory, from_start: false })
     }
 
-    /// Removes empty groups that a daemon which is no more has left behind. One with processes in it cannot be removed.
+    /// Removes the empty groups of daemons that no longer exist. A group with processes cannot be removed.
     fn tidy(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let owner = name.to_str().and_then(|name| name.strip_prefix("belay-")?.split('-').next());
             if owner.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
-                // Not ours to remove, or not empty: then it stays, and does no harm.
+                // A group that is not ours or not empty remains, and does no harm.
                 let _ = fs::remove_dir(entry.path());
             }
         }
@@ -82,13 +84,13 @@ impl Groups {
 }
 
 impl Leaf {
-    /// Where it is, for a process that enters it by itself before it starts another.
+    /// Its directory, for a process that enters the group itself before it starts another.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Puts a process, and whatever it starts from now on, into the group, where it is not in it yet. `from_start`: a
-    /// launcher puts it there before it becomes the program. `None`: it could not be done.
+    /// Moves a process, with everything that it starts later, into the group unless it is already in it. `from_start`:
+    /// a launcher moves it there before it executes the program. `None`: the process could not be moved.
     pub(super) fn with(mut self, pid: Pid, from_start: bool) -> Option<Self> {
         self.from_start = from_start;
         let entered = fs::write(self.directory.join(PROCESSES), pid.to_string());
@@ -96,24 +98,24 @@ impl Leaf {
         Some(self)
     }
 
-    /// The numbers of the processes in it; zombies are not listed.
+    /// The process ids in the group. Zombies are not listed.
     pub(super) fn members(&self) -> Vec<Pid> {
         let text = fs::read_to_string(self.directory.join(PROCESSES)).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw).collect()
     }
 
-    /// Whether everything that the tree has ever started is in it.
+    /// Whether the group contains everything that the tree has ever started.
     pub(super) fn is_complete(&self) -> bool {
         self.from_start
     }
 
-    /// Whether a [group](group_of) is this one or below it.
+    /// Whether a [group](group_of) is this group or is below it.
     pub(super) fn holds(&self, group: &Path) -> bool {
         let name = self.directory.file_name();
         group.iter().any(|part| Some(part) == name)
     }
 
-    /// Kills all that is in it.
+    /// Kills all processes of the group.
     pub(super) fn kill(&self) {
         if let Err(error) = fs::write(self.directory.join("cgroup.kill"), "1") {
             tracing::debug!(%error, "a control group could not be killed at once");
@@ -123,23 +125,25 @@ impl Leaf {
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        // Something that does not die keeps it; the next start removes it.
+        // A process that does not die keeps the group. The next start of the daemon removes it.
         let _ = fs::remove_dir(&self.directory);
     }
 }
 
-/// The group of a process, also of a zombie, which [`Leaf::members`] leaves out. Empty: the process is gone.
+/// The group of a process. Works for zombies too, which [`Leaf::members`] leaves out. Empty: the process no longer
+/// exists.
 ///
-/// Source: Linux, "Control Group v2", "Processes": a zombie stays associated with its group, and `/proc/PID/cgroup` shows it.
+/// Source: Linux, "Control Group v2", "Processes": a zombie remains associated with its group, and `/proc/PID/cgroup`
+/// shows it.
 pub(super) fn group_of(pid: Pid) -> PathBuf {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().into()
 }
 
-/// The directory of this process's group in the second version of control groups.
+/// The directory of this process's group, in version 2 of control groups.
 ///
-/// Source: cgroups(7): the line of /proc/self/cgroup that begins with `0::`; proc_pid_mountinfo(5): root, mount point and
-/// type of file system of each mount.
+/// Source: cgroups(7): the line of /proc/self/cgroup that begins with `0::`; proc_pid_mountinfo(5): root, mount point
+/// and file system type of each mount.
 fn own_group() -> Result<PathBuf, String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let groups = read("/proc/self/cgroup")?;
@@ -149,7 +153,7 @@ fn own_group() -> Result<PathBuf, String> {
     mounts.lines().find_map(|line| below_mount(line, own)).ok_or_else(|| "no cgroup2 file system is mounted".to_owned())
 }
 
-/// The directory of a group, if this line of the mounts shows it.
+/// The directory of a group, if this line of the mount table contains it.
 fn below_mount(line: &str, group: &str) -> Option<PathBuf> {
     let (mount, kind) = line.split_once(" - ")?;
     if kind.split(' ').next()? != "cgroup2" {

@@ -1,31 +1,34 @@
-//! How processes are started and ended.
+//! Settings for starting and ending processes.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How processes are started and ended.
+/// Settings for starting and ending processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessesConfig {
     /// Whether each tree gets a control group of its own.
     pub cgroup: CgroupUse,
-    /// How long processes have to end by themselves after TERM, before KILL; up to [`MAX_TERM_GRACE`]. Zero: KILL at once.
+    /// The time from TERM to KILL, in which processes can end by themselves; at most [`MAX_TERM_GRACE`]. Zero: KILL at
+    /// once.
     pub term_grace: Duration,
-    /// The binary whose `launch --bare --parent DAEMON -- PROGRAM ARGUMENTS…` ties a process to this daemon
-    /// (parent-death signal) before it becomes the program. `None`: programs are started as they are, and outlive a
-    /// daemon that is killed. With `launch --group DIRECTORY -- …` it enters a control group first. Launches that are isolated, or whose program is this binary, bring such a stage with them.
+    /// The binary that ties a process to this daemon by a parent-death signal, before it executes the program. The
+    /// command is `launch --bare --parent DAEMON -- PROGRAM ARGUMENTS…`. `None`: programs are started directly, and
+    /// outlive a daemon that is killed. As `launch --group DIRECTORY -- …`, it enters a control group first. Isolated
+    /// launches, and launches of this binary itself, need no such stage.
     pub launcher: Option<PathBuf>,
 }
 
-/// Upper end of [`ProcessesConfig::term_grace`]. A minute: what ends slower than that does not end.
+/// Upper limit of [`ProcessesConfig::term_grace`]. A minute: a process that has not ended by then will not end by
+/// itself.
 pub const MAX_TERM_GRACE: Duration = Duration::from_secs(60);
 
 /// Whether each tree gets a control group of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CgroupUse {
-    /// Where the daemon may make groups below its own (`Delegate=` of its unit), else not.
+    /// If the daemon may create groups below its own (`Delegate=` in its unit).
     #[default]
     Auto,
     /// Never.
@@ -33,7 +36,7 @@ pub enum CgroupUse {
 }
 
 impl Default for ProcessesConfig {
-    /// Two seconds from TERM to KILL: what a person waits before doubting that a stop works.
+    /// Two seconds from TERM to KILL: a person waits this long before doubting that a stop works.
     fn default() -> Self {
         Self { cgroup: CgroupUse::Auto, term_grace: Duration::from_secs(2), launcher: None }
     }

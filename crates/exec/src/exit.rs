@@ -3,10 +3,10 @@
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code: 0 to 255.
+    /// It exited by itself with this code, 0 to 255.
     Code(i32),
-    /// By this signal, which was not ours.
+    /// This signal ended it. The signal was not sent by this crate.
     Signal(i32),
-    /// Because its end was wanted.
+    /// This crate ended it on request.
     Ended,
 }

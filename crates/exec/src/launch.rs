@@ -1,38 +1,40 @@
-//! What is to be started: plain data.
+//! The description of a program to start: plain data.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::sealed::SealedProgram;
 
-/// A program to start, complete: nothing is inherited from the daemon.
+/// A program to start, completely described: it inherits nothing from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// The program: a path, or a name that is looked for along the `PATH` of [`env`](Self::env).
+    /// The program: a path, or a name that is searched for along the `PATH` of [`env`](Self::env).
     pub program: OsString,
-    /// Its arguments, the program's own name left out.
+    /// Its arguments, without the program's own name.
     pub args: Vec<OsString>,
-    /// Its whole environment. One variable is added: [`MARK`](super::MARK), by which the processes of a tree are known.
+    /// Its complete environment. One variable is added: [`MARK`](super::MARK), which identifies the processes of a
+    /// tree.
     pub env: Vec<(OsString, OsString)>,
     /// Its working directory.
     pub directory: PathBuf,
-    /// What it reads.
+    /// Its standard input.
     pub stdin: Stdin,
-    /// Whether what it runs lives in a PID namespace of its own: the child of the first process is the namespace's init,
-    /// and killing that one kills everything. So it is with bubblewrap and `unshare --pid --fork --kill-child`.
+    /// Whether its processes are in a PID namespace of their own. Then the child of the first process is the init of
+    /// the namespace, and killing it kills all processes. Examples are bubblewrap and
+    /// `unshare --pid --fork --kill-child`.
     pub isolated: bool,
-    /// A sealed program that it inherits, under the same number: what a later stage becomes.
+    /// A sealed program that it inherits with the same file descriptor number. A later stage executes it.
     pub sealed: Option<SealedProgram>,
 }
 
-/// What a program reads on its standard input.
+/// The standard input of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stdin {
     /// Nothing: `/dev/null`.
     Null,
-    /// These bytes, then the end. They are kept in a file of the kernel's that has no name, so nobody needs to feed a
+    /// These bytes, then the end of the file. They are in an anonymous file in memory, so no task has to write to a
     /// pipe, and a program that does not read them blocks nothing.
     Bytes(Vec<u8>),
-    /// A pipe; [`Running::take_stdin`](super::Running::take_stdin) is its other end.
+    /// A pipe. [`Running::take_stdin`](super::Running::take_stdin) returns its other end.
     Piped,
 }

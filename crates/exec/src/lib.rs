@@ -1,19 +1,19 @@
-//! Processes of runs and of hooks: started in one place, ended in one way.
+//! Processes of runs and of hooks: started in one place and ended in one way.
 //!
-//! **For**: [`Processes`] starts a [`Launch`] as the first process of a *tree*, and ends trees: TERM, two seconds, KILL,
-//! until nothing is left, also of what has left its parent, its group or its session. A stop, a time limit, a shutdown
-//! and a crash of a turn all end trees by the same function, [`RunProcesses::end`].
+//! **For**: [`Processes`] starts a [`Launch`] as the first process of a *tree*, and ends trees: TERM, two seconds,
+//! KILL, until no process is left, including processes that have left their parent, their group or their session. A
+//! stop, a time limit, a shutdown and a crash of a turn all end trees by the same function, [`RunProcesses::end`].
 //!
-//! **Does not know**: what a program may do (that is the sandbox's), what its output means, or why it is stopped.
+//! **Does not know**: what a program may do (the sandbox decides that), what its output means, or why it is stopped.
 //!
 //! ```text
 //!   start ──▶ registry ──▶ spawner thread: the program, in a group (and control group) of its own
 //!   end, drop ──▶ registry ──▶ keeper thread: walk, TERM, walk …, KILL, walk until twice nothing
 //! ```
 //!
-//! Reading order: `launch` → `registry` (what is wanted of which tree) → `running` → `spawner` → `reaper` → `termination`
-//! (the steps) → `members` (who belongs to a tree) → `adopted` (who
-//! has lost every tie to one) → `table`, `signal`, `namespace`, `cgroup`.
+//! Reading order: `launch` → `registry` (the requests for each tree) → `running` → `spawner` → `reaper` → `termination`
+//! (the steps) → `members` (the processes of a tree) → `adopted` (processes that have lost every tie to a tree) →
+//! `table`, `signal`, `namespace`, `cgroup`.
 
 mod adopted;
 mod cgroup;
@@ -57,42 +57,42 @@ use self::registry::{Owner, Progress, Registry};
 use self::spawner::{JOBS, Job, Spawner};
 use self::table::Table;
 
-/// The environment variable that every process of a tree inherits; its value is random for each tree. Where nothing else
-/// ties a process to its tree any more, this does.
+/// The environment variable that every process of a tree inherits. Its value is random for each tree. It identifies a
+/// process that has lost all other ties to its tree.
 pub const MARK: &str = "BELAY_RUN";
 
-/// The processes of all runs and hooks. One for the daemon, shared.
+/// Starts and ends the processes of all runs and hooks. The daemon has one, which is shared.
 ///
-/// It makes the daemon the reaper of orphans among its descendants: what leaves its parent comes to it, and is found.
+/// It makes the daemon the reaper of orphans among its descendants: a process that leaves its parent becomes a child of
+/// the daemon, where it is found.
 #[derive(Debug)]
 pub struct Processes {
     registry: Arc<Registry>,
     groups: Option<Arc<Groups>>,
-    /// `None` once dropped, as the threads are.
+    /// `None` once dropped, like the threads.
     jobs: Option<mpsc::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
-    keeper: Option<JoinHandle<()>>,
+    reaper: Option<JoinHandle<()>>,
 }
 
-/// How many trees there were.
+/// Numbers of trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Trees that were started.
     pub started: u64,
-    /// Trees that have been found empty.
+    /// Trees that were verified to be empty.
     pub ended: u64,
     /// Trees that are alive, or still being ended.
     pub alive: usize,
-    /// Of the ended ones, those that needed KILL.
+    /// The ended trees that needed KILL.
     pub killed: u64,
 }
 
 impl Processes {
-    /// Gets ready to start and end processes: two threads, and the daemon as reaper of its orphans.
+    /// Prepares to start and end processes: starts two threads, and makes the daemon the reaper of its orphans.
     ///
     /// # Errors
-    /// [`ProcessesError`]: what is missing on this machine. A control group that cannot be made is no error; the log
-    /// says why, and [`has_groups`](Self::has_groups) that.
+    /// [`ProcessesError`]: the missing requirement of this machine. A control group that cannot be created is not an error: the log contains the reason, and [`has_groups`](Self::has_groups) returns false.
     pub fn new(config: ProcessesConfig) -> Result<Self, ProcessesError> {
         if config.term_grace > MAX_TERM_GRACE {
             return Err(ProcessesError::Grace);
@@ -100,7 +100,7 @@ impl Processes {
         let me = rustix::process::getpid();
         let table = table::read(me).and_then(|_| Table::read(u64::MAX)).map_err(ProcessesError::NoProcessTable)?;
         pidfd_open(me, PidfdFlags::empty()).map_err(|error| ProcessesError::NoPidfd(error.into()))?;
-        // Any number but zero switches it on.
+        // Any number except zero turns it on.
         set_child_subreaper(Some(me)).map_err(|error| ProcessesError::NoSubreaper(error.into()))?;
         let groups = match config.cgroup {
             CgroupUse::Off => None,
@@ -113,13 +113,13 @@ impl Processes {
         let (jobs, waiting) = mpsc::channel(JOBS);
         let spawner = Spawner { launcher: config.launcher, groups: groups.clone() };
         let adopted = Adopted::new(&table);
-        let keeper = ProcessReaper { registry: registry.clone(), grace: config.term_grace };
-        let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, keeper: None };
+        let reaper = ProcessReaper { registry: registry.clone(), grace: config.term_grace };
+        let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, reaper: None };
         let begin = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawner = begin("spawner").spawn(move || spawner.run(waiting));
         processes.spawner = Some(spawner.map_err(ProcessesError::NoThread)?);
-        let keeper = begin("keeper").spawn(move || keeper.run(adopted));
-        processes.keeper = Some(keeper.map_err(ProcessesError::NoThread)?);
+        let reaper = begin("keeper").spawn(move || reaper.run(adopted));
+        processes.reaper = Some(reaper.map_err(ProcessesError::NoThread)?);
         Ok(processes)
     }
 
@@ -128,16 +128,16 @@ impl Processes {
         self.groups.is_some()
     }
 
-    /// Starts a program for a run; `what` names it for whoever asks what still runs.
+    /// Starts a program for a run. `what` names it in lists of running programs.
     ///
-    /// The tree is entered before it exists, and the generation looked at after that, so that a stop either sees the
-    /// tree or prevents it.
+    /// The tree is registered before it is started, and the generation is checked after that. So a stop either sees the
+    /// tree or prevents its start.
     ///
     /// # Errors
-    /// [`StartError`], with a text for a model to read.
+    /// [`StartError`], with a text for a model.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is started, or what was started is ended.
+    /// If the future is dropped, nothing is started, or the started tree is ended.
     pub async fn start(
         &self,
         launch: Launch,
@@ -148,14 +148,14 @@ impl Processes {
         self.start_for(launch, Owner::Run { id: run, generation: generation.clone() }, what).await
     }
 
-    /// Starts the program of a hook. It belongs to no run, not even where the hook was asked about one: it ends when what
-    /// is returned is dropped or [ended](Running::end), and at a shutdown.
+    /// Starts the program of a hook. It belongs to no run, even if the hook was asked about one. It ends when the
+    /// returned value is dropped or [ended](Running::end), and at a shutdown.
     ///
     /// # Errors
     /// [`StartError`], all but [`StartError::Stopped`].
     ///
     /// # Cancel safety
-    /// Dropped, nothing is started, or what was started is ended.
+    /// If the future is dropped, nothing is started, or the started tree is ended.
     pub async fn start_hook(&self, launch: Launch, what: &str) -> Result<Running, StartError> {
         self.start_for(launch, Owner::Hook, what).await
     }
@@ -169,24 +169,25 @@ impl Processes {
         Running::new(spawned, progress)
     }
 
-    /// Begins to end every process of a run, at once. From here on nothing is started for the run until it has ended.
+    /// Begins to end every process of a run, at once. Until they have ended, nothing is started for the run.
     pub fn stop(&self, run: RunId) -> Stopping {
         Stopping { trees: self.registry.end_run(run) }
     }
 
-    /// Ends every tree and accepts no more. Returns when all have ended, or when something does not even die of KILL.
+    /// Ends every tree and accepts no more. Returns when all have ended, or when a process does not die even after
+    /// KILL.
     ///
     /// # Cancel safety
-    /// Dropped, the ending goes on.
+    /// If the future is dropped, the trees are still ended.
     pub async fn shutdown(&self) {
         Stopping { trees: self.registry.close() }.empty().await;
     }
 
-    /// Reaps orphans that come to the daemon while it keeps no tree, such as those of programs that something else here has
-    /// started. Never ends; drop it to stop. It sleeps until a child ends.
+    /// Reaps orphans that the daemon adopts while it manages no tree, such as those of programs that other code has
+    /// started. Never returns; drop the future to stop it. It sleeps until a child ends.
     ///
     /// # Cancel safety
-    /// Nothing is lost but an orphan's last look, until the next one.
+    /// An orphan that has just ended stays a zombie until the next call. Nothing else is lost.
     pub async fn reap_orphans(&self) -> Infallible {
         let mut children = match signal(SignalKind::child()) {
             Ok(children) => children,
@@ -201,19 +202,20 @@ impl Processes {
         }
     }
 
-    /// The sums since the start.
+    /// The totals since the start.
     pub fn counts(&self) -> Counts {
         self.registry.counts()
     }
 }
 
-/// Ends every tree, as [`Processes::shutdown`] does; blocks until that is done, which takes no time after a shutdown.
-/// So a daemon that panics leaves nothing behind either.
+/// Ends every tree, like [`Processes::shutdown`]. Blocks until that is done, which takes no time after a shutdown. So
+/// even a daemon that panics leaves no processes behind.
 impl Drop for Processes {
     fn drop(&mut self) {
         self.registry.close();
-        // The keeper first: the end of the spawner's thread is a signal to what it started.
-        let kept = self.keeper.take().map(JoinHandle::join);
+        // The reaper thread is joined first: the end of the spawner thread sends a signal to the processes that it
+        // started.
+        let kept = self.reaper.take().map(JoinHandle::join);
         self.jobs = None;
         let spawned = self.spawner.take().map(JoinHandle::join);
         if kept.into_iter().chain(spawned).any(|joined| joined.is_err()) {
@@ -233,15 +235,15 @@ impl RunProcesses for Processes {
     }
 }
 
-/// The end of a run's processes, on its way. Dropped, it goes on.
+/// The end of a run's processes, in progress. It continues if this is dropped.
 #[derive(Debug)]
 pub struct Stopping {
     trees: Vec<watch::Receiver<Progress>>,
 }
 
 impl Stopping {
-    /// Waits until every tree has been told to end: its process group; what has left that follows within milliseconds.
-    /// Nothing is started for the run after that.
+    /// Waits until every tree has got TERM: its process group at once, processes outside of the group within
+    /// milliseconds. After that, nothing is started for the run.
     pub async fn signalled(&mut self) {
         for tree in &mut self.trees {
             // An error means that the tree is not in the registry any more: it has ended, or was never started.
@@ -249,7 +251,7 @@ impl Stopping {
         }
     }
 
-    /// Waits until every tree is verified empty, or does not even die of KILL.
+    /// Waits until every tree is verified to be empty, or does not die even after KILL.
     pub async fn empty(mut self) {
         for tree in &mut self.trees {
             let _ = tree.wait_for(Progress::is_over).await;

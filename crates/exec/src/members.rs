@@ -1,7 +1,7 @@
-//! Who belongs to a tree.
+//! Finds the processes of a tree.
 //!
-//! A process can leave its group, its session and its parent, and lose its environment. Each of these ties is enough to
-//! be found by, and one found is remembered, so that it has to leave them all before the first look.
+//! A process can leave its group, its session and its parent, and clear its environment. One remaining tie is enough to
+//! find it, and a process that was found is remembered. So it would have to leave all ties before the first look.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use super::cgroup::Leaf;
 use super::registry::Root;
 use super::table::{Identity, Process, Table};
 
-/// The processes of a tree in a table, the first one included, zombies too: those in its control group, those that carry
-/// its mark, those that were known to belong to it, and whoever is a child, or in a group or session, of one of these.
+/// The processes of a tree in a table, including the first one and zombies: those in its control group, those with its
+/// mark, those known to belong to it, and every process that is a child of one of these, or in its group or session.
 ///
-/// A group or session counts only while its leader, whose number it has, is of the tree itself: anybody may join a group
-/// of their own session, the daemon's included.
+/// A group or session counts only while its leader, whose number it has, belongs to the tree. Any process may join
+/// another group of its own session, including that of the daemon.
 pub(super) fn of<'t>(root: &Root, known: &HashSet<Identity>, table: &'t Table) -> Vec<&'t Process> {
     let me = rustix::process::getpid();
     let same = |identity: &&Identity| table.get(identity.pid).is_some_and(|now| now.start == identity.start);

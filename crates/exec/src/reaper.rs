@@ -1,7 +1,7 @@
 //! The thread that ends trees.
 //!
-//! One thread for all of them: one walk over the process table serves every tree, however many are being ended, and it
-//! needs no async runtime, so that it works on while the daemon panics.
+//! One thread ends all trees: one walk over the process table serves every tree. The thread needs no async runtime, so
+//! it continues while the daemon panics.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,15 +11,16 @@ use std::time::{Duration, Instant};
 use super::adopted::Adopted;
 use super::registry::{Progress, Registry, Tracked, TreeId};
 use super::table::{Process, Table};
-use super::termination::{Look, Termination, numbers};
+use super::termination::{ScanResult, Termination, numbers};
 
-/// Shortest pause between two looks while a tree is being ended. 5 ms: far below what a person notices.
+/// Shortest pause between two looks while a tree is being ended. 5 ms: a person does not notice it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Pause between two looks while nothing is being ended: what has left its parent is remembered, and reaped.
+/// Pause between two looks while no tree is being ended. These looks record processes that have left their parent, and
+/// reap zombies.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// Looks after trees, and ends them.
+/// Watches trees and ends them.
 #[derive(Debug)]
 pub(super) struct ProcessReaper {
     pub(super) registry: Arc<Registry>,
@@ -27,7 +28,7 @@ pub(super) struct ProcessReaper {
 }
 
 impl ProcessReaper {
-    /// Ends what is wanted to end, until nothing more is accepted and everything has ended that can.
+    /// Ends trees on request, until the registry is closed and everything that can end has ended.
     pub(super) fn run(&self, mut adopted: Adopted) {
         let mut terminations: HashMap<TreeId, Termination> = HashMap::new();
         loop {
@@ -36,8 +37,8 @@ impl ProcessReaper {
             let begin = Instant::now();
             let look = AssertUnwindSafe(|| self.look_at(&tracked_trees, &mut terminations, &mut adopted));
             let urgent = catch_unwind(look).unwrap_or_else(|_| {
-                // The last brake does not fail with a mistake in it: what is known is kept, and looked at again
-                // at the slower pace.
+                // This last safety net must survive a bug in itself: the state is kept, and the next look follows at
+                // the slower pace.
                 tracing::error!("looking at processes has panicked");
                 false
             });
@@ -45,13 +46,13 @@ impl ProcessReaper {
                 return adopted.end_all();
             }
             let idle = tracked_trees.is_empty() && adopted.is_empty();
-            // On a machine with very many processes a walk takes long; it shall take half of one processor at most.
+            // With very many processes a walk takes long. It must use at most half of one processor.
             let pause = if urgent { LOOK_AGAIN.max(begin.elapsed()) } else { SWEEP };
             self.registry.wait((!idle).then_some(pause));
         }
     }
 
-    /// Looks at every tree once. Whether it is worth while to look again soon.
+    /// Looks at every tree once. Returns whether to look again soon.
     fn look_at(
         &self,
         tracked_trees: &[Tracked],
@@ -60,8 +61,8 @@ impl ProcessReaper {
     ) -> bool {
         for tracked in tracked_trees {
             let termination = terminations.entry(tracked.id).or_default();
-            if tracked.wanted && !termination.is_ending() {
-                // Said before anything is sent: what ends from now on ends because of us.
+            if tracked.end_requested && !termination.is_ending() {
+                // Reported before a signal is sent: every process that ends from now on ends because of us.
                 self.registry.report(tracked.id, Progress::Ending);
                 termination.begin(&tracked.root, self.grace);
                 if !tracked.root.isolated {
@@ -74,11 +75,11 @@ impl ProcessReaper {
             Ok(table) => table,
             Err(error) => {
                 tracing::error!(%error, "the process table cannot be read; ending processes waits for it");
-                return tracked_trees.iter().any(|tracked| tracked.wanted);
+                return tracked_trees.iter().any(|tracked| tracked.end_requested);
             }
         };
         let look = |tracked: &Tracked| {
-            terminations.get(&tracked.id).map(|termination| termination.look(&tracked.root, &table))
+            terminations.get(&tracked.id).map(|termination| termination.find_members(&tracked.root, &table))
         };
         let mut members: Vec<_> = tracked_trees.iter().map(|tracked| look(tracked).unwrap_or_default()).collect();
         adopted.assign(&table, tracked_trees, &mut members);
@@ -86,26 +87,26 @@ impl ProcessReaper {
         for (tracked, members) in tracked_trees.iter().zip(&members) {
             let Some(termination) = terminations.get_mut(&tracked.id) else { continue };
             termination.remember(&tracked.root, members);
-            urgent |= tracked.wanted && self.go_on(tracked, termination, members);
+            urgent |= tracked.end_requested && self.advance(tracked, termination, members);
         }
         urgent
     }
 
-    /// Takes a step towards the end of one tree. Whether it is worth while to look again soon.
-    fn go_on(&self, tracked: &Tracked, termination: &mut Termination, members: &[&Process]) -> bool {
+    /// Takes one step towards the end of a tree. Returns whether to look again soon.
+    fn advance(&self, tracked: &Tracked, termination: &mut Termination, members: &[&Process]) -> bool {
         match termination.step(&tracked.root, members) {
-            Look::Lives => {
+            ScanResult::Alive => {
                 self.registry.report(tracked.id, Progress::Signalled);
                 true
             }
-            Look::Empty(exit) => {
+            ScanResult::Empty(exit) => {
                 if termination.was_killed() {
                     self.registry.count_kill();
                 }
                 self.registry.report(tracked.id, Progress::Empty(exit));
                 false
             }
-            Look::Stuck => {
+            ScanResult::Stuck => {
                 let pids = numbers(members);
                 tracing::error!(?pids, "processes do not die of KILL; they are tried further");
                 self.registry.report(tracked.id, Progress::Stuck);

@@ -1,7 +1,7 @@
-//! The trees there are, and what is wanted of them: the one thing that callers, spawner and keeper share.
+//! The existing trees and the requests to end them. Callers, spawner and reaper share this registry.
 //!
-//! Requests are facts about trees rather than messages: asking never waits, asking twice is asking once, and nothing can
-//! be lost in a full queue. The lock is held for map operations only.
+//! A request is a state of a tree and not a message. So a request never waits, a repeated request changes nothing, and
+//! no request is lost in a full queue. The lock is held for map operations only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,69 +16,70 @@ use super::cgroup::Leaf;
 use super::error::StartError;
 use super::exit::Exit;
 
-/// Most trees at a time; a further one is refused. 256: as many tasks as the unit of the service allows in all.
-pub(super) const MOST_TREES: usize = 256;
+/// Most trees at a time; a further one is refused. 256: the number of tasks that the unit of the service allows in
+/// total.
+pub(super) const MAX_TREES: usize = 256;
 
-/// Which tree.
+/// Identifies a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct TreeId(u64);
 
-/// The first process of a tree. It is reaped last of all, so that its number, which is the number of its group too,
-/// belongs to the tree as long as there is one.
+/// The first process of a tree. It is reaped after all others. So its number, which is also the number of its group,
+/// belongs to the tree as long as the tree exists.
 #[derive(Debug)]
 pub(super) struct Root {
     pub(super) pid: Pid,
-    /// When it started; no process of the tree is older.
+    /// Its start time. No process of the tree is older.
     pub(super) start: u64,
-    /// What the environment of its descendants says.
+    /// The value of the mark in the environment of its descendants.
     pub(super) mark: String,
-    /// Whether its descendants live in a PID namespace.
+    /// Whether its descendants are in a PID namespace.
     pub(super) isolated: bool,
     pub(super) cgroup: Option<Leaf>,
 }
 
-/// How far a tree has come.
+/// The state of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nobody wants its end.
+    /// Its end was not requested.
     Alive,
-    /// From now on, what ends does so because of us.
+    /// Its end has begun: every process that ends from now on ends because of us.
     Ending,
-    /// It has been told to end: its group at once, what has left the group with the look that follows.
+    /// It has got TERM: its group at once, processes outside of the group with the following look.
     Signalled,
-    /// It was looked at twice, and there was nothing.
+    /// It was found empty in two looks.
     Empty(Exit),
-    /// Something of it does not die; it is tried further.
+    /// A process of it does not die. Further attempts are made.
     Stuck,
 }
 
 impl Progress {
-    /// Whether waiting for the end is of no more use.
+    /// Whether waiting for the end is over.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Self::Empty(_) | Self::Stuck)
     }
 
-    /// Whether everything has been told to end.
+    /// Whether all its processes have got TERM.
     pub(super) fn is_signalled(&self) -> bool {
         *self == Self::Signalled || self.is_over()
     }
 }
 
-/// Why a tree shall end.
+/// The extent of a request to end a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// It alone; others of its owner go on, and more may start.
+enum EndRequest {
+    /// Only this tree. Other trees of its owner continue, and more may be started.
     Alone,
-    /// The run is being stopped; until that is done nothing starts for it.
+    /// The whole run is being stopped. Until that is done, nothing is started for it.
     WithItsRun,
 }
 
-/// Whose a tree is: what ends it, besides whoever started it and a shutdown.
+/// The owner of a tree. It decides what ends the tree, in addition to the caller that started it and a shutdown.
 #[derive(Clone, Debug)]
 pub(super) enum Owner {
-    /// A run: its trees end with it, and none starts once it was stopped.
+    /// A run. Its trees end with it, and none is started after it was stopped.
     Run { id: RunId, generation: Generation },
-    /// A hook. It may look at a run that has ended, or at none, so that no run's end is the end of its programs.
+    /// A hook. It may concern a run that has ended, or no run, so its programs do not end with a run.
     Hook,
 }
 
@@ -87,7 +88,7 @@ impl Owner {
         matches!(self, Self::Run { id, .. } if *id == run)
     }
 
-    /// Whether trees may be started for it still.
+    /// Whether trees may still be started for it.
     fn is_current(&self) -> bool {
         match self {
             Self::Run { generation, .. } => generation.is_current(),
@@ -95,7 +96,7 @@ impl Owner {
         }
     }
 
-    /// Makes whatever is about to be started for it be refused.
+    /// Refuses all further starts for it.
     fn end(&self) {
         match self {
             Self::Run { generation, .. } => generation.end(),
@@ -108,9 +109,9 @@ impl Owner {
 struct Tree {
     owner: Owner,
     what: String,
-    /// `None` until it has been started.
+    /// `None` until it was started.
     root: Option<Arc<Root>>,
-    wanted: Option<Wanted>,
+    end_requested: Option<EndRequest>,
     progress: watch::Sender<Progress>,
 }
 
@@ -119,39 +120,43 @@ struct State {
     trees: BTreeMap<TreeId, Tree>,
     next: u64,
     closing: bool,
-    /// Whether the keeper has something new to look at.
-    news: bool,
+    /// Whether there is something new for the reaper.
+    wake_reaper: bool,
     started: u64,
     ended: u64,
     killed: u64,
 }
 
 impl State {
-    fn want(&mut self, choose: impl Fn(&TreeId, &Tree) -> bool, why: Wanted) -> Vec<watch::Receiver<Progress>> {
+    fn request_end(
+        &mut self,
+        choose: impl Fn(&TreeId, &Tree) -> bool,
+        why: EndRequest,
+    ) -> Vec<watch::Receiver<Progress>> {
         let mut chosen = Vec::new();
         for (_, tree) in self.trees.iter_mut().filter(|(id, tree)| choose(id, tree)) {
-            if why == Wanted::WithItsRun {
+            if why == EndRequest::WithItsRun {
                 tree.owner.end();
             }
-            if tree.wanted != Some(Wanted::WithItsRun) {
-                tree.wanted = Some(why);
+            if tree.end_requested != Some(EndRequest::WithItsRun) {
+                tree.end_requested = Some(why);
             }
             chosen.push(tree.progress.subscribe());
         }
-        self.news |= !chosen.is_empty();
+        self.wake_reaper |= !chosen.is_empty();
         chosen
     }
 }
 
-/// What the keeper is to look after.
+/// A tree that the reaper watches.
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) id: TreeId,
     pub(super) root: Arc<Root>,
-    pub(super) wanted: bool,
+    pub(super) end_requested: bool,
 }
 
-/// The trees there are.
+/// The existing trees.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     state: Mutex<State>,
@@ -160,11 +165,11 @@ pub(super) struct Registry {
 
 impl Registry {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change below is complete before anything can panic, so the state of a poisoned lock is whole.
+        // Each change is complete before anything can panic, so the state behind a poisoned lock is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a tree that is about to be started. From here on a stop of the run sees it.
+    /// Registers a tree that is about to be started. From now on, a stop of the run sees it.
     pub(super) fn enter(
         self: &Arc<Self>,
         owner: Owner,
@@ -175,88 +180,88 @@ impl Registry {
             return Err(StartError::ShuttingDown);
         }
         let of_same_run = |tree: &Tree| matches!(owner, Owner::Run { id, .. } if tree.owner.is_run(id));
-        let stopping = |tree: &Tree| of_same_run(tree) && tree.wanted == Some(Wanted::WithItsRun);
+        let stopping = |tree: &Tree| of_same_run(tree) && tree.end_requested == Some(EndRequest::WithItsRun);
         if !owner.is_current() || state.trees.values().any(stopping) {
             return Err(StartError::Stopped);
         }
-        if state.trees.len() >= MOST_TREES {
-            return Err(StartError::TooMany { most: MOST_TREES });
+        if state.trees.len() >= MAX_TREES {
+            return Err(StartError::TooMany { most: MAX_TREES });
         }
         let id = TreeId(state.next);
         state.next += 1;
         let (progress, seen) = watch::channel(Progress::Alive);
         let what = what.to_owned();
-        state.trees.insert(id, Tree { owner, what, root: None, wanted: None, progress });
+        state.trees.insert(id, Tree { owner, what, root: None, end_requested: None, progress });
         Ok((Handle { registry: self.clone(), id }, seen))
     }
 
-    /// Whether an entered tree may be started still.
+    /// Whether a registered tree may still be started.
     pub(super) fn may_start(&self, id: TreeId) -> bool {
-        self.state().trees.get(&id).is_some_and(|tree| tree.wanted.is_none() && tree.owner.is_current())
+        self.state().trees.get(&id).is_some_and(|tree| tree.end_requested.is_none() && tree.owner.is_current())
     }
 
-    /// Takes note that a tree has been started. `false`: its run was stopped meanwhile, and it is being ended.
+    /// Records that a tree was started. `false`: its run was stopped in the meantime, and the tree is being ended.
     pub(super) fn started(&self, id: TreeId, root: Root) -> bool {
         let mut state = self.state();
         state.started += 1;
-        state.news = true;
+        state.wake_reaper = true;
         let Some(tree) = state.trees.get_mut(&id) else { return false };
         tree.root = Some(Arc::new(root));
-        if !tree.owner.is_current() && tree.wanted.is_none() {
-            tree.wanted = Some(Wanted::Alone);
+        if !tree.owner.is_current() && tree.end_requested.is_none() {
+            tree.end_requested = Some(EndRequest::Alone);
         }
-        let goes_on = tree.wanted.is_none();
+        let goes_on = tree.end_requested.is_none();
         self.changed.notify_all();
         goes_on
     }
 
-    /// Wants the end of one tree; of one that was never started, forgets it.
+    /// Requests the end of one tree. Removes a tree that was never started.
     pub(super) fn end_tree(&self, id: TreeId) {
         let mut state = self.state();
         if state.trees.get(&id).is_some_and(|tree| tree.root.is_none()) {
             state.trees.remove(&id);
-            state.news = true;
+            state.wake_reaper = true;
         } else {
-            state.want(|other, _| *other == id, Wanted::Alone);
+            state.request_end(|other, _| *other == id, EndRequest::Alone);
         }
         self.changed.notify_all();
     }
 
-    /// Wants the end of every tree of a run: how each of them is doing.
+    /// Requests the end of every tree of a run. Returns the progress of each.
     pub(super) fn end_run(&self, run: RunId) -> Vec<watch::Receiver<Progress>> {
-        let chosen = self.state().want(|_, tree| tree.owner.is_run(run), Wanted::WithItsRun);
+        let chosen = self.state().request_end(|_, tree| tree.owner.is_run(run), EndRequest::WithItsRun);
         self.changed.notify_all();
         chosen
     }
 
-    /// Accepts nothing more, and wants the end of every tree.
+    /// Accepts no more trees, and requests the end of every tree.
     pub(super) fn close(&self) -> Vec<watch::Receiver<Progress>> {
         let mut state = self.state();
         state.closing = true;
-        let chosen = state.want(|_, _| true, Wanted::WithItsRun);
-        state.news = true;
+        let chosen = state.request_end(|_, _| true, EndRequest::WithItsRun);
+        state.wake_reaper = true;
         self.changed.notify_all();
         chosen
     }
 
-    /// Whether nothing more is accepted, and nothing is left that can be ended.
+    /// Whether the registry is closed and no tree is left that can be ended.
     pub(super) fn is_done(&self) -> bool {
         let state = self.state();
         state.closing && state.trees.values().all(|tree| *tree.progress.borrow() == Progress::Stuck)
     }
 
-    /// What of a run is alive.
+    /// The running trees of a run.
     pub(super) fn alive(&self, run: RunId) -> Vec<StillRunning> {
         let of_run = |tree: &&Tree| tree.owner.is_run(run) && tree.root.is_some();
-        let told = |tree: &Tree| StillRunning {
+        let still_running = |tree: &Tree| StillRunning {
             run_id: run,
             pid: tree.root.as_ref().map(|root| root.pid.as_raw_pid().unsigned_abs()),
             what: tree.what.clone(),
         };
-        self.state().trees.values().filter(of_run).map(told).collect()
+        self.state().trees.values().filter(of_run).map(still_running).collect()
     }
 
-    /// The sums.
+    /// The totals.
     pub(super) fn counts(&self) -> Counts {
         let state = self.state();
         Counts {
@@ -270,12 +275,12 @@ impl Registry {
     /// Every started tree.
     pub(super) fn tracked_trees(&self) -> Vec<Tracked> {
         let tracked = |(id, tree): (&TreeId, &Tree)| {
-            Some(Tracked { id: *id, root: tree.root.clone()?, wanted: tree.wanted.is_some() })
+            Some(Tracked { id: *id, root: tree.root.clone()?, end_requested: tree.end_requested.is_some() })
         };
         self.state().trees.iter().filter_map(tracked).collect()
     }
 
-    /// Tells how far a tree has come.
+    /// Reports the progress of a tree.
     pub(super) fn report(&self, id: TreeId, progress: Progress) {
         let mut state = self.state();
         if let Some(tree) = state.trees.get(&id) {
@@ -286,35 +291,35 @@ impl Registry {
         }
     }
 
-    /// Has the keeper look once while no tree keeps it looking.
+    /// Makes the reaper look once, if there are no trees that make it look.
     pub(super) fn look_once(&self) {
         let mut state = self.state();
         if state.trees.is_empty() {
-            state.news = true;
+            state.wake_reaper = true;
             self.changed.notify_all();
         }
     }
 
-    /// Counts a tree that had to be killed.
+    /// Counts a tree that needed KILL.
     pub(super) fn count_kill(&self) {
         self.state().killed += 1;
     }
 
-    /// Waits for news, at most as long as given (`None`: for ever).
+    /// Waits for something new, at most for the given time (`None`: without a limit).
     pub(super) fn wait(&self, most: Option<Duration>) {
         let state = self.state();
         let mut state = match most {
             Some(most) => {
-                let waited = self.changed.wait_timeout_while(state, most, |state| !state.news);
+                let waited = self.changed.wait_timeout_while(state, most, |state| !state.wake_reaper);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
-            None => self.changed.wait_while(state, |state| !state.news).unwrap_or_else(PoisonError::into_inner),
+            None => self.changed.wait_while(state, |state| !state.wake_reaper).unwrap_or_else(PoisonError::into_inner),
         };
-        state.news = false;
+        state.wake_reaper = false;
     }
 }
 
-/// A tree's place in the registry. Dropped, the tree is ended, or forgotten when it was never started.
+/// The registration of a tree. Dropping it ends the tree, or removes a tree that was never started.
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) registry: Arc<Registry>,

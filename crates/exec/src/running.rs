@@ -1,4 +1,4 @@
-//! A tree that was started, in the hands of whoever asked for it.
+//! A started tree, as its caller sees it.
 
 use std::convert::Infallible;
 
@@ -13,13 +13,13 @@ use super::exit::Exit;
 use super::registry::{Handle, Progress};
 use super::{signal, spawner::Spawned};
 
-/// A program that was started, and all its descendants. Dropped, the tree is ended in the background: the keeper of all
-/// trees does it, and a shutdown waits for it.
+/// A started program with all its descendants. Dropping it ends the tree in the background: the reaper thread does
+/// that, and a shutdown waits for it.
 #[derive(Debug)]
 pub struct Running {
     handle: Handle,
     pid: Pid,
-    /// Says that some child of the daemon has ended.
+    /// Signals that some child of the daemon has ended.
     children: Signal,
     progress: watch::Receiver<Progress>,
     stdin: Option<ChildStdin>,
@@ -38,35 +38,36 @@ impl Running {
                 child.stderr.take().map(ChildStderr::from_std).transpose()?,
             ))
         })();
-        // The handle is dropped with a failure, and the tree ended.
+        // On a failure, the handle is dropped and the tree is ended.
         let (children, stdin, stdout, stderr) =
             held.map_err(|source| StartError::System { program: "its pipes".into(), source })?;
         Ok(Self { handle, pid, children, progress, stdin, stdout, stderr })
     }
 
-    /// The number of the first process, which is the number of its process group too. It belongs to the tree until the
+    /// The number of the first process, which is also the number of its process group. It belongs to the tree until the
     /// tree has ended.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_pid().unsigned_abs()
     }
 
-    /// Where to write what the program reads, for [`Stdin::Piped`](super::Stdin::Piped); `None` else, and the second time.
+    /// The writer of the program's standard input, for [`Stdin::Piped`](super::Stdin::Piped). `None` otherwise, and for
+    /// the second call.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.stdin.take()
     }
 
-    /// What the program writes, standard output and standard error; `None` the second time. Whoever takes them reads
-    /// them, to the end: a full pipe blocks the program. They end when the last process that holds them has ended, at
-    /// the latest when the tree has. What is not taken, [`wait`](Self::wait) reads and throws away.
+    /// The standard output and standard error of the program. `None` for the second call. The caller must read both to
+    /// the end, because a full pipe blocks the program. They end when the last process that holds them has ended, at
+    /// the latest with the tree. If they are not taken, [`wait`](Self::wait) reads and discards them.
     pub fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
         Some((self.stdout.take()?, self.stderr.take()?))
     }
 
-    /// Waits until the first process has ended. What it started may live on, until this is dropped or
-    /// [`end`](Self::end)ed. Asked again, the answer is the same.
+    /// Waits until the first process has ended. Its descendants may continue until this is dropped or
+    /// [`end`](Self::end)ed. A second call returns the same result.
     ///
     /// # Cancel safety
-    /// Nothing is lost but output that nobody has taken.
+    /// Only output that was not taken may be lost.
     pub async fn wait(&mut self) -> Exit {
         let Self { pid, children, progress, stdout, stderr, .. } = self;
         tokio::select! {
@@ -76,16 +77,17 @@ impl Running {
         }
     }
 
-    /// Begins to end the tree, at once; [`end`](Self::end) waits for it.
+    /// Begins to end the tree, at once. [`end`](Self::end) waits for it.
     pub fn begin_end(&self) {
         self.handle.registry.end_tree(self.handle.id);
     }
 
-    /// Ends the tree: TERM, the grace, KILL; returns when nothing of it is left. A process that even KILL does not end
-    /// (it waits for a device) is waited for 10 s and then reported in the log; it is tried further.
+    /// Ends the tree: TERM, the grace period, KILL. Returns when no process of it is left. If a process does not end
+    /// even after KILL (it waits for a device), the function waits for 10 s and then logs it; further attempts are
+    /// made.
     ///
     /// # Cancel safety
-    /// Dropped, the ending goes on.
+    /// If the future is dropped, the tree is still ended.
     pub async fn end(&mut self) {
         self.begin_end();
         // An error means that the tree is not in the registry any more: it has ended.
@@ -96,10 +98,10 @@ impl Running {
 /// Waits for the end of the first process.
 async fn ended(pid: Pid, children: &mut Signal, progress: &mut watch::Receiver<Progress>) -> Exit {
     loop {
-        // The first process stays a zombie until the keeper has found its tree empty, so it can be looked at again and
-        // again. While nobody wanted its end, it has ended by itself; else the keeper, who looked before it sent
-        // anything, knows how.
-        let how = signal::look(pid);
+        // The first process stays a zombie until the reaper has found its tree empty, so its exit status can be read
+        // repeatedly. If its end was not requested, it has ended by itself. Otherwise the reaper knows how it ended,
+        // because it looked before it sent any signal.
+        let how = signal::peek_exit(pid);
         match how {
             Some(how) if *progress.borrow() == Progress::Alive => return how,
             Some(_) => return exit_of(progress.wait_for(Progress::is_over).await.ok().as_deref()),
@@ -107,7 +109,7 @@ async fn ended(pid: Pid, children: &mut Signal, progress: &mut watch::Receiver<P
         }
         tokio::select! {
             over = progress.wait_for(Progress::is_over) => return exit_of(over.ok().as_deref()),
-            // Any child may be meant, and two ends may be one signal.
+            // The signal may concern any child, and two ends may be one signal.
             _ = children.recv() => {}
         }
     }
@@ -120,10 +122,10 @@ fn exit_of(progress: Option<&Progress>) -> Exit {
     }
 }
 
-/// Reads an output that nobody has taken, and throws it away. Never ends.
+/// Reads and discards an output that was not taken. Never returns.
 async fn discard(output: &mut Option<impl AsyncRead + Unpin>) -> Infallible {
     if let Some(output) = output {
-        // A pipe that cannot be read has nobody at its other end; nothing is blocked by that.
+        // If a pipe cannot be read, no process writes to it, so nothing is blocked.
         let _ = tokio::io::copy(output, &mut tokio::io::sink()).await;
     }
     std::future::pending().await

@@ -1,4 +1,5 @@
-//! Programs as sealed copies: what was looked at is what runs, whatever becomes of the file meanwhile.
+//! Programs as sealed copies: the copy that was checked is the copy that runs, even if the file changes in the
+//! meantime.
 //!
 //! Source: memfd_create(2), fcntl(2) "File Sealing".
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
-/// A copy of a program in memory, without a name, that nobody can change any more. It goes away with its last user.
+/// An anonymous copy of a program in memory that nobody can change. It is freed with its last user.
 #[derive(Clone, Debug)]
 pub struct SealedProgram(Arc<File>);
 
@@ -23,12 +24,12 @@ impl PartialEq for SealedProgram {
 impl Eq for SealedProgram {}
 
 impl SealedProgram {
-    /// Copies what can be read, at most `max_bytes`, and seals it. `executable`: whether the kernel may start it, as the
-    /// mode of the file says. Blocks.
+    /// Copies the readable content, at most `max_bytes`, and seals it. `executable`: whether the kernel may execute it,
+    /// according to the mode of the file. Blocks.
     ///
     /// # Errors
-    /// There is more (`FileTooLarge`), it cannot be read, or the kernel gives no sealed memory or none that may be executed
-    /// (`vm.memfd_noexec`).
+    /// The content is longer (`FileTooLarge`), it cannot be read, or the kernel provides no sealed memory or no
+    /// executable memory (`vm.memfd_noexec`).
     pub fn copy(from: impl Read, max_bytes: u64, executable: bool) -> io::Result<Self> {
         let mut file = File::from(memory()?);
         if io::copy(&mut from.take(max_bytes.saturating_add(1)), &mut file)? > max_bytes {
@@ -40,30 +41,31 @@ impl SealedProgram {
         Ok(Self(Arc::new(file)))
     }
 
-    /// The sealed bytes, from the beginning, for one reader at a time.
+    /// A reader of the sealed bytes, from the beginning. Only one reader at a time.
     ///
     /// # Errors
-    /// The kernel does not go back to the beginning.
+    /// The kernel cannot seek to the beginning.
     pub fn bytes(&self) -> io::Result<impl Read + '_> {
         let mut file = &*self.0;
         file.rewind()?;
         Ok(file)
     }
 
-    /// The number of its descriptor, the same in the process that is started with it.
+    /// The number of its file descriptor, which is the same in the process that is started with it.
     pub fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Lets programs inherit it until the answer is dropped. The thread that starts programs is the only one that does so,
-    /// and starts one at a time; a start elsewhere at that moment would inherit bytes that it can read and not change.
+    /// Lets programs inherit it until the returned value is dropped. Only the thread that starts programs calls this,
+    /// and it starts one program at a time. A process that other code starts at that moment would inherit bytes that it
+    /// can read but not change.
     pub(crate) fn inherited(&self) -> io::Result<Inherited<'_>> {
         fcntl_setfd(&*self.0, FdFlags::empty())?;
         Ok(Inherited(&self.0))
     }
 }
 
-/// A descriptor that programs inherit.
+/// A file descriptor that programs inherit.
 pub(crate) struct Inherited<'a>(&'a File);
 
 impl Drop for Inherited<'_> {
@@ -74,7 +76,7 @@ impl Drop for Inherited<'_> {
     }
 }
 
-/// Memory that may be executed. Kernels before 6.3 do not know the flag that says so, and need none.
+/// Makes executable memory. Kernels before 6.3 do not know the flag for that and do not need it.
 fn memory() -> Result<std::os::fd::OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match memfd_create("program", flags | MemfdFlags::EXEC) {

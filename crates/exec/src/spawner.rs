@@ -1,8 +1,8 @@
 //! The thread that starts programs.
 //!
-//! It lives as long as the daemon: a parent-death signal goes out when the *thread* that started a process ends, so
-//! threads that come and go, as those of an async runtime's pool, would kill what they started. A start may also take
-//! long, on a directory that is far away; here it holds up other starts, but no end.
+//! The thread lives as long as the daemon. A parent-death signal is sent when the *thread* that started a process ends,
+//! so the threads of an async runtime's pool, which come and go, would kill the processes that they start. A start may
+//! also take long, for example on a remote file system. Here it delays other starts, but no end of a tree.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,19 +24,19 @@ use super::registry::{Handle, Root};
 use super::sealed::SealedProgram;
 use super::{MARK, signal, table};
 
-/// Most starts that wait for the thread; whoever asks for a further one waits with it.
+/// Most starts that wait for the thread. The caller of a further start waits until there is room.
 pub(super) const JOBS: usize = 16;
 
-/// A start that is asked for.
+/// A requested start.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) launch: Launch,
     pub(super) handle: Handle,
-    /// Where the answer goes. When nobody waits any more, the answer is dropped, and the tree ended with it.
+    /// The sender for the answer. If the caller has gone, the answer is dropped, which ends the tree.
     pub(super) answer: oneshot::Sender<Result<Spawned, StartError>>,
 }
 
-/// What was started.
+/// A started process.
 #[derive(Debug)]
 pub(super) struct Spawned {
     pub(super) handle: Handle,
@@ -53,7 +53,7 @@ pub(super) struct Spawner {
 }
 
 impl Spawner {
-    /// Starts what is asked for until nobody can ask any more.
+    /// Starts the requested programs until all senders are dropped.
     pub(super) fn run(&self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(job) = jobs.blocking_recv() {
             let _ = job.answer.send(self.start(&job.launch, job.handle));
@@ -73,7 +73,8 @@ impl Spawner {
         let child = child.map_err(|error| explain(launch, error))?;
         let pid = Pid::from_child(&child);
         let process = table::read(pid).map_err(|source| {
-            // What cannot be seen could not be ended later. It is our child and not reaped, so the number is its own.
+            // An invisible process could not be ended later. It is our child and not reaped, so the number is certainly
+            // its own.
             let _ = kill_process(pid, Signal::KILL);
             signal::reap_at_once(pid);
             StartError::System { program: launch.program.clone().into(), source }
@@ -86,13 +87,14 @@ impl Spawner {
         Ok(Spawned { handle, pid, child })
     }
 
-    /// The program of the stage that this launch goes through, unless it brings one with it.
+    /// The launcher that ties this launch to the daemon, unless the launch does that itself.
     fn stage_of(&self, launch: &Launch) -> Option<&PathBuf> {
         self.launcher.as_ref().filter(|launcher| !launch.isolated && launch.program != launcher.as_os_str())
     }
 
-    /// The stages before the program, each of which becomes the next: the first enters the control group, since what the
-    /// program starts at once would not be in one that it is put into afterwards; the second ties it to the daemon.
+    /// The command with the stages before the program, each of which executes the next. The first stage enters the
+    /// control group, because processes that the program starts at once would be missing in a group that it enters
+    /// later. The second stage ties the program to the daemon.
     fn command(&self, launch: &Launch, mark: &str, leaf: Option<&Leaf>) -> io::Result<Command> {
         let mut words: Vec<OsString> = Vec::new();
         if let (Some(launcher), Some(leaf)) = (&self.launcher, leaf) {
@@ -132,18 +134,18 @@ impl Spawner {
     }
 }
 
-/// Whether there is such a program. The stage could only say so by an exit code, which may be the program's own.
+/// Whether the program exists. The launcher could only report that by an exit code, which might be the program's own.
 fn is_there(launch: &Launch) -> bool {
     let program = Path::new(&launch.program);
     if program.components().count() > 1 || program.is_absolute() {
         return launch.directory.join(program).exists();
     }
     let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
-    // Without one the system's own is taken; what it is, the stage finds out.
+    // Without `PATH`, the default of the system is used, and the launcher checks it.
     path.is_none_or(|path| std::env::split_paths(&path).any(|one| launch.directory.join(one).join(program).exists()))
 }
 
-/// A file without a name that holds these bytes and cannot be changed.
+/// An anonymous file with these bytes, which cannot be changed.
 fn file_of(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("stdin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.write_all(bytes)?;
@@ -152,7 +154,8 @@ fn file_of(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Which of the things that a start needs is missing. The system says "not found" of program and directory alike.
+/// Finds the missing requirement of a start. The system reports "not found" for the program and for the directory
+/// alike.
 fn explain(launch: &Launch, source: io::Error) -> StartError {
     let program = PathBuf::from(&launch.program);
     match source.kind() {

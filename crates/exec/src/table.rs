@@ -1,6 +1,6 @@
 //! The process table: one walk over `/proc`.
 //!
-//! A walk is no moment: processes start and end while it goes on. Who relies on it walks twice.
+//! A walk is not a snapshot: processes start and end during the walk. Callers that rely on it walk twice.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -10,11 +10,12 @@ use rustix::process::Pid;
 
 use super::MARK;
 
-/// Longest environment that is looked at, in bytes. 1 MiB: half of what the kernel takes for arguments and environment
-/// together under its usual limit of the stack; the mark stands wherever the program's own order puts it.
+/// Longest part of an environment that is examined, in bytes. 1 MiB: half of what the kernel accepts for arguments and
+/// environment together under its usual stack limit. The mark may be anywhere in the environment.
 const MAX_ENVIRONMENT: u64 = 1024 * 1024;
 
-/// A process as it was found. Number and start together are its identity: a number comes back, that pair does not.
+/// A process as the walk found it. Number and start time together are its identity: a number may be reused, the pair is
+/// not.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: Pid,
@@ -22,20 +23,20 @@ pub(super) struct Process {
     pub(super) group: Option<Pid>,
     pub(super) session: Option<Pid>,
     pub(super) state: State,
-    /// When it started, in the kernel's ticks since the machine started (a hundredth of a second on all common ones).
+    /// Its start time, in clock ticks since the machine started (a hundredth of a second on all common machines).
     pub(super) start: u64,
-    /// The value of its mark, once it was looked for.
+    /// The value of its mark, once it was read.
     mark: OnceCell<Option<Vec<u8>>>,
 }
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It runs, or waits.
+    /// It runs or waits.
     Alive,
-    /// It stands still until somebody sends CONT.
+    /// It is stopped until it gets CONT.
     Stopped,
-    /// It has ended, and its parent has not looked yet.
+    /// It has ended and was not reaped yet.
     Zombie,
 }
 
@@ -45,32 +46,32 @@ impl Process {
         self.state != State::Zombie
     }
 
-    /// Which one it is.
+    /// Its identity.
     pub(super) fn identity(&self) -> Identity {
         Identity { pid: self.pid, start: self.start }
     }
 
-    /// The value of [`MARK`] in the environment it was started with. `None`: it has none, has ended, or is somebody
-    /// else's, whose environment may not be read.
+    /// The value of [`MARK`] in the environment that it was started with. `None`: it has no mark, has ended, or belongs
+    /// to another user, so that its environment is not readable.
     pub(super) fn mark(&self) -> Option<&[u8]> {
         self.mark.get_or_init(|| read_mark(self.pid)).as_deref()
     }
 }
 
-/// Which process: its number, and when it started.
+/// The identity of a process: its number and its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     pub(super) pid: Pid,
     pub(super) start: u64,
 }
 
-/// All processes that could be seen.
+/// All visible processes.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     processes: HashMap<Pid, Process>,
-    /// By a number: those that have it as their parent, group or session.
+    /// For each number: the processes with this number as their parent, group or session.
     relatives: HashMap<Pid, Vec<Pid>>,
-    /// By a mark: those that carry it.
+    /// For each mark: the processes with this mark.
     marked: HashMap<Vec<u8>, Vec<Pid>>,
 }
 
@@ -78,8 +79,8 @@ impl Table {
     /// Walks over `/proc`, and reads the marks of processes that started at `since` or later.
     ///
     /// # Errors
-    /// `/proc` cannot be listed, or there is no room for one more open file: a tree is not found empty for want of that. A
-    /// process that ends meanwhile is left out.
+    /// `/proc` cannot be listed, or there is no free file descriptor: such a failure must not make a tree look empty. A
+    /// process that ends during the walk is left out.
     pub(super) fn read(since: u64) -> io::Result<Self> {
         let mut table = Self::default();
         for entry in std::fs::read_dir("/proc")? {
@@ -87,7 +88,7 @@ impl Table {
             let Some(pid) = name.to_str().and_then(|name| number(name).ok().flatten()) else { continue };
             match read(pid) {
                 Ok(process) => table.insert(process, since),
-                Err(error) if is_nobody(&error) => {}
+                Err(error) if is_gone_or_hidden(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -107,56 +108,56 @@ impl Table {
         self.processes.insert(pid, process);
     }
 
-    /// The process of that number.
+    /// The process with this number.
     pub(super) fn get(&self, pid: Pid) -> Option<&Process> {
         self.processes.get(&pid)
     }
 
-    /// All of them, in no order.
+    /// All processes, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {
         self.processes.values()
     }
 
-    /// Those that have this number as their parent, group or session.
+    /// The processes with this number as their parent, group or session.
     pub(super) fn relatives(&self, of: Pid) -> impl Iterator<Item = Pid> {
         self.relatives.get(&of).into_iter().flatten().copied()
     }
 
-    /// Those that carry this mark.
+    /// The processes with this mark.
     pub(super) fn marked(&self, mark: &str) -> impl Iterator<Item = Pid> {
         self.marked.get(mark.as_bytes()).into_iter().flatten().copied()
     }
 }
 
-/// The process of that number as it is now.
+/// Reads the current state of the process with this number.
 ///
 /// # Errors
-/// There is none.
+/// There is no such process.
 pub(super) fn read(pid: Pid) -> io::Result<Process> {
     let text = std::fs::read(format!("/proc/{pid}/stat"))?;
     parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an unreadable line of /proc"))
 }
 
-/// Whether reading a process failed because it has ended, or is hidden as somebody else's.
-fn is_nobody(error: &io::Error) -> bool {
+/// Whether reading a process failed because it has ended, or because it belongs to another user and is hidden.
+fn is_gone_or_hidden(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | PermissionDenied | InvalidData)
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// The kernel's clock in the ticks of [`Process::start`], rounded down; 0 when it cannot be read.
+/// The kernel's clock in the unit of [`Process::start`], rounded down; 0 if it cannot be read.
 ///
-/// Source: proc_uptime(5): seconds with two decimals, by the clock that starts are measured by.
+/// Source: proc_uptime(5): seconds with two decimals, by the clock that also measures start times.
 pub(super) fn now() -> u64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds = text.split_ascii_whitespace().next().unwrap_or_default();
     seconds.replace('.', "").parse().unwrap_or_default()
 }
 
-/// Reads a line of `/proc/PID/stat`.
+/// Parses a line of `/proc/PID/stat`.
 ///
-/// Source: proc_pid_stat(5). The name of the program, in parentheses, may hold anything, parentheses too, so fields are
-/// counted from the last one.
+/// Source: proc_pid_stat(5). The name of the program, in parentheses, may contain any character, including parentheses,
+/// so the fields are counted from the last parenthesis.
 fn parse(pid: Pid, line: &[u8]) -> Option<Process> {
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&line[after_name..]).ok()?.split_ascii_whitespace();
@@ -167,18 +168,18 @@ fn parse(pid: Pid, line: &[u8]) -> Option<Process> {
     };
     let mut next = || number(fields.next()?).ok();
     let (parent, group, session) = (next()?, next()?, next()?);
-    // The 22nd field of the line; the first three and these three have been taken.
+    // The 22nd field of the line. The first three and the three above have been read.
     let start = fields.nth(15)?.parse().ok()?;
     Some(Process { pid, parent, group, session, state, start, mark: OnceCell::new() })
 }
 
-/// The number of a process; `None` for 0 (the kernel, or outside of this namespace) and −1 (nothing any more: the process
-/// is being released).
+/// Parses the number of a process. `None` for 0 (the kernel, or outside of this namespace) and −1 (the process is being
+/// released).
 fn number(text: &str) -> Result<Option<Pid>, std::num::ParseIntError> {
     Ok(Some(text.parse()?).filter(|number| *number > 0).and_then(Pid::from_raw))
 }
 
-/// The value of the mark in a process's environment.
+/// Reads the value of the mark in a process's environment.
 fn read_mark(pid: Pid) -> Option<Vec<u8>> {
     let mut environment = Vec::new();
     let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok()?;

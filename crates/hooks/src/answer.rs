@@ -1,21 +1,21 @@
-//! What a hook answers, as text: at most [`MAX_ANSWER_BYTES`] with one JSON object of one key.
+//! The answer of a hook as text: at most [`MAX_ANSWER_BYTES`], with one JSON object of one key.
 
 use belay_protocol::{HookAnswer, HookEvent, HookKind, HookPoint};
 use serde_json::{Map, Value};
 
-/// Longest answer in bytes. 64 KiB: a tool's result as the model is shown it, which a hook may answer with changed.
+/// Longest answer, in bytes. 64 KiB: the size of a tool result for the model, which a hook may return changed.
 pub(crate) const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// What an answer that cannot be read is told.
+/// The hint for an answer that cannot be parsed.
 const SHAPES: &str = r#"answer with {"continue":true}, {"change":{…}} or {"refuse":"why"}, or with nothing"#;
 
-/// Reads an answer. Nothing at all means: go on. Where hooks only look on, whatever they say is no answer.
+/// Parses an answer. An empty answer means: continue. The output of observing hooks is ignored.
 ///
 /// # Errors
-/// What is wrong with it, and what can be answered.
+/// The problem, and the possible answers.
 pub(crate) fn read(event: &HookEvent, text: &[u8]) -> Result<HookAnswer, String> {
-    let looks_on = HookPoint::from_word(event.hook).is_some_and(|point| point.kind() == HookKind::Observe);
-    if looks_on || text.trim_ascii().is_empty() {
+    let observes_only = HookPoint::from_word(event.hook).is_some_and(|point| point.kind() == HookKind::Observe);
+    if observes_only || text.trim_ascii().is_empty() {
         return Ok(HookAnswer::Continue);
     }
     let object: Map<String, Value> = serde_json::from_slice(text)
@@ -31,7 +31,7 @@ pub(crate) fn read(event: &HookEvent, text: &[u8]) -> Result<HookAnswer, String>
     }
 }
 
-/// What an answer that is too long is told.
+/// The error for an answer that is too long.
 pub(crate) fn too_long() -> String {
     format!("its answer is longer than {MAX_ANSWER_BYTES} bytes")
 }

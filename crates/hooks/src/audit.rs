@@ -11,7 +11,7 @@ use belay_protocol::{Hook, HookAnswer, HookEvent, HookPoint};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
-/// Smallest bound of a file in bytes. 64 KiB: a few hundred events.
+/// Smallest limit of a file, in bytes. 64 KiB: a few hundred events.
 const MIN_BYTES: u64 = 64 * 1024;
 /// Most older files.
 const MAX_KEEP: u32 = 100;
@@ -20,11 +20,11 @@ const MAX_KEEP: u32 = 100;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditConfig {
-    /// The file, readable by its owner alone. Its directory must exist. Older ones are beside it: `.1`, `.2`, …
+    /// The file. Only its owner can read it. Its directory must exist. Older files are beside it: `.1`, `.2`, …
     pub file: PathBuf,
-    /// Size in bytes at which a new file is begun, at least 65 536. One event may make a file that much longer.
+    /// Size in bytes at which a new file is begun, at least 65 536. A file with a single longer event may exceed it.
     pub max_bytes: u64,
-    /// How many older files are kept, 0 to 100; 0: none.
+    /// Number of older files that are kept, 0 to 100; 0: none.
     pub keep: u32,
 }
 
@@ -35,7 +35,7 @@ impl Default for AuditConfig {
 }
 
 impl AuditConfig {
-    /// Where it is bound when the settings do not say: everything that has happened and can no longer be changed, once.
+    /// The default points: every event that can no longer be changed, once.
     pub(crate) const POINTS: [HookPoint; 10] = [
         HookPoint::Command,
         HookPoint::AgentEnd,
@@ -68,15 +68,15 @@ impl AuditConfig {
 #[derive(Debug)]
 pub struct Audit {
     name: String,
-    book: Arc<Mutex<Book>>,
+    log: Arc<Mutex<LogFile>>,
     tasks: TaskTracker,
 }
 
 impl Audit {
-    /// A hook of that name. The file is opened with the first event.
+    /// Makes a hook with this name. The file is opened at the first event.
     pub(crate) fn new(name: String, config: &AuditConfig, tasks: TaskTracker) -> Self {
-        let book = Book { config: config.clone(), open: None };
-        Self { name, book: Arc::new(Mutex::new(book)), tasks }
+        let log = LogFile { config: config.clone(), open: None };
+        Self { name, log: Arc::new(Mutex::new(log)), tasks }
     }
 }
 
@@ -87,13 +87,13 @@ impl Hook for Audit {
     }
 
     /// # Cancel safety
-    /// Dropped, the line is still written.
+    /// If the future is dropped, the line is still written.
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String> {
         let mut line = serde_json::to_vec(event).map_err(|error| format!("the event is no JSON: {error}"))?;
         line.push(b'\n');
-        let book = self.book.clone();
-        // A line that panicked midway has left the file as it is; the next one opens it anew.
-        let write = move || book.lock().unwrap_or_else(PoisonError::into_inner).write(&line);
+        let log = self.log.clone();
+        // A write that panicked has left the file as it is. The next write opens it again.
+        let write = move || log.lock().unwrap_or_else(PoisonError::into_inner).write(&line);
         match self.tasks.spawn_blocking(write).await {
             Ok(Ok(())) => Ok(HookAnswer::Continue),
             Ok(Err(error)) => Err(format!("the event was not written: {error}")),
@@ -102,23 +102,23 @@ impl Hook for Audit {
     }
 }
 
-/// The file and its older ones. Held for the write of one line, on the blocking pool.
+/// The current file and the older ones. The lock is held while one line is written, on the blocking pool.
 #[derive(Debug)]
-struct Book {
+struct LogFile {
     config: AuditConfig,
     /// The open file and its size.
     open: Option<(File, u64)>,
 }
 
-impl Book {
-    /// On an error the file is not kept open: the next line looks anew at what is there.
+impl LogFile {
+    /// Writes a line. After an error the file is not kept open, so the next line opens it again.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let (mut file, mut size) = match self.open.take() {
             Some(open) => open,
             None => open(&self.config.file)?,
         };
         if size > 0 && size.saturating_add(line.len() as u64) > self.config.max_bytes {
-            self.turn_over()?;
+            self.rotate()?;
             (file, size) = open(&self.config.file)?;
         }
         file.write_all(line)?;
@@ -126,8 +126,8 @@ impl Book {
         Ok(())
     }
 
-    /// Moves each file one place on; the oldest makes room.
-    fn turn_over(&self) -> io::Result<()> {
+    /// Renames each file to the next number. The oldest is overwritten.
+    fn rotate(&self) -> io::Result<()> {
         let AuditConfig { file, keep, .. } = &self.config;
         if *keep == 0 {
             return fs::remove_file(file);

@@ -1,4 +1,4 @@
-//! From settings to hooks that are bound to their points, and the owner of what they start.
+//! Builds hooks from the settings, binds them to their points, and owns the processes and tasks that they start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub struct HookSet {
 }
 
 impl HookSet {
-    /// Makes the hooks; their programs are started and ended by `processes`. `token` reads a variable of the environment; `None` where it is not set or empty. Nothing is
-    /// started, and no file or address is looked at.
+    /// Makes the hooks. `processes` starts and ends their programs. `token` reads an environment variable; `None` if it
+    /// is not set or empty. Nothing is started, and no file or address is accessed.
     ///
     /// # Errors
     /// The settings are wrong, a token is missing, or an HTTP client could not be made.
@@ -61,8 +61,8 @@ impl HookSet {
         self.bound.clone()
     }
 
-    /// Ends what is under way: commands get TERM, two seconds, and KILL. Returns whether everything had ended within the
-    /// limit; what had not ends with [`Processes::shutdown`]. Called after the chain has been drained.
+    /// Ends the work in progress: commands get TERM, and KILL after two seconds. Returns whether everything had ended
+    /// within the limit; the rest ends with [`Processes::shutdown`]. Called after the hook chain has been drained.
     pub async fn close(&self, limit: Duration) -> bool {
         self.stop.cancel();
         self.tasks.close();
@@ -71,7 +71,7 @@ impl HookSet {
 
     fn hook(&self, config: &HookConfig, token: impl Fn(&str) -> Option<Secret>) -> Result<Arc<dyn Hook>, HooksError> {
         let name = config.name.clone();
-        // What validate() has let through; said again where a type cannot say it.
+        // `validate()` has ruled these errors out, but the types do not show that.
         let broken = |what: String| HooksError::Config(vec![format!("hooks: {name}: {what}")]);
         if let Some(redact) = &config.redact {
             return Ok(Arc::new(Redact::new(name.clone(), redact).map_err(|error| broken(error.to_string()))?));

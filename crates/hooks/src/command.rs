@@ -1,4 +1,4 @@
-//! A hook that is a command.
+//! A hook that runs a command.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,30 +13,31 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::answer;
-use crate::process::{Program, Work};
+use crate::process::{Program, RunningProgram};
 
-/// Events that one hook works on at the same time; then the next ones wait, within their own time.
+/// Events that one hook processes at the same time. Further ones wait, within their own time limit.
 pub(crate) const MAX_PARALLEL: usize = 8;
-/// What a program is told of the daemon's own environment.
+/// Environment variables that a program inherits from the daemon.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 
-/// Starts a program for each event: the event as one line of JSON on its standard input, which is closed then, and the
-/// answer on its standard output. It runs with `PATH`, `HOME`, `LANG` and what the settings give. Whatever it has started
-/// is ended with it, also what has left its process group or its session.
+/// Starts a program for each event. The program gets the event as one line of JSON on its standard input, which is then
+/// closed, and writes the answer to its standard output. Its environment is `PATH`, `HOME`, `LANG` and the variables of
+/// the settings. All its descendants are ended with it, including those that have left its process group or its
+/// session.
 #[derive(Debug)]
 pub struct CommandHook {
     name: String,
     program: Program,
-    room: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     processes: Arc<Processes>,
-    /// Ends every process that is under way.
+    /// Ends every process in progress.
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl CommandHook {
-    /// A hook of that name. Its programs are started by `processes`; `stop` ends them, and `tasks` holds them until they
-    /// have ended.
+    /// Makes a hook with this name. `processes` starts its programs, `stop` ends them, and `tasks` holds them until
+    /// they have ended.
     pub(crate) fn new(
         name: String,
         argv: Vec<String>,
@@ -49,7 +50,7 @@ impl CommandHook {
             INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();
         env.extend(own.iter().map(|(name, value)| (name.into(), value.into())));
         let program = Program { argv, env: env.into_iter().collect() };
-        Self { name, program, room: Arc::new(Semaphore::new(MAX_PARALLEL)), processes, stop, tasks }
+        Self { name, program, slots: Arc::new(Semaphore::new(MAX_PARALLEL)), processes, stop, tasks }
     }
 }
 
@@ -60,29 +61,30 @@ impl Hook for CommandHook {
     }
 
     /// # Cancel safety
-    /// Dropped, the program and all that it has started get TERM, two seconds, and KILL; the set's tasks see to it.
+    /// If the future is dropped, the program and its descendants get TERM, and KILL after two seconds. A task of the
+    /// set does that.
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String> {
         let mut line = serde_json::to_vec(event).map_err(|error| format!("the event is no JSON: {error}"))?;
         line.push(b'\n');
-        // The room is never closed; without a permit there would only be more processes at once.
-        let permit = self.room.clone().acquire_owned().await.ok();
+        // The semaphore is never closed. Without a permit, there would only be more processes at the same time.
+        let permit = self.slots.clone().acquire_owned().await.ok();
         let unwanted = self.stop.child_token();
         let _ends_it = unwanted.clone().drop_guard();
-        let (tell, told) = oneshot::channel();
+        let (answer_sender, answer_receiver) = oneshot::channel();
         let (program, processes) = (self.program.clone(), self.processes.clone());
-        let work = async move {
-            match Work::start(&processes, &program, line).await {
-                Err(why) => drop(tell.send(Err(why))),
-                Ok(work) => {
-                    let (said, mut left) = work.answer(&unwanted).await;
-                    let _ = tell.send(said); // nobody waits for an answer that came too late
+        let supervision = async move {
+            match RunningProgram::start(&processes, &program, line).await {
+                Err(why) => drop(answer_sender.send(Err(why))),
+                Ok(program) => {
+                    let (answer_result, mut left) = program.answer(&unwanted).await;
+                    let _ = answer_sender.send(answer_result); // no one reads an answer that came too late
                     left.end().await;
                 }
             }
             drop(permit); // only now: programs that are being ended count as well
         };
-        self.tasks.spawn(work.in_current_span());
-        let said = told.await.map_err(|_| "its task crashed".to_owned())??;
-        answer::read(event, &said)
+        self.tasks.spawn(supervision.in_current_span());
+        let text = answer_receiver.await.map_err(|_| "its task crashed".to_owned())??;
+        answer::read(event, &text)
     }
 }

@@ -12,58 +12,58 @@ use url::Url;
 use crate::audit::AuditConfig;
 use crate::redact::RedactConfig;
 
-/// Longest time that a hook can be given. 10 minutes: whoever needs more starts work of its own and answers at once.
+/// Longest time limit of a hook. 10 minutes: a hook that needs more should start work of its own and answer at once.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 /// Most hooks. 64: each message may ask all of them.
 const MAX_HOOKS: usize = 64;
-/// Longest name of a hook in bytes; it stands in refusals that people and the model read.
+/// Longest name of a hook in bytes. Refusals contain it, which people and the model read.
 const MAX_NAME: usize = 64;
 
-/// `[[hooks]]`: every hook, in the order that counts among hooks of the same priority.
+/// `[[hooks]]`: every hook. The order counts among hooks of the same priority.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HooksConfig(pub Vec<HookConfig>);
 
-/// One `[[hooks]]`. Exactly one of `command`, `url`, `redact` and `audit` says what it is.
+/// One `[[hooks]]` entry. Exactly one of `command`, `url`, `redact` and `audit` defines its kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HookConfig {
-    /// Its name, in the log and in what a refused person reads: letters, digits, `_`, `-` and `.`, at most 64 of them.
+    /// Its name, in the log and in the text of a refusal: letters, digits, `_`, `-` and `.`, at most 64 of them.
     pub name: String,
-    /// The point or points it is asked at. May be absent for `redact` and `audit`, which have points of their own.
+    /// The points at which it is asked. May be absent for `redact` and `audit`, which have default points.
     pub on: Points,
-    /// A program and its arguments, started for each event. No shell is involved.
+    /// A program and its arguments, started for each event without a shell.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Variables for the program, besides `PATH`, `HOME` and `LANG`.
+    /// Variables for the program, in addition to `PATH`, `HOME` and `LANG`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// An address that each event is posted to.
+    /// An address to which each event is posted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The environment variable with a token for that address, sent as `Authorization: Bearer …`.
+    /// The environment variable with a token for that address. It is sent as `Authorization: Bearer …`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_env: Option<String>,
-    /// Replaces what matches in texts that go out or enter a conversation.
+    /// Replaces matches in texts that are sent or that enter a conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redact: Option<RedactConfig>,
     /// Writes events to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditConfig>,
-    /// Higher ones are asked first.
+    /// Hooks with a higher priority are asked first.
     pub priority: i32,
-    /// Longest time for one answer in milliseconds, 1 to 600 000. Absent: what each point has.
+    /// Time limit for one answer in milliseconds, 1 to 600 000. Absent: the default of each point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// What its failure means: `open`, go on; `closed`, refuse. Absent: what each point has.
+    /// The effect of its failure: `open` continues, `closed` refuses. Absent: the default of each point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<HookFailure>,
-    /// At the points of tool calls, only these tools: names, or patterns such as `run_*`. Empty: all.
+    /// At the points of tool calls, only for these tools: names, or patterns such as `run_*`. Empty: all tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
 
-/// One name of a point, or several.
+/// The name of a point, or several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Points(pub Vec<String>);
@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for Points {
 }
 
 impl HooksConfig {
-    /// Every problem, each starting with its key; empty when there is none.
+    /// Every problem, each starting with its key; empty if there is none.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.0.len() > MAX_HOOKS {
@@ -103,7 +103,7 @@ impl HooksConfig {
 }
 
 impl HookConfig {
-    /// The points that are asked for. Unknown names are left out; [`HooksConfig::validate`] tells them.
+    /// The configured points. Unknown names are left out; [`HooksConfig::validate`] reports them.
     pub(crate) fn points(&self) -> Vec<HookPoint> {
         let mut points: Vec<HookPoint> = match (&self.on.0[..], &self.redact, &self.audit) {
             ([], Some(_), _) => RedactConfig::POINTS.to_vec(),
@@ -115,7 +115,7 @@ impl HookConfig {
         points
     }
 
-    /// Keys within the table, and what is wrong with them.
+    /// Keys within the table, with the problem of each.
     fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         let mut wrong = |key: &'static str, what: &str| problems.push((key, what.to_owned()));
@@ -201,15 +201,15 @@ impl HookConfig {
     }
 }
 
-/// Where a call of a tool is looked at.
+/// The points that concern a tool call.
 const TOOL_POINTS: [HookPoint; 3] = [HookPoint::BeforeToolCall, HookPoint::AfterToolCall, HookPoint::ToolResultPersist];
 
-/// Whether a point is about a call of a tool.
+/// Whether a point concerns a tool call.
 pub(crate) fn is_of_tools(point: HookPoint) -> bool {
     TOOL_POINTS.contains(&point)
 }
 
-/// Names of points in one line.
+/// Names of points on one line.
 trait Words {
     fn in_words(&self) -> String;
 }
@@ -229,7 +229,8 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
-/// Whether a name is one that people give to variables. What is none may be a secret in the wrong place, and is not shown.
+/// Whether a name looks like that of an environment variable. Anything else may be a secret in the wrong setting and is
+/// not shown.
 fn is_environment_variable(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')

@@ -1,12 +1,12 @@
-//! What can go wrong while hooks are made of their settings.
+//! Errors while hooks are built from their settings.
 
-/// A hook could not be made.
+/// Why a hook could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum HooksError {
     /// The settings are wrong; each problem starts with its key.
     #[error("{}", .0.join("; "))]
     Config(Vec<String>),
-    /// The variable that should hold a token is not set, or is empty.
+    /// The variable for the token is not set, or is empty.
     #[error("the hook {hook} sends the token in {variable}, which is not set; set it, or leave `token_env` away")]
     NoToken {
         /// The hook.
@@ -19,7 +19,7 @@ pub enum HooksError {
     Client {
         /// The hook.
         hook: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },

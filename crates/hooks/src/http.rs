@@ -1,4 +1,4 @@
-//! A hook that is an address.
+//! A hook that calls an HTTP address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +14,34 @@ use url::{Host, Url};
 use crate::answer::{self, MAX_ANSWER_BYTES, too_long};
 use crate::command::MAX_PARALLEL;
 
-/// Longest time to connect, within the time that the hook has.
+/// Longest time to connect, within the time limit of the hook.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Posts each event as JSON and reads the answer from the body of a 2xx response. Redirects are not followed: the token
-/// is for this address alone.
+/// Posts each event as JSON and reads the answer from the body of a 2xx response. Redirects are not followed, because
+/// the token is for this address only.
 #[derive(Debug)]
 pub struct HttpHook {
     name: String,
     url: Url,
     token: Option<Secret>,
     client: Client,
-    room: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl HttpHook {
-    /// A hook of that name with a client of its own.
+    /// Makes a hook with this name and a client of its own.
     ///
     /// # Errors
-    /// The client could not be made: there are no root certificates to trust, for instance.
+    /// The client could not be made, for instance because there are no trusted root certificates.
     pub(crate) fn new(name: String, url: Url, token: Option<Secret>) -> Result<Self, reqwest::Error> {
         let mut builder = Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_LIMIT).tcp_nodelay(true);
         if url.scheme() == "http" {
-            builder = builder.tls_certs_only([]); // none are needed, and reading them takes time and memory
+            builder = builder.tls_certs_only([]); // certificates are not needed, and reading them takes time and memory
         }
         if is_this_machine(&url) {
             builder = builder.no_proxy();
         }
-        Ok(Self { name, url, token, client: builder.build()?, room: Arc::new(Semaphore::new(MAX_PARALLEL)) })
+        Ok(Self { name, url, token, client: builder.build()?, slots: Arc::new(Semaphore::new(MAX_PARALLEL)) })
     }
 }
 
@@ -52,9 +52,9 @@ impl Hook for HttpHook {
     }
 
     /// # Cancel safety
-    /// Dropped, the request is; whether the other side has heard it nobody knows.
+    /// If the future is dropped, the request is dropped. The server may or may not have received it.
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String> {
-        let _permit = self.room.acquire().await.ok(); // never closed
+        let _permit = self.slots.acquire().await.ok(); // never closed
         let mut request = self.client.post(self.url.clone()).json(event);
         if let Some(token) = &self.token {
             let mut header = HeaderValue::try_from(format!("Bearer {}", token.expose()))
@@ -62,7 +62,7 @@ impl Hook for HttpHook {
             header.set_sensitive(true);
             request = request.header(AUTHORIZATION, header);
         }
-        // Addresses may hold secrets of their own, and the log is no place for those.
+        // An address may contain a secret, which must not be in the log.
         let response = request.send().await.map_err(|error| format!("no answer: {}", causes(&error.without_url())))?;
         let status = response.status();
         if status.is_redirection() {
@@ -87,7 +87,7 @@ async fn body(mut response: Response) -> Result<Vec<u8>, String> {
     }
 }
 
-/// An error and what caused it, in one line.
+/// An error with its causes, on one line.
 fn causes(error: &reqwest::Error) -> String {
     let mut line = error.to_string();
     let mut cause = std::error::Error::source(error);

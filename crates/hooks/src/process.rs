@@ -1,4 +1,4 @@
-//! The process of one event: started by the keeper of all processes, fed, heard, and ended with all that it has started.
+//! The process of one event: starts it, sends the event, reads the answer, and ends it with all its descendants.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::{MAX_ANSWER_BYTES, too_long};
 
-/// How long the rest of an answer is read after the program has ended. Only a process that it has left behind and that
-/// ignores TERM keeps the pipe open for that long, and what the program itself has written is read by then.
-const REST: Duration = Duration::from_secs(1);
-/// How much of its standard error reaches the log, in bytes.
-const MAX_COMPLAINT_BYTES: u64 = 4096;
+/// How long the rest of an answer is read after the program has ended. Only a descendant that ignores TERM keeps the
+/// pipe open for that long, and the output of the program itself has been read by then.
+const READ_AFTER_EXIT: Duration = Duration::from_secs(1);
+/// The part of its standard error that is logged, in bytes.
+const MAX_STDERR_BYTES: u64 = 4096;
 
-/// A program with its arguments and its whole environment.
+/// A program with its arguments and its complete environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) argv: Vec<String>,
     pub(crate) env: Vec<(OsString, OsString)>,
 }
 
-/// What it has said.
+/// The output of a program.
 #[derive(Debug, Default)]
-struct Said {
+struct Output {
     answer: Vec<u8>,
-    complaint: Vec<u8>,
+    stderr_head: Vec<u8>,
 }
 
-/// A program at work. Dropped, it is ended with all that it has started: TERM, two seconds, KILL.
-pub(crate) struct Work {
+/// A running program. Dropping it ends the program with all its descendants: TERM, two seconds, KILL.
+pub(crate) struct RunningProgram {
     running: Running,
     stdout: ChildStdout,
     stderr: ChildStderr,
     name: String,
 }
 
-impl Work {
-    /// Starts a program for a hook and hands it the input.
+impl RunningProgram {
+    /// Starts a program for a hook and gives it the input.
     ///
     /// # Errors
-    /// Plain words: why it could not be started.
+    /// Why it could not be started, in plain words.
     ///
     /// # Cancel safety
-    /// Dropped, nothing stays running.
+    /// If the future is dropped, nothing stays running.
     pub(crate) async fn start(processes: &Arc<Processes>, program: &Program, input: Vec<u8>) -> Result<Self, String> {
         let failed = |why: &str| format!("it could not be started: {why}");
         let [name, arguments @ ..] = &program.argv[..] else { return Err(failed("no program is named")) };
@@ -55,7 +55,7 @@ impl Work {
             program: name.into(),
             args: arguments.iter().map(Into::into).collect(),
             env: program.env.clone(),
-            directory: ".".into(), // where the daemon was started: relative paths in the settings mean that
+            directory: ".".into(), // the start directory of the daemon: the settings may contain relative paths
             stdin: Stdin::Bytes(input),
             isolated: false,
             sealed: None,
@@ -66,79 +66,79 @@ impl Work {
         Ok(Self { running, stdout, stderr, name: name.clone() })
     }
 
-    /// What the program answers, and what is left to be ended.
+    /// Returns the answer of the program, and the processes that must be ended.
     ///
     /// # Errors
-    /// Plain words: it said too much, was `unwanted`, or ended with a failure.
+    /// In plain words: the answer is too long, the hook was `unwanted`, or the program failed.
     ///
     /// # Cancel safety
-    /// Dropped, the program is ended.
+    /// If the future is dropped, the program is ended.
     pub(crate) async fn answer(self, unwanted: &CancellationToken) -> (Result<Vec<u8>, String>, Running) {
         let Self { mut running, stdout, stderr, name } = self;
-        let mut said = Said::default();
-        let heard = hear(&mut running, stdout, stderr, &mut said, unwanted).await;
-        running.begin_end(); // whatever else it has left behind
-        if !said.complaint.is_empty() {
-            tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&said.complaint), "a hook's program complained");
+        let mut output = Output::default();
+        let result = read_output(&mut running, stdout, stderr, &mut output, unwanted).await;
+        running.begin_end(); // ends all remaining processes
+        if !output.stderr_head.is_empty() {
+            tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&output.stderr_head), "a hook's program complained");
         }
-        (heard.map(|()| said.answer), running)
+        (result.map(|()| output.answer), running)
     }
 }
 
-/// Hears a program until it has ended and has said everything.
-async fn hear(
+/// Reads the output of a program until it has ended and all output is read.
+async fn read_output(
     running: &mut Running,
     stdout: ChildStdout,
     stderr: ChildStderr,
-    said: &mut Said,
+    output: &mut Output,
     unwanted: &CancellationToken,
 ) -> Result<(), String> {
-    let listen = listen(stdout, stderr, said);
-    tokio::pin!(listen);
-    let mut heard = false;
+    let reading = read_pipes(stdout, stderr, output);
+    tokio::pin!(reading);
+    let mut finished = false;
     let exit = loop {
         tokio::select! {
-            biased; // whoever is no longer waited for is ended, whatever else has happened
+            biased; // a program that is no longer needed is ended first
             () = unwanted.cancelled() => return Err("it was stopped".into()),
-            all = &mut listen, if !heard => {
+            all = &mut reading, if !finished => {
                 all?;
-                heard = true;
+                finished = true;
             }
             exit = running.wait() => break exit,
         }
     };
-    running.begin_end(); // what it has left behind holds its pipes
+    running.begin_end(); // its remaining descendants hold its pipes
     match exit {
         Exit::Code(0) => {}
         Exit::Code(code) => return Err(format!("its program ended with exit status: {code}")),
         Exit::Signal(signal) => return Err(format!("its program ended with signal: {signal}")),
         Exit::Ended => return Err("it was stopped".into()),
     }
-    match timeout(REST, async { if heard { Ok(()) } else { listen.await } }).await {
-        Ok(heard) => heard,
-        Err(_) => Ok(()), // what has been heard until now is the answer
+    match timeout(READ_AFTER_EXIT, async { if finished { Ok(()) } else { reading.await } }).await {
+        Ok(result) => result,
+        Err(_) => Ok(()), // the output until now is the answer
     }
 }
 
-/// Hears everything until the pipes are closed.
-async fn listen(stdout: ChildStdout, mut stderr: ChildStderr, said: &mut Said) -> Result<(), String> {
-    let Said { answer, complaint } = said;
-    let hear = async move {
+/// Reads everything until the pipes are closed.
+async fn read_pipes(stdout: ChildStdout, mut stderr: ChildStderr, output: &mut Output) -> Result<(), String> {
+    let Output { answer, stderr_head } = output;
+    let read_answer = async move {
         let most = MAX_ANSWER_BYTES as u64 + 1;
-        let heard = stdout.take(most).read_to_end(answer).await;
-        heard.map_err(|error| format!("its answer could not be read: {error}"))?;
+        let read = stdout.take(most).read_to_end(answer).await;
+        read.map_err(|error| format!("its answer could not be read: {error}"))?;
         if answer.len() > MAX_ANSWER_BYTES { Err(too_long()) } else { Ok(()) }
     };
-    let grumble = async move {
-        // Only for the log; the rest is read so that the program does not wait for somebody to do so.
-        let _ = (&mut stderr).take(MAX_COMPLAINT_BYTES).read_to_end(complaint).await;
+    let read_stderr = async move {
+        // Only for the log. The rest is read so that the program does not block on a full pipe.
+        let _ = (&mut stderr).take(MAX_STDERR_BYTES).read_to_end(stderr_head).await;
         let _ = tokio::io::copy(&mut stderr, &mut sink()).await;
         Ok(())
     };
-    tokio::try_join!(hear, grumble).map(|_| ())
+    tokio::try_join!(read_answer, read_stderr).map(|_| ())
 }
 
-/// Why a program was not started, for the end of a sentence.
+/// Why a program was not started, as the end of a sentence.
 fn words(error: &StartError) -> String {
     let text = error.to_string();
     text.strip_prefix("Not started: ").unwrap_or(&text).trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! A built-in hook: replaces what matches in texts.
+//! A built-in hook: replaces matches in texts.
 
 use async_trait::async_trait;
 use belay_protocol::{Hook, HookAnswer, HookEvent, HookPoint};
@@ -6,18 +6,18 @@ use regex::{NoExpand, Regex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Most patterns. 64: each is looked for in each text.
+/// Most patterns. 64: each is searched for in each text.
 const MAX_PATTERNS: usize = 64;
-/// The field of the points that have a text.
+/// The field that contains the text of a point.
 const FIELD: &str = "text";
 
 /// `redact = { patterns = […] }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedactConfig {
-    /// Regular expressions, 1 to 64, in the syntax of the crate `regex`. Found in linear time, whatever the text.
+    /// Regular expressions, 1 to 64, in the syntax of the crate `regex`. Matching takes linear time for every text.
     pub patterns: Vec<String>,
-    /// What is put in the place of a match, as it stands: `$1` has no meaning.
+    /// The text that replaces a match, literally: `$1` has no meaning.
     pub replacement: String,
 }
 
@@ -28,9 +28,9 @@ impl Default for RedactConfig {
 }
 
 impl RedactConfig {
-    /// Where it is bound when the settings do not say.
+    /// The default points.
     pub(crate) const POINTS: [HookPoint; 2] = [HookPoint::ToolResultPersist, HookPoint::MessageSending];
-    /// Where it can be bound.
+    /// The possible points.
     pub(crate) const POSSIBLE: [HookPoint; 3] =
         [HookPoint::ToolResultPersist, HookPoint::MessageReceived, HookPoint::MessageSending];
 
@@ -47,7 +47,7 @@ impl RedactConfig {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    // The last line of the message is the reason; those before it draw the place.
+                    // The last line of the message is the reason. The lines before it draw the position.
                     let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
                     problems.push((key, format!("{pattern:?} is no regular expression: {why}")));
                 }
@@ -57,7 +57,7 @@ impl RedactConfig {
     }
 }
 
-/// Replaces what matches in the field `text`.
+/// Replaces matches in the field `text`.
 #[derive(Debug)]
 pub struct Redact {
     name: String,
@@ -66,10 +66,10 @@ pub struct Redact {
 }
 
 impl Redact {
-    /// A hook of that name.
+    /// Makes a hook with this name.
     ///
     /// # Errors
-    /// A pattern is no regular expression.
+    /// A pattern is not a regular expression.
     pub fn new(name: String, config: &RedactConfig) -> Result<Self, regex::Error> {
         let patterns = config.patterns.iter().map(|pattern| Regex::new(pattern)).collect::<Result<_, _>>()?;
         Ok(Self { name, patterns, replacement: config.replacement.clone() })

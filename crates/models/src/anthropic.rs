@@ -1,4 +1,4 @@
-//! Anthropic's messages, as spoken by Anthropic and by llama.cpp.
+//! Client for Anthropic's Messages API, which Anthropic and llama.cpp serve.
 //!
 //! Source: Anthropic API reference, "Messages", "Streaming messages", "Prompt caching"; version 2023-06-01.
 
@@ -27,7 +27,7 @@ use crate::http::{Endpoint, below};
 use crate::stream::exchange;
 use crate::thinking::ability;
 
-/// A server that speaks messages.
+/// A server with the Messages API.
 pub(crate) struct Anthropic {
     info: ModelInfo,
     endpoint: Endpoint,
@@ -36,7 +36,7 @@ pub(crate) struct Anthropic {
 }
 
 impl Anthropic {
-    /// A provider at this base address, given with or without its `/v1`.
+    /// Makes a provider for this base address, given with or without its `/v1`.
     ///
     /// # Errors
     /// [`ModelsError::BadKey`].

@@ -1,48 +1,54 @@
-//! One candidate: a server, a model and a key, and what was learnt about them.
+//! One candidate: a server, a model and a key, with the state that was learned about them.
 
 use std::sync::Arc;
 
 use belay_protocol::{DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
 
-use crate::listening::Listening;
 use crate::thinking::Gate;
+use crate::tracking_sink::TrackingSink;
 
-/// A candidate that can be asked.
+/// A candidate that can be called.
 pub(crate) struct Backend {
-    /// For people: `gpt-4.1-mini by openai (key 2)`.
+    /// Name for people: `gpt-4.1-mini by openai (key 2)`.
     pub(crate) name: String,
-    /// What a session calls it.
+    /// The name of the model in a session.
     pub(crate) model: String,
-    /// Which server it is on.
-    pub(crate) place: usize,
+    /// The index of its server.
+    pub(crate) server: usize,
     /// Sends one request for each call.
     pub(crate) provider: Arc<dyn ModelProvider>,
-    /// Which levels of thinking are sent.
+    /// The levels of thinking that may be sent.
     pub(crate) thinking: Gate,
-    /// Where its key comes from, for errors: a variable or a setting.
+    /// The source of its key, for error messages: a variable or a setting.
     pub(crate) key_from: String,
 }
 
 impl Backend {
-    /// A candidate of which nothing is known but its settings.
-    pub(crate) fn new(name: &str, model: &str, place: usize, provider: Arc<dyn ModelProvider>, thinking: Gate) -> Self {
-        Self { name: name.to_owned(), model: model.to_owned(), place, provider, thinking, key_from: String::new() }
+    /// Makes a candidate with nothing learned yet.
+    pub(crate) fn new(
+        name: &str,
+        model: &str,
+        server: usize,
+        provider: Arc<dyn ModelProvider>,
+        thinking: Gate,
+    ) -> Self {
+        Self { name: name.to_owned(), model: model.to_owned(), server, provider, thinking, key_from: String::new() }
     }
 
-    /// The same, which says in errors where its key comes from.
+    /// Sets the source of its key for error messages.
     pub(crate) fn with_key_from(self, key_from: String) -> Self {
         Self { key_from, ..self }
     }
 
-    /// Sends one request; or two, where the first one is refused for its level of thinking, and a budget of `requests`
-    /// allows for another without.
+    /// Sends one request. Sends a second one without thinking if the first is refused because of its level of thinking
+    /// and the budget of `requests` allows it.
     ///
     /// # Errors
-    /// As the provider's; attempts are those of both requests.
+    /// The errors of the provider. `attempts` counts both requests.
     pub(crate) async fn ask(
         &self,
         request: ModelRequest<'_>,
-        sink: &mut Listening<'_>,
+        sink: &mut TrackingSink<'_>,
         requests: u32,
     ) -> Result<ModelReply, ModelError> {
         self.send(request, sink, requests).await.map_err(|mut error| {
@@ -56,11 +62,11 @@ impl Backend {
     async fn send(
         &self,
         request: ModelRequest<'_>,
-        sink: &mut Listening<'_>,
+        sink: &mut TrackingSink<'_>,
         requests: u32,
     ) -> Result<ModelReply, ModelError> {
         let thinking = self.thinking.admit(request.thinking, &self.name);
-        // One request each: whatever is inside has no budget of its own.
+        // One request each. The inner provider has no budget of its own.
         let once = ModelRequest { thinking, max_attempts: 1, ..request };
         sink.sent();
         let refused = match self.provider.call(once, sink).await {
@@ -68,7 +74,8 @@ impl Backend {
             other => return other,
         };
         if requests < 2 {
-            // Whether it was the level, nobody can say now; the next call would otherwise fail in the same way.
+            // Nobody can know now whether the level was the cause. Without closing the gate, the next call would fail
+            // in the same way.
             self.thinking.close(&self.name);
             return Err(refused);
         }

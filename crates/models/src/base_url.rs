@@ -1,16 +1,16 @@
-//! `llm.base_url`.
+//! Parses `llm.base_url`.
 
 use url::Url;
 
 use crate::error::ModelsError;
 
-/// Reads `llm.base_url`. A trailing slash is left away; an address without any path gets `/v1`, which is what people
-/// mean when they give only host and port.
+/// Parses `llm.base_url`. A trailing slash is removed. An address without a path gets `/v1`, because people who give
+/// only host and port mean that.
 ///
 /// # Errors
 /// [`ModelsError::BadUrl`].
 pub(crate) fn parse_base_url(text: &str) -> Result<Url, ModelsError> {
-    // What is wrong may lie in a secret part, so the address is quoted without its user and its query.
+    // The faulty part may be secret, so the address is quoted without its user and its query.
     let shown = text.rsplit('@').next().and_then(|rest| rest.split(['?', '#']).next()).unwrap_or_default();
     let bad = |reason: &str| ModelsError::BadUrl { url: shown.to_owned(), reason: reason.to_owned() };
     let mut url = Url::parse(text.trim()).map_err(|error| bad(&error.to_string()))?;

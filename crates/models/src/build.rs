@@ -1,4 +1,4 @@
-//! From settings and keys to a provider.
+//! Builds a provider from settings and keys.
 
 use std::sync::Arc;
 
@@ -23,17 +23,18 @@ use crate::prices::context_and_price;
 use crate::rehearsal::Rehearsal;
 use crate::target::Target;
 use crate::thinking::{Ability, Gate, ability};
-use crate::vision::sees;
+use crate::vision::accepts_pictures;
 
-/// Builds the provider that the settings name: the configured model under each of its keys and the models that stand in,
-/// behind one port that tries again. `http` is the client of [`http_client`](crate::http_client). Nothing is sent.
+/// Builds the provider that the settings name: the configured model with each of its keys, and the fallback models,
+/// behind one port with retries. `http` is the client of [`http_client`](crate::http_client). Nothing is sent.
 ///
-/// `prices` is asked at each answer, so that it can be replaced while the provider lives.
+/// `prices` is read at each answer, so it can be replaced while the provider exists.
 ///
-/// A further key and a model that stands in are left out, with a line in the log, where their key is missing.
+/// Further keys and fallback models without a key are left out and logged.
 ///
 /// # Errors
-/// Each names the setting to change. `provider = "auto"` is [`ModelsError::UnknownProvider`] here: resolve it first.
+/// Each error names the setting to change. `provider = "auto"` is [`ModelsError::UnknownProvider`] here: resolve it
+/// first.
 pub fn build(
     config: &LlmConfig,
     keys: &EnvKeys,
@@ -44,17 +45,17 @@ pub fn build(
         return Ok(Arc::new(Rehearsal::new()));
     }
     let mut backends: Vec<Backend> = Vec::new();
-    let mut places: Vec<Url> = Vec::new();
+    let mut servers: Vec<Url> = Vec::new();
     for (at, candidate) in candidates(config, keys).into_iter().enumerate() {
         let built = match &candidate.lacks {
-            None => backend(&candidate, &mut places, &http),
+            None => backend(&candidate, &mut servers, &http),
             Some(lacks) => {
                 Err(ModelsError::MissingKey { provider: candidate.config.provider.clone(), hint: lacks.clone() })
             }
         };
         match built {
             Ok(backend) => backends.push(backend),
-            // The configured model must be there: what stands in for it is not what was asked for.
+            // The configured model must exist, because its fallbacks are not what the person asked for.
             Err(missing @ ModelsError::MissingKey { .. }) if at > 0 => {
                 warn!(model = %candidate.name, why = %missing, "a model that could stand in is left out");
             }
@@ -64,8 +65,8 @@ pub fn build(
     Ok(Arc::new(Fallback::new(backends, prices.clone())))
 }
 
-/// One candidate. `places` are the servers so far.
-fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) -> Result<Backend, ModelsError> {
+/// Builds one candidate. `servers` are the servers so far.
+fn backend(candidate: &CandidateConfig, servers: &mut Vec<Url>, http: &Client) -> Result<Backend, ModelsError> {
     let CandidateConfig { name, config, keys, .. } = candidate;
     let target = Target::new(config, keys)?;
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
@@ -82,7 +83,7 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
         context_tokens,
         price,
         rehearsal: false,
-        vision: sees(config.vision, target.entry.format, model),
+        vision: accepts_pictures(config.vision, target.entry.format, model),
         sampling: sampling(target.entry.format),
     };
     let http = client_for(base, config, http)?;
@@ -92,18 +93,18 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
         Format::Library(kind) => Arc::new(Genai::new(info, config, kind, base, http, target.key)?),
         Format::Rehearsal => Arc::new(Rehearsal::new()),
     };
-    let place = places.iter().position(|place| place == base).unwrap_or_else(|| {
-        places.push(base.clone());
-        places.len() - 1
+    let server = servers.iter().position(|server| server == base).unwrap_or_else(|| {
+        servers.push(base.clone());
+        servers.len() - 1
     });
     let thinking = Gate::new(ability(target.entry.format, model, &config.extra_body));
-    Ok(Backend::new(name, model, place, provider, thinking).with_key_from(key_from(config)))
+    Ok(Backend::new(name, model, server, provider, thinking).with_key_from(key_from(config)))
 }
 
-/// What of a client's wishes the format takes.
+/// The sampling options of a client that the format supports.
 ///
-/// Source: Anthropic, Messages API: there is no seed; "Extended thinking": temperature and `top_p` stay as they are. The library
-/// takes seeds from 0 on.
+/// Source: Anthropic, Messages API: there is no seed; "Extended thinking": temperature and `top_p` must not be changed.
+/// The library accepts seeds from 0 on.
 fn sampling(format: Format) -> SamplingSupport {
     match format {
         Format::OpenAi | Format::Rehearsal => SamplingSupport::ALL,
@@ -112,7 +113,7 @@ fn sampling(format: Format) -> SamplingSupport {
     }
 }
 
-/// Where the key of these settings comes from, for whoever has to check it.
+/// The source of the key of these settings, for the person who has to check it.
 fn key_from(config: &LlmConfig) -> String {
     let usual = match config.provider.as_str() {
         catalog::OPENAI => "OPENAI_API_KEY",

@@ -1,25 +1,25 @@
-//! The candidates that the settings name: the configured model under each of its keys, then those that stand in.
+//! The candidates that the settings name: the configured model with each of its keys, then the fallback models.
 
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::catalog;
 use crate::config::{EnvKeys, LlmConfig};
 
-/// One server, model and key of the settings.
+/// One combination of server, model and key from the settings.
 #[derive(Clone, Debug)]
 pub struct CandidateConfig {
-    /// For people: `gpt-4.1-mini by openai`, `gpt-4.1-mini by openai (key 2)`.
+    /// Name for people: `gpt-4.1-mini by openai`, `gpt-4.1-mini by openai (key 2)`.
     pub name: String,
-    /// The settings as if it were the only one.
+    /// The settings, as if it were the only candidate.
     pub config: LlmConfig,
-    /// Its key, as if it were the only one.
+    /// Its key, as if it were the only candidate.
     pub keys: EnvKeys,
-    /// Why it cannot be asked, as the end of a sentence: its key is named and not there.
+    /// Why it cannot be called, as the end of a sentence: its key is named in the settings but missing.
     pub lacks: Option<String>,
 }
 
-/// The candidates in the order of preference, at least one; those that lack their key among them. The settings are those
-/// of [`resolve`](crate::resolve).
+/// Lists the candidates in the order of preference, at least one, including those without their key. The settings are
+/// those of [`resolve`](crate::resolve).
 pub fn candidates(config: &LlmConfig, keys: &EnvKeys) -> Vec<CandidateConfig> {
     let mut list: Vec<CandidateConfig> = Vec::new();
     let mut add = |config: LlmConfig, keys: EnvKeys, suffix: &str, lacks: Option<String>| {

@@ -1,38 +1,38 @@
-//! The providers by name: which wire format each speaks, where, and with which model by default.
+//! The known providers: name, wire format, address and default model.
 
 use belay_text::near::nearest;
 use genai::adapter::AdapterKind;
 
 use crate::error::ModelsError;
 
-/// The name that means "find one".
+/// The name that requests automatic selection.
 pub(crate) const AUTO: &str = "auto";
-/// Any server that speaks OpenAI's chat completions.
+/// Any server with OpenAI's Chat Completions API.
 pub(crate) const OPENAI: &str = "openai";
-/// Anthropic's messages.
+/// Anthropic's Messages API.
 pub(crate) const ANTHROPIC: &str = "anthropic";
-/// The built-in stand-in.
+/// The built-in, deterministic stand-in.
 pub(crate) const REHEARSAL: &str = "rehearsal";
 
-/// How a provider is spoken to.
+/// The wire format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// OpenAI's chat completions, ours.
+    /// OpenAI's chat completions, with our own client.
     OpenAi,
-    /// Anthropic's messages, ours.
+    /// Anthropic's messages, with our own client.
     Anthropic,
-    /// A format that the library speaks.
+    /// A format of the library `genai`.
     Library(AdapterKind),
-    /// Not at all: it is built in.
+    /// No wire format: the provider is built in.
     Rehearsal,
 }
 
-/// Whether a call without a key makes sense.
+/// Whether a call needs a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyRule {
-    /// The provider's own server refuses it.
+    /// The provider's own server refuses a call without a key.
     Needed,
-    /// Usual for a server on this machine.
+    /// A key is optional, as is usual for a local server.
     Optional,
 }
 
@@ -41,13 +41,13 @@ pub(crate) enum KeyRule {
 pub(crate) struct Entry {
     /// The name in `llm.provider`.
     pub(crate) name: &'static str,
-    /// How it is spoken to.
+    /// The wire format.
     pub(crate) format: Format,
-    /// Its own server.
+    /// The address of its own server.
     pub(crate) base_url: &'static str,
-    /// The model asked when none is named; empty when the server is asked for its list instead.
+    /// The model that is used if none is configured. Empty: the server is asked for its list of models.
     pub(crate) default_model: &'static str,
-    /// Whether its own server wants a key.
+    /// Whether its own server requires a key.
     pub(crate) key: KeyRule,
 }
 
@@ -59,11 +59,12 @@ const fn local(name: &'static str, format: Format, base_url: &'static str) -> En
     Entry { name, format, base_url, default_model: "", key: KeyRule::Optional }
 }
 
-/// All providers. Those that speak chat completions use our own format even where the library knows them: it is
-/// bounded, which the library's is not.
+/// All providers. Those with the Chat Completions API use our own client even if the library supports them, because our
+/// client bounds the answers and the library does not.
 ///
-/// The default models answer without reasoning first: reasoning counts against `llm.max_tokens`, and 4096 of them may
-/// leave nothing for the answer. Sources: the providers' documentation of their "OpenAI compatibility" base URLs.
+/// The default models answer without reasoning first. Reasoning counts against `llm.max_tokens`, and with 4096 tokens
+/// it may leave nothing for the answer. Sources: the providers' documentation of their "OpenAI compatibility" base
+/// URLs.
 const ENTRIES: &[Entry] = &[
     hosted(OPENAI, Format::OpenAi, "https://api.openai.com/v1", "gpt-4.1-mini"),
     hosted(ANTHROPIC, Format::Anthropic, "https://api.anthropic.com", "claude-sonnet-4-6"),
@@ -97,10 +98,10 @@ const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// The provider of this name.
+/// Finds the provider of this name.
 ///
 /// # Errors
-/// [`ModelsError::UnknownProvider`], with the nearest known name.
+/// [`ModelsError::UnknownProvider`], with the most similar known name.
 pub(crate) fn find(name: &str) -> Result<&'static Entry, ModelsError> {
     ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| ModelsError::UnknownProvider {
         name: name.to_owned(),

@@ -1,84 +1,85 @@
-//! Whom to ask next within one logical call: decisions alone, without a clock and without waiting.
+//! Decides which candidate a logical call asks next. It never waits, and the caller passes the time.
 //!
-//! A **round** asks each candidate that may be asked at most once, in the order of preference, without a pause between
-//! them. A server that has just failed fails for its other keys too, so those elsewhere come before them. When a round
-//! has nobody left, the next one begins after a pause.
+//! In a **round**, each available candidate is asked at most once, in the order of preference, without a pause in
+//! between. If a server has just failed, its other keys fail too, so candidates on other servers come first. When no
+//! candidate is left in a round, the next round begins after a pause.
 
 use belay_protocol::ModelErrorKind;
 use tokio::time::Instant;
 
 use crate::circuit::Availability;
 
-/// What is fixed about a candidate.
+/// The constant facts about a candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// Which server it is: equal for the candidates of one.
-    pub(crate) place: usize,
+    /// The index of its server: equal for candidates on the same server.
+    pub(crate) server: usize,
     /// Size of its context in tokens.
     pub(crate) context_tokens: u64,
 }
 
-/// What one logical call knows of its candidates.
+/// The state of the candidates in one logical call.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     facts: &'a [Facts],
-    /// The candidates that may be asked at all, in the order of preference.
+    /// The candidates that may be asked, in the order of preference.
     order: Vec<usize>,
-    standing: Vec<Standing>,
-    /// A delay that a server asked for in this call.
+    states: Vec<CandidateState>,
+    /// The delays that servers requested in this call.
     delays: Vec<Option<Instant>>,
     /// Servers that failed in this round.
     broken: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CandidateState {
     /// Not asked in this round.
     Fresh,
-    /// Asked in this round, in vain.
+    /// Asked in this round, without success.
     Tried,
     /// Not asked again in this call.
-    Out,
+    Excluded,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Ask this one.
+    /// Ask this candidate.
     Ask(usize),
-    /// Begin a new round once this candidate may be asked. `Instant`: when that is, at the earliest; `bool`: whether its
-    /// server asked for the delay.
+    /// Begin a new round when this candidate is available. `Instant`: the earliest time; `bool`: whether its server
+    /// requested the delay.
     Wait(usize, Instant, bool),
-    /// Nobody is left.
-    Nobody,
+    /// No candidate is left.
+    NoneLeft,
 }
 
 impl<'a> Plan<'a> {
-    /// A plan for candidates in this order of preference, of which none was asked.
+    /// Makes a plan for candidates in this order of preference. None was asked yet.
     pub(crate) fn new(facts: &'a [Facts], order: Vec<usize>) -> Self {
-        let standing = vec![Standing::Fresh; facts.len()];
-        Self { facts, order, standing, delays: vec![None; facts.len()], broken: Vec::new() }
+        let states = vec![CandidateState::Fresh; facts.len()];
+        Self { facts, order, states, delays: vec![None; facts.len()], broken: Vec::new() }
     }
 
-    /// The one that is to answer.
+    /// The first candidate in the order of preference.
     pub(crate) fn preferred(&self) -> usize {
         self.order.first().copied().unwrap_or_default()
     }
 
-    /// Whom to ask now, by how each stands.
+    /// Returns the next action for the current availability of the candidates.
     pub(crate) fn next(&self, now: Instant, availability: impl Fn(usize) -> Availability) -> Choice {
-        let fresh = || self.order.iter().copied().filter(|at| self.standing[*at] == Standing::Fresh);
+        let fresh = || self.order.iter().copied().filter(|at| self.states[*at] == CandidateState::Fresh);
         let now_free = |at: &usize| self.earliest(*at, now, availability(*at)) == (now, false);
-        let elsewhere = |at: &usize| !self.broken.contains(&self.facts[*at].place);
+        let elsewhere = |at: &usize| !self.broken.contains(&self.facts[*at].server);
         if let Some(at) = fresh().filter(now_free).find(elsewhere).or_else(|| fresh().find(now_free)) {
             return Choice::Ask(at);
         }
-        let left = self.order.iter().copied().filter(|at| self.standing[*at] != Standing::Out);
+        let left = self.order.iter().copied().filter(|at| self.states[*at] != CandidateState::Excluded);
         let earliest = left.map(|at| (self.earliest(at, now, availability(at)), at)).min_by_key(|((when, _), _)| *when);
-        earliest.map_or(Choice::Nobody, |((when, asked), at)| Choice::Wait(at, when, asked))
+        earliest.map_or(Choice::NoneLeft, |((when, asked), at)| Choice::Wait(at, when, asked))
     }
 
-    /// When a candidate may be asked, and whether its server asked for that delay; now, where there is none.
+    /// The earliest time at which a candidate may be asked, and whether its server requested the delay. `now` if there
+    /// is no delay.
     fn earliest(&self, at: usize, now: Instant, availability: Availability) -> (Instant, bool) {
         let own = match availability {
             Availability::Now => (now, false),
@@ -91,31 +92,31 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A request to this candidate has failed.
+    /// Records that a request to this candidate failed.
     pub(crate) fn failed(&mut self, at: usize, kind: ModelErrorKind, now: Instant) {
         use ModelErrorKind::{Auth, BadRequest, ContextTooLong, Network, Overloaded, RateLimited};
-        self.standing[at] = match kind {
-            RateLimited { .. } | Overloaded { .. } | Network => Standing::Tried,
-            Auth | ContextTooLong | BadRequest => Standing::Out,
+        self.states[at] = match kind {
+            RateLimited { .. } | Overloaded { .. } | Network => CandidateState::Tried,
+            Auth | ContextTooLong | BadRequest => CandidateState::Excluded,
         };
         match kind {
             RateLimited { retry_after } => self.delays[at] = retry_after.map(|delay| now + delay),
             Overloaded { retry_after } => {
                 self.delays[at] = retry_after.map(|delay| now + delay);
-                self.broken.push(self.facts[at].place);
+                self.broken.push(self.facts[at].server);
             }
-            Network => self.broken.push(self.facts[at].place),
+            Network => self.broken.push(self.facts[at].server),
             ContextTooLong => {
                 let tokens = self.facts[at].context_tokens;
                 let too_small = |at: &&usize| self.facts[**at].context_tokens <= tokens;
-                self.order.iter().filter(too_small).for_each(|at| self.standing[*at] = Standing::Out);
+                self.order.iter().filter(too_small).for_each(|at| self.states[*at] = CandidateState::Excluded);
             }
             Auth | BadRequest => {}
         }
     }
 
-    /// Whether this candidate takes less than the one that was to answer. Only then is a conversation that is too long for
-    /// it offered to another one; what outgrows the model that was to answer is for the caller to shorten.
+    /// Whether this candidate has a smaller context than the preferred one. Only then is a conversation that is too
+    /// long for it offered to another candidate. If it exceeds the preferred model, the caller must shorten it.
     pub(crate) fn is_smaller(&self, at: usize) -> bool {
         self.facts[at].context_tokens < self.facts[self.preferred()].context_tokens
     }
@@ -123,13 +124,13 @@ impl<'a> Plan<'a> {
     /// Begins another round.
     pub(crate) fn new_round(&mut self) {
         self.broken.clear();
-        for standing in self.standing.iter_mut().filter(|standing| **standing == Standing::Tried) {
-            *standing = Standing::Fresh;
+        for state in self.states.iter_mut().filter(|state| **state == CandidateState::Tried) {
+            *state = CandidateState::Fresh;
         }
     }
 }
 
-/// How soon to look again at a candidate that another call tries out.
+/// The delay before a candidate is examined again while another call tries it out.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]
@@ -147,45 +148,45 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    /// Two keys to one server, then two other servers, the second of them with the larger context.
+    /// Two keys for one server, then two other servers. The second of those has the larger context.
     fn facts() -> [Facts; 4] {
-        [(0, 100), (0, 100), (2, 50), (3, 200)].map(|(place, context_tokens)| Facts { place, context_tokens })
+        [(0, 100), (0, 100), (2, 50), (3, 200)].map(|(server, context_tokens)| Facts { server, context_tokens })
     }
 
     const ALL_FREE: [Availability; 4] = [Availability::Now; 4];
 
     #[test]
     fn what_failed_and_who_is_free_decide_whom_to_ask() {
-        use Choice::{Ask, Nobody, Wait};
+        use Choice::{Ask, NoneLeft, Wait};
         let now = Instant::now();
         let at = |n| Availability::At(now + seconds(n), false);
         let asked_for = |n| Availability::At(now + seconds(n), true);
         let free = Availability::Now;
         for (failed, availability, expected) in [
             (vec![], ALL_FREE, Ask(0)),
-            // A limit and a refusal are the key's own; a server that is down is down for each of its keys.
+            // A rate limit or a refused key concerns one key. A server that is down is down for all of its keys.
             (vec![(0, LIMITED)], ALL_FREE, Ask(1)),
             (vec![(0, Auth)], ALL_FREE, Ask(1)),
             (vec![(0, BUSY)], ALL_FREE, Ask(2)),
             (vec![(0, Network)], ALL_FREE, Ask(2)),
             (vec![(0, BUSY), (2, BUSY), (3, Network)], ALL_FREE, Ask(1)),
             (vec![(0, BUSY)], [free, free, at(9), at(9)], Ask(1)),
-            // Whoever rests is passed over.
+            // A candidate whose circuit is open is skipped.
             (vec![], [at(9), at(9), free, free], Ask(2)),
             (vec![], [Availability::OnTrial, at(9), at(9), free], Ask(3)),
-            // Nobody is free: the earliest.
+            // None is available: wait for the earliest.
             (vec![], [at(9), at(5), asked_for(3), at(7)], Wait(2, now + seconds(3), true)),
             (vec![(1, Auth)], [at(9), at(5), at(30), at(7)], Wait(3, now + seconds(7), false)),
             (vec![], [Availability::OnTrial, at(9), at(9), at(9)], Wait(0, now + LOOK_AGAIN, false)),
-            // The round is over: whoever was tried may be tried again, at once as far as the choice is concerned.
+            // The round is over. Every candidate that was tried may be tried again, without a delay from this module.
             (vec![(0, BUSY), (1, BUSY), (2, Auth), (3, BUSY)], ALL_FREE, Wait(0, now, false)),
             (
                 vec![(0, RateLimited { retry_after: Some(seconds(4)) }), (1, Auth), (2, Auth), (3, Auth)],
                 ALL_FREE,
                 Wait(0, now + seconds(4), true),
             ),
-            (vec![(0, Auth), (1, Auth), (2, Auth), (3, Auth)], ALL_FREE, Nobody),
-            // What is too long for one is too long for all that are no larger.
+            (vec![(0, Auth), (1, Auth), (2, Auth), (3, Auth)], ALL_FREE, NoneLeft),
+            // A conversation that is too long for one candidate is too long for all that are not larger.
             (vec![(2, ContextTooLong)], ALL_FREE, Ask(0)),
             (vec![(0, BUSY), (2, ContextTooLong)], ALL_FREE, Ask(3)),
             (vec![(0, BUSY), (2, BUSY), (1, ContextTooLong)], ALL_FREE, Ask(3)),

@@ -1,4 +1,5 @@
-//! When a candidate that fails is left alone, and for how long: a machine that never awaits and is given the time.
+//! Circuit breaker of a candidate: decides when a failing candidate is not asked, and for how long. It never awaits,
+//! and the caller passes the time.
 //!
 //! ```text
 //! closed ── a failure of its own ──▶ open until … ── time passes ──▶ half open ── one request ──▶ trial
@@ -7,30 +8,30 @@
 //!   └──────────────────────────────────────────── it answers ──────────────────────────────────────┘
 //! ```
 //!
-//! A request that began before the circuit last opened or closed changes nothing: of many that fail together, one
-//! opens it, and an answer that was under way does not close it.
+//! A request that began before the circuit last opened or closed changes nothing. So only one of many concurrent
+//! failures opens it, and an answer to an older request does not close it.
 
 use std::time::Duration;
 
 use belay_protocol::{Cooling, ModelErrorKind};
 use tokio::time::Instant;
 
-/// How long a key is left alone that was refused or is out of credit. 30 min: somebody has to do something about it.
-const KEY_REST: Duration = Duration::from_secs(30 * 60);
+/// How long the circuit is open after a key was refused or is out of credit. 30 min: a person has to act.
+const KEY_COOLDOWN: Duration = Duration::from_secs(30 * 60);
 
-/// The first rest after a limit of the rate without a delay of the provider's. 60 s: limits are counted by the minute.
-const RATE_REST: Duration = Duration::from_secs(60);
+/// First open time after a rate limit, if the provider names no delay. 60 s: providers count limits by the minute.
+const RATE_COOLDOWN: Duration = Duration::from_secs(60);
 
-/// The first rest of a server that is overloaded or away.
-const SERVER_REST: Duration = Duration::from_secs(30);
+/// First open time for a server that is overloaded or unreachable.
+const SERVER_COOLDOWN: Duration = Duration::from_secs(30);
 
-/// Failures of a server in a row that open the circuit: one may be bad luck.
+/// Failures of a server in a row that open the circuit. A single failure may be chance.
 const SERVER_FAILURES: u32 = 3;
 
-/// The longest rest that doubling leads to.
-const REST_MAX: Duration = Duration::from_secs(5 * 60);
+/// Longest open time after doubling.
+const COOLDOWN_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// The longest delay of a provider's own that is remembered. 1 h: after that, asking is better than believing.
+/// Longest delay of a provider that is respected. 1 h: after that, it is better to ask again.
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The circuit of one candidate.
@@ -39,9 +40,9 @@ pub(crate) struct Circuit {
     state: State,
     /// Failures of the server in a row while closed.
     failures: u32,
-    /// How often in a row it has opened.
+    /// How often in a row the circuit has opened.
     openings: u32,
-    /// Counts openings and closings, to know the requests that began before the last one.
+    /// Counts openings and closings, to recognise requests that began before the last one.
     epoch: u32,
 }
 
@@ -49,16 +50,16 @@ pub(crate) struct Circuit {
 enum State {
     #[default]
     Closed,
-    /// Half open once the time is reached.
-    Open(Rest),
-    /// One request is out to see whether it answers again.
-    Trial(Rest),
+    /// Becomes half open when the time is reached.
+    Open(Cooldown),
+    /// One request tests whether the candidate answers again.
+    Trial(Cooldown),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct Cooldown {
     until: Instant,
-    /// Whether the provider itself asked for it.
+    /// Whether the provider requested the delay.
     asked: bool,
     why: ModelErrorKind,
 }
@@ -66,15 +67,15 @@ struct Rest {
 /// Whether a candidate may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
-    /// Yes.
+    /// It may be asked.
     Now,
-    /// Not before this time; whether the provider itself asked for that.
+    /// It may not be asked before this time. The flag says whether the provider requested the delay.
     At(Instant, bool),
-    /// Another request tries it out at the moment.
+    /// Another request is testing it now.
     OnTrial,
 }
 
-/// A request that has begun. It is handed back with what became of it.
+/// A request that has begun. The caller returns it with the result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u32);
 
@@ -83,83 +84,83 @@ impl Circuit {
     pub(crate) fn availability(&self, now: Instant) -> Availability {
         match self.state {
             State::Closed => Availability::Now,
-            State::Open(rest) if rest.until <= now => Availability::Now,
-            State::Open(rest) => Availability::At(rest.until, rest.asked),
+            State::Open(cooldown) if cooldown.until <= now => Availability::Now,
+            State::Open(cooldown) => Availability::At(cooldown.until, cooldown.asked),
             State::Trial(_) => Availability::OnTrial,
         }
     }
 
-    /// A request begins; one that finds the circuit half open is the trial.
+    /// Records that a request begins. If the circuit is half open, this request is the trial.
     pub(crate) fn begin(&mut self) -> Ticket {
-        if let State::Open(rest) = self.state {
-            self.state = State::Trial(rest);
+        if let State::Open(cooldown) = self.state {
+            self.state = State::Trial(cooldown);
         }
         Ticket(self.epoch)
     }
 
-    /// A request was answered. Whether this ended a rest.
+    /// Records an answer. Returns whether the circuit closed.
     pub(crate) fn answered(&mut self, ticket: Ticket) -> bool {
         if ticket.0 != self.epoch {
             return false;
         }
         self.failures = 0;
-        let was_resting = matches!(self.state, State::Trial(_));
-        if was_resting {
+        let was_trial = matches!(self.state, State::Trial(_));
+        if was_trial {
             self.state = State::Closed;
             self.openings = 0;
             self.epoch += 1;
         }
-        was_resting
+        was_trial
     }
 
-    /// A request failed. How long the candidate is left alone, if this has opened the circuit.
+    /// Records a failure. Returns the open time if this failure opened the circuit.
     pub(crate) fn failed(&mut self, ticket: Ticket, kind: ModelErrorKind, now: Instant) -> Option<Duration> {
         use ModelErrorKind::{Auth, BadRequest, ContextTooLong, Network, Overloaded, RateLimited};
         if ticket.0 != self.epoch {
             return None;
         }
-        let doubled = |first: Duration| first.saturating_mul(1 << self.openings.min(16)).min(REST_MAX);
-        let (rest, asked) = match kind {
-            // The request is to blame, not the candidate: whatever it was, it still is.
+        let doubled = |first: Duration| first.saturating_mul(1 << self.openings.min(16)).min(COOLDOWN_MAX);
+        let (cooldown, asked) = match kind {
+            // The cause is the request, not the candidate. The state does not change.
             ContextTooLong | BadRequest => {
                 self.dropped(ticket);
                 return None;
             }
-            Auth => (KEY_REST, false),
+            Auth => (KEY_COOLDOWN, false),
             RateLimited { retry_after: Some(delay) } | Overloaded { retry_after: Some(delay) } => {
                 (delay.min(DELAY_MAX), true)
             }
-            RateLimited { retry_after: None } => (doubled(RATE_REST), false),
+            RateLimited { retry_after: None } => (doubled(RATE_COOLDOWN), false),
             Overloaded { retry_after: None } | Network => {
                 self.failures += 1;
                 if matches!(self.state, State::Closed) && self.failures < SERVER_FAILURES {
                     return None;
                 }
-                (doubled(SERVER_REST), false)
+                (doubled(SERVER_COOLDOWN), false)
             }
         };
-        self.state = State::Open(Rest { until: now + rest, asked, why: kind });
+        self.state = State::Open(Cooldown { until: now + cooldown, asked, why: kind });
         self.failures = 0;
         self.openings = self.openings.saturating_add(1);
         self.epoch += 1;
-        Some(rest)
+        Some(cooldown)
     }
 
-    /// A request was dropped, or says nothing about the candidate: a trial may be made again.
+    /// Records that a request was dropped, or that its result says nothing about the candidate. A new trial is allowed.
     pub(crate) fn dropped(&mut self, ticket: Ticket) {
         if ticket.0 == self.epoch
-            && let State::Trial(rest) = self.state
+            && let State::Trial(cooldown) = self.state
         {
-            self.state = State::Open(rest);
+            self.state = State::Open(cooldown);
         }
     }
 
-    /// Why the candidate is left alone, and for how long still; zero while it is tried out.
+    /// The reason why the circuit is open and the remaining time; zero during a trial.
     pub(crate) fn cooling(&self, now: Instant) -> Option<Cooling> {
         match self.state {
             State::Closed => None,
-            State::Open(rest) | State::Trial(rest) => {
-                Some(Cooling { left: rest.until.saturating_duration_since(now), why: rest.why })
+            State::Open(cooldown) | State::Trial(cooldown) => {
+                Some(Cooling { left: cooldown.until.saturating_duration_since(now), why: cooldown.why })
             }
         }
     }
@@ -179,24 +180,24 @@ mod tests {
         Some(Duration::from_secs(seconds))
     }
 
-    /// Fails with each kind in turn, the next one as soon as the candidate may be asked again. The rests in seconds, 0
-    /// where the circuit stays closed.
-    fn rests(kinds: &[ModelErrorKind]) -> Vec<u64> {
+    /// Fails with each kind in turn, the next one as soon as the candidate may be asked again. Returns the open times
+    /// in seconds, 0 if the circuit stays closed.
+    fn cooldowns(kinds: &[ModelErrorKind]) -> Vec<u64> {
         let mut circuit = Circuit::default();
         let mut now = Instant::now();
-        let mut rests = Vec::new();
+        let mut cooldowns = Vec::new();
         for kind in kinds {
             let ticket = circuit.begin();
-            let rest = circuit.failed(ticket, *kind, now).unwrap_or_default();
-            if !rest.is_zero() {
-                let almost = now + rest - Duration::from_millis(1);
+            let cooldown = circuit.failed(ticket, *kind, now).unwrap_or_default();
+            if !cooldown.is_zero() {
+                let almost = now + cooldown - Duration::from_millis(1);
                 assert!(matches!(circuit.availability(almost), Availability::At(..)), "{kind:?}");
             }
-            now += rest;
+            now += cooldown;
             assert_eq!(circuit.availability(now), Availability::Now, "{kind:?}");
-            rests.push(rest.as_secs());
+            cooldowns.push(cooldown.as_secs());
         }
-        rests
+        cooldowns
     }
 
     #[test]
@@ -212,7 +213,7 @@ mod tests {
             (vec![BadRequest, ContextTooLong, BadRequest, BadRequest], vec![0; 4]),
             (vec![Network, BadRequest, Network, ContextTooLong, Network], vec![0, 0, 0, 0, 30]),
         ] {
-            assert_eq!(rests(&kinds), expected, "{kinds:?}");
+            assert_eq!(cooldowns(&kinds), expected, "{kinds:?}");
         }
     }
 
@@ -221,7 +222,7 @@ mod tests {
         let (mut circuit, now) = (Circuit::default(), Instant::now());
         let ticket = circuit.begin();
         circuit.failed(ticket, LIMITED, now);
-        (circuit, now + RATE_REST)
+        (circuit, now + RATE_COOLDOWN)
     }
 
     #[test]
@@ -260,13 +261,13 @@ mod tests {
         assert_eq!(circuit.failed(second, LIMITED, now), None);
         assert!(!circuit.answered(third));
         circuit.dropped(third);
-        assert_eq!(circuit.availability(now), Availability::At(now + RATE_REST, false));
+        assert_eq!(circuit.availability(now), Availability::At(now + RATE_COOLDOWN, false));
         let cooling = circuit.cooling(now + Duration::from_secs(20));
         assert_eq!(cooling, Some(Cooling { left: Duration::from_secs(40), why: LIMITED }));
     }
 
     proptest! {
-        /// Requests begin, answer, fail and are dropped in any order while time passes.
+        /// Requests begin, succeed, fail and are dropped in any order while time passes.
         #[test]
         fn whatever_happens_one_trial_is_out_at_most_and_every_rest_ends(
             steps in proptest::collection::vec((0_u8..5, 0_usize..4, 0_u64..400), 0..60),
@@ -277,8 +278,8 @@ mod tests {
             for (what, which, seconds) in steps {
                 match (what, under_way.is_empty()) {
                     (0 | 1, _) if circuit.availability(now) == Availability::Now => {
-                        let resting = circuit.cooling(now).is_some();
-                        under_way.push((circuit.begin(), resting));
+                        let is_open = circuit.cooling(now).is_some();
+                        under_way.push((circuit.begin(), is_open));
                     }
                     (2, false) => drop(circuit.answered(under_way.swap_remove(which % under_way.len()).0)),
                     (3, false) => {
@@ -292,11 +293,11 @@ mod tests {
                 prop_assert!(trials <= 1);
                 prop_assert_eq!(trials == 1, circuit.availability(now) == Availability::OnTrial);
                 if let Some(cooling) = circuit.cooling(now) {
-                    prop_assert!(cooling.left <= KEY_REST);
+                    prop_assert!(cooling.left <= KEY_COOLDOWN);
                 }
             }
             under_way.into_iter().for_each(|(ticket, _)| circuit.dropped(ticket));
-            prop_assert_eq!(circuit.availability(now + KEY_REST), Availability::Now);
+            prop_assert_eq!(circuit.availability(now + KEY_COOLDOWN), Availability::Now);
         }
     }
 

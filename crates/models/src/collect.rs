@@ -1,4 +1,4 @@
-//! Puts the pieces of an answer together, within bounds, and passes them on to whoever watches.
+//! Assembles the pieces of an answer, within bounds, and passes them on to the readers.
 
 use std::collections::HashSet;
 
@@ -8,22 +8,22 @@ use uuid::Uuid;
 use crate::bounds::{ALL_ARGUMENTS_MAX_BYTES, ARGUMENTS_MAX_BYTES, CALLS_MAX, NAME_MAX_BYTES, TEXT_MAX_BYTES};
 use crate::failure::network;
 
-/// An answer in the making.
+/// An answer that is being received.
 #[derive(Default)]
 pub(crate) struct Collector {
     text: String,
     reasoning_bytes: usize,
     calls: Vec<PartialCall>,
     arguments_bytes: usize,
-    /// Why the model stopped, once it said so.
+    /// Why the model stopped, if it has said so.
     pub(crate) finish: Option<FinishReason>,
-    /// What it used, as far as told.
+    /// The usage, if it was reported completely.
     usage: Option<Usage>,
-    /// Whether any part of an answer has come, so that the provider may charge for it.
+    /// Whether any part of an answer has arrived. Then the provider may charge for it.
     pub(crate) begun: bool,
 }
 
-/// Whether a report of use can be read whole.
+/// Whether a usage report is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     /// Tokens read and tokens generated.
@@ -32,14 +32,14 @@ pub(crate) enum Reported {
     Part,
 }
 
-/// Which call of an answer. Made only by the [`Collector`] that has it, and calls are never taken out of one.
+/// The index of a call of an answer. Only the [`Collector`] with the call makes it, and it never removes a call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallAt(usize);
 
-/// A tool call in the making.
+/// A tool call that is being received.
 #[derive(Default)]
 struct PartialCall {
-    /// What the server counts it by. Any number: it is compared, never used to size anything.
+    /// The number that the server gave the call. It may be any number: it is compared, and never used as a size.
     key: u64,
     id: String,
     name: String,
@@ -47,7 +47,7 @@ struct PartialCall {
 }
 
 impl Collector {
-    /// A piece of the answer's text.
+    /// Adds a piece of the answer's text.
     pub(crate) fn text(&mut self, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         if piece.is_empty() {
             return Ok(());
@@ -61,7 +61,7 @@ impl Collector {
         Ok(())
     }
 
-    /// A piece of the model's reasoning. It is shown and not kept.
+    /// Adds a piece of the model's reasoning. It is passed on to the readers but not stored.
     pub(crate) fn reasoning(&mut self, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         if piece.is_empty() {
             return Ok(());
@@ -75,7 +75,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Begins a tool call; says which it is.
+    /// Begins a tool call and returns its index.
     pub(crate) fn open_call(
         &mut self,
         key: u64,
@@ -94,12 +94,12 @@ impl Collector {
         Ok(at)
     }
 
-    /// The latest call with this key.
+    /// Finds the latest call with this key.
     pub(crate) fn call(&self, key: u64) -> Option<CallAt> {
         self.calls.iter().rposition(|call| call.key == key).map(CallAt)
     }
 
-    /// Sets a call's id and name, where they are not known yet: some servers repeat them with each piece.
+    /// Sets the id and the name of a call if they are not known yet. Some servers repeat them with each piece.
     pub(crate) fn identify(&mut self, at: CallAt, id: &str, name: &str) -> Result<(), ModelError> {
         if id.len().max(name.len()) > NAME_MAX_BYTES {
             return Err(network(format!("the name or id of a tool call is longer than {NAME_MAX_BYTES} bytes")));
@@ -114,13 +114,14 @@ impl Collector {
         Ok(())
     }
 
-    /// Whether a piece belongs to another call that the server counts by the same number: it names itself anew.
+    /// Whether a piece belongs to another call to which the server gave the same number: it contains a different id,
+    /// and a name.
     pub(crate) fn is_other(&self, at: CallAt, id: &str, name: &str) -> bool {
         let known = &self.calls[at.0].id;
         !id.is_empty() && !name.is_empty() && !known.is_empty() && known != id
     }
 
-    /// A piece of the JSON of a call's arguments.
+    /// Adds a piece of the JSON arguments of a call.
     pub(crate) fn arguments(&mut self, at: CallAt, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         sink.call_bytes(piece.len());
         let call = &mut self.calls[at.0];
@@ -137,20 +138,20 @@ impl Collector {
         Ok(())
     }
 
-    /// What the provider reports of its use, in all so far. Where a part is missing, the answer says nothing of it: whoever
-    /// counts has been given the part that is known, and estimates the rest.
+    /// Stores the usage that the provider reports, as a total so far. If a part is missing, the answer contains no
+    /// usage: the sink gets the known part, and its owner estimates the rest.
     pub(crate) fn report(&mut self, usage: Usage, reported: Reported, sink: &mut dyn DeltaSink) {
         self.begun = true;
         self.usage = (reported == Reported::All).then_some(usage);
         sink.reported(&usage);
     }
 
-    /// Whether no arguments of a call have come.
+    /// Whether no arguments of a call have arrived.
     pub(crate) fn has_no_arguments(&self, at: CallAt) -> bool {
         self.calls[at.0].arguments.is_empty()
     }
 
-    /// Whether any text or call has come.
+    /// Whether any text or call has arrived.
     pub(crate) fn has_content(&self) -> bool {
         !self.text.is_empty() || !self.calls.is_empty()
     }
@@ -160,13 +161,13 @@ impl Collector {
         self.calls.last().map(|call| call.key)
     }
 
-    /// How many calls there are.
+    /// The number of calls.
     pub(crate) fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// The whole answer. Calls that say nothing at all are left out; missing and repeated ids are replaced, since a
-    /// result is told from another by its call's id alone.
+    /// Returns the complete answer. Completely empty calls are left out. Missing and repeated ids are replaced, because
+    /// only its call id identifies a result.
     pub(crate) fn into_reply(self) -> ModelReply {
         let mut seen = HashSet::new();
         let tool_calls: Vec<_> = self
@@ -180,7 +181,7 @@ impl Collector {
             })
             .collect();
         let finish = match (self.finish.unwrap_or_default(), tool_calls.is_empty()) {
-            // Several compatible servers say `stop` when they mean that tools are to be run, and the reverse.
+            // Some compatible servers say `stop` when tools are to be run, and the reverse.
             (FinishReason::Stop, false) => FinishReason::ToolCalls,
             (FinishReason::ToolCalls, true) => FinishReason::Stop,
             (finish, _) => finish,
@@ -189,8 +190,8 @@ impl Collector {
     }
 }
 
-/// An id for a call that came without one. Unique for ever, since some providers refuse a conversation in which one
-/// comes twice.
+/// Makes an id for a call without one. It is globally unique, because some providers refuse a conversation in which an
+/// id occurs twice.
 fn made_up_id() -> String {
     format!("call_{}", Uuid::now_v7().simple())
 }

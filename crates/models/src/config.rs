@@ -11,48 +11,49 @@ use serde_json::{Map, Value};
 use crate::catalog;
 use crate::vision::Vision;
 
-/// Which model to ask and how.
+/// The model and the options of its requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LlmConfig {
-    /// `auto`, or the name of a provider: `openai` (and any server that speaks its chat completions), `anthropic`,
-    /// `gemini`, `ollama`, …, or `rehearsal`, the built-in stand-in. What `auto` does: [`resolve`](crate::resolve).
+    /// `auto`, or the name of a provider: `openai` (and any server with its Chat Completions API), `anthropic`,
+    /// `gemini`, `ollama`, …, or `rehearsal`, the built-in stand-in. [`resolve`](crate::resolve) describes `auto`.
     pub provider: String,
-    /// Address of the server, up to and without the path of the call, for instance `http://127.0.0.1:8080/v1`.
-    /// Absent: the provider's own.
+    /// Address of the server without the path of the call, for instance `http://127.0.0.1:8080/v1`. Absent: the
+    /// provider's own server.
     pub base_url: Option<String>,
-    /// Name of the model. Absent: the provider's usual small one, or the first one a local server offers.
+    /// Name of the model. Absent: the provider's usual small model, or the first one that a local server offers.
     pub model: Option<String>,
-    /// Name of the environment variable with the key; read by the daemon. Absent or empty: the provider's usual one.
+    /// Name of the environment variable with the key. The daemon reads it. Absent or empty: the provider's usual
+    /// variable.
     pub api_key_env: Option<String>,
-    /// File with the key; read by the daemon.
+    /// File with the key. The daemon reads it.
     pub api_key_file: Option<PathBuf>,
-    /// Names of environment variables with further keys for the same model, in the order in which they stand in for the
-    /// first one. At most 8, together with those in files.
+    /// Names of environment variables with further keys for the same model, in the order in which they replace the
+    /// first key. At most 8, together with those in files.
     pub api_key_envs: Vec<String>,
     /// Files with further keys, after those in variables.
     pub api_key_files: Vec<PathBuf>,
-    /// Models that answer when this one cannot, in this order. At most 8.
+    /// Fallback models for when this one cannot answer, in this order. At most 8.
     pub fallbacks: Vec<FallbackConfig>,
     /// Most tokens to generate in one call, at least 1.
     pub max_tokens: u32,
-    /// Requests for one logical call, all layers together, 1 to 10.
+    /// Requests for one logical call, over all layers, 1 to 10.
     pub max_attempts: u32,
-    /// Longest time to connect, TLS included, in seconds, 1 to 300.
+    /// Longest time to connect, including TLS, in seconds, 1 to 300.
     pub connect_timeout_s: u64,
-    /// Longest silence of the server, before its answer and within it, in seconds, 1 to 3600. There is no limit on the
-    /// whole time. 90 s: local models read a long prompt for a minute before their first token.
+    /// Longest silence of the server, before its answer and within it, in seconds, 1 to 3600. The total time is not
+    /// limited. 90 s: local models process a long prompt for up to a minute before their first token.
     pub idle_timeout_s: u64,
-    /// Size of the model's context in tokens. Absent: from our table, else an assumption.
+    /// Size of the model's context in tokens. Absent: from our table, otherwise a default.
     pub context_tokens: Option<u64>,
-    /// What the model costs. Absent: from our table; a server on this machine costs nothing.
+    /// The price of the model. Absent: from our table; a server on this machine costs nothing.
     pub price: Option<Price>,
-    /// Whether the model can see: pictures are sent to it. Only with the formats of OpenAI and Anthropic.
+    /// Whether the model accepts pictures. Only with the formats of OpenAI and Anthropic.
     pub vision: Vision,
-    /// Sampling temperature, 0 to 2. Absent: not sent, since some models refuse any.
+    /// Sampling temperature, 0 to 2. Absent: not sent, because some models refuse the field.
     pub temperature: Option<f64>,
-    /// Fields added to the body of each request, for servers with switches of their own. `tool_choice` and
-    /// `parallel_tool_calls` are sent only together with tools.
+    /// Fields that are added to the body of each request, for servers with options of their own. `tool_choice` and
+    /// `parallel_tool_calls` are only sent together with tools.
     pub extra_body: Map<String, Value>,
 }
 
@@ -80,44 +81,44 @@ impl Default for LlmConfig {
     }
 }
 
-/// Most further keys for one model. 8: who has more shares them out elsewhere.
+/// Most further keys for one model. 8: an operator with more keys distributes them outside of Belay.
 const KEYS_MAX: usize = 8;
 
-/// Most models that stand in. 8: a person waits for each that fails.
+/// Most fallback models. 8: a person waits for each one that fails.
 const FALLBACKS_MAX: usize = 8;
 
-/// A model that answers when the configured one cannot. What it does not say is as with the configured one where that
-/// is about every model (tokens, attempts, time limits), else as if nothing were set.
+/// A model that answers when the configured one cannot. Unset fields that concern every model (tokens, attempts, time
+/// limits) are those of the configured model; other unset fields have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FallbackConfig {
     /// The provider's name, as in [`LlmConfig::provider`], but neither `auto` nor `rehearsal`.
     pub provider: String,
-    /// Name of the model. Absent: the provider's usual small one, where it has one.
+    /// Name of the model. Absent: the provider's usual small model, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Address of the server. Absent: the provider's own.
+    /// Address of the server. Absent: the provider's own server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// Name of the environment variable with the key. Absent: the provider's usual one.
+    /// Name of the environment variable with the key. Absent: the provider's usual variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// File with the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
-    /// Size of the model's context in tokens. Absent: from our table, else an assumption.
+    /// Size of the model's context in tokens. Absent: from our table, otherwise a default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
-    /// What it costs. Absent: from our table; a server on this machine costs nothing.
+    /// The price of the model. Absent: from our table; a server on this machine costs nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Whether it can see.
+    /// Whether the model accepts pictures.
     #[serde(default)]
     pub vision: Vision,
     /// Sampling temperature, 0 to 2. Absent: not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Fields added to the body of each request.
+    /// Fields that are added to the body of each request.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra_body: Map<String, Value>,
 }
@@ -150,7 +151,7 @@ impl FallbackConfig {
         if matches!(self.provider.as_str(), catalog::AUTO | catalog::REHEARSAL) {
             return vec![format!("{key}.provider: name a provider; `{}` stands in for nobody", self.provider)];
         }
-        // What both share is told once, with the configured model.
+        // Problems of shared settings are reported once, with the configured model.
         let shared = |problem: &String| {
             ["llm.max_tokens", "llm.max_attempts", "llm.connect_timeout_s", "llm.idle_timeout_s"]
                 .iter()
@@ -166,7 +167,7 @@ impl FallbackConfig {
     }
 }
 
-/// Fields of a request that are ours alone: each has its own setting, or is the conversation itself.
+/// Request fields that `extra_body` must not contain: each has its own setting, or is part of the conversation.
 const RESERVED: [&str; 6] = ["model", "messages", "tools", "system", "stream", "max_tokens"];
 
 impl LlmConfig {
@@ -225,14 +226,14 @@ impl LlmConfig {
     }
 }
 
-/// The keys that the daemon found. Each is absent when its variable or file is absent or empty.
+/// The keys that the daemon found. Each is absent if its variable or file is absent or empty.
 #[derive(Clone, Debug, Default)]
 pub struct EnvKeys {
-    /// From `OPENAI_API_KEY`. Like OpenAI's own clients, we send it to `llm.base_url` too, when that is given.
+    /// From `OPENAI_API_KEY`. It is also sent to `llm.base_url` if that is set, as OpenAI's own clients do.
     pub openai: Option<SecretString>,
-    /// From `ANTHROPIC_API_KEY`; as above.
+    /// From `ANTHROPIC_API_KEY`, likewise.
     pub anthropic: Option<SecretString>,
-    /// From `llm.api_key_env` or `llm.api_key_file`; goes before the other two.
+    /// From `llm.api_key_env` or `llm.api_key_file`. It takes precedence over the other two.
     pub configured: Option<SecretString>,
     /// From `llm.api_key_envs`, then `llm.api_key_files`, one for each name.
     pub further: Vec<Option<SecretString>>,

@@ -1,4 +1,4 @@
-//! Finding a model when none is configured, and filling in what a configured one leaves open.
+//! Finds a model if none is configured, and completes the settings of a configured one.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use crate::error::ModelsError;
 use crate::http::{BodyEnd, below, client_for, local_client, read_body};
 use crate::target::Target;
 
-/// Longest time to ask the servers of this machine, all at once. 300 ms: one that listens answers within a few.
+/// Longest time to ask the servers of this machine, all at once. 300 ms: a running server answers within a few
+/// milliseconds.
 const LOCAL_LIMIT: Duration = Duration::from_millis(300);
 
 /// Longest time to ask a configured server for its list of models.
@@ -33,20 +34,24 @@ const LOCAL_SERVERS: [(&str, &str); 3] = [
 /// Settings without open questions.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// The settings; `provider` is no longer `auto`, and `model` is named.
+    /// The settings. `provider` is no longer `auto`, and `model` is set.
     pub config: LlmConfig,
-    /// One line for the person, when something was decided in their place.
+    /// One line for the person about decisions that were made automatically.
     pub notice: Option<String>,
 }
 
-/// Decides what `provider = "auto"` means: an OpenAI-compatible server, where `base_url` names one; else whom the key is
-/// for (a configured one and OpenAI's: OpenAI; Anthropic's: Anthropic); else a server already listening on this machine
-/// that has the model; else the rehearsal, which the notice says. That is never chosen once a provider, an address, a
-/// model, a key or a fallback is configured. Then names the model where none is: the provider's usual one, else the first one the
-/// server offers.
+/// Resolves `provider = "auto"`. The first match of this list counts:
 ///
-/// `http` is the client of [`http_client`](crate::http_client). A server that does not answer is no error here, since
-/// it may come later.
+/// 1. `base_url` is set: an OpenAI-compatible server.
+/// 2. A key exists. A configured key or OpenAI's: OpenAI. Anthropic's key: Anthropic.
+/// 3. A server on this machine is running and has the model.
+/// 4. The rehearsal, with a notice. It is never chosen if a provider, an address, a model, a key or a fallback is
+///    configured.
+///
+/// Then sets the model if none is configured: the provider's usual one, otherwise the first one that the server offers.
+///
+/// `http` is the client of [`http_client`](crate::http_client). A server that does not answer is not an error here,
+/// because it may start later.
 ///
 /// # Errors
 /// An unknown provider, a bad address, a missing key.
@@ -69,7 +74,7 @@ async fn resolve_among(
         } else if let Some(found) = find_local(servers, &config).await? {
             return Ok(found);
         } else if config.model.is_some() || !config.fallbacks.is_empty() {
-            // Somebody wants a model, so the rehearsal will not do; what follows asks for the key.
+            // A model is configured, so the rehearsal is not an option. The next function asks for the key.
             config.provider = catalog::OPENAI.into();
         } else {
             return Ok(rehearse(config));
@@ -78,7 +83,7 @@ async fn resolve_among(
     name_model(config, keys, http).await
 }
 
-/// The first server of this machine that has the model, or any model when none is named.
+/// Finds the first server of this machine that has the model, or any model if none is configured.
 async fn find_local(servers: &[(&str, &str)], config: &LlmConfig) -> Result<Option<Resolved>, ModelsError> {
     let client = local_client(config)?;
     let asked = servers.iter().map(|(name, address)| {
@@ -123,7 +128,7 @@ async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Res
         return Ok(Resolved { config, notice: None });
     }
     let (Some(base), Format::OpenAi) = (&target.base, target.entry.format) else {
-        // Other formats have no list in a shape that we read; `build` says that a model must be named.
+        // The lists of other formats have shapes that we do not read. `build` reports that a model must be set.
         config.model = Some(target.entry.default_model.to_owned()).filter(|name| !name.is_empty());
         return Ok(Resolved { config, notice: None });
     };
@@ -140,7 +145,7 @@ async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Res
         Ok(None) => format!("llm.model is not set, and {base} offers none"),
         Err(reason) => format!("llm.model is not set, and {base} does not say what it has ({reason})"),
     };
-    // Servers of a single model ignore the name.
+    // Servers with a single model ignore the name.
     config.model = Some("default".into());
     let notice = format!("{notice}: asking for \"default\"");
     Ok(Resolved { config, notice: Some(notice) })
@@ -151,10 +156,10 @@ async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Res
 pub(crate) struct Listed {
     /// Its name.
     pub(crate) id: String,
-    /// Size of its context, as vLLM tells it.
+    /// Size of its context, as vLLM reports it.
     #[serde(default)]
     max_model_len: Option<u64>,
-    /// What llama.cpp tells.
+    /// Details that llama.cpp reports.
     #[serde(default)]
     meta: Option<Meta>,
 }
@@ -166,7 +171,7 @@ struct Meta {
 }
 
 impl Listed {
-    /// Takes the model into the settings, with its context where that is not set and the server tells it.
+    /// Puts the model into the settings, with its context size if that is not set and the server reports it.
     fn choose(&self, config: &mut LlmConfig) {
         let told = self.max_model_len.or(self.meta.as_ref().and_then(|meta| meta.n_ctx));
         config.context_tokens = config.context_tokens.or(told);
@@ -174,12 +179,12 @@ impl Listed {
     }
 }
 
-/// The first model that is not evidently for embeddings only.
+/// The first model that is not obviously an embedding model.
 fn first_chat_model(list: &[Listed]) -> Option<&Listed> {
     list.iter().find(|model| !model.id.contains("embed"))
 }
 
-/// A server's models: `GET /models`, OpenAI's shape, which Anthropic shares.
+/// Reads a server's list of models: `GET /models` in OpenAI's shape, which Anthropic shares.
 ///
 /// # Errors
 /// Why there is no such list, in a few words without the address or the key.
@@ -196,7 +201,8 @@ pub(crate) async fn list_models(
     }
     let mut request = client.get(below(base, "/models"));
     request = match (format, key.map(|key| key.expose_secret().trim())) {
-        // Anthropic takes a bearer token for one of another kind and refuses it, so each gets its own header alone.
+        // Anthropic refuses its API key as a bearer token, which it expects for another kind of token. So each format
+        // gets only its own header.
         (Format::Anthropic, Some(key)) => request.header("x-api-key", key).header("anthropic-version", "2023-06-01"),
         (_, Some(key)) => request.bearer_auth(key),
         (_, None) => request,
@@ -221,7 +227,7 @@ pub(crate) async fn list_models(
     }
 }
 
-/// Why a server's models are not known.
+/// Why the models of a server are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ListError {
     #[error("{0}")]

@@ -1,5 +1,5 @@
-//! How calls fail: from a status, an error body, an error inside a stream, or a broken connection to a typed
-//! [`ModelError`].
+//! Maps failures of a call to a typed [`ModelError`]: a status, an error body, an error inside a stream, or a broken
+//! connection.
 //!
 //! Sources: OpenAI "Error codes", Anthropic "Errors", llama.cpp `tools/server` (`error: {code, message, type}`).
 
@@ -13,15 +13,15 @@ use serde_json::Value;
 
 use crate::bounds::{DETAIL_MAX_CHARS, ERROR_BODY_MAX_BYTES};
 
-/// Longest code of an error that is kept, in characters.
+/// Longest error code that is stored, in characters.
 const CODE_MAX_CHARS: usize = 64;
 
-/// A broken or silent connection, or an answer that is not the protocol.
+/// An error for a broken or silent connection, or for an answer that violates the protocol.
 pub(crate) fn network(detail: impl AsRef<str>) -> ModelError {
     ModelError::new(ModelErrorKind::Network, bounded(detail.as_ref()))
 }
 
-/// Refuses what a client asks for and the interface does not take, before anything is sent.
+/// Refuses options of a client that the interface does not support, before anything is sent.
 pub(crate) fn refuse_unsupported(info: &ModelInfo, request: &ModelRequest<'_>) -> Result<(), ModelError> {
     let thinks = request.thinking.is_some_and(|level| level != Thinking::Off);
     match request.sampling.and_then(|sampling| info.sampling.refused(sampling, thinks)) {
@@ -33,7 +33,7 @@ pub(crate) fn refuse_unsupported(info: &ModelInfo, request: &ModelRequest<'_>) -
     }
 }
 
-/// A failure of the HTTP client, without the address: it may hold what nobody should read in a log.
+/// An error of the HTTP client, without the address, because the address may contain a secret.
 pub(crate) fn from_client(error: reqwest::Error) -> ModelError {
     let what = if error.is_connect() {
         "cannot connect"
@@ -55,38 +55,38 @@ pub(crate) fn from_client(error: reqwest::Error) -> ModelError {
     network(detail)
 }
 
-/// An answer with a status other than success.
+/// An error for an answer with a status other than success.
 pub(crate) fn from_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
-    let told = Told::read(body);
-    let kind = told.kind(Some(status), retry_after);
-    let error = ModelError::new(kind, bounded(&format!("HTTP {status}: {}", told.text())));
-    ModelError { refusal: Some(Box::new(told.refusal(kind, Some(status)))), ..error }
+    let error_body = ErrorBody::read(body);
+    let kind = error_body.kind(Some(status), retry_after);
+    let error = ModelError::new(kind, bounded(&format!("HTTP {status}: {}", error_body.text())));
+    ModelError { refusal: Some(Box::new(error_body.refusal(kind, Some(status)))), ..error }
 }
 
-/// An error object where an answer was expected: inside a stream, or as the whole body of a success.
+/// An error for an error object instead of an answer: inside a stream, or as the body of a success.
 pub(crate) fn from_error_body(body: &[u8]) -> ModelError {
-    let told = Told::read(body);
-    let kind = told.kind(None, None);
-    let error = ModelError::new(kind, bounded(&told.text()));
-    ModelError { refusal: Some(Box::new(told.refusal(kind, told.status))), ..error }
+    let error_body = ErrorBody::read(body);
+    let kind = error_body.kind(None, None);
+    let error = ModelError::new(kind, bounded(&error_body.text()));
+    ModelError { refusal: Some(Box::new(error_body.refusal(kind, error_body.status))), ..error }
 }
 
-/// What an error body says.
+/// The content of an error body.
 #[derive(Default)]
-struct Told {
-    /// `code` and `type`, in lower case; what programs read.
+struct ErrorBody {
+    /// `code`, `type` and `status`, in lower case, for programs.
     code: String,
-    /// The first of these that there is, as it was sent.
+    /// The first of these that is present, as it was sent.
     first_code: String,
-    /// What people read.
+    /// The text for people.
     message: String,
-    /// A status inside the body.
+    /// A status in the body.
     status: Option<u16>,
 }
 
-impl Told {
-    /// Reads `{"error": {...}}`, `{"error": "..."}`, a bare error object, or text. Error bodies are short and rare, so
-    /// a tree of values is fine here.
+impl ErrorBody {
+    /// Parses `{"error": {...}}`, `{"error": "..."}`, a bare error object, or text. Error bodies are short and rare, so
+    /// a tree of values is acceptable here.
     fn read(body: &[u8]) -> Self {
         let body = &body[..body.len().min(ERROR_BODY_MAX_BYTES)];
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
@@ -94,7 +94,7 @@ impl Told {
             let message = if text.trim_start().starts_with('<') { text_of_page(&text) } else { text.into_owned() };
             return Self { message, ..Self::default() };
         };
-        // Some servers (Gemini's) put the error into a list of one.
+        // Some servers, such as Gemini's, put the error into a list with one element.
         let value = value.get(0).unwrap_or(&value);
         let error = value.get("error").filter(|e| !e.is_null()).unwrap_or(value);
         let word = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default().to_lowercase();
@@ -122,7 +122,7 @@ impl Told {
         }
     }
 
-    /// The words for the record.
+    /// The provider's refusal, for the log and for the person.
     fn refusal(&self, kind: ModelErrorKind, status: Option<u16>) -> ProviderRefusal {
         ProviderRefusal {
             fault: self.fault(kind, status),
@@ -154,9 +154,9 @@ impl Told {
             || ["credit balance is too low", "insufficient balance"].iter().any(|words| message.contains(words))
     }
 
-    /// Whether the model's name is refused. OpenAI, Groq: 404 `model_not_found`; Anthropic: 404 `not_found_error`, "model: x";
-    /// Ollama: 404 "model 'x' not found"; Mistral: 400 "Invalid model"; DeepSeek: 400 "Model Not Exist"; OpenRouter: 400 "x is
-    /// not a valid model ID".
+    /// Whether the model's name is refused. OpenAI, Groq: 404 `model_not_found`; Anthropic: 404 `not_found_error`,
+    /// "model: x"; Ollama: 404 "model 'x' not found"; Mistral: 400 "Invalid model"; DeepSeek: 400 "Model Not Exist";
+    /// OpenRouter: 400 "x is not a valid model ID".
     fn is_about_the_model(&self, status: Option<u16>) -> bool {
         const WORDS: [&str; 4] = ["invalid model", "unknown model", "no such model", "not a valid model"];
         let message = self.message.to_lowercase();
@@ -169,7 +169,7 @@ impl Told {
     fn kind(&self, status: Option<u16>, retry_after: Option<Duration>) -> ModelErrorKind {
         let says = |words: &[&str]| words.iter().any(|word| self.code.contains(word));
         let status = status.or(self.status);
-        // Out of credit comes as 429 from OpenAI and as 400 from Anthropic; waiting does not cure it.
+        // OpenAI reports exhausted credit as 429 and Anthropic as 400. Waiting does not help.
         if self.is_out_of_credit() {
             return ModelErrorKind::Auth;
         }
@@ -190,8 +190,8 @@ impl Told {
         }
     }
 
-    /// Whether the error tells of a context that is too long. There is no common code for it, so the providers' words
-    /// are what there is.
+    /// Whether the error reports a context that is too long. There is no common code for it, so the providers' words
+    /// are searched.
     fn overflows(&self) -> bool {
         const CODES: [&str; 3] = ["context_length_exceeded", "exceed_context_size", "context_window_exceeded"];
         const WORDS: [&str; 9] = [
@@ -210,8 +210,8 @@ impl Told {
     }
 }
 
-/// Whether the text says of a model that it is not there: "model `x` not found", "models/x is not found". A model that is only
-/// mentioned beside something else that is not there is none.
+/// Whether the text says that a model does not exist: "model `x` not found", "models/x is not found". It is not enough
+/// that the text mentions a model while something else does not exist.
 fn lacks_model(text: &str) -> bool {
     const ABSENT: [&[&str]; 5] = [
         &["not", "found"],
@@ -224,7 +224,7 @@ fn lacks_model(text: &str) -> bool {
     let words: Vec<String> = text.split_whitespace().map(bare).collect();
     (0..words.len()).any(|at| {
         let behind = match words[at].as_str() {
-            // The name may stand behind it, or be left out.
+            // The name may follow the word, or be missing.
             "model" => vec![at + 1, at + 2],
             word if word.starts_with("models/") => vec![at + 1],
             _ => return false,
@@ -238,7 +238,7 @@ fn begins(words: &[String], with: &[&str]) -> bool {
     words.len() >= with.len() && words.iter().zip(with).all(|(word, with)| word == with)
 }
 
-/// The words of a web page: its text without tags, scripts and styles.
+/// The text of a web page, without tags, scripts and styles.
 fn text_of_page(page: &str) -> String {
     let mut text = String::new();
     let mut rest = page;
@@ -246,7 +246,7 @@ fn text_of_page(page: &str) -> String {
         text.push_str(&rest[..at]);
         text.push(' ');
         let tag = &rest[at..];
-        // What stands in these two is no text.
+        // The content of these two elements is not text.
         let end = ["script", "style"].iter().find_map(|name| {
             let begins = tag.get(1..=name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
             begins.then(|| tag.find("</").map(|end| end + 1)).flatten()
@@ -257,7 +257,7 @@ fn text_of_page(page: &str) -> String {
     text + rest
 }
 
-/// The text without words that look like keys: providers quote them.
+/// The text without words that look like keys, because providers quote them.
 fn without_keys(text: &str) -> String {
     const BEGINNINGS: [&str; 8] = ["sk-", "sk_", "gsk_", "xai-", "hf_", "AIza", "pk-", "key-"];
     let looks_like_key = |word: &&str| word.len() >= 16 && BEGINNINGS.iter().any(|begin| word.starts_with(begin));
@@ -266,7 +266,7 @@ fn without_keys(text: &str) -> String {
     keys.into_iter().fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
 }
 
-/// The delay that a server asks for: `retry-after-ms`, or `retry-after` in seconds or as a date (RFC 9110, 10.2.3).
+/// The delay that a server requests: `retry-after-ms`, or `retry-after` in seconds or as a date (RFC 9110, 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str| text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
@@ -280,7 +280,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// The text on one line, without words that look like keys, cut to what a log line holds.
+/// The text on one line, without words that look like keys, cut to the length of a log line.
 pub(crate) fn bounded(text: &str) -> String {
     let mut out: String = without_keys(text)
         .split(|c: char| c.is_control() || c.is_whitespace())

@@ -1,12 +1,13 @@
-//! One model or several behind one port: a failed request is sent again, or to the next candidate, within the one budget
-//! of requests that a logical call has.
+//! Retries and fallback behind one port: a failed request is sent again, or to the next candidate, within the budget of
+//! requests of one logical call.
 //!
-//! With several candidates each has a circuit ([`circuit`](crate::circuit)): one that fails for a reason of its own is
-//! left alone for a while, and no other for its sake. With one there is nobody to go to, so it is always asked: not asking
-//! would only hide that it is back.
+//! With several candidates, each has a circuit breaker ([`circuit`](crate::circuit)). A candidate that fails for a
+//! reason of its own is not asked for a while; the other candidates are not affected. A single candidate has no circuit
+//! breaker and is always asked: there is no alternative, and not asking would only delay its recovery.
 //!
-//! A request that is refused for what it is, a context that is too long and an answer of which somebody has heard a piece
-//! are never taken to another candidate.
+//! Three kinds of requests are never sent to another candidate: one that was refused for its content, one whose context
+//! is too long (unless only for a candidate with a smaller context than the preferred one), and one with an answer of
+//! which a reader has received a piece.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,54 +23,57 @@ use tracing::{debug, info, warn};
 use crate::backend::Backend;
 use crate::choice::{Choice, Facts, Plan};
 use crate::circuit::{Availability, Circuit, Ticket};
-use crate::listening::Listening;
 use crate::price_list::PriceList;
 use crate::retry_budget::RetryBudget;
+use crate::tracking_sink::TrackingSink;
 
-/// Candidates in the order of preference, and what became of their last requests.
+/// Candidates in the order of preference, with the results of their recent requests.
 pub(crate) struct Fallback {
     backends: Vec<Backend>,
     facts: Vec<Facts>,
-    /// One for each candidate, in memory alone; none where there is only one. Held for a few instructions and never across
-    /// an await.
+    /// One for each candidate, only in memory; empty if there is only one candidate. Locked for a few instructions,
+    /// never across an await.
     circuits: Mutex<Vec<Circuit>>,
-    /// What the candidates cost now.
+    /// The current prices of the candidates.
     prices: PriceList,
 }
 
-/// What to do next in a call.
+/// The next action of a call.
 enum Next {
     Ask(usize, Option<Ticket>),
     Wait(Duration),
     GiveUp(ModelError),
 }
 
-/// One logical call.
+/// The state of one logical call.
 struct Call<'a> {
     plan: Plan<'a>,
-    patience: RetryBudget,
-    /// Whether circuits learn from it: not when a name was asked for that is no candidate's, since its failures are its own.
+    retry_budget: RetryBudget,
+    /// Whether the circuits learn from this call. They do not if the requested model is not that of any candidate,
+    /// because its failures say nothing about the candidates.
     counts: bool,
     attempts: u32,
     abandoned: u32,
     last: Option<ModelError>,
-    /// That the conversation is too long for a candidate smaller than the preferred one. Where no larger one answers, it
-    /// is what the caller can do something about.
+    /// The error that the conversation is too long for a candidate with a smaller context than the preferred one. It is
+    /// reported if no larger candidate answers, because the caller can shorten the conversation.
     overflow: Option<ModelError>,
     /// Why the preferred candidate did not answer.
     why: Option<ModelErrorKind>,
 }
 
 impl Fallback {
-    /// Asks the first of these, the next one when that cannot answer, and so on. `prices` are those of
+    /// Asks the first of these candidates, the next one if that cannot answer, and so on. `prices` are the prices of
     /// the candidates, and may change.
     ///
     /// # Panics
-    /// Without any.
+    /// If `backends` is empty.
     pub(crate) fn new(backends: Vec<Backend>, prices: PriceList) -> Self {
         assert!(!backends.is_empty(), "the configured model is a candidate");
-        let facts =
-            |backend: &Backend| Facts { place: backend.place, context_tokens: backend.provider.info().context_tokens };
+        let facts = |backend: &Backend| Facts {
+            server: backend.server,
+            context_tokens: backend.provider.info().context_tokens,
+        };
         let circuits = if backends.len() > 1 { backends.iter().map(|_| Circuit::default()).collect() } else { vec![] };
         Self { facts: backends.iter().map(facts).collect(), circuits: Mutex::new(circuits), backends, prices }
     }
@@ -82,7 +86,7 @@ impl Fallback {
         self.backends.len() == 1
     }
 
-    /// A plan for this request, and the name to ask for where it is no candidate's.
+    /// Makes a plan for this request. Also returns the requested model name if no candidate has that model.
     fn plan<'r>(&self, request: &ModelRequest<'r>) -> (Call<'_>, Option<&'r str>) {
         let all = 0..self.backends.len();
         let named = |name: &str| {
@@ -92,20 +96,21 @@ impl Fallback {
         let (order, model) = match request.model.map(|name| (name, named(name))) {
             None => (all.collect(), None),
             Some((_, Some(order))) => (order, None),
-            // The first server may have it all the same, under each of its keys.
+            // The first server may still have the model, with each of its keys.
             Some((name, None)) => {
                 let (first, backends) = (&self.backends[0], &self.backends);
-                let first = |at: &usize| backends[*at].place == first.place && backends[*at].model == first.model;
+                let first = |at: &usize| backends[*at].server == first.server && backends[*at].model == first.model;
                 (all.filter(first).collect(), Some(name))
             }
         };
         let plan = Plan::new(&self.facts, order);
-        let patience = RetryBudget::new();
+        let retry_budget = RetryBudget::new();
         let counts = model.is_none();
-        (Call { plan, patience, counts, attempts: 0, abandoned: 0, last: None, overflow: None, why: None }, model)
+        (Call { plan, retry_budget, counts, attempts: 0, abandoned: 0, last: None, overflow: None, why: None }, model)
     }
 
-    /// Decides and, where somebody is to be asked, begins: one step, so that of several calls only one is the trial.
+    /// Decides the next action. If a candidate is to be asked, the request begins in the same step, so that only one of
+    /// several calls is the trial.
     fn next(&self, call: &mut Call<'_>) -> Next {
         let now = Instant::now();
         let mut circuits = self.circuits();
@@ -123,24 +128,24 @@ impl Fallback {
                 Next::Ask(at, ticket)
             }
             Choice::Wait(at, when, asked_for) => {
-                let rest = when.saturating_duration_since(now);
-                match call.patience.pause(rest, asked_for, call.attempts > 0) {
+                let delay = when.saturating_duration_since(now);
+                match call.retry_budget.pause(delay, asked_for, call.attempts > 0) {
                     Some(pause) => Next::Wait(pause),
                     None => {
                         let cooling = circuits.get(at).and_then(|circuit| circuit.cooling(now));
                         drop(circuits);
-                        Next::GiveUp(self.out_of_patience(call, at, rest, cooling))
+                        Next::GiveUp(self.budget_exceeded(call, at, delay, cooling))
                     }
                 }
             }
-            Choice::Nobody => Next::GiveUp(call.end()),
+            Choice::NoneLeft => Next::GiveUp(call.end()),
         }
     }
 
-    /// The error of a call whose candidates all rest, this one for the shortest time.
-    fn out_of_patience(&self, call: &mut Call<'_>, at: usize, rest: Duration, cooling: Option<Cooling>) -> ModelError {
+    /// The error of a call while all candidates have open circuits; this candidate is available first.
+    fn budget_exceeded(&self, call: &mut Call<'_>, at: usize, delay: Duration, cooling: Option<Cooling>) -> ModelError {
         let Some(cooling) = cooling.filter(|_| call.overflow.is_none()) else { return call.end() };
-        let left = Some(rest.max(cooling.left));
+        let left = Some(delay.max(cooling.left));
         let kind = match cooling.why {
             ModelErrorKind::RateLimited { .. } => ModelErrorKind::RateLimited { retry_after: left },
             ModelErrorKind::Overloaded { .. } | ModelErrorKind::Network => {
@@ -160,7 +165,7 @@ impl Fallback {
         ModelError { attempts: call.attempts, abandoned: call.abandoned, ..error }
     }
 
-    /// Takes note of an answer.
+    /// Records an answer.
     fn answered(&self, call: &Call<'_>, at: usize, trial: Trial<'_>, mut reply: ModelReply) -> ModelReply {
         if trial.answered() {
             info!(model = %self.backends[at].name, "the model answers again");
@@ -180,7 +185,7 @@ impl Fallback {
         reply
     }
 
-    /// Takes note of a failure; gives it back where it ends the call.
+    /// Records a failure. Returns it if it ends the call.
     fn failed(
         &self,
         call: &mut Call<'_>,
@@ -190,8 +195,8 @@ impl Fallback {
         most: u32,
     ) -> Option<ModelError> {
         let name = &self.backends[at].name;
-        if let Some(rest) = trial.failed(error.kind) {
-            let (why, rest_s) = (error.kind.word(), rest.as_secs());
+        if let Some(delay) = trial.failed(error.kind) {
+            let (why, rest_s) = (error.kind.word(), delay.as_secs());
             warn!(model = %name, why, rest_s, detail = %error.detail, "the model is left alone for a while");
         }
         call.plan.failed(at, error.kind, Instant::now());
@@ -206,7 +211,7 @@ impl Fallback {
         let ends = match error.kind {
             _ if error.heard || call.attempts >= most => true,
             ModelErrorKind::ContextTooLong => !call.plan.is_smaller(at),
-            // One key that is refused says nothing about the next one.
+            // A refused key says nothing about the next key.
             ModelErrorKind::Auth => false,
             _ => error.retry() == Retry::No,
         };
@@ -221,9 +226,10 @@ impl Fallback {
 }
 
 impl Call<'_> {
-    /// The failure to report, with everything that was sent.
+    /// The failure to report, with the number of all requests.
     fn end(&mut self) -> ModelError {
-        // Nothing may follow what somebody has heard, a shorter conversation neither.
+        // After a reader has received a piece of the answer, nothing may be sent again, not even a shorter
+        // conversation.
         let heard = self.last.take_if(|last| last.heard);
         let last = heard.or(self.overflow.take()).or(self.last.take());
         let last = last.unwrap_or_else(|| ModelError::new(ModelErrorKind::Network, "no model could be asked"));
@@ -232,7 +238,7 @@ impl Call<'_> {
     }
 }
 
-/// A request that is under way. Dropped with it, a trial may be made by somebody else.
+/// A request in progress. If it is dropped, another request may be the trial.
 struct Trial<'a> {
     of: Option<(&'a Fallback, usize, Ticket)>,
 }
@@ -258,7 +264,7 @@ impl Drop for Trial<'_> {
 
 #[async_trait]
 impl ModelProvider for Fallback {
-    /// Of the first candidate.
+    /// The info of the first candidate.
     fn info(&self) -> &ModelInfo {
         self.backends[0].provider.info()
     }
@@ -274,7 +280,7 @@ impl ModelProvider for Fallback {
     }
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let mut sink = Listening::new(sink);
+        let mut sink = TrackingSink::new(sink);
         let (mut call, model) = self.plan(&request);
         let request = ModelRequest { model, max_attempts: request.max_attempts.max(1), ..request };
         loop {

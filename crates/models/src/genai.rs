@@ -1,8 +1,9 @@
-//! Every format that we do not write ourselves, through the library `genai`: Gemini, Ollama's own, OpenAI's responses.
+//! Client for every format without a client of our own, through the library `genai`: Gemini, Ollama's own format,
+//! OpenAI's Responses API.
 //!
-//! Of the library we use the formats alone: not its retry, not its search for keys and addresses in the environment. It
-//! rebuilds each request as a tree and does not bound what it reads of one event, which is why the main formats are
-//! ours; what it hands on is bounded here.
+//! We use only the formats of the library: neither its retries nor its search for keys and addresses in the
+//! environment. It rebuilds each request as a tree and does not bound the size of an event. That is why the main
+//! formats have their own clients. The output of the library is bounded here.
 
 #[cfg(test)]
 mod tests;
@@ -29,10 +30,10 @@ use crate::collect::{Collector, Reported};
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::failure::{self, network, refuse_unsupported};
-use crate::vision::{CANNOT_SEE, text_instead};
+use crate::vision::{NO_VISION, text_instead};
 use crate::wire::tool_name;
 
-/// A provider spoken to through the library.
+/// A provider that is called through the library.
 pub(crate) struct Genai {
     info: ModelInfo,
     client: genai::Client,
@@ -43,7 +44,7 @@ pub(crate) struct Genai {
 }
 
 impl Genai {
-    /// A provider of this kind at this base address.
+    /// Makes a provider of this kind at this base address.
     ///
     /// # Errors
     /// [`ModelsError::Library`].
@@ -60,7 +61,7 @@ impl Genai {
             .build()
             .map_err(|error| ModelsError::Library(error.to_string()))?;
         let mut base = base.clone();
-        // Ollama's own format has no version in its path, and `parse_base_url` gives one to a bare address.
+        // The path of Ollama's own format has no version, but `parse_base_url` adds one to a bare address.
         if kind == AdapterKind::Ollama {
             base.set_path("/");
         }
@@ -73,7 +74,7 @@ impl Genai {
             extra_body: (!config.extra_body.is_empty()).then(|| Value::Object(config.extra_body.clone())),
             ..ChatOptions::default()
         };
-        // The library joins paths to a base that ends in a slash.
+        // The library appends paths to a base that ends in a slash.
         let endpoint = Endpoint::from_owned(format!("{}/", base.as_str().trim_end_matches('/')));
         Ok(Self { info, client, kind, endpoint, key: key.cloned(), options })
     }
@@ -97,7 +98,7 @@ impl Genai {
         if let Some(sampling) = request.sampling {
             options.temperature = sampling.temperature().or(options.temperature);
             options.top_p = sampling.top_p().or(options.top_p);
-            options.seed = sampling.seed.map(i64::unsigned_abs).or(options.seed); // none below 0 comes here
+            options.seed = sampling.seed.map(i64::unsigned_abs).or(options.seed); // never negative here
             options.stop_sequences.extend(sampling.stop.iter().cloned());
         }
         let mut stream = self
@@ -111,14 +112,14 @@ impl Genai {
                 ChatStreamEvent::Chunk(chunk) => collected.text(&chunk.content, sink)?,
                 ChatStreamEvent::ReasoningChunk(chunk) => collected.reasoning(&chunk.content, sink)?,
                 ChatStreamEvent::End(end) => return finish(end, collected, sink),
-                // Calls come whole with the end.
+                // Calls come complete with the end.
                 _ => {}
             }
         }
         Err(network("the stream ended before its terminal event"))
     }
 
-    /// Takes the key out of an error, should the library or the server have quoted it.
+    /// Removes the key from an error, in case the library or the server has quoted it.
     fn redact(&self, mut error: ModelError) -> ModelError {
         if let Some(key) = self.key.as_ref().map(|key| key.expose_secret().trim()).filter(|key| key.len() >= 4) {
             error.detail = error.detail.replace(key, "[key]");
@@ -150,7 +151,8 @@ impl ModelProvider for Genai {
     }
 }
 
-/// The library makes an end of any end of a stream, so the reason to stop must be there too.
+/// Processes the end of a stream. The library reports an end for every end of a connection, so the stop reason must be
+/// present too.
 fn finish(end: StreamEnd, collected: &mut Collector, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
     let Some(reason) = end.captured_stop_reason else {
         return Err(network("the stream ended without a reason to stop"));
@@ -168,7 +170,7 @@ fn finish(end: StreamEnd, collected: &mut Collector, sink: &mut dyn DeltaSink) -
     for (key, call) in (0..).zip(calls) {
         let arguments = match call.fn_arguments {
             Value::Null => String::new(),
-            // Cut JSON arrives as a string with the raw text.
+            // Truncated JSON arrives as a string with the raw text.
             Value::String(raw) => raw,
             value => value.to_string(),
         };
@@ -178,7 +180,7 @@ fn finish(end: StreamEnd, collected: &mut Collector, sink: &mut dyn DeltaSink) -
     Ok(())
 }
 
-/// Counts that the library could not read, or that are negative, are not there.
+/// Reports the usage. Counts that the library could not read, or that are negative, count as missing.
 fn report(usage: genai::chat::Usage, collected: &mut Collector, sink: &mut dyn DeltaSink) {
     let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok());
     let cached = usage.prompt_tokens_details.and_then(|details| details.cached_tokens);
@@ -212,7 +214,7 @@ fn chat_request(request: &ModelRequest<'_>) -> ChatRequest {
 
 fn chat_message(message: &Message) -> ChatMessage {
     match &message.body {
-        // Untrusted content is no instruction: Gemini joins all system messages into one.
+        // Untrusted content must not be an instruction: Gemini joins all system messages into one.
         MessageBody::System { text } if message.is_notice() => ChatMessage::user(text.as_str()),
         MessageBody::System { text } => ChatMessage::system(text.as_str()),
         MessageBody::User { .. } | MessageBody::Data { .. } => ChatMessage::user(message.for_model().into_owned()),
@@ -237,9 +239,9 @@ fn chat_message(message: &Message) -> ChatMessage {
     }
 }
 
-/// No pictures go through the library.
+/// The text of a tool result. The library sends no pictures.
 fn tool_text(message: &Message) -> String {
-    if message.pictures.is_empty() { message.text().to_owned() } else { text_instead(message, CANNOT_SEE) }
+    if message.pictures.is_empty() { message.text().to_owned() } else { text_instead(message, NO_VISION) }
 }
 
 fn from_library(error: genai::Error) -> ModelError {
@@ -254,7 +256,7 @@ fn from_library(error: genai::Error) -> ModelError {
             genai::webc::Error::Reqwest(error) => failure::from_client(error),
             other => network(other.to_string()),
         },
-        // The library hides an error of its own in here when the server refuses a stream.
+        // If the server refuses a stream, the library hides an error of its own in here.
         E::WebStream { error, cause, .. } => match error.downcast::<E>() {
             Ok(inner) => from_library(*inner),
             Err(other) => match other.downcast::<reqwest::Error>() {

@@ -16,16 +16,18 @@ use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::failure::{self, network};
 
-/// Longest time to read the body of an error. 5 s: it is short and follows its head at once, or it is a lie.
+/// Longest time to read the body of an error. 5 s: a genuine error body is short and follows its head at once.
 const ERROR_BODY_LIMIT: Duration = Duration::from_secs(5);
 
-/// The client that all calls share: it keeps connections, limits connecting and silence but not the whole time, tries
-/// nothing again by itself, and follows no redirect to another host, since it would take the key along.
+/// Makes the client that all calls share. It keeps connections. It limits the time to connect and the silence, but not
+/// the total time. It never retries by itself, and follows no redirect to another host, because the redirect would
+/// reveal the key.
 ///
-/// Servers on this machine are not reached through it but through a client without proxies, made when it is needed.
+/// Servers on this machine are not called through it, but through a client without proxies that is made when it is
+/// needed.
 ///
 /// # Errors
-/// [`ModelsError::Client`] when TLS cannot be set up.
+/// [`ModelsError::Client`] if TLS cannot be set up.
 pub fn http_client(config: &LlmConfig) -> Result<Client, ModelsError> {
     client_builder(config).build().map_err(ModelsError::Client)
 }
@@ -38,16 +40,16 @@ fn client_builder(config: &LlmConfig) -> ClientBuilder {
         .read_timeout(config.idle())
         .redirect(Policy::custom(stay_on_host))
         .retry(reqwest::retry::never())
-        // A compressed stream may hold back what it has been given until it has more.
+        // A compressed stream may hold back data until it has more.
         .gzip(false)
 }
 
-/// The client for servers on this machine: no proxy from the environment comes between, and no certificates are read.
+/// The client for servers on this machine. It uses no proxy from the environment and reads no certificates.
 pub(crate) fn local_client(config: &LlmConfig) -> Result<Client, ModelsError> {
     client_builder(config).no_proxy().tls_certs_only([]).build().map_err(ModelsError::Client)
 }
 
-/// The client for this address: `shared`, unless the address is a plain one on this machine.
+/// The client for this address: `shared`, unless the address is an `http` address on this machine.
 pub(crate) fn client_for(url: &Url, config: &LlmConfig, shared: &Client) -> Result<Client, ModelsError> {
     if url.scheme() == "http" && is_loopback(url) { local_client(config) } else { Ok(shared.clone()) }
 }
@@ -57,7 +59,7 @@ fn stay_on_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     if same && attempt.previous().len() <= 3 { attempt.follow() } else { attempt.stop() }
 }
 
-/// The address below a base address. A base that already names the call is left as it is.
+/// Appends a path to a base address. A base address that already ends with the path is not changed.
 pub(crate) fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     if !base.path().ends_with(path) {
@@ -66,7 +68,7 @@ pub(crate) fn below(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Whether the address is one of this machine.
+/// Whether the address is on this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -76,7 +78,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Where calls of one provider go, with everything that is the same for each.
+/// The address for the calls of one provider, with the headers and limits of each call.
 pub(crate) struct Endpoint {
     http: Client,
     url: Url,
@@ -86,16 +88,16 @@ pub(crate) struct Endpoint {
     idle: Duration,
 }
 
-/// The head of a successful answer, by what follows it.
+/// The head of a successful answer, by the type of its body.
 pub(crate) enum Answer {
     /// A stream of events.
     Stream(Response),
-    /// One JSON body: from a server that does not stream, or an error in disguise.
+    /// One JSON body: from a server that does not stream, or an error with the status of a success.
     Json(Vec<u8>),
 }
 
 impl Endpoint {
-    /// `auth` is the header that carries the key.
+    /// Makes an endpoint. `auth` is the header that contains the key.
     ///
     /// # Errors
     /// [`ModelsError::BadKey`].
@@ -118,7 +120,7 @@ impl Endpoint {
         Ok(Self { http, url, headers, secret: secret.cloned(), connect: config.connect(), idle: config.idle() })
     }
 
-    /// Adds a header that each request carries.
+    /// Adds a header to each request.
     pub(crate) fn header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.insert(name, HeaderValue::from_static(value));
         self
@@ -137,7 +139,7 @@ impl Endpoint {
     /// Sends a body and reads the head of the answer.
     ///
     /// # Errors
-    /// As the status says; of kind `Network` when there is no answer, or none of our protocol.
+    /// The error that the status means. An error of kind `Network` if there is no answer, or no answer of our protocol.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -155,7 +157,7 @@ impl Endpoint {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match kind.as_str() {
-            // Careless servers leave the type away or call everything text.
+            // Some servers omit the type, or label everything as text.
             "text/event-stream" | "text/plain" | "" => Ok(Answer::Stream(response)),
             _ if kind.contains("json") => Ok(Answer::Json(self.whole_body(response).await?)),
             _ => {
@@ -189,7 +191,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes the key out of an error, should the server have quoted it.
+    /// Removes the key from an error, in case the server has quoted it.
     pub(crate) fn redact(&self, mut error: ModelError) -> ModelError {
         if let Some(secret) = &self.secret {
             let key = secret.expose_secret().trim();
@@ -212,7 +214,7 @@ pub(crate) enum BodyEnd {
     Broken(String),
 }
 
-/// Reads a body up to `max_bytes`, in at most `limit`; what has come is returned however it ended.
+/// Reads a body up to `max_bytes`, for at most `limit`. Returns the bytes that have arrived, whatever the end.
 pub(crate) async fn read_body(mut response: Response, max_bytes: usize, limit: Duration) -> (Vec<u8>, BodyEnd) {
     let deadline = Instant::now() + limit;
     let mut body = Vec::new();

@@ -1,5 +1,5 @@
-//! Bookkeeping of an answer, read so that it never costs the answer: token counts, positions and reasons to stop, in whatever
-//! form a server sends them. What cannot be understood counts as not sent.
+//! Lenient parsers for the metadata of an answer, so that wrong metadata never loses the answer: token counts,
+//! positions and stop reasons, in any form that a server sends. Unreadable values count as missing.
 
 use std::borrow::Cow;
 
@@ -11,34 +11,34 @@ use serde_json::value::RawValue;
 use crate::failure::network;
 use crate::wire::excerpt;
 
-/// Most tokens of a request that are believed. 1,000,000,000: a thousand times the largest context there is; a server that
-/// reports more would use up the budget of a day by one number.
+/// Most tokens of a request that are accepted. 1,000,000,000: a thousand times the largest existing context. A greater
+/// number would use up the budget of a day at once.
 const TOKENS_MAX: u64 = 1_000_000_000;
 
-/// A number of tokens, or a position: a whole number, a fraction (rounded), or either in a string. Anything else, a
-/// negative or an endless one included, is none.
+/// A number of tokens, or a position: a whole number, a fraction (rounded), or either in a string. `None` for anything
+/// else, including negative and infinite numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Raw, since a number that does not fit is an error of the reader before anybody sees it.
+        // Read as raw text, because the parser rejects a number that does not fit.
         let raw = <&RawValue>::deserialize(deserializer)?.get();
         let text = raw.trim_matches('"').trim();
         let fraction = || text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-        // A conversion beyond the range gives the largest number.
+        // A conversion out of range gives the largest number.
         Ok(Self(text.parse().ok().or_else(|| fraction().map(|number| number.round() as u64))))
     }
 }
 
 impl Count {
-    /// The number, if it can be one of tokens.
+    /// The number, if it is a plausible number of tokens.
     pub(crate) fn tokens(self) -> Option<u64> {
         self.0.filter(|count| *count <= TOKENS_MAX)
     }
 }
 
-/// A word, such as a reason to stop. A number stands for itself; anything else that is not `null` is an empty word.
+/// A word, such as a stop reason. A number is kept as its text. Anything else that is not `null` is an empty word.
 #[derive(Debug)]
 pub(crate) struct Word<'a>(pub(crate) Cow<'a, str>);
 
@@ -53,21 +53,21 @@ impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
     }
 }
 
-/// The word, empty where there is none.
+/// The word; empty if there is none.
 pub(crate) fn word<'a>(word: &'a Option<Word<'_>>) -> &'a str {
     word.as_ref().map(|word| &*word.0).unwrap_or_default()
 }
 
-/// An object of bookkeeping; nothing where it is not of that form.
+/// Parses an object of metadata; `None` if it has another form.
 pub(crate) fn object<T: DeserializeOwned>(raw: Option<&RawValue>) -> Option<T> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
 }
 
-/// Reads an event or a body, and hands it over. `NaN` and `Infinity`, which Python writes and JSON does not have, are read
-/// as `null`.
+/// Parses an event or a body with `take`. If that fails, calls `take` again with `null` for each `NaN` and `Infinity`,
+/// which Python writes and JSON does not have.
 ///
 /// # Errors
-/// It is not of this form, `what`; or what the taker says.
+/// The data is not of the form `what`, or an error of `take`.
 pub(crate) fn read<R>(
     data: &[u8],
     what: &str,
@@ -80,7 +80,7 @@ pub(crate) fn read<R>(
     read.map_err(|error| network(format!("not {what} ({error}): {}", excerpt(data))))?
 }
 
-/// The same JSON with `null` for each `NaN` and `Infinity` outside of strings; `None` where there is none.
+/// The same JSON with `null` for each `NaN` and `Infinity` outside of strings; `None` if it contains none.
 fn without_nan(data: &[u8]) -> Option<Vec<u8>> {
     const NAMES: [&[u8]; 4] = [b"NaN", b"Infinity", b"-Infinity", b"-NaN"];
     let mut out = Vec::with_capacity(data.len());
@@ -92,7 +92,7 @@ fn without_nan(data: &[u8]) -> Option<Vec<u8>> {
             replaced = true;
             continue;
         }
-        // An escaped character is copied with its backslash, so that an escaped quote ends nothing.
+        // An escaped character is copied with its backslash, so that an escaped quote does not end the string.
         let copied = if in_string && byte == b'\\' { 2 } else { 1 };
         in_string ^= byte == b'"';
         out.extend_from_slice(&data[at..data.len().min(at + copied)]);

@@ -1,24 +1,24 @@
-//! Model providers: everything that turns a [`ModelRequest`](belay_protocol::ModelRequest) into bytes on a wire and an
-//! answer back into a [`ModelReply`](belay_protocol::ModelReply), and what tries again and falls back.
+//! Model providers. They turn a [`ModelRequest`](belay_protocol::ModelRequest) into bytes on the wire and the answer
+//! into a [`ModelReply`](belay_protocol::ModelReply), with retries and fallback.
 //!
-//! **For**: `daemon`, which resolves a [`LlmConfig`] once and builds one provider from it.
+//! **For**: `daemon`, which resolves an [`LlmConfig`] once and builds one provider from it.
 //!
-//! **Does not know**: what the conversation is about, when a run ends, who watches it, or where settings and keys come
+//! **Does not know**: the subject of the conversation, when a run ends, who reads it, or where settings and keys come
 //! from (it reads neither the environment nor configuration files).
 //!
-//! Two wire formats carry nearly all traffic and are written by hand, `openai` and `anthropic`: a request is the
-//! concatenation of forms that each message keeps ([`WireCache`](belay_protocol::WireCache)), and an answer is read
-//! with borrowed types, so that turn 200 of a session costs what turn 1 did. Every other format goes through one
+//! Two wire formats carry nearly all traffic and have hand-written clients, `openai` and `anthropic`. A request is the
+//! concatenation of the serialised forms that each message stores ([`WireCache`](belay_protocol::WireCache)), and an
+//! answer is parsed into borrowed types. So turn 200 of a session costs as much as turn 1. Every other format uses one
 //! library, in `genai`.
 //!
-//! Every call streams, watched or not. There is no limit on the whole time of a call, since a long answer is not a
-//! broken one: there is one for connecting and one for silence. Whatever a server sends is bounded in memory
-//! (`bounds`) and ends in an answer or a typed error, never in a panic.
+//! Every call streams, with or without a reader. The total time of a call is not limited, because a long answer is not
+//! a broken one. The time to connect and the silence are limited. The memory for the data of a server is bounded
+//! (`bounds`). A call ends in an answer or a typed error, never in a panic.
 //!
-//! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for what
-//! happens at the start; `http` → `stream` → `sse` → `collect` → `wire` → `lenient` → `openai`, `anthropic`, `genai` for a call;
-//! `failure` for how it goes wrong, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for what is done
-//! about it.
+//! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for
+//! the start; `http` → `stream` → `sse` → `collect` → `wire` → `lenient` → `openai`, `anthropic`, `genai` for a call;
+//! `failure` for its errors, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for retries and
+//! fallback.
 
 mod anthropic;
 mod backend;
@@ -38,7 +38,6 @@ mod fallback;
 mod genai;
 mod http;
 mod lenient;
-mod listening;
 #[cfg(test)]
 mod oddities;
 mod openai;
@@ -55,6 +54,7 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod thinking;
+mod tracking_sink;
 mod vision;
 mod wire;
 

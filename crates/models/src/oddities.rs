@@ -1,4 +1,5 @@
-//! Answers with odd bookkeeping, in both formats that are read by hand, streamed and whole: it never costs the answer.
+//! Tests answers with odd metadata, in both formats with hand-written clients, streamed and complete. Odd metadata
+//! never loses the answer.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::testing::{Asked, Script, Server, provider};
 
-/// Values that servers send where a number of tokens belongs, and worse.
+/// Values that servers send instead of a number of tokens, and worse.
 const ODD: [&str; 16] = [
     "1.5",
     "\"12\"",
@@ -28,10 +29,10 @@ const ODD: [&str; 16] = [
     "\"many\"",
 ];
 
-/// Where a piece of bookkeeping stands in the answers below.
-const PLACE: &str = "@odd@";
+/// Placeholder for a piece of metadata in the answers below.
+const PLACEHOLDER: &str = "@odd@";
 
-/// What is odd in an answer: the names of the bookkeeping, each tried by itself.
+/// The metadata fields of an answer. Each is tested alone.
 const OPENAI: [&str; 16] = [
     "id",
     "object",
@@ -63,10 +64,10 @@ const ANTHROPIC: [&str; 9] = [
 ];
 
 fn field(odd: &str, name: &str, usual: Value) -> Value {
-    if odd == name { json!(PLACE) } else { usual }
+    if odd == name { json!(PLACEHOLDER) } else { usual }
 }
 
-/// The pieces of an answer with a text and a call; what is `odd` holds the place of an odd value.
+/// The pieces of an answer with a text and a call. The field `odd` contains the placeholder.
 fn openai_usage(odd: &str) -> Value {
     let details = json!({"cached_tokens": field(odd, "cached_tokens", json!(8))});
     let usage = json!({
@@ -152,7 +153,7 @@ fn anthropic_whole(odd: &str) -> String {
     .to_string()
 }
 
-/// What is told of a call beside its text.
+/// Records the reports about a call other than its text.
 #[derive(Default)]
 struct Counter {
     call_bytes: usize,
@@ -177,7 +178,8 @@ impl DeltaSink for Counter {
     }
 }
 
-/// Asks a server that gives this answer once, with as many requests as it likes; another request would find no answer.
+/// Asks a server that gives this answer once, with as many requests as the provider likes. A second request would get
+/// no answer.
 async fn ask(format: &str, script: Script, counter: &mut Counter) -> Result<ModelReply, String> {
     let server = Server::start(vec![script]).await;
     let provider = provider(json!({"provider": format, "base_url": server.url(), "model": "m"}));
@@ -187,7 +189,7 @@ async fn ask(format: &str, script: Script, counter: &mut Counter) -> Result<Mode
     reply.map_err(|error| error.to_string())
 }
 
-/// Each answer, streamed and whole, with one piece of bookkeeping replaced by each of the values.
+/// Tests each answer, streamed and complete, with one piece of metadata replaced by each of the values.
 async fn is_answered(values: &[String]) {
     type Make = fn(&str) -> String;
     let formats: [(&str, &[&str], Make, Make); 2] = [
@@ -197,7 +199,7 @@ async fn is_answered(values: &[String]) {
     for (format, names, stream, whole) in formats {
         let (mut scripts, mut rows) = (Vec::new(), Vec::new());
         for (name, value) in names.iter().flat_map(|name| values.iter().map(move |value| (name, value))) {
-            let odd = |body: String| body.replace(&format!("\"{PLACE}\""), value);
+            let odd = |body: String| body.replace(&format!("\"{PLACEHOLDER}\""), value);
             scripts.extend([Script::sse(&odd(stream(name))), Script::json(200, &odd(whole(name)))]);
             rows.extend([(name, value, "streamed"), (name, value, "whole")]);
         }
@@ -269,7 +271,7 @@ async fn usage_that_can_be_read_is_read_and_of_the_rest_the_answer_says_nothing(
             "openai" => (openai_stream(name), openai_whole(name)),
             _ => (anthropic_stream(name), anthropic_whole(name)),
         };
-        let odd = |body: String| body.replace(&format!("\"{PLACE}\""), value);
+        let odd = |body: String| body.replace(&format!("\"{PLACEHOLDER}\""), value);
         for script in [Script::sse(&odd(stream)), Script::json(200, &odd(whole))] {
             let reply = ask(format, script, &mut Counter::default()).await.unwrap();
             assert_eq!(reply.usage, expected, "{format} {name} {value}");
@@ -277,7 +279,7 @@ async fn usage_that_can_be_read_is_read_and_of_the_rest_the_answer_says_nothing(
     }
 }
 
-/// What a call that is dropped will be charged for: the sink is given it while it comes.
+/// The sink gets the usage while the answer arrives, because a dropped call is charged too.
 #[tokio::test]
 async fn calls_and_usage_are_told_while_they_come() {
     for (format, stream, reports) in [("openai", openai_stream(""), 1), ("anthropic", anthropic_stream(""), 2)] {
@@ -288,7 +290,7 @@ async fn calls_and_usage_are_told_while_they_come() {
     }
 }
 
-/// Mistral's reasoning models, and others that send a content as parts.
+/// Mistral's reasoning models, and other servers that send content as parts.
 #[tokio::test]
 async fn a_content_of_parts_is_read_as_text_and_reasoning() {
     let thinking = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]});
@@ -319,10 +321,10 @@ async fn a_content_of_parts_is_read_as_text_and_reasoning() {
         for script in [Script::sse(&stream), Script::json(200, &whole)] {
             let server = Server::start(vec![script]).await;
             let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m"}));
-            let mut audience = crate::testing::Audience::default();
-            let reply = crate::testing::ask_once(&*provider, &mut audience).await;
+            let mut recorded = crate::testing::RecordingSink::default();
+            let reply = crate::testing::ask_once(&*provider, &mut recorded).await;
             let reply = reply.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert_eq!((&*reply.text, &*audience.text, &*audience.reasoning), (said, said, thought), "{what}");
+            assert_eq!((&*reply.text, &*recorded.text, &*recorded.reasoning), (said, said, thought), "{what}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as spoken by OpenAI and by nearly every other server.
+//! Client for OpenAI's Chat Completions API, which OpenAI and nearly every other server support.
 //!
 //! Source: OpenAI API reference, "Chat completions" and "Chat completions streaming".
 
@@ -24,7 +24,7 @@ use crate::http::{Endpoint, below};
 use crate::stream::exchange;
 use crate::thinking::ability;
 
-/// A server that speaks chat completions.
+/// A server with the Chat Completions API.
 pub(crate) struct OpenAi {
     info: ModelInfo,
     endpoint: Endpoint,
@@ -32,7 +32,7 @@ pub(crate) struct OpenAi {
 }
 
 impl OpenAi {
-    /// A provider at this base address.
+    /// Makes a provider for this base address.
     ///
     /// # Errors
     /// [`ModelsError::BadKey`].

@@ -1,4 +1,4 @@
-//! What each model costs now: a snapshot that can be swapped while calls are under way.
+//! The current prices of the models: a snapshot that can be replaced while calls are in progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::target::Target;
 pub struct PriceList(Arc<ArcSwap<HashMap<String, Price>>>);
 
 impl PriceList {
-    /// The prices that these settings give: as configured, else as known. The settings are those of
-    /// [`resolve`](crate::resolve). What is no provider has no price.
+    /// Makes the list from these settings: configured prices, otherwise known ones. The settings are those of
+    /// [`resolve`](crate::resolve). The rehearsal has no price, and neither has a candidate with invalid settings.
     pub fn of(config: &LlmConfig, keys: &EnvKeys) -> Self {
         let list = Self::default();
         list.replace(config, keys);
         list
     }
 
-    /// Counts by the prices of these settings from the next answer on. Candidates keep their names and their order: what
-    /// else has changed in the settings is not looked at.
+    /// Uses the prices of these settings from the next answer on. Candidates keep their names and their order; other
+    /// changes in the settings are ignored.
     pub fn replace(&self, config: &LlmConfig, keys: &EnvKeys) {
         let priced = candidates(config, keys).into_iter().filter_map(|candidate| {
             let target = Target::new(&candidate.config, &candidate.keys).ok()?;

@@ -1,4 +1,4 @@
-//! Context sizes and prices of the models we know, from a small table compiled in.
+//! Context sizes and prices of known models, from a small table that is compiled in.
 
 use belay_protocol::Price;
 use serde::Deserialize;
@@ -9,16 +9,16 @@ use crate::http::is_loopback;
 
 const TABLE: &str = include_str!("prices.toml");
 
-/// Assumed context of a model on this machine. 8192: what local servers mostly start with.
+/// Assumed context of a model on this machine. 8192: the default of most local servers.
 const LOCAL_CONTEXT_TOKENS: u64 = 8192;
 
-/// Assumed context of any other model. 128 000: all current hosted ones have at least that.
+/// Assumed context of any other model. 128 000: all current hosted models have at least that.
 const HOSTED_CONTEXT_TOKENS: u64 = 128_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    /// The day the table was last compared with the providers' pages.
+    /// The day on which the table was last compared with the providers' pages.
     #[allow(dead_code, reason = "for people who read the file; its presence is checked")]
     checked: String,
     model: Vec<Row>,
@@ -27,20 +27,20 @@ struct Table {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
-    /// The model's name without a date or the like behind it.
+    /// The model's name without a date or another suffix.
     name: String,
     context_tokens: u64,
     price: Price,
 }
 
 fn find(model: &str) -> Option<Row> {
-    // Aggregators put the vendor before the name: `openai/gpt-6-sol`.
+    // Aggregators prefix the name with the vendor: `openai/gpt-6-sol`.
     let model = model.rsplit('/').next().unwrap_or(model).to_lowercase();
     let table: Table = toml::from_str(TABLE).expect("the table is compiled in, and a test reads it");
     table.model.into_iter().find(|row| model.strip_prefix(&row.name).is_some_and(is_snapshot))
 }
 
-/// Whether what follows a name only picks a snapshot of the same model: a date or number of at least three digits,
+/// Whether the rest of a name only selects a snapshot of the same model: a date or number of at least three digits,
 /// `latest`, `preview`. Anything else (`-pro`, `.1`) is another model with another price.
 fn is_snapshot(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix('-') else { return rest.is_empty() };
@@ -48,7 +48,7 @@ fn is_snapshot(rest: &str) -> bool {
     digits >= 3 || rest.starts_with("latest") || rest.starts_with("preview")
 }
 
-/// Context size and price: as configured, else as known, else assumed. A server on this machine costs nothing.
+/// Context size and price: configured, otherwise known, otherwise assumed. A server on this machine costs nothing.
 pub(crate) fn context_and_price(config: &LlmConfig, base: &Url, model: &str) -> (u64, Option<Price>) {
     let local = is_loopback(base);
     let known = if local { None } else { find(model) };

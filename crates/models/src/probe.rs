@@ -1,4 +1,4 @@
-//! A look at the configured server without asking its model anything: for `belay check`.
+//! Checks the configured server without a model call, for `belay check`.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use crate::error::ModelsError;
 use crate::http::{below, client_for};
 use crate::target::Target;
 
-/// Longest time for the look, in all.
+/// Longest total time of a check.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the look showed.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeReport {
-    /// The server is there and has the model.
+    /// The server is available and has the model.
     Ready,
-    /// The server is there and does not have the model; calls will fail.
+    /// The server is available and does not have the model. Calls will fail.
     ModelUnknown {
-        /// The name that resembles the configured one, if one does.
+        /// The most similar name, if one is similar.
         nearest: Option<String>,
-        /// How many models it has.
+        /// The number of its models.
         offered: usize,
     },
-    /// The server is there and does not say which models it has; calls may work.
+    /// The server is available but does not list its models. Calls may work.
     Unlisted {
-        /// What it said instead.
+        /// Why there is no list.
         reason: String,
     },
     /// The server refuses the key.
@@ -37,19 +37,19 @@ pub enum ProbeReport {
         /// Its status, 401 or 403.
         status: u16,
     },
-    /// The server is not there.
+    /// The server cannot be reached.
     Unreachable {
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// There is no server to look at: the built-in rehearsal, or a format whose list we do not read.
+    /// There is no server to check: the built-in rehearsal, or a format whose list we do not read.
     NotProbed,
 }
 
-/// Looks, for at most 5 s. The settings are those of [`resolve`](crate::resolve); costs no tokens.
+/// Checks the server, for at most 5 s. The settings are those of [`resolve`](crate::resolve). Costs no tokens.
 ///
 /// # Errors
-/// Settings that cannot work at all, as of [`build`](crate::build()).
+/// Settings that can never work, as in [`build`](crate::build()).
 pub async fn probe(config: &LlmConfig, keys: &EnvKeys, http: &Client) -> Result<ProbeReport, ModelsError> {
     let target = Target::new(config, keys)?;
     let base = match (&target.base, target.entry.format) {
@@ -59,11 +59,11 @@ pub async fn probe(config: &LlmConfig, keys: &EnvKeys, http: &Client) -> Result<
         _ => return Ok(ProbeReport::NotProbed),
     };
     let client = client_for(&base, config, http)?;
-    // The head and the body of the list have half of the time each.
+    // The head and the body of the list each get half of the time.
     let list = list_models(&client, &base, target.entry.format, target.key, PROBE_LIMIT / 2).await;
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
     Ok(match list {
-        // A server with one model serves that, whatever it is asked for.
+        // A server with one model uses that model for every name.
         Ok(list) if list.iter().any(|listed| listed.id == model) || list.len() == 1 => ProbeReport::Ready,
         Ok(list) => ProbeReport::ModelUnknown {
             nearest: nearest(model, list.iter().map(|listed| &*listed.id)).map(str::to_owned),

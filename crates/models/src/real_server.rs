@@ -1,5 +1,6 @@
-//! The two main formats against a real server (llama.cpp), when `REAL_LLM_URL` names one, for instance
-//! `http://127.0.0.1:8080`. Asserts on shape, never on wording: small models say what they like.
+//! Tests the two main formats against a real server (llama.cpp) if `REAL_LLM_URL` is set, for instance to
+//! `http://127.0.0.1:8080`. Asserts the structure of answers, never their wording, because small models are
+//! unpredictable.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,10 +9,10 @@ use std::time::Duration;
 use belay_protocol::{Arguments, FinishReason, Message, ModelErrorKind, ModelProvider, ModelRequest, NoSink};
 use serde_json::{Value, json};
 
-use crate::testing::{Asked, Audience, client, config, provider};
+use crate::testing::{Asked, RecordingSink, client, config, provider};
 use crate::{EnvKeys, ProbeReport};
 
-/// The providers to ask: settings of each format. Empty, saying so, when there is no server.
+/// The settings of each format to test. Empty, with a message, if there is no server.
 fn settings() -> Vec<Value> {
     let Ok(url) = std::env::var("REAL_LLM_URL") else {
         eprintln!("skipped: REAL_LLM_URL is not set");
@@ -20,10 +21,10 @@ fn settings() -> Vec<Value> {
     ["openai", "anthropic"].map(|name| json!({"provider": name, "base_url": url, "model": "local"})).to_vec()
 }
 
-async fn say(provider: &dyn ModelProvider, text: &str, max_tokens: u32, audience: &mut Audience) -> FinishReason {
+async fn say(provider: &dyn ModelProvider, text: &str, max_tokens: u32, recorded: &mut RecordingSink) -> FinishReason {
     let asked = Asked::new("Be brief.", false, vec![Message::user(text)]);
-    let reply = provider.call(ModelRequest { max_tokens, ..asked.request() }, audience).await.unwrap();
-    assert_eq!(reply.text, audience.text);
+    let reply = provider.call(ModelRequest { max_tokens, ..asked.request() }, recorded).await.unwrap();
+    assert_eq!(reply.text, recorded.text);
     assert!(reply.usage.is_some_and(|usage| usage.input > 0 && usage.output > 0), "{:?}", reply.usage);
     reply.finish
 }
@@ -32,10 +33,13 @@ async fn say(provider: &dyn ModelProvider, text: &str, max_tokens: u32, audience
 async fn a_real_server_streams_text() {
     for settings in settings() {
         let provider = provider(settings);
-        let mut audience = Audience::default();
-        say(&*provider, "Say hello.", 40, &mut audience).await;
-        assert!(!audience.text.is_empty());
-        assert_eq!(say(&*provider, "Count to a thousand.", 3, &mut Audience::default()).await, FinishReason::Length);
+        let mut recorded = RecordingSink::default();
+        say(&*provider, "Say hello.", 40, &mut recorded).await;
+        assert!(!recorded.text.is_empty());
+        assert_eq!(
+            say(&*provider, "Count to a thousand.", 3, &mut RecordingSink::default()).await,
+            FinishReason::Length
+        );
     }
 }
 
@@ -79,7 +83,7 @@ async fn a_real_server_survives_a_call_that_is_dropped() {
         let mut sink = NoSink;
         let call = provider.call(asked.request(), &mut sink);
         let _ = tokio::time::timeout(Duration::from_millis(150), call).await;
-        say(&*provider, "Say hello.", 5, &mut Audience::default()).await;
+        say(&*provider, "Say hello.", 5, &mut RecordingSink::default()).await;
     }
 }
 

@@ -1,15 +1,15 @@
-//! The rehearsal: a deterministic stand-in for a model, for the time before one is configured, and for tests,
-//! screenshots and the docs.
+//! The rehearsal: a deterministic stand-in for a model. It is used before a model is configured, and for tests,
+//! screenshots and the documentation.
 //!
-//! It turns plain requests ("calculate 17*23", "read note.txt") into real tool calls, answers from their results, and
-//! says at the start of each conversation that it is no model. On request it misbehaves in every way that the
-//! guardrails of the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or
-//! cost: `misbehaviours.toml` holds the scripts. It makes plans, works as the executor of their steps, and sums them up;
-//! of a job it hands over the result.
+//! It turns plain requests ("calculate 17*23", "read note.txt") into real tool calls and answers from their results. At
+//! the start of each conversation it says that it is not a model. On request it misbehaves in every way that a
+//! guardrail of the loop detects (`rehearse loop`, `rehearse stall`, …), so that each guardrail can be tried without a
+//! key or cost. `misbehaviours.toml` contains the scripts. It also makes plans, executes their steps, summarises them,
+//! and submits the result of a job.
 //!
-//! Two parts: `plan` decides, a pure function of the request's messages and of the tools that are offered;
-//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` →
-//! `plan` → `planning` → `job`.
+//! Two parts: `plan` decides, as a pure function of the messages of the request and of the offered tools; [`Rehearsal`]
+//! plays the resulting script. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` → `plan` →
+//! `planning` → `job`.
 
 mod answer;
 mod job;
@@ -28,25 +28,25 @@ use belay_protocol::{
     Usage,
 };
 
-use self::plan::{Beat, Ending, Script, plan};
+use self::plan::{Ending, Script, Segment, plan};
 
-/// The line that a conversation's first answer begins with.
+/// The first line of a conversation's first answer.
 pub const LABEL: &str = "[rehearsal: this is Belay's built-in stand-in, not a model]";
 
-/// Size of the context it claims, in tokens: like a small model's, so that compaction can be rehearsed too.
+/// The context size that it reports, in tokens: like that of a small model, so that compaction can be rehearsed too.
 const CONTEXT_TOKENS: u64 = 32_768;
 
-/// Words streamed between two moments at which the call can be cancelled.
+/// Words that are streamed between two points at which the call can be cancelled.
 const WORDS_PER_YIELD: usize = 256;
 
-/// The stand-in as a provider. Ignores `max_tokens`, `max_attempts` and the model's name: it answers what is asked.
+/// The stand-in as a provider. Ignores `max_tokens`, `max_attempts` and the model's name.
 #[derive(Debug)]
 pub struct Rehearsal {
     info: ModelInfo,
 }
 
 impl Rehearsal {
-    /// The stand-in.
+    /// Makes the stand-in.
     pub fn new() -> Self {
         Self {
             info: ModelInfo {
@@ -74,57 +74,58 @@ impl ModelProvider for Rehearsal {
         &self.info
     }
 
-    /// Plays the script for this request. Waits only where the script rehearses waiting; dropped there, it is gone.
+    /// Plays the script for this request. It waits only where the script contains a pause. If the future is dropped
+    /// there, the answer is lost.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let Script { beats, ending } = planning::script(&request)
+        let Script { segments, ending } = planning::script(&request)
             .or_else(|| job::script(&request))
             .unwrap_or_else(|| plan(request.messages, request.tools));
-        let said = play(beats, sink).await;
+        let played = play(segments, sink).await;
         let (tool_calls, finish) = match ending {
             Ending::Stop => (Vec::new(), FinishReason::Stop),
             Ending::Calls(calls) => (calls, FinishReason::ToolCalls),
             Ending::Cut(calls) => (calls, FinishReason::Length),
             Ending::Fail(kind) => {
-                let abandoned = u32::from(!said.text.is_empty());
+                let abandoned = u32::from(!played.text.is_empty());
                 return Err(ModelError {
                     abandoned,
-                    heard: said.heard,
+                    heard: played.heard,
                     ..ModelError::new(kind, "rehearsed on request")
                 });
             }
         };
-        let usage = Some(usage(&request, &said.text, &tool_calls));
-        Ok(ModelReply { text: said.text, tool_calls, finish, usage, attempts: 1, ..ModelReply::default() })
+        let usage = Some(usage(&request, &played.text, &tool_calls));
+        Ok(ModelReply { text: played.text, tool_calls, finish, usage, attempts: 1, ..ModelReply::default() })
     }
 }
 
 #[derive(Default)]
-struct Said {
+struct Played {
     text: String,
     heard: bool,
 }
 
-/// Says and waits in order, word by word.
-async fn play(beats: Vec<Beat>, sink: &mut dyn DeltaSink) -> Said {
-    let mut said = Said::default();
-    for beat in beats {
-        match beat {
-            Beat::Wait(time) => tokio::time::sleep(time).await,
-            Beat::Say(text) => {
+/// Plays text word by word, and pauses, in order.
+async fn play(segments: Vec<Segment>, sink: &mut dyn DeltaSink) -> Played {
+    let mut played = Played::default();
+    for segment in segments {
+        match segment {
+            Segment::Wait(time) => tokio::time::sleep(time).await,
+            Segment::Say(text) => {
                 for (at, word) in text.split_inclusive([' ', '\n']).enumerate() {
                     if at % WORDS_PER_YIELD == WORDS_PER_YIELD - 1 {
                         tokio::task::yield_now().await;
                     }
-                    said.heard |= sink.text(word) == Heard::Somebody;
+                    played.heard |= sink.text(word) == Heard::Somebody;
                 }
-                said.text.push_str(&text);
+                played.text.push_str(&text);
             }
         }
     }
-    said
+    played
 }
 
-/// Estimated as for any message, so that budgets move as they would with a model.
+/// Estimates the usage as for any message, so that budgets behave as with a model.
 fn usage(request: &ModelRequest<'_>, text: &str, calls: &[ToolCall]) -> Usage {
     let prompt = request.prompt.text.len() as u64 / 4;
     let messages: u64 = request.messages.iter().map(|message| message.estimated_tokens()).sum();

@@ -1,4 +1,4 @@
-//! How long one logical call may wait between its requests.
+//! The time that one logical call may wait between its requests.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 /// First pause between two requests, before jitter.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(400);
 
-/// Longest sum of our own pauses. 8 s: what a person waits without asking whether anyone is there.
+/// Longest sum of our own pauses. 8 s: a person waits this long without asking whether something is wrong.
 pub(crate) const PAUSES_SUM_MAX: Duration = Duration::from_secs(8);
 
-/// Longest delay that a provider may ask for. Beyond it, telling the person at once is better than waiting.
+/// Longest delay of a provider that is waited for. Beyond it, an immediate error is better for the person.
 const PROVIDER_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// The pauses of one logical call.
 pub(crate) struct RetryBudget {
     growing: ExponentialBackoff,
-    /// What may still be waited without a provider's asking.
+    /// The remaining time for pauses that no provider requested.
     left: Duration,
 }
 
 impl RetryBudget {
-    /// All of it.
+    /// Makes a full budget.
     pub(crate) fn new() -> Self {
         let growing =
             ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_jitter().without_max_times().build();
         Self { growing, left: PAUSES_SUM_MAX }
     }
 
-    /// How long to wait before the next round, which cannot begin within `rest`; `None`: it would be too long.
-    /// `asked_for`: the provider itself wants the rest. `again`: requests were sent before, so that a pause is due.
-    pub(crate) fn pause(&mut self, rest: Duration, asked_for: bool, again: bool) -> Option<Duration> {
+    /// The pause before the next round, which cannot begin within `delay`; `None`: the pause would be too long.
+    /// `asked_for`: the provider requested the delay. `again`: requests were sent before, so a back-off pause is due.
+    pub(crate) fn pause(&mut self, delay: Duration, asked_for: bool, again: bool) -> Option<Duration> {
         let pause = if again { self.growing.next()? } else { Duration::ZERO };
-        let wait = pause.max(rest);
+        let wait = pause.max(delay);
         if asked_for {
-            return (rest <= PROVIDER_DELAY_MAX).then_some(wait);
+            return (delay <= PROVIDER_DELAY_MAX).then_some(wait);
         }
         self.left = self.left.checked_sub(wait)?;
         Some(wait)
@@ -50,16 +50,16 @@ mod tests {
     #[test]
     fn our_own_pauses_grow_and_never_sum_to_more_than_their_bound() {
         for _ in 0..20 {
-            let mut patience = RetryBudget::new();
-            let pauses: Vec<_> = std::iter::from_fn(|| patience.pause(Duration::ZERO, false, true)).collect();
+            let mut budget = RetryBudget::new();
+            let pauses: Vec<_> = std::iter::from_fn(|| budget.pause(Duration::ZERO, false, true)).collect();
             assert!(pauses[0] >= FIRST_PAUSE && pauses[0] <= FIRST_PAUSE * 2, "{pauses:?}");
             assert!(pauses.iter().sum::<Duration>() <= PAUSES_SUM_MAX, "{pauses:?}");
         }
     }
 
     #[test]
-    fn a_rest_is_waited_for_as_far_as_patience_goes() {
-        for (rests, asked_for, last) in [
+    fn a_delay_is_waited_for_as_far_as_the_budget_allows() {
+        for (delays, asked_for, last) in [
             (vec![8], false, Some(8)),
             (vec![9], false, None),
             (vec![5, 3], false, Some(3)),
@@ -67,9 +67,9 @@ mod tests {
             (vec![60, 60], true, Some(60)),
             (vec![61], true, None),
         ] {
-            let mut patience = RetryBudget::new();
-            let told: Vec<_> = rests.iter().map(|rest| patience.pause(SECOND * *rest, asked_for, false)).collect();
-            assert_eq!(told.last().copied().flatten(), last.map(|n| SECOND * n), "{rests:?}");
+            let mut budget = RetryBudget::new();
+            let pauses: Vec<_> = delays.iter().map(|delay| budget.pause(SECOND * *delay, asked_for, false)).collect();
+            assert_eq!(pauses.last().copied().flatten(), last.map(|n| SECOND * n), "{delays:?}");
         }
     }
 }

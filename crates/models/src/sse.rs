@@ -1,27 +1,28 @@
-//! A reader of server-sent events, ours for three reasons: a line and an event are bounded, which the library's
-//! readers are not; nothing is allocated per event; and a line that the standard says to ignore is ignored rather than
-//! an error.
+//! A parser of server-sent events. It is our own for three reasons. It bounds the length of a line and an event, which
+//! library parsers do not. It allocates nothing for each event. It ignores lines that the standard says to ignore,
+//! where libraries report an error.
 //!
-//! Source: WHATWG HTML, 9.2.6 "Interpreting an event stream". What we leave out: `id` and `retry`, since a call is never
-//! taken up again. What we add: a field `error`, with which older llama.cpp reports a failure, is an event of that name.
+//! Source: WHATWG HTML, 9.2.6 "Interpreting an event stream". Not implemented: `id` and `retry`, because a call is
+//! never resumed. Added: a field `error`, with which older versions of llama.cpp report a failure, is an event of that
+//! name.
 
 use crate::bounds::EVENT_MAX_BYTES;
 
-/// One event, borrowed from the reader until the next call.
+/// One event, borrowed from the parser until the next call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Event<'a> {
-    /// Its name; empty when it has none. Only the names that a decoder looks at are kept.
+    /// Its name, reduced to the names that a decoder distinguishes.
     pub(crate) name: EventName,
-    /// Its data, lines joined by line feeds.
+    /// Its data. Lines are joined by line feeds.
     pub(crate) data: &'a [u8],
 }
 
-/// The name of an event, as far as anybody asks.
+/// The name of an event, as far as decoders use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventName {
     /// `error`.
     Error,
-    /// Anything else, and none.
+    /// Any other name, or none.
     Other,
 }
 
@@ -29,42 +30,43 @@ pub(crate) enum EventName {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Splits a stream of bytes into events.
+/// Parses a stream of bytes into events.
 #[derive(Default)]
 pub(crate) struct SseReader {
-    /// Bytes that have come; those before `at` are done with.
+    /// Bytes that have arrived. Those before `at` are processed.
     buffer: Vec<u8>,
     at: usize,
-    /// Bytes from `at` that are known to hold no end of line, so that a long line is searched once.
+    /// Bytes from `at` that contain no end of line, so that a long line is searched only once.
     searched: usize,
-    /// Data of the event being read.
+    /// Data of the event that is being read.
     data: Vec<u8>,
     has_data: bool,
     is_error: bool,
-    /// The last event has been handed out, and its data is to be dropped.
+    /// The last event was returned, and its data must be dropped.
     handed_out: bool,
-    /// The last line ended in CR: an LF that follows belongs to it.
+    /// The last line ended in CR. An LF that follows belongs to it.
     after_cr: bool,
-    /// The first line may begin with a byte order mark.
+    /// Whether the first line is past. It may begin with a byte order mark.
     past_start: bool,
     lines: u64,
 }
 
 impl SseReader {
-    /// Takes the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.at);
         self.at = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Lines read so far, comments included: what counts as a sign of life. A byte does not, or a server that sends one
-    /// a second could hold a call for weeks.
+    /// Lines read so far, including comments. Only a complete line counts as a sign of life: a server that sends one
+    /// byte each second could otherwise keep a call open for weeks.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// The next whole event, if the bytes so far hold one. An event that the end of the stream cuts off never comes.
+    /// The next complete event, if the bytes so far contain one. An event that the end of the stream cuts off is never
+    /// returned.
     pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, TooLong> {
         if std::mem::take(&mut self.handed_out) {
             self.data.clear();
@@ -86,7 +88,7 @@ impl SseReader {
         Ok(None)
     }
 
-    /// Bounds of the next whole line within the buffer, without its end.
+    /// Bounds of the next complete line in the buffer, without its end.
     fn next_line(&mut self) -> Result<Option<(usize, usize)>, TooLong> {
         if self.after_cr && self.at < self.buffer.len() {
             self.after_cr = false;
@@ -136,7 +138,7 @@ impl SseReader {
                 self.is_error |= field == b"error";
             }
             b"event" => self.is_error = value == b"error",
-            // Comments (an empty field name), `id`, `retry`, and fields of the future.
+            // Comments (an empty field name), `id`, `retry`, and future fields.
             _ => {}
         }
         Ok(())

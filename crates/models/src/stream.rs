@@ -1,4 +1,4 @@
-//! Drives an event stream to its end: bytes in, events to a decoder, and an error for everything that is not an end.
+//! Reads an event stream to its end: passes the events to a decoder, and returns an error for every irregular end.
 
 use std::time::Duration;
 
@@ -12,34 +12,35 @@ use crate::failure::network;
 use crate::http::{Answer, Endpoint};
 use crate::sse::{Event, SseReader};
 
-/// How long to wait, once an answer is whole, for the server to end its stream, so that the connection can be used
-/// again. 5 ms: the end mostly lies in the same packet; a server that keeps the stream open costs a new connection.
+/// How long to wait after a complete answer for the server to end its stream, so that the connection can be reused.
+/// That end is usually in the same packet, hence only 5 ms. If a server keeps the stream open, the next call needs a
+/// new connection.
 const END_GRACE: Duration = Duration::from_millis(5);
 
-/// Whether an event ended the answer.
+/// Whether an event has ended the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// More is to come.
+    /// More events follow.
     Continue,
-    /// That was the terminal event.
+    /// It was the terminal event.
     Done,
 }
 
-/// Understands the events of one wire format.
+/// Decodes the events of one wire format.
 pub(crate) trait Decoder: Send {
-    /// Takes one event.
+    /// Decodes one event.
     fn event(&mut self, event: &Event<'_>, sink: &mut dyn DeltaSink) -> Result<Flow, ModelError>;
 
-    /// Takes the body of a server that does not stream.
+    /// Decodes the body of a server that does not stream.
     fn whole(&mut self, body: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError>;
 
-    /// Whether the answer is whole if the stream ends here without a terminal event.
+    /// Whether the answer is complete if the stream ends here without a terminal event.
     fn may_end(&self) -> bool;
 
-    /// Whether any part of an answer has come.
+    /// Whether any part of an answer has arrived.
     fn begun(&self) -> bool;
 
-    /// The answer.
+    /// Returns the answer.
     fn into_reply(self) -> ModelReply;
 }
 
@@ -69,7 +70,7 @@ pub(crate) async fn exchange<D: Decoder>(
     }
 }
 
-/// Reads a stream until its answer is whole.
+/// Reads a stream until its answer is complete.
 pub(crate) async fn drive<S, D>(
     mut chunks: S,
     idle: Duration,
@@ -102,7 +103,7 @@ where
             })?;
             let Some(event) = event else { break };
             if decoder.event(&event, sink)? == Flow::Done {
-                // What comes after the terminal event, an error included, changes nothing about the answer.
+                // Nothing after the terminal event changes the answer, not even an error.
                 let _ = timeout(END_GRACE, async { while let Some(Ok(_)) = chunks.next().await {} }).await;
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Whom settings mean: the provider, its address, and the key.
+//! Finds the provider that the settings name, its address, and the key.
 
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
@@ -8,10 +8,10 @@ use crate::catalog::{self, Entry, Format, KeyRule};
 use crate::config::{EnvKeys, LlmConfig};
 use crate::error::ModelsError;
 
-/// Whom the settings mean: who it is, where, and with which key.
+/// The provider that the settings name, its address, and its key.
 pub(crate) struct Target<'a> {
     pub(crate) entry: &'static Entry,
-    /// `None` for what is built in.
+    /// `None` for the built-in provider.
     pub(crate) base: Option<Url>,
     pub(crate) key: Option<&'a SecretString>,
 }
@@ -23,7 +23,7 @@ impl<'a> Target<'a> {
             return Ok(Self { entry, base: None, key: None });
         }
         let base = parse_base_url(config.base_url.as_deref().unwrap_or(entry.base_url))?;
-        // An empty variable is no key.
+        // An empty variable is not a key.
         let usable = |key: &'a Option<SecretString>| key.as_ref().filter(|key| !key.expose_secret().trim().is_empty());
         let usual = match entry.name {
             catalog::OPENAI | "openai-responses" => usable(&keys.openai),
@@ -31,7 +31,7 @@ impl<'a> Target<'a> {
             _ => None,
         };
         let key = usable(&keys.configured).or(usual);
-        // Another server than the provider's own may well do without one.
+        // A server other than the provider's own may not need a key.
         if key.is_none() && entry.key == KeyRule::Needed && config.base_url.is_none() {
             return Err(ModelsError::MissingKey { provider: entry.name.to_owned(), hint: key_hint(entry, config) });
         }

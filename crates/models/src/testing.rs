@@ -1,4 +1,5 @@
-//! What the tests of this crate share: sample conversations, and a server that answers by script over a real socket.
+//! Helpers for the tests of this crate: sample conversations, and a server that sends scripted answers over a real
+//! socket.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,14 +28,14 @@ pub(crate) fn config(settings: Value) -> LlmConfig {
     serde_json::from_value(settings).unwrap()
 }
 
-/// A client as the daemon makes it.
+/// A client like the daemon's.
 pub(crate) fn client() -> Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap());
     crate::http_client(&LlmConfig::default()).unwrap()
 }
 
-/// A provider of these settings with the key `sesame`, as the daemon builds it.
+/// A provider with these settings and the key `sesame`, built like the daemon's.
 pub(crate) fn provider(settings: Value) -> Arc<dyn ModelProvider> {
     let keys = EnvKeys { configured: Some("sesame".into()), ..EnvKeys::default() };
     let settings = config(settings);
@@ -42,7 +43,7 @@ pub(crate) fn provider(settings: Value) -> Arc<dyn ModelProvider> {
     crate::build(&settings, &keys, client(), &prices).unwrap()
 }
 
-/// Asks one question once, without trying again.
+/// Asks one question once, without a retry.
 pub(crate) async fn ask_once(provider: &dyn ModelProvider, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
     let asked = Asked::new("be brief", true, vec![Message::user("what time is it?")]);
     provider.call(ModelRequest { max_attempts: 1, ..asked.request() }, sink).await
@@ -61,7 +62,7 @@ pub(crate) fn info() -> ModelInfo {
     }
 }
 
-/// A request and what it borrows from.
+/// A request with the data that it borrows.
 pub(crate) struct Asked {
     prompt: Prompt,
     tools: Option<ToolSet>,
@@ -90,7 +91,7 @@ impl Asked {
         }
     }
 
-    /// The same with so many tools, each described at some length.
+    /// The same with this many tools, each with a long description.
     pub(crate) fn with_tools(self, count: usize) -> Self {
         let tool = |number: usize| {
             let spec = ClockTool::new().0;
@@ -104,7 +105,7 @@ impl Asked {
         self.tools.is_some()
     }
 
-    /// The same, with no form kept.
+    /// The same, without stored serialised forms.
     pub(crate) fn forgetful(&self) -> Self {
         let messages = self.messages.iter().map(|message| Message::clone(message)).collect();
         Self::new(&self.prompt.text, self.tools.is_some(), messages)
@@ -135,7 +136,7 @@ pub(crate) fn result(id: &str, name: &str, status: ToolStatus, text: &str) -> Me
     Message::tool(ToolResult { call_id: id.into(), name: name.into(), status, text: text.into() })
 }
 
-/// One of each kind of message, with all that is hard to write.
+/// One of each kind of message, with content that is hard to serialise.
 pub(crate) fn sample_history() -> Vec<Message> {
     let call = |id: &str, name: &str, arguments: &str| ToolCall {
         id: id.into(),
@@ -152,7 +153,7 @@ pub(crate) fn sample_history() -> Vec<Message> {
     ]
 }
 
-/// Two results of one batch with three pictures between them, and a word of the person's after that.
+/// Two results of one batch with three pictures, one result without, and a message of the person after them.
 pub(crate) fn history_with_pictures() -> Vec<Message> {
     let picture = |media_type: &str, base64: &str| Picture { media_type: media_type.into(), base64: base64.into() };
     let call = |id: &str, name: &str| ToolCall { id: id.into(), name: name.into(), arguments: Arguments::parse("{}") };
@@ -167,20 +168,20 @@ pub(crate) fn history_with_pictures() -> Vec<Message> {
     ]
 }
 
-/// A conversation of this many messages.
+/// A conversation with this many messages.
 pub(crate) fn long_history(messages: usize) -> Vec<Message> {
     let text = |n: usize| format!("message {n} says \"something\" of no great length\n");
     (0..messages).map(|n| if n % 2 == 0 { Message::user(text(n)) } else { Message::assistant(text(n)) }).collect()
 }
 
-/// A sink with somebody behind it.
+/// A sink with a reader.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Audience {
+pub(crate) struct RecordingSink {
     pub(crate) text: String,
     pub(crate) reasoning: String,
 }
 
-impl DeltaSink for Audience {
+impl DeltaSink for RecordingSink {
     fn text(&mut self, piece: &str) -> Heard {
         self.text.push_str(piece);
         Heard::Somebody
@@ -197,16 +198,16 @@ impl DeltaSink for Audience {
 pub(crate) struct Script {
     head: String,
     body: Vec<u8>,
-    /// Bytes of the body in one write.
+    /// Number of bytes of the body in one write.
     slice: usize,
     then: Then,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
-    /// End the body as HTTP wants it and keep the connection.
+    /// End the body as HTTP requires and keep the connection.
     Finish,
-    /// Keep the connection open and say nothing more.
+    /// Keep the connection open and send nothing more.
     Hang,
     /// Close the connection.
     Close,
@@ -217,7 +218,7 @@ impl Script {
         Self { head, body: body.as_bytes().to_vec(), slice: usize::MAX, then: Then::Finish }
     }
 
-    /// An answer of this status and type. `headers` may follow in the type, after line breaks.
+    /// An answer with this status and type. `kind` may contain further headers after line breaks.
     pub(crate) fn http(status: u16, kind: &str, body: &str) -> Self {
         Self::new(format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n"), body)
     }
@@ -226,7 +227,7 @@ impl Script {
         Self::http(status, "application/json", body)
     }
 
-    /// A whole event stream.
+    /// A complete event stream.
     pub(crate) fn sse(body: &str) -> Self {
         Self::http(200, "text/event-stream; charset=utf-8", body)
     }
@@ -236,7 +237,7 @@ impl Script {
         Self { then: Then::Hang, ..Self::new(String::new(), "") }
     }
 
-    /// This many bytes of the body at a time.
+    /// Sends this many bytes of the body at a time.
     pub(crate) fn sliced(self, slice: usize) -> Self {
         Self { slice, ..self }
     }
@@ -260,7 +261,7 @@ struct Seen {
     scripts: Mutex<VecDeque<Script>>,
 }
 
-/// A server on 127.0.0.1 that gives its scripted answers in order, over however many connections.
+/// A server on 127.0.0.1 that sends its scripted answers in order, over any number of connections.
 pub(crate) struct Server {
     url: String,
     seen: Arc<Seen>,
@@ -287,7 +288,7 @@ impl Server {
                 while let Ok((socket, _)) = listener.accept().await {
                     let (seen, tell) = (seen.clone(), tell.clone());
                     connections.spawn(async move {
-                        // An error here is the client hanging up, which is what is counted.
+                        // An error means that the client has closed the connection, which is counted.
                         let _ = serve(socket, &seen).await;
                         tell.send_modify(|count| *count += 1);
                     });

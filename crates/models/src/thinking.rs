@@ -1,4 +1,4 @@
-//! Which models think at a level that can be chosen, and how a candidate learns that its own does not.
+//! Knows which models support levels of thinking, and records that a model has refused one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,25 +8,25 @@ use tracing::{info, warn};
 
 use crate::catalog::Format;
 
-/// What is known about a model.
+/// The knowledge about a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ability {
-    /// It takes a level.
+    /// It accepts a level.
     Levels,
-    /// It takes a level, and this word for not thinking at all.
+    /// It accepts a level, and this word for no thinking.
     LevelsAndOff(&'static str),
-    /// It takes a level and decides by itself how many tokens that means.
+    /// It accepts a level, and chooses the number of tokens itself.
     Adaptive,
-    /// Nothing: it is sent a level when somebody asks for one.
+    /// Unknown: a level is sent if somebody requests one.
     Unknown,
-    /// It takes none.
+    /// It accepts no level.
     Never,
 }
 
-/// OpenAI's models by the beginning of their names, the longer ones before those that they begin with.
+/// OpenAI's models by the beginning of their names. Longer beginnings come before their prefixes.
 ///
-/// Source: OpenAI API reference, "Chat completions", `reasoning_effort`; "Reasoning models". `minimal` is GPT-5's least
-/// level, and `none` that of the ones after it. The models of the `o` series cannot be told not to think.
+/// Source: OpenAI API reference, "Chat completions", `reasoning_effort`; "Reasoning models". The lowest level of GPT-5
+/// is `minimal`, that of later models is `none`. Thinking of the `o` series cannot be turned off.
 const OPENAI: &[(&str, Ability)] = &[
     ("gpt-5-chat", Ability::Never),
     ("gpt-5.", Ability::LevelsAndOff("none")),
@@ -43,8 +43,8 @@ const OPENAI: &[(&str, Ability)] = &[
     ("chatgpt-4o", Ability::Never),
 ];
 
-/// Anthropic's models. Source: Anthropic API reference, "Extended thinking" and "Adaptive thinking": up to 4.5 they want a
-/// number of tokens, from 4.7 on they refuse one, and 4.6 takes both.
+/// Anthropic's models. Source: Anthropic API reference, "Extended thinking" and "Adaptive thinking": models up to 4.5
+/// require a number of tokens, models from 4.7 on refuse it, and 4.6 accepts both.
 const ANTHROPIC: &[(&str, Ability)] = &[
     ("claude-3-7", Ability::Levels),
     ("claude-opus-4-6", Ability::Adaptive),
@@ -60,10 +60,10 @@ const ANTHROPIC: &[(&str, Ability)] = &[
     ("claude-", Ability::Adaptive),
 ];
 
-/// The fields of a request that choose a level. Whoever sets one in `llm.extra_body` has chosen.
+/// The request fields that select a level. If `llm.extra_body` sets one of them, we send no level.
 const FIELDS: [&str; 4] = ["reasoning_effort", "reasoning", "thinking", "output_config"];
 
-/// What is known about a model of this name.
+/// Looks up a model by its name.
 pub(crate) fn ability(format: Format, model: &str, extra_body: &Map<String, Value>) -> Ability {
     let table = match format {
         Format::OpenAi => OPENAI,
@@ -73,28 +73,28 @@ pub(crate) fn ability(format: Format, model: &str, extra_body: &Map<String, Valu
     if FIELDS.iter().any(|field| extra_body.contains_key(*field)) {
         return Ability::Never;
     }
-    // Aggregators put the vendor before the name: `openai/gpt-6-sol`.
+    // Aggregators prefix the name with the vendor: `openai/gpt-6-sol`.
     let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();
     table.iter().find(|(beginning, _)| name.starts_with(beginning)).map_or(Ability::Unknown, |(_, ability)| *ability)
 }
 
-/// Lets levels through to a model that takes them.
+/// Passes levels on to a model that accepts them.
 #[derive(Debug)]
 pub(crate) struct Gate {
     ability: Ability,
-    /// It has refused a request for its level, and taken it without.
+    /// The model has refused a request with a level and accepted it without.
     refused: AtomicBool,
-    /// Somebody has read that it takes none.
+    /// The log already says that it accepts none.
     told: AtomicBool,
 }
 
 impl Gate {
-    /// A gate before a model of which nothing but this is known.
+    /// Makes a gate for a model with this ability.
     pub(crate) fn new(ability: Ability) -> Self {
         Self { ability, refused: AtomicBool::new(false), told: AtomicBool::new(false) }
     }
 
-    /// The level to send to the model called `name`; `None`: none, whatever was asked for.
+    /// The level to send to the model called `name`; `None`: send none, whatever was requested.
     pub(crate) fn admit(&self, asked: Option<Thinking>, name: &str) -> Option<Thinking> {
         let level = asked.filter(|_| !self.refused.load(Relaxed))?;
         match (self.ability, level) {
@@ -111,7 +111,7 @@ impl Gate {
         }
     }
 
-    /// From now on no level is sent: the model called `name` refuses them.
+    /// Sends no level from now on, because the model called `name` refuses them.
     pub(crate) fn close(&self, name: &str) {
         if !self.refused.swap(true, Relaxed) {
             warn!(model = name, "the model refuses a level of thinking: none is sent from now on");

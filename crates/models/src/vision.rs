@@ -1,4 +1,4 @@
-//! Whether a model can see, and what one that cannot is told in a picture's place.
+//! Whether a model accepts pictures, and the text that replaces pictures for other models.
 
 use belay_protocol::Message;
 use serde::de::{self, Visitor};
@@ -9,16 +9,16 @@ use crate::catalog::Format;
 /// The setting `llm.vision`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vision {
-    /// By the model's name; one that we do not know cannot see.
+    /// By the model's name. An unknown model gets no pictures.
     #[default]
     Auto,
-    /// It can.
+    /// It accepts pictures.
     Yes,
-    /// It cannot, or must not.
+    /// It accepts no pictures, or must not get any.
     No,
 }
 
-/// The word of [`Vision::Auto`].
+/// The word for [`Vision::Auto`].
 const AUTO: &str = "auto";
 
 impl<'de> Deserialize<'de> for Vision {
@@ -31,8 +31,8 @@ impl<'de> Deserialize<'de> for Vision {
                 f.write_str("\"auto\", true or false")
             }
 
-            fn visit_bool<E: de::Error>(self, sees: bool) -> Result<Vision, E> {
-                Ok(if sees { Vision::Yes } else { Vision::No })
+            fn visit_bool<E: de::Error>(self, accepts_pictures: bool) -> Result<Vision, E> {
+                Ok(if accepts_pictures { Vision::Yes } else { Vision::No })
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<Vision, E> {
@@ -53,11 +53,11 @@ impl Serialize for Vision {
     }
 }
 
-/// How the names of models begin that see, without the vendor before them.
+/// Beginnings of the names of models that accept pictures, without the vendor's prefix.
 ///
 /// Sources: OpenAI, "Images and vision"; Anthropic, "Vision" (all models from Claude 3 on); Google, "Image understanding";
 /// Meta's model cards of Llama 4; Mistral, "Vision".
-const SEEING_BEGINNINGS: &[&str] = &[
+const VISION_PREFIXES: &[&str] = &[
     "gpt-4o",
     "chatgpt-4o",
     "gpt-4.1",
@@ -78,14 +78,15 @@ const SEEING_BEGINNINGS: &[&str] = &[
     "minicpm-v",
 ];
 
-/// What open models that see have in their names: `qwen2.5vl`, `Qwen3-VL-8B`, `llama3.2-vision`, `deepseek-vl2`.
-const SEEING_PARTS: &[&str] = &["-vision", "-vl", "2.5vl", "3vl"];
+/// Parts of the names of open models that accept pictures: `qwen2.5vl`, `Qwen3-VL-8B`, `llama3.2-vision`,
+/// `deepseek-vl2`.
+const VISION_PARTS: &[&str] = &["-vision", "-vl", "2.5vl", "3vl"];
 
-/// What relatives of models that see have in their names when they hear, speak, search or draw instead.
-const OTHER_SENSES: &[&str] = &["-audio", "-realtime", "-transcribe", "-tts", "-search", "-image"];
+/// Parts of the names of related models for audio, search or image generation.
+const OTHER_MODALITIES: &[&str] = &["-audio", "-realtime", "-transcribe", "-tts", "-search", "-image"];
 
-/// Whether pictures are sent to this model. Only our own formats carry any.
-pub(crate) fn sees(setting: Vision, format: Format, model: &str) -> bool {
+/// Whether pictures are sent to this model. Only the formats with our own clients support them.
+pub(crate) fn accepts_pictures(setting: Vision, format: Format, model: &str) -> bool {
     let carried = matches!(format, Format::OpenAi | Format::Anthropic);
     carried
         && match setting {
@@ -96,17 +97,17 @@ pub(crate) fn sees(setting: Vision, format: Format, model: &str) -> bool {
 }
 
 fn is_known_to_see(model: &str) -> bool {
-    // Aggregators put the vendor before the name: `openai/gpt-4o`.
+    // Aggregators prefix the name with the vendor: `openai/gpt-4o`.
     let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();
-    let seeing = SEEING_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
-        || SEEING_PARTS.iter().any(|part| name.contains(part));
-    seeing && !OTHER_SENSES.iter().any(|part| name.contains(part))
+    let seeing = VISION_PREFIXES.iter().any(|beginning| name.starts_with(beginning))
+        || VISION_PARTS.iter().any(|part| name.contains(part));
+    seeing && !OTHER_MODALITIES.iter().any(|part| name.contains(part))
 }
 
-/// Why a model that is blind is shown nothing.
-pub(crate) const CANNOT_SEE: &str = "this model cannot see";
+/// The reason why a model gets no pictures.
+pub(crate) const NO_VISION: &str = "this model cannot see";
 
-/// The text of a message that has pictures, with a line that stands for them.
+/// The text of a message with pictures, and a line instead of them.
 pub(crate) fn text_instead(message: &Message, why: &str) -> String {
     let pictures = message.pictures.len();
     let noun = if pictures == 1 { "picture" } else { "pictures" };
@@ -166,7 +167,7 @@ mod tests {
             (Vision::Auto, library, "gemini-2.5-flash", false),
             (Vision::Yes, Format::Rehearsal, "rehearsal-1", false),
         ] {
-            assert_eq!(sees(setting, format, model), expected, "{setting:?} {format:?} {model}");
+            assert_eq!(accepts_pictures(setting, format, model), expected, "{setting:?} {format:?} {model}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Writing JSON by hand and reading it borrowed: the pieces that both of our formats share.
+//! Functions for writing JSON by hand and reading it borrowed, which both of our clients share.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,14 +13,14 @@ use serde_json::{Map, Value};
 use crate::bounds::LIST_MAX;
 use crate::config::LlmConfig;
 
-/// Text that is borrowed from its event where it has no escapes. A type of its own because serde borrows `Cow` only
-/// outside of `Option`.
+/// Text that is borrowed from its event if it contains no escapes. It is a type of its own because serde borrows a
+/// `Cow` only outside of `Option`.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// A list of at most [`LIST_MAX`] items. A list may be sixty times as large in memory as on the wire, so a long one is
-/// refused while it is read.
+/// A list of at most [`LIST_MAX`] items. A list can be sixty times as large in memory as on the wire, so a longer one
+/// is refused while it is parsed.
 pub(crate) struct Few<T>(pub(crate) Vec<T>);
 
 impl<T> Default for Few<T> {
@@ -54,27 +54,28 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     }
 }
 
-/// The text, empty where there is none.
+/// The text; empty if there is none.
 pub(crate) fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
     text.as_ref().map(|text| &*text.0).unwrap_or_default()
 }
 
-/// What a message says: text, or a list of parts, as Mistral's reasoning models send it (`{"type": "thinking", "thinking":
-/// [{"type": "text", "text": "…"}]}` before `{"type": "text", "text": "…"}`). Parts of other kinds are passed over.
+/// The content of a message: text, or a list of parts. Mistral's reasoning models send a list:
+/// `{"type": "thinking", "thinking": [{"type": "text", "text": "…"}]}` before `{"type": "text", "text": "…"}`. Parts of
+/// other kinds are ignored.
 ///
 /// Source: Mistral AI, "Reasoning", <https://docs.mistral.ai/capabilities/reasoning/>.
 #[derive(Default)]
 pub(crate) struct Content<'a>(pub(crate) Vec<Part<'a>>);
 
-/// A piece of a content.
+/// A part of the content.
 pub(crate) enum Part<'a> {
-    /// Of the answer.
+    /// A part of the answer.
     Text(Cow<'a, str>),
-    /// Of the model's reasoning.
+    /// A part of the model's reasoning.
     Thinking(Cow<'a, str>),
 }
 
-/// A part as it is sent; everything may be missing.
+/// A part on the wire. Every field may be missing.
 #[derive(Deserialize)]
 struct WirePart<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -106,7 +107,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// What one part says; nothing where we do not know its kind.
+    /// The content of one part; empty if its kind is unknown.
     fn part(raw: &'a RawValue) -> Self {
         if raw.get().starts_with('"') {
             return serde_json::from_str(raw.get()).unwrap_or_default();
@@ -124,7 +125,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The beginning of what a server sent, for an error that says what it was.
+/// The beginning of a server's data, to quote in an error.
 pub(crate) fn excerpt(data: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&data[..data.len().min(200)])
 }
@@ -147,8 +148,8 @@ pub(crate) fn arguments_json(arguments: &Arguments) -> String {
     }
 }
 
-/// A tool's name as providers accept it in a history, `[a-zA-Z0-9_-]{1,64}`. Models invent names, and one bad name
-/// would have every later request of the conversation refused.
+/// A tool's name in the form that providers accept in a history, `[a-zA-Z0-9_-]{1,64}`. Models invent names, and
+/// because of one bad name the provider would refuse every later request of the conversation.
 pub(crate) fn tool_name(name: &str) -> String {
     let name: String = name.chars().take(64).map(|c| if is_word(c) { c } else { '_' }).collect();
     if name.is_empty() { "unknown".into() } else { name }
@@ -159,8 +160,8 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Room for a body, so that it is not moved while it grows: the texts and the tools, and some for escapes and frames, and
-/// pictures for a model that sees.
+/// Capacity for a body, so that it is not reallocated while it grows: the texts and the tools, a margin for escapes and
+/// syntax, and pictures for a model that accepts them.
 pub(crate) fn body_capacity(request: &ModelRequest<'_>, vision: bool) -> usize {
     let texts: usize = request.messages.iter().map(|message| message.text().len() + 128).sum();
     let shown = request.messages.iter().filter(|_| vision).flat_map(|message| &message.pictures);
@@ -169,20 +170,20 @@ pub(crate) fn body_capacity(request: &ModelRequest<'_>, vision: bool) -> usize {
     2048 + (request.prompt.text.len() + texts + tools) * 9 / 8 + pictures
 }
 
-/// A finished body without the room that it did not need: thousands of them wait for their answers at the same time.
+/// Shrinks a finished body to its size, because thousands of bodies wait for their answers at the same time.
 pub(crate) fn finished(mut body: Vec<u8>) -> Vec<u8> {
     body.shrink_to_fit();
     body
 }
 
-/// Fields of the settings' own, as `,"name":value…`: those for each request, and those only beside tools, which servers
-/// refuse without them.
+/// Extra fields of the settings, as `,"name":value…`: those of each request, and those that are only sent with tools,
+/// because servers refuse them without tools.
 pub(crate) fn extra_fields(config: &LlmConfig, always: Map<String, Value>) -> (Vec<u8>, Vec<u8>) {
     let (always, with_tools) = extra_maps(config, always);
     (fields(&always), fields(&with_tools))
 }
 
-/// The same, before it is written.
+/// The same, before serialisation.
 pub(crate) fn extra_maps(
     config: &LlmConfig,
     mut always: Map<String, Value>,
@@ -198,8 +199,8 @@ pub(crate) fn extra_maps(
     (always, with_tools)
 }
 
-/// The fields of every request, with those that a client asks for in the place of the configured ones. `stop` is the name of
-/// the texts at which an answer ends.
+/// The fields of every request, with the options of a client instead of the configured ones. `stop` is the name of the
+/// field for stop sequences.
 pub(crate) fn sampled(always: &Map<String, Value>, sampling: &Sampling, stop: &str) -> Vec<u8> {
     let mut all = always.clone();
     let wanted = [

@@ -1,4 +1,4 @@
-//! The cron line, read and searched on the wall clock alone: dates and times of day without a zone.
+//! Parses a cron line and searches for its times on the wall clock only: dates and times of day without a zone.
 
 use std::str::FromStr;
 
@@ -9,16 +9,16 @@ use jiff::civil::DateTime;
 use crate::bounds::{FIRST_YEAR, LAST_YEAR};
 use crate::error::ScheduleError;
 
-/// Which rule holds where clocks are changed; see [`crate::schedule`].
+/// The rule for daylight-saving changes that applies to a line; see [`crate::schedule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Minute and hour are written out.
+    /// Minute and hour are given explicitly.
     FixedTime,
     /// Minute or hour begins with `*`.
     IntervalLike,
 }
 
-/// A cron line that has been understood.
+/// A parsed cron line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CronLine {
     cron: Cron,
@@ -27,49 +27,64 @@ pub(crate) struct CronLine {
 
 struct Field {
     name: &'static str,
-    takes: &'static str,
-    /// The words that may stand in it, in capitals.
+    accepts: &'static str,
+    /// The words that the field accepts, in capitals.
     words: &'static [&'static str],
-    /// Signs that this field takes beside `*`, `,`, `-` and `/`.
-    signs: &'static str,
+    /// Characters that the field accepts in addition to `*`, `,`, `-` and `/`.
+    extra_characters: &'static str,
 }
 
 /// In the order of a line with 7 fields.
 const FIELDS: [Field; 7] = [
-    Field { name: "second", takes: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`", words: &[], signs: "" },
-    Field { name: "minute", takes: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`", words: &[], signs: "" },
-    Field { name: "hour", takes: "0-23, `*`, lists `9,17`, ranges `9-17`, steps `*/2`", words: &[], signs: "" },
+    Field {
+        name: "second",
+        accepts: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`",
+        words: &[],
+        extra_characters: "",
+    },
+    Field {
+        name: "minute",
+        accepts: "0-59, `*`, lists `0,30`, ranges `0-10`, steps `*/15`",
+        words: &[],
+        extra_characters: "",
+    },
+    Field {
+        name: "hour",
+        accepts: "0-23, `*`, lists `9,17`, ranges `9-17`, steps `*/2`",
+        words: &[],
+        extra_characters: "",
+    },
     Field {
         name: "day of month",
-        takes: "1-31, `*`, lists, ranges, steps, `L` for the last day, `15W` for the weekday nearest to the 15th",
+        accepts: "1-31, `*`, lists, ranges, steps, `L` for the last day, `15W` for the weekday nearest to the 15th",
         words: &["L", "W", "LW"],
-        signs: "?",
+        extra_characters: "?",
     },
     Field {
         name: "month",
-        takes: "1-12 or JAN-DEC, `*`, lists, ranges, steps `*/3`",
+        accepts: "1-12 or JAN-DEC, `*`, lists, ranges, steps `*/3`",
         words: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
-        signs: "",
+        extra_characters: "",
     },
     Field {
         name: "day of week",
-        takes: "0-7 (0 and 7 are Sunday) or SUN-SAT, `*`, lists, ranges, steps, `MON#1` for the first Monday, `FRIL` for \
+        accepts: "0-7 (0 and 7 are Sunday) or SUN-SAT, `*`, lists, ranges, steps, `MON#1` for the first Monday, `FRIL` for \
                 the last Friday",
         words: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
-        signs: "?#",
+        extra_characters: "?#",
     },
-    Field { name: "year", takes: "1970-2099, `*`, lists, ranges, steps `*/2`", words: &[], signs: "" },
+    Field { name: "year", accepts: "1970-2099, `*`, lists, ranges, steps `*/2`", words: &[], extra_characters: "" },
 ];
 
 const YEAR: usize = FIELDS.len() - 1;
 
 impl CronLine {
-    /// Reads a line of 5, 6 or 7 fields, or a nickname such as `@daily`.
+    /// Parses a line of 5, 6 or 7 fields, or a nickname such as `@daily`.
     ///
     /// # Errors
     ///
-    /// [`ScheduleError::Unknown`] for a nickname that does not exist, [`ScheduleError::Fields`] for another number of
-    /// fields, [`ScheduleError::Field`] for the first one that cannot be read. Whether any day fits is not looked at.
+    /// [`ScheduleError::Unknown`] for an unknown nickname, [`ScheduleError::Fields`] for another number of fields,
+    /// [`ScheduleError::Field`] for the first field that cannot be parsed. It is not checked whether any day matches.
     pub(crate) fn parse(text: &str) -> Result<Self, ScheduleError> {
         let line = if text.starts_with('@') { nickname(text)? } else { text };
         let mut fields: Vec<&str> = line.split_whitespace().collect();
@@ -88,34 +103,35 @@ impl CronLine {
         }
         let years = years(fields[YEAR]);
         fields[YEAR] = &years;
-        // Each field has been read by itself, so that the line can be, too.
+        // Each field has been parsed alone, so the line can be parsed too.
         let cron = Cron::from_str(&fields.join(" ")).map_err(|_| ScheduleError::Unknown { text: text.to_owned() })?;
         let starred = cron.pattern.minutes.from_wildcard || cron.pattern.hours.from_wildcard;
         Ok(Self { cron, kind: if starred { Kind::IntervalLike } else { Kind::FixedTime } })
     }
 
-    /// Which rule holds for it where clocks are changed.
+    /// The rule for daylight-saving changes that applies to this line.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The first fitting time on the wall clock that is not before `wall`, which has whole seconds. `None`: there is
+    /// The first matching time on the wall clock that is not before `wall`, which has whole seconds. `None`: there is
     /// none up to [`LAST_YEAR`].
     pub(crate) fn next_from(&self, wall: DateTime) -> Option<DateTime> {
-        // An error is the end of the years that the line names; nothing else is left to go wrong.
+        // An error means that the years of the line are over. No other error is possible.
         self.cron.find_next_occurrence(&wall, true).ok()
     }
 }
 
 impl Field {
     fn refuse(&self, text: &str, why: String) -> ScheduleError {
-        ScheduleError::Field { field: self.name, text: text.to_owned(), why, takes: self.takes }
+        ScheduleError::Field { field: self.name, text: text.to_owned(), why, takes: self.accepts }
     }
 
-    /// Whether this text may stand in this field, the others aside. The library reads names in any field and passes
-    /// over empty places in lists; a line that means something else than it seems to is refused here.
+    /// Whether this field accepts the text, independent of the other fields. The library accepts names in any field and
+    /// ignores empty items in lists. A line whose meaning differs from its appearance is refused here.
     fn check(&self, index: usize, text: &str) -> Result<(), String> {
-        let foreign = |c: &char| !c.is_ascii_alphanumeric() && !"*,-/".contains(*c) && !self.signs.contains(*c);
+        let foreign =
+            |c: &char| !c.is_ascii_alphanumeric() && !"*,-/".contains(*c) && !self.extra_characters.contains(*c);
         if let Some(character) = text.chars().find(foreign) {
             return Err(format!("{character:?} has no meaning there"));
         }
@@ -128,7 +144,7 @@ impl Field {
         if let Some(word) = text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| !self.knows(word)) {
             return Err(format!("`{word}` has no meaning there"));
         }
-        if self.signs.contains('#') && text.split(',').any(|item| item.eq_ignore_ascii_case("L")) {
+        if self.extra_characters.contains('#') && text.split(',').any(|item| item.eq_ignore_ascii_case("L")) {
             return Err("`L` needs to know of which day, as in `FRIL`".to_owned());
         }
         if index == YEAR {
@@ -140,7 +156,7 @@ impl Field {
 
     fn knows(&self, word: &str) -> bool {
         let word = word.to_ascii_uppercase();
-        let last_of = self.signs.contains('#').then(|| word.strip_suffix('L')).flatten();
+        let last_of = self.extra_characters.contains('#').then(|| word.strip_suffix('L')).flatten();
         let known = |word: &str| word.is_empty() || self.words.contains(&word);
         known(&word) || last_of.is_some_and(known)
     }
@@ -157,7 +173,7 @@ fn nickname(text: &str) -> Result<&'static str, ScheduleError> {
     }
 }
 
-/// The year field with the years written out that `*` stands for, so that `*/2` counts from [`FIRST_YEAR`].
+/// The year field with `*` replaced by the range of years, so that `*/2` counts from [`FIRST_YEAR`].
 fn years(text: &str) -> String {
     text.replace('*', &format!("{FIRST_YEAR}-{LAST_YEAR}"))
 }
@@ -172,7 +188,7 @@ fn check_years(text: &str) -> Result<(), String> {
     }
 }
 
-/// What the library says, as a part of our sentence.
+/// The message of the library as a part of our sentence.
 fn reason(error: CronError) -> String {
     let text = match error {
         CronError::ComponentError(text) | CronError::IllegalCharacters(text) | CronError::InvalidPattern(text) => text,

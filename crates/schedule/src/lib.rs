@@ -1,12 +1,12 @@
-//! Schedules: texts such as `0 9 * * MON-FRI`, `every 15m` or `at 2026-12-01T09:00`, and the instants they stand for.
+//! Schedules: texts such as `0 9 * * MON-FRI`, `every 15m` or `at 2026-12-01T09:00`, and the instants that they define.
 //!
-//! **For**: whatever starts work by time: routines, the heartbeat, the daily reset of sessions.
+//! **For**: everything that starts work by time: routines, the heartbeat, the daily reset of sessions.
 //!
-//! **Does not know**: a clock, a store or a routine. Everything here is a function of a schedule and of instants that are
-//! handed in, so that every daylight-saving change of two years is tested in seconds.
+//! **Does not know**: a clock, a store or a routine. Everything here is a function of a schedule and of given instants,
+//! so that every daylight-saving change of two years can be tested in seconds.
 //!
-//! Reading order: [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the rule carried out)
-//! → [`zone`] → [`misfire`] (times that were missed) → [`quiet`] (hours of the day) → [`error`].
+//! Reading order: [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the
+//! implementation of the rule) → [`zone`] → [`misfire`] (missed times) → [`quiet`] (hours of the day) → [`error`].
 
 pub mod bounds;
 mod cron;

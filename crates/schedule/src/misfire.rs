@@ -1,12 +1,13 @@
-//! Scheduled times that went by unfired: the daemon was down, the machine slept, or its clock was set.
+//! Missed times: scheduled times that passed without a routine run, because the daemon was down, the machine slept, or
+//! its clock was set.
 //!
-//! One number is remembered for each routine: its newest **claimed** time. A time is claimed, durably, before anything
-//! is started for it, or when it is passed over; before the first one, the instant at which the routine was made stands
-//! there. [`due`] looks at the times after it and nowhere else, which is what makes a clock that jumps harmless:
+//! One number is stored for each routine: its newest **claimed** time. A time is claimed durably before anything is
+//! started for it, or when it is skipped. Before the first claim, the number is the instant at which the routine was
+//! created. [`due`] examines only the times after it. That makes a clock that jumps harmless:
 //!
 //! - **Forward**, by an hour or a day: the times in between are missed, and the policy decides.
-//! - **Back**: nothing is due until the clock has passed the newest claimed time again. So nothing fires twice, and an
-//!   hourly routine on a clock that is set back by five hours is silent for five hours.
+//! - **Back**: nothing is due until the clock has passed the newest claimed time again. So nothing fires twice. An
+//!   hourly routine does not fire for five hours if the clock is set back by five hours.
 
 use std::time::Duration;
 
@@ -14,41 +15,41 @@ use belay_protocol::{Misfire, UnixMillis};
 
 use crate::schedule::Schedule;
 
-/// How late a time may be fired and still count as on time, unless the caller has another idea.
+/// How late a time may fire and still count as on time, unless the caller passes another value.
 ///
-/// 60 s: ticks come every 15 s, and a loaded machine may be late by some of them.
+/// 60 s: ticks come every 15 s, and a loaded machine may be late by several ticks.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// Most on-time routine runs that one reckoning hands out; the rest are due at once in the next one.
+/// Most on-time routine runs that one call of [`due`] returns. The rest are due at once in the next call.
 ///
 /// 64: one for each second of the usual grace.
 pub const MAX_ON_TIME: usize = 64;
 
-/// What is to be done now.
+/// The result of [`due`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Scheduled times to fire now, oldest first, each after the claimed time that was handed in.
+    /// Scheduled times to fire now, oldest first. Each is after the given claimed time.
     pub fire: Vec<UnixMillis>,
-    /// The newest time that is settled by this, fired or passed over: to be claimed before anything of it is started.
-    /// The one that was handed in, if nothing was due.
+    /// The newest time that fires or is skipped. It must be claimed before anything is started. If nothing was due, it
+    /// is the given claimed time.
     pub claimed: UnixMillis,
-    /// Whether times were passed over.
+    /// Whether times were skipped.
     pub passed_over: bool,
-    /// The first time after `claimed`; `None` when there is none any more. It lies in the past only when more were due
-    /// at once than [`MAX_ON_TIME`].
+    /// The first time after `claimed`; `None` if there is none. It is in the past only if more than [`MAX_ON_TIME`]
+    /// times were due at once.
     pub next: Option<UnixMillis>,
 }
 
-/// Reckons what a schedule wants done at `now`, where everything up to `claimed` has been settled before.
+/// Computes what a schedule requires at `now`. All times up to `claimed` are already settled.
 ///
-/// A time no more than `grace` ago is on time and fires under every policy.
+/// A time that is at most `grace` ago is on time and fires under every policy.
 pub fn due(schedule: &Schedule, policy: Misfire, grace: Duration, claimed: UnixMillis, now: UnixMillis) -> Due {
     let next = schedule.next_after(claimed);
     let Some(first) = next.filter(|first| *first <= now) else {
         return Due { fire: Vec::new(), claimed, passed_over: false, next };
     };
     let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
-    // A time at the very end of the grace is on time: it lies after this instant.
+    // A time at the very end of the grace is on time: it is after this instant.
     let missed_until = UnixMillis(now.0.saturating_sub(grace_ms).saturating_sub(1).max(claimed.0));
     let on_time = schedule.between(missed_until, now, MAX_ON_TIME);
     let mut fire = match policy {

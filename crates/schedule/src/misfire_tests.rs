@@ -1,4 +1,4 @@
-//! Which times fire after a late tick, a pause, and a clock that jumps.
+//! Tests which times fire after a late tick, a pause, and a jump of the clock.
 
 use belay_protocol::{Misfire, UnixMillis};
 use jiff::Timestamp;
@@ -29,7 +29,7 @@ fn schedule(text: &str) -> Schedule {
 fn the_policy_decides_about_missed_times_and_a_late_tick_is_no_miss() {
     let none: &[&str] = &[];
     for (policy, claimed, now, fire, settled, passed_over) in [
-        // Nothing is due yet, or any more.
+        // Nothing is due yet, or nothing is due any more.
         (Misfire::Once, "08:00", "08:59:59", none, "08:00", false),
         (Misfire::Skip, "09:00", "09:00:30", none, "09:00", false),
         // On time, at both ends of the grace.
@@ -128,7 +128,7 @@ fn policies_are_written_as_people_write_them() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A clock that runs and jumps as it likes: each tick reckons, claims and fires.
+    /// A clock that runs and jumps arbitrarily. Each tick computes, claims and fires.
     #[test]
     fn however_the_clock_jumps_no_time_fires_twice(
         text in prop::sample::select(vec!["@hourly", "*/5 * * * *", "30 2 * * *", "every 7m"]),

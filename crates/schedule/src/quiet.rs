@@ -1,8 +1,8 @@
-//! Hours of the day in which the heartbeat does not beat. Pure.
+//! Hours of the day in which no heartbeat is started. Pure.
 //!
-//! They are about the clock on the wall: an instant is quiet when the clock of the zone shows a time from the beginning up to,
-//! and without, the end. So on a night on which clocks are changed they are an hour shorter or longer, an hour that is shown
-//! twice is quiet twice, and one that is skipped is not missed.
+//! They refer to the wall clock: an instant is quiet if the clock of the zone shows a time from the beginning up to,
+//! but not including, the end. So in a night with a daylight-saving change, they are an hour shorter or longer. An hour
+//! that occurs twice is quiet twice, and an hour that is skipped has no effect.
 
 use belay_protocol::UnixMillis;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use crate::time_of_day;
 
-/// From a time of day to another, perhaps over midnight.
+/// From one time of day to another, possibly over midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuietHours {
     start: Time,
@@ -19,10 +19,10 @@ pub struct QuietHours {
 }
 
 impl QuietHours {
-    /// Reads `22:00-07:00`. `None`: there are no such hours, since the text is empty or its two times are the same.
+    /// Parses `22:00-07:00`. `None`: there are no quiet hours, because the text is empty or its two times are equal.
     ///
     /// # Errors
-    /// What is wrong, as the rest of a sentence.
+    /// The problem, as the rest of a sentence.
     pub fn read(text: &str) -> Result<Option<Self>, String> {
         if text.trim().is_empty() {
             return Ok(None);
@@ -34,7 +34,7 @@ impl QuietHours {
         Ok(Some(hours).filter(|hours| hours.start != hours.end))
     }
 
-    /// Whether a time of day lies in them.
+    /// Whether a time of day is in the quiet hours.
     pub fn has(&self, time: Time) -> bool {
         if self.start < self.end {
             (self.start..self.end).contains(&time)
@@ -43,9 +43,9 @@ impl QuietHours {
         }
     }
 
-    /// Whether an instant lies in them, in a zone.
+    /// Whether an instant is in the quiet hours, in a zone.
     pub fn cover(&self, zone: &TimeZone, at: UnixMillis) -> bool {
-        // Beyond the calendar no clock shows anything.
+        // An instant outside of the calendar is never quiet.
         Timestamp::from_millisecond(at.0).is_ok_and(|at| self.has(zone.to_datetime(at).time()))
     }
 }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn when_clocks_are_changed_the_wall_decides() {
-        // Berlin goes from 02:00 to 03:00 on 29 March and from 03:00 back to 02:00 on 25 October 2026; Santiago goes from 24:00
-        // back to 23:00 on 4 April and from 24:00 to 01:00 on 5 September.
+        // Berlin changes from 02:00 to 03:00 on 29 March and from 03:00 back to 02:00 on 25 October 2026. Santiago
+        // changes from 24:00 back to 23:00 on 4 April and from 24:00 to 01:00 on 5 September.
         for (zone, written, time, quiet) in [
             ("Europe/Berlin", "22:00-07:00", "2026-03-29T00:59:59Z", true), // 01:59:59, the last second of winter
             ("Europe/Berlin", "22:00-07:00", "2026-03-29T04:59:59Z", true), // 06:59:59 in summer

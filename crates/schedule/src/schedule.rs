@@ -1,31 +1,31 @@
-//! A schedule: the instants at which something begins, read from text.
+//! A schedule: the instants at which something starts, parsed from text.
 //!
-//! | written | fires |
+//! | text | fires |
 //! |---|---|
 //! | `0 9 * * MON-FRI` | a cron line: minute, hour, day of month, month, day of week |
 //! | `30 0 9 * * MON-FRI`, `0 0 9 1 1 * 2027` | the same with seconds in front, and with the year at the end |
-//! | `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly` | short for cron lines |
-//! | `every 15m`, `every 1h30m from 2026-12-01T09:00` | again and again, by elapsed time; the first time one interval after it was made, or at the date it counts from |
+//! | `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly` | short forms of cron lines |
+//! | `every 15m`, `every 1h30m from 2026-12-01T09:00` | repeatedly, by elapsed time; first one interval after its creation, or at the given date |
 //! | `at 2026-12-01T09:00`, `at 2026-12-01T09:00+01:00`, `in 20m` | once |
 //!
-//! In a cron line, a day fits when day of month or day of week fits, if both are restricted (neither is `*` nor `?`);
-//! else both have to. Names are `JAN`–`DEC` and `SUN`–`SAT` in any case; `L` is the last day of a month, `15W` the
-//! weekday nearest to the 15th in its month, `MON#1` the first Monday, `FRIL` the last Friday. Ranges do not run
-//! backwards.
+//! In a cron line, if both day of month and day of week are restricted (neither is `*` nor `?`), a day matches if one
+//! of them matches. Otherwise both must match. Names are `JAN`–`DEC` and `SUN`–`SAT` in any case; `L` is the last day
+//! of a month, `15W` the weekday nearest to the 15th in its month, `MON#1` the first Monday, `FRIL` the last Friday.
+//! Ranges do not run backwards.
 //!
-//! # When clocks are changed
+//! # Daylight-saving changes
 //!
-//! Cron lines, and dates without an offset, are about the clock on the wall in the zone of the schedule.
+//! Cron lines, and dates without an offset, refer to the wall clock in the zone of the schedule.
 //!
-//! - **Fixed times** are lines whose minute and hour are written out (numbers, lists, ranges). Each fitting time on the
-//!   clock fires once: *at the first instant at which the clock shows it or has passed it*. So a time that is skipped
-//!   in spring fires at the first instant after the gap, together with others in the same gap and with one that fits
-//!   that very instant; a time that is shown twice in autumn fires the first time.
+//! - **Fixed times** are lines with explicit minute and hour (numbers, lists, ranges). Each matching time on the clock
+//!   fires once: *at the first instant at which the clock shows it or has passed it*. So a time that is skipped in
+//!   spring fires at the first instant after the gap. All times in the same gap, and one that matches that very
+//!   instant, fire together. A time that occurs twice in autumn fires the first time.
 //! - **Interval-like** lines have `*` or `*/n` in minute or hour, also as a part of a list. They fire *at every instant
-//!   at which the clock shows a fitting time*. So `*/30 * * * *` keeps its 30 minutes of elapsed time through both
-//!   changes, and a time that is skipped does not fire. A line like `*/15 2 * * *` therefore fires eight times on the
-//!   night with two second hours and never on the night without one.
-//! - **`at` with a date without offset** is a fixed time. **`every`** knows no clock on the wall: it counts elapsed
+//!   at which the clock shows a matching time*. So `*/30 * * * *` keeps its 30 minutes of elapsed time through both
+//!   changes, and a time that is skipped does not fire. Therefore a line like `*/15 2 * * *` fires eight times in the
+//!   night in which the hour 2 occurs twice, and never in the night without it.
+//! - **`at` with a date without offset** is a fixed time. **`every`** does not use the wall clock: it counts elapsed
 //!   time.
 
 use std::fmt;
@@ -42,13 +42,13 @@ use crate::error::ScheduleError;
 use crate::wall;
 use crate::zone::Zone;
 
-/// Earliest instant a cron line is searched from: two days before its first year begins, in any zone.
+/// Earliest instant from which a cron line is searched: two days before its first year begins, in any zone.
 const EARLIEST: i64 = -2 * 86_400_000;
 
-/// When something fires, in a time zone.
+/// The times at which something fires, in a time zone.
 ///
-/// Serialised as its text and the name of its zone. The text is complete by itself, so that reading it again later
-/// gives the same times: `every 15m` is kept with the instant it counts from, and `in 20m` as `at` and that instant.
+/// Serialised as its text and the name of its zone. The text is self-contained, so that parsing it later gives the same
+/// times: `every 15m` is stored with the instant that it counts from, and `in 20m` as `at` with that instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Schedule {
@@ -64,7 +64,7 @@ enum Rule {
     Once(UnixMillis),
 }
 
-/// A schedule as it is stored.
+/// The stored form of a schedule.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -73,13 +73,13 @@ struct Stored {
 }
 
 impl Schedule {
-    /// Reads what somebody wrote at `now`, for an IANA zone such as `Europe/Berlin`; case does not count. `every`
+    /// Parses a text that was written at `now`, for an IANA zone such as `Europe/Berlin` (case-insensitive). `every`
     /// without `from`, and `in`, count from `now`.
     ///
     /// # Errors
     ///
-    /// What is wrong, as a sentence for the one who wrote it. A schedule that has no time after `now` is refused as
-    /// well ([`ScheduleError::Never`], [`ScheduleError::Past`]).
+    /// The problem, as a sentence for the author. A schedule without a time after `now` is refused too
+    /// ([`ScheduleError::Never`], [`ScheduleError::Past`]).
     pub fn parse(text: &str, zone: &str, now: UnixMillis) -> Result<Self, ScheduleError> {
         let schedule = Self::read(text, zone, Some(now))?;
         if schedule.next_after(now).is_none() {
@@ -88,7 +88,7 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Reads a schedule; without `now`, one that counts from no instant of its own is refused.
+    /// Parses a schedule. Without `now`, a schedule that contains no instant to count from is refused.
     pub fn read(text: &str, zone: &str, now: Option<UnixMillis>) -> Result<Self, ScheduleError> {
         check_length(text)?;
         if let Some(character) = text.chars().find(|c| c.is_control() && !c.is_whitespace()) {
@@ -108,7 +108,7 @@ impl Schedule {
             }
             _ => return Err(ScheduleError::Unknown { text }),
         };
-        // What was added must not make it a text that could not be read again.
+        // The added instant must not make a text that could not be parsed again.
         check_length(&text)?;
         let schedule = Self { text, zone, rule };
         if schedule.next_after(UnixMillis(i64::MIN)).is_none() {
@@ -117,33 +117,33 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// What it says, complete by itself.
+    /// Its self-contained text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The IANA name of its zone, as the database writes it.
+    /// The IANA name of its zone, in the spelling of the database.
     pub fn zone(&self) -> &str {
         &self.zone.name
     }
 
-    /// An instant as the clock of its zone shows it, with the offset: `Mon 2026-11-30 09:00:00 +01:00`.
+    /// Formats an instant as the local time of its zone, with the offset: `Mon 2026-11-30 09:00:00 +01:00`.
     pub fn local(&self, at: UnixMillis) -> String {
         match Timestamp::from_millisecond(at.0) {
             Ok(at) => at.to_zoned(self.zone.time.clone()).strftime("%a %Y-%m-%d %H:%M:%S %:z").to_string(),
-            Err(_) => at.0.to_string(), // beyond the calendar, where no schedule leads
+            Err(_) => at.0.to_string(), // outside of the calendar, which no schedule reaches
         }
     }
 
-    /// Whether it fires once and never again.
+    /// Whether it fires only once.
     pub fn is_once(&self) -> bool {
         matches!(self.rule, Rule::Once(_))
     }
 
-    /// Its first time after this instant. `None`: there is none any more.
+    /// Its first time after this instant. `None`: there is none.
     ///
-    /// It is the same from wherever one asks: no time before it is passed over. The search is bounded by the years that
-    /// a cron line can name.
+    /// The result does not depend on the starting point: no time in between is skipped. The years of cron lines bound
+    /// the search.
     pub fn next_after(&self, after: UnixMillis) -> Option<UnixMillis> {
         match &self.rule {
             Rule::Once(at) => (*at > after).then_some(*at),
@@ -159,7 +159,7 @@ impl Schedule {
         }
     }
 
-    /// Its times after `from` up to and including `until`, oldest first, no more than `limit`.
+    /// Its times after `from` up to and including `until`, oldest first, at most `limit`.
     pub fn between(&self, from: UnixMillis, until: UnixMillis, limit: usize) -> Vec<UnixMillis> {
         let next = |after: &UnixMillis| self.next_after(*after).filter(|at| *at <= until);
         std::iter::successors(next(&from), next).take(limit).collect()
@@ -167,11 +167,11 @@ impl Schedule {
 
     /// Its newest time after `from` up to and including `until`.
     ///
-    /// It is found by halving, so that a month of seconds takes a few dozen searches.
+    /// Found by binary search, so that a month of seconds takes a few dozen searches.
     pub fn last_between(&self, from: UnixMillis, until: UnixMillis) -> Option<UnixMillis> {
         let next = |after: i64| self.next_after(UnixMillis(after)).filter(|at| *at <= until);
         let mut newest = next(from.0)?;
-        // The newest is not before `newest`, and none lies after `none_after`.
+        // The newest time is not before `newest`, and there is none after `none_after`.
         let mut none_after = until.0;
         while newest.0 < none_after {
             let middle = newest.0 + none_after.saturating_sub(newest.0) / 2;
@@ -208,7 +208,7 @@ fn check_length(text: &str) -> Result<(), ScheduleError> {
     if text.len() > MAX_TEXT_BYTES { Err(ScheduleError::TooLong { bytes: text.len() }) } else { Ok(()) }
 }
 
-/// `15m`, or `15m from 2026-12-01T09:00`; the text that says both, and the rule.
+/// Parses `15m`, or `15m from 2026-12-01T09:00`. Returns the self-contained text, and the rule.
 fn every(words: &[&str], zone: &Zone, now: Option<UnixMillis>, text: &str) -> Result<(String, Rule), ScheduleError> {
     let mut parts = words.splitn(2, |word| word.eq_ignore_ascii_case("from"));
     let length = parts.next().unwrap_or_default().join(" ");
@@ -223,7 +223,7 @@ fn every(words: &[&str], zone: &Zone, now: Option<UnixMillis>, text: &str) -> Re
     Ok((format!("every {length} from {}", shown(anchor, text)?), Rule::Every { anchor, interval_ms }))
 }
 
-/// `20m` from now; the text that says when that is, and the rule.
+/// Parses `20m` from now. Returns the text with the instant, and the rule.
 fn once_in(length: &str, now: Option<UnixMillis>, text: &str) -> Result<(String, Rule), ScheduleError> {
     let now = now.ok_or_else(|| ScheduleError::NoStart { text: text.to_owned() })?;
     let refused = || ScheduleError::Length { text: length.to_owned() };
@@ -231,7 +231,7 @@ fn once_in(length: &str, now: Option<UnixMillis>, text: &str) -> Result<(String,
     Ok((format!("at {}", shown(at, text)?), Rule::Once(at)))
 }
 
-/// A length of time as `2h`, `1h 30m`, `90 seconds` or `PT15M`, in whole milliseconds; never negative.
+/// Parses a duration such as `2h`, `1h 30m`, `90 seconds` or `PT15M`, in whole milliseconds; never negative.
 fn milliseconds(text: &str) -> Result<i64, ScheduleError> {
     let refused = || ScheduleError::Length { text: text.to_owned() };
     let length: SignedDuration = text.parse().map_err(|_| refused())?;
@@ -241,10 +241,10 @@ fn milliseconds(text: &str) -> Result<i64, ScheduleError> {
     i64::try_from(length.as_millis()).map_err(|_| refused())
 }
 
-/// A date with a time of day, read with its own offset or else in this zone.
+/// Parses a date with a time of day, with its own offset or in this zone.
 fn instant(text: &str, zone: &Zone) -> Result<UnixMillis, ScheduleError> {
     let refused = || ScheduleError::Date { text: text.to_owned() };
-    // A date alone would silently mean midnight, and a zone in brackets would silently be passed over.
+    // A date alone would silently mean midnight, and a zone in brackets would silently be ignored.
     if !text.contains(':') || text.contains('[') {
         return Err(refused());
     }
@@ -256,8 +256,8 @@ fn instant(text: &str, zone: &Zone) -> Result<UnixMillis, ScheduleError> {
     Ok(UnixMillis(at.as_millisecond()))
 }
 
-/// An instant as text that [`instant`] reads again.
+/// Formats an instant as text that [`instant`] can parse.
 fn shown(at: UnixMillis, text: &str) -> Result<Timestamp, ScheduleError> {
-    // Only a clock beyond the calendar gets here.
+    // Only an instant outside of the calendar fails.
     Timestamp::from_millisecond(at.0).map_err(|_| ScheduleError::Date { text: text.to_owned() })
 }

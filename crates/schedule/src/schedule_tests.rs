@@ -1,4 +1,4 @@
-//! Schedules: what is understood, what is refused and how, and the times of a few that can be checked by hand.
+//! Tests schedules: which texts are accepted, which are refused and how, and some times that can be checked by hand.
 
 use belay_protocol::UnixMillis;
 use jiff::Timestamp;
@@ -9,11 +9,11 @@ use crate::bounds::MAX_TEXT_BYTES;
 use crate::error::ScheduleError;
 use crate::schedule::Schedule;
 
-/// When the schedules of these tests are made: a Sunday.
+/// The creation time of the schedules in these tests: a Sunday.
 const NOW: &str = "2026-11-22T12:00:00Z";
 
-/// How many times are looked at in a property.
-const A_FEW: usize = 40;
+/// Number of times that a property test examines.
+const SAMPLED_TIMES: usize = 40;
 
 fn ms(text: &str) -> UnixMillis {
     UnixMillis(text.parse::<Timestamp>().unwrap().as_millisecond())
@@ -24,7 +24,7 @@ fn local(zone: &str, at: UnixMillis) -> String {
     Timestamp::from_millisecond(at.0).unwrap().to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
-/// The first times of a schedule after an instant, as its zone shows them.
+/// The first times of a schedule after an instant, in the local time of its zone.
 fn times(text: &str, zone: &str, after: &str, limit: usize) -> Vec<String> {
     let schedule = Schedule::parse(text, zone, ms(after)).unwrap_or_else(|error| panic!("{text}: {error}"));
     let found = schedule.between(ms(after), UnixMillis(i64::MAX), limit);
@@ -88,7 +88,7 @@ fn a_schedule_for_one_date_fires_once() {
         ("at 2026-12-01T09:00Z", "Europe/Berlin", "2026-12-01T09:00:00Z"),
         ("in 20m", "Europe/Berlin", "2026-11-22T12:20:00Z"),
         ("0 0 9 1 12 * 2026", "Europe/Berlin", "2026-12-01T08:00:00Z"),
-        // Skipped in spring, and shown twice in autumn.
+        // Skipped in spring, and occurring twice in autumn.
         ("at 2027-03-28T02:30", "Europe/Berlin", "2027-03-28T01:00:00Z"),
         ("at 2027-10-31T02:30", "Europe/Berlin", "2027-10-31T00:30:00Z"),
     ] {
@@ -109,7 +109,7 @@ fn fixed_times_fire_once_where_clocks_are_changed() {
         ("10,50 2 * * *", "2027-03-27T12:00:00Z", ["28T03:00:00+02:00", "29T02:10:00+02:00", "29T02:50:00+02:00"]),
         ("30 2 * * *", "2027-10-29T12:00:00Z", ["30T02:30:00+02:00", "31T02:30:00+02:00", "01T02:30:00+01:00"]),
         ("10,50 2 * * *", "2027-10-30T12:00:00Z", ["31T02:10:00+02:00", "31T02:50:00+02:00", "01T02:10:00+01:00"]),
-        // Asked in the hour that is lived for the second time.
+        // Searched from the second occurrence of an hour.
         ("30 2 * * *", "2027-10-31T01:10:00Z", ["01T02:30:00+01:00", "02T02:30:00+01:00", "03T02:30:00+01:00"]),
     ] {
         let found: Vec<String> = times(text, "Europe/Berlin", after, 3).iter().map(|time| time[8..].into()).collect();
@@ -124,7 +124,7 @@ fn interval_like_lines_fire_at_each_time_the_clock_shows() {
         ("*/30 * * * *", "2027-10-31T00:00:00Z", ["02:30:00+02:00", "02:00:00+01:00", "02:30:00+01:00"]),
         ("@hourly", "2027-10-30T23:30:00Z", ["02:00:00+02:00", "02:00:00+01:00", "03:00:00+01:00"]),
         ("0 */2 * * *", "2027-03-27T23:30:00Z", ["04:00:00+02:00", "06:00:00+02:00", "08:00:00+02:00"]),
-        // A hundred and forty changes lie between.
+        // There are a hundred and forty changes in between.
         ("0 */20 3 29 2 ? 2096", NOW, ["03:00:00+01:00", "03:20:00+01:00", "03:40:00+01:00"]),
         ("5,*/30 2 * * *", "2027-10-31T00:30:00Z", ["02:00:00+01:00", "02:05:00+01:00", "02:30:00+01:00"]),
     ] {
@@ -202,7 +202,7 @@ fn what_is_no_schedule_is_refused_with_the_forms_that_are() {
         ("0 0 30 2 *", "`0 0 30 2 *` never comes: no day from 1970 to 2099 fits it"),
         ("0 0 31 4,6,9,11 ?", "never comes"),
         ("0 0 0 29 2 * 2027", "never comes"),
-        // In the only year it names, the clock skips the only time it names.
+        // In the only year of the line, the clock skips the only time of the line.
         ("0 */7 2 28 3 * 2027", "never comes"),
     ] {
         let refused = refusal(text, "Europe/Berlin").to_string();
@@ -316,8 +316,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn times_are_the_same_from_wherever_one_asks(schedule in any_schedule(), from in any_instant(), inside in 0..A_FEW) {
-        let times = schedule.between(from, UnixMillis(i64::MAX), A_FEW);
+    fn times_are_the_same_from_wherever_one_asks(schedule in any_schedule(), from in any_instant(), inside in 0..SAMPLED_TIMES) {
+        let times = schedule.between(from, UnixMillis(i64::MAX), SAMPLED_TIMES);
         prop_assert!(times.first().is_some_and(|first| *first > from), "{}", schedule);
         prop_assert!(times.is_sorted_by(|a, b| a < b), "{}: {:?}", schedule, times);
         let asked_at = UnixMillis(times[inside].0 - 1);

@@ -1,8 +1,8 @@
-//! A time of day as settings write it.
+//! Parses a time of day in the settings.
 
 use jiff::civil::Time;
 
-/// Reads `HH:MM`.
+/// Parses `HH:MM`.
 ///
 /// # Errors
 /// The problem, as the rest of a sentence.

@@ -1,7 +1,7 @@
-//! Every change of every clock in two years, against an oracle that walks the minutes.
+//! Tests every change of every zone's clock in two years, against an oracle that walks the minutes.
 //!
-//! The oracle shares nothing with the code under test but the zones: it has its own tables of what fits, looks at the
-//! clock once a minute, and keeps the latest time that the clock has shown so far.
+//! The oracle shares nothing with the tested code except the zones. It has its own tables of matching times, examines
+//! the clock once a minute, and records the latest time that the clock has shown so far.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use crate::schedule::Schedule;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// How far around a change it is looked at. The greatest changes of these years are of two hours.
+/// The examined time before and after a change. The greatest changes of these years are two hours.
 const BEFORE: SignedDuration = SignedDuration::from_mins(150);
 const AFTER: SignedDuration = SignedDuration::from_mins(200);
 
-/// Minutes from a change at which is also asked what comes next: before it, with it, and while an hour may be lived for
-/// the second time.
-const ASKED: [i64; 6] = [-35, 0, 5, 25, 55, 115];
+/// Minutes from a change from which the next time is searched too: before the change, at the change, and during the
+/// second occurrence of an hour.
+const QUERY_OFFSETS_MIN: [i64; 6] = [-35, 0, 5, 25, 55, 115];
 
-/// Whether a time on the clock fits.
-type Fits = fn(&DateTime) -> bool;
+/// Whether a time on the clock matches.
+type Matches = fn(&DateTime) -> bool;
 
-/// Lines whose minute and hour are written out, and what they say.
-const FIXED: &[(&str, Fits)] = &[
+/// Lines with explicit minute and hour, and their matching times.
+const FIXED: &[(&str, Matches)] = &[
     ("@daily", |t| t.hour() == 0 && t.minute() == 0),
     ("30 0 * * *", |t| t.hour() == 0 && t.minute() == 30),
     ("0 1 * * *", |t| t.hour() == 1 && t.minute() == 0),
@@ -53,8 +53,8 @@ const FIXED: &[(&str, Fits)] = &[
     }),
 ];
 
-/// Lines with `*` in minute or hour, and what they say.
-const INTERVAL_LIKE: &[(&str, Fits)] = &[
+/// Lines with `*` in minute or hour, and their matching times.
+const INTERVAL_LIKE: &[(&str, Matches)] = &[
     ("* * * * *", |_| true),
     ("*/7 * * * *", |t| t.minute() % 7 == 0),
     ("*/15 * * * *", |t| t.minute() % 15 == 0),
@@ -68,12 +68,12 @@ const INTERVAL_LIKE: &[(&str, Fits)] = &[
     ("20 */3 L * *", |t| t.minute() == 20 && t.hour() % 3 == 0 && t.day() == t.days_in_month()),
 ];
 
-/// One minute as it passes.
+/// One minute of the walk.
 struct Tick {
     at: Timestamp,
     shown: DateTime,
-    /// Times that the clock has reached with this tick and never before: one as a rule, more after a gap, none while an
-    /// hour is lived for the second time.
+    /// Times that the clock has reached with this tick and never before: usually one, more after a gap, none during the
+    /// second occurrence of an hour.
     reached: Vec<DateTime>,
 }
 
@@ -102,8 +102,8 @@ fn times<'a>(ticks: &'a [Tick], fires: impl Fn(&Tick) -> bool + 'a) -> Vec<UnixM
     ticks.iter().filter(|tick| fires(tick)).map(|tick| millis(tick.at)).collect()
 }
 
-/// The changes of a zone in 2026 and 2027, and one quiet hour.
-fn moments(zone: &TimeZone) -> Vec<Timestamp> {
+/// The changes of a zone in 2026 and 2027, and one hour without a change.
+fn tested_instants(zone: &TimeZone) -> Vec<Timestamp> {
     let quiet: Timestamp = "2026-07-01T00:00:00Z".parse().unwrap();
     let first: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let end: Timestamp = "2028-01-01T00:00:00Z".parse().unwrap();
@@ -111,8 +111,8 @@ fn moments(zone: &TimeZone) -> Vec<Timestamp> {
     changes.chain([quiet]).collect()
 }
 
-/// What the schedules see of a change: zones that agree on the clock around it need not be walked again.
-fn likeness(zone: &TimeZone, moment: Timestamp) -> (Timestamp, i32, i32) {
+/// The properties of a change that schedules can see. Zones with equal clocks around it need not be walked again.
+fn change_key(zone: &TimeZone, moment: Timestamp) -> (Timestamp, i32, i32) {
     (moment, zone.to_offset(moment - MINUTE).seconds(), zone.to_offset(moment).seconds())
 }
 
@@ -125,14 +125,15 @@ fn every_change_of_every_zone_in_two_years_is_kept_by_the_rule() {
     for name in database.available() {
         let zone = database.get(name.as_str()).unwrap();
         zones += 1;
-        let new: Vec<Timestamp> = moments(&zone).into_iter().filter(|at| seen.insert(likeness(&zone, *at))).collect();
+        let new: Vec<Timestamp> =
+            tested_instants(&zone).into_iter().filter(|at| seen.insert(change_key(&zone, *at))).collect();
         if new.is_empty() {
             continue;
         }
         let read = |text: &str| Schedule::parse(text, name.as_str(), made_at).unwrap();
-        let fixed: Vec<(Schedule, Fits)> = FIXED.iter().map(|(text, fits)| (read(text), *fits)).collect();
-        let interval_like: Vec<(Schedule, Fits)> =
-            INTERVAL_LIKE.iter().map(|(text, fits)| (read(text), *fits)).collect();
+        let fixed: Vec<(Schedule, Matches)> = FIXED.iter().map(|(text, matches)| (read(text), *matches)).collect();
+        let interval_like: Vec<(Schedule, Matches)> =
+            INTERVAL_LIKE.iter().map(|(text, matches)| (read(text), *matches)).collect();
         for moment in new {
             changes += 1;
             let (from, until) = (moment - BEFORE, moment + AFTER);
@@ -140,21 +141,21 @@ fn every_change_of_every_zone_in_two_years_is_kept_by_the_rule() {
             let check = |schedule: &Schedule, expected: Vec<UnixMillis>| {
                 let found = schedule.between(millis(from), millis(until), usize::MAX);
                 assert_eq!(found, expected, "{schedule} around {moment}");
-                for asked in ASKED.map(|minutes| millis(moment + SignedDuration::from_mins(minutes))) {
+                for asked in QUERY_OFFSETS_MIN.map(|minutes| millis(moment + SignedDuration::from_mins(minutes))) {
                     let next = schedule.next_after(asked).filter(|at| *at <= millis(until));
                     let first = expected.iter().copied().find(|at| *at > asked);
                     assert_eq!(next, first, "{schedule} around {moment}, asked at {}", asked.to_rfc3339());
                 }
             };
-            for (schedule, fits) in &fixed {
-                check(schedule, times(&ticks, |tick| tick.reached.iter().any(fits)));
+            for (schedule, matches) in &fixed {
+                check(schedule, times(&ticks, |tick| tick.reached.iter().any(matches)));
             }
-            for (schedule, fits) in &interval_like {
-                check(schedule, times(&ticks, |tick| fits(&tick.shown)));
+            for (schedule, matches) in &interval_like {
+                check(schedule, times(&ticks, |tick| matches(&tick.shown)));
             }
         }
     }
-    // The database has more than this, and would not be the one that is meant if it had less.
+    // The bundled database has more zones than this. With fewer, it would be the wrong one.
     assert!(zones > 400, "{zones} zones");
     assert!(changes > 100, "{changes} changes");
 }
@@ -166,8 +167,8 @@ fn a_daily_time_fires_once_for_each_day_of_the_calendar_in_every_zone() {
     let mut seen = BTreeSet::new();
     for name in database.available() {
         let zone = database.get(name.as_str()).unwrap();
-        // Zones with the same changes are the same here.
-        let changes: Vec<_> = moments(&zone).into_iter().map(|at| likeness(&zone, at)).collect();
+        // Zones with the same changes are equal here.
+        let changes: Vec<_> = tested_instants(&zone).into_iter().map(|at| change_key(&zone, at)).collect();
         if changes.len() == 1 || !seen.insert(changes) {
             continue;
         }

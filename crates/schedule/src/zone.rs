@@ -1,17 +1,17 @@
-//! Time zones by their IANA names, from the database that is built in: the same on every machine.
+//! Time zones by their IANA names, from the bundled database, which is the same on every machine.
 
 use belay_text::near::{did_you_mean, nearest_names};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::error::ScheduleError;
 
-/// Longest name that is looked up and compared, in bytes. The longest in the database has 32.
+/// Longest name that is looked up and compared, in bytes. The longest name in the database has 32.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Names that are offered instead of one that does not exist.
-const MOST_NEAR: usize = 3;
+/// Most suggestions for a name that does not exist.
+const MAX_SUGGESTIONS: usize = 3;
 
-/// A zone, and its name as the database writes it.
+/// A zone, with its name in the spelling of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
     /// Its name in the database of time zones.
@@ -21,11 +21,11 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// The zone of this name; case does not count.
+    /// Finds the zone with this name, case-insensitively.
     ///
     /// # Errors
     ///
-    /// [`ScheduleError::Zone`] with the nearest names.
+    /// [`ScheduleError::Zone`] with the most similar names.
     pub fn named(name: &str) -> Result<Self, ScheduleError> {
         let database = TimeZoneDatabase::bundled();
         let name = name.trim();

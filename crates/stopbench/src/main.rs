@@ -1,9 +1,10 @@
-//! `belay-stopbench`: how the stop rules of Belay fare beside those of other programs.
+//! `belay-stopbench`: compares the stop rules of Belay with those of other programs.
 //!
-//! **For**: the published figures of `docs/stopbench.md`: the labelled recordings of `tests/stopbench` and mutated copies
-//! of them, judged by Belay and by restated rule sets of other programs, or by Belay without a part of its analysis.
+//! **For**: the published figures of `docs/stopbench.md`. The labelled recordings of `tests/stopbench` and mutated
+//! copies of them are judged by Belay and by restated rule sets of other programs, or by Belay without a part of its
+//! analysis.
 //!
-//! **Does not know**: the daemon and its settings. Belay's rules are the defaults.
+//! **Does not know**: the daemon and its settings. It uses Belay's default rules.
 //!
 //! Reading order: [`set`] → [`rule_sets`] → [`mutate`].
 
@@ -23,28 +24,29 @@ use clap::builder::PossibleValuesParser;
 
 use mutate::Mutated;
 
-/// The value of `--without` that stands for every part.
+/// The value of `--without` for every part.
 const ALL_PARTS: &str = "all";
 
-/// Judge a labelled set by Belay and by the rules of other programs, and print the table
+/// Judge a labelled set by the rules of Belay and of other programs, and print the table
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// List each run that Belay is wrong about
+    /// List each run that Belay judges wrongly
     #[arg(long, conflicts_with = "json")]
     failures: bool,
-    /// Mutated copies of each recording [default: as many as make 1000 healthy ones]
+    /// Number of mutated copies of each recording [default: as many as are needed for 1000 healthy copies]
     #[arg(long, value_name = "N")]
     mutations: Option<usize>,
     /// Seed of the mutations
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Compare with Belay without a part of its loop analysis, or without each in turn (`all`), not with other programs
+    /// Compare with Belay without this part of its loop analysis (`all`: without each part in turn), instead of other
+    /// programs
     #[arg(long, value_name = "PART", value_parser = parts())]
     without: Vec<String>,
-    /// Directory of the set: recordings, with a file labels.jsonl beside them
+    /// Directory of the set: recordings, each directory with a file labels.jsonl
     #[arg(default_value = "tests/stopbench")]
     directory: PathBuf,
 }
@@ -71,16 +73,16 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Judges the set in that directory.
+/// Judges the set in this directory.
 ///
 /// # Errors
-/// The set cannot be read, or a label of it cannot be used.
+/// The set cannot be read, or one of its labels cannot be used.
 fn report(directory: &Path, mutations: Option<usize>, seed: u64, without: &[String]) -> Result<Report> {
     let left_out = |part: &Part| without.iter().any(|word| word == part.word() || word == ALL_PARTS);
     let left_out: Vec<Part> = Part::ALL.into_iter().filter(left_out).collect();
     let mut candidates = belay(&StopRules::progress(), &left_out);
     if left_out.is_empty() {
-        candidates.extend(rule_sets::rivals());
+        candidates.extend(rule_sets::other_programs());
     }
     let cases = set::read(directory)?;
     let mutated = Mutated::of(&cases, mutations, seed)?;

@@ -1,7 +1,7 @@
-//! Mutations: a recording changed so that its label stays true. A run that goes in circles still does when its keys are
-//! shuffled, its results carry a date, or it looks at the clock in between; a healthy run stays healthy.
+//! Mutations: changes to a recording that do not change its label. A pathological run remains so if its keys are
+//! shuffled, its results contain a date, or it reads the clock in between. A healthy run stays healthy.
 //!
-//! Every choice is drawn from a seed: the same recording, mutation and seed give the same result.
+//! Every choice depends on a seed: the same recording, mutation and seed give the same result.
 
 mod random;
 mod streams;
@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use random::Random;
 
-/// Healthy copies without `--mutations`. 1000: the promise is fewer than one false stop in a thousand runs.
+/// Healthy copies without `--mutations`. 1000: Belay promises fewer than one false stop in a thousand runs.
 const HEALTHY_COPIES: usize = 1000;
 
-/// Mutated copies of each recording.
+/// Makes mutated copies of each recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutated {
     count: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Mutated {
 }
 
 impl Mutated {
-    /// So many copies of each recording; `None`: as many as make [`HEALTHY_COPIES`] healthy ones.
+    /// Makes this many copies of each recording; `None`: as many as are needed for [`HEALTHY_COPIES`] healthy ones.
     ///
     /// # Errors
     /// A label allows a mutation that does not exist.
@@ -42,8 +42,8 @@ impl Mutated {
         Ok(Self { count: count.unwrap_or_else(|| HEALTHY_COPIES.div_ceil(healthy.max(1))), seed })
     }
 
-    /// The mutations that make a copy: first each one alone, beginning with any of them, so that few copies of many
-    /// recordings show all kinds; then two or three together.
+    /// The mutations of a copy. The first copies have one mutation each. They begin with a random one, so that few
+    /// copies of many recordings cover all kinds. Later copies have two or three mutations.
     fn plan(&self, run: &Run, case: &Case, number: usize) -> Vec<Mutation> {
         let allowed = |mutation: &Mutation| {
             case.label.mutations.as_ref().is_none_or(|only| only.iter().any(|word| word == mutation.word()))
@@ -76,8 +76,8 @@ impl Copies for Mutated {
     }
 }
 
-/// Whether the pathology is in the texts: then they must stay as they are. Fewer than three calls behind the onset are no
-/// loop of calls.
+/// Whether the pathology is in the texts. Then the texts must not change. A run with fewer than three calls after the
+/// onset is not a loop of calls.
 fn is_about_text(run: &Run) -> bool {
     let calls = |events: &[TrajectoryEvent]| events.iter().filter(|event| is_call(event)).count();
     run.stuck && calls(run.events.get(run.onset.unwrap_or(0)..).unwrap_or_default()) < 3
@@ -86,26 +86,26 @@ fn is_about_text(run: &Run) -> bool {
 /// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mutation {
-    /// Thoughts and the texts beside calls begin in other words.
+    /// Thoughts, and texts beside calls, begin with other words.
     Paraphrase,
-    /// The keys of arguments come in another order.
+    /// The keys of arguments are in another order.
     Shuffle,
-    /// Ids and dates that are new each time, in arguments and results.
+    /// Arguments and results contain ids and dates that differ each time.
     Nonces,
-    /// A counter in arguments.
+    /// Arguments contain a counter.
     Counters,
-    /// Calls without effect in between: the clock, a thought.
+    /// Calls without effect are inserted: a clock, a thought.
     Harmless,
-    /// Streams cut differently: by characters, at random, or not at all.
+    /// Streams are cut differently: into characters, at random, or not at all.
     Reslice,
-    /// Other white space in commands and results.
+    /// Commands and results have other white space.
     Whitespace,
-    /// The program is restarted in the middle. The events stay as they are.
+    /// The program is restarted in the middle. The events do not change.
     Restart,
 }
 
 impl Mutation {
-    /// All, in the order in which several are applied: the restarts last, since they name places.
+    /// All, in the order in which they are applied. Restarts are last, because they contain positions.
     const ALL: &'static [Self] = &[
         Self::Paraphrase,
         Self::Shuffle,
@@ -131,26 +131,26 @@ impl Mutation {
         }
     }
 
-    /// The mutation of that word.
+    /// The mutation with this word.
     fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|mutation| mutation.word() == word)
     }
 
-    /// Whether it changes this recording and leaves its label true.
+    /// Whether it changes this recording without changing its label.
     fn applies(self, run: &Run) -> bool {
         let any = |wanted: fn(&TrajectoryEvent) -> bool| run.events.iter().any(wanted);
         match self {
-            Self::Paraphrase => !is_about_text(run) && any(|event| is_said(event) || is_thought(event)),
+            Self::Paraphrase => !is_about_text(run) && any(|event| is_text(event) || is_thought(event)),
             Self::Shuffle => any(|event| keys(event) > 1),
             Self::Nonces | Self::Counters => any(|event| keys(event) > 0),
             Self::Harmless => !is_about_text(run) && run.events.iter().filter(|event| is_call(event)).count() > 1,
-            Self::Reslice => any(is_said),
+            Self::Reslice => any(is_text),
             Self::Whitespace => any(is_call),
-            Self::Restart => !places(run).is_empty(),
+            Self::Restart => !restart_points(run).is_empty(),
         }
     }
 
-    /// The recording, changed.
+    /// Returns the changed recording.
     #[must_use]
     fn apply(self, run: &Run, random: &mut Random) -> Run {
         match self {
@@ -169,20 +169,20 @@ impl Mutation {
             Self::Reslice => streams::reslice(run, random),
             Self::Whitespace => whitespace(run, random),
             Self::Restart => {
-                let mut places = places(run);
-                random.shuffle(&mut places);
-                places.truncate(RESTARTS);
-                places.sort_unstable();
-                Run { restarts: places, ..run.clone() }
+                let mut restart_points = restart_points(run);
+                random.shuffle(&mut restart_points);
+                restart_points.truncate(RESTARTS);
+                restart_points.sort_unstable();
+                Run { restarts: restart_points, ..run.clone() }
             }
         }
     }
 }
 
-/// Restarts within one run.
+/// Number of restarts in one run.
 const RESTARTS: usize = 3;
 
-/// One call without effect for about so many steps.
+/// About one call without effect for this number of steps.
 const HARMLESS_EVERY: u64 = 5;
 
 fn is_call(event: &TrajectoryEvent) -> bool {
@@ -193,11 +193,11 @@ fn is_thought(event: &TrajectoryEvent) -> bool {
     matches!(event, TrajectoryEvent::Other(text) if !text.is_empty())
 }
 
-fn is_said(event: &TrajectoryEvent) -> bool {
+fn is_text(event: &TrajectoryEvent) -> bool {
     matches!(event, TrajectoryEvent::Text(text) | TrajectoryEvent::Assistant(text) if !text.is_empty())
 }
 
-/// How many keys the arguments of a call have.
+/// The number of keys in the arguments of a call.
 fn keys(event: &TrajectoryEvent) -> usize {
     match event.arguments() {
         Some(belay_protocol::Arguments::Object(map)) => map.len(),
@@ -205,19 +205,19 @@ fn keys(event: &TrajectoryEvent) -> usize {
     }
 }
 
-/// Builds a changed recording and keeps the onset at the event it was.
-struct Rebuilt<'a> {
+/// Builds a changed recording and keeps the onset at its event.
+struct RunBuilder<'a> {
     old: &'a Run,
     events: Vec<TrajectoryEvent>,
     onset: Option<usize>,
 }
 
-impl<'a> Rebuilt<'a> {
+impl<'a> RunBuilder<'a> {
     fn of(old: &'a Run) -> Self {
         Self { old, events: Vec::with_capacity(old.events.len()), onset: None }
     }
 
-    /// What comes next stands for the event of that index.
+    /// The next event replaces the event with this index.
     fn at(&mut self, index: usize) {
         if self.old.onset == Some(index) {
             self.onset = Some(self.events.len());
@@ -245,36 +245,36 @@ fn on_arguments(run: &Run, mut change: impl FnMut(&mut Vec<(String, Value)>)) ->
 }
 
 fn paraphrase(run: &Run, random: &mut Random) -> Run {
-    let mut rebuilt = Rebuilt::of(run);
-    // What the stream of this answer began with; the whole answer begins with the same.
+    let mut builder = RunBuilder::of(run);
+    // The words that were put before the stream of this answer. The complete answer gets the same words.
     let mut opening: Option<String> = None;
     for (index, event) in run.events.iter().enumerate() {
-        rebuilt.at(index);
+        builder.at(index);
         match event {
             TrajectoryEvent::Other(text) => {
-                rebuilt.push(TrajectoryEvent::Other(format!("{}{text}", words::opening(random))));
+                builder.push(TrajectoryEvent::Other(format!("{}{text}", words::opening(random))));
             }
             TrajectoryEvent::Text(text) => {
                 if opening.is_none() && !text.is_empty() {
                     let said = words::opening(random);
-                    rebuilt.push(TrajectoryEvent::Text(said.clone()));
+                    builder.push(TrajectoryEvent::Text(said.clone()));
                     opening = Some(said);
                 }
-                rebuilt.push(event.clone());
+                builder.push(event.clone());
             }
             TrajectoryEvent::Assistant(text) if !text.is_empty() => {
                 let said = opening.take().unwrap_or_else(|| words::opening(random));
-                rebuilt.push(TrajectoryEvent::Assistant(format!("{said}{text}")));
+                builder.push(TrajectoryEvent::Assistant(format!("{said}{text}")));
             }
             _ => {
                 if matches!(event, TrajectoryEvent::Turn | TrajectoryEvent::Tool { .. } | TrajectoryEvent::User(_)) {
                     opening = None;
                 }
-                rebuilt.push(event.clone());
+                builder.push(event.clone());
             }
         }
     }
-    rebuilt.done()
+    builder.done()
 }
 
 fn nonces(run: &Run, random: &mut Random) -> Run {
@@ -291,19 +291,19 @@ fn nonces(run: &Run, random: &mut Random) -> Run {
 fn harmless(run: &Run, random: &mut Random) -> Run {
     let turns = run.events.contains(&TrajectoryEvent::Turn);
     let results = run.events.iter().any(|event| matches!(event, TrajectoryEvent::ToolResult { .. }));
-    let mut rebuilt = Rebuilt::of(run);
+    let mut builder = RunBuilder::of(run);
     let (mut open, mut real, mut step_ended) = (0_usize, 0_usize, false);
     for (index, event) in run.events.iter().enumerate() {
         let begins = if turns { *event == TrajectoryEvent::Turn } else { is_call(event) && (step_ended || !results) };
-        // Never two in a row: real work stands between them.
+        // Never two in a row: there is a real call between them.
         if begins && (open == 0 || !results) && real > 0 && random.below(HARMLESS_EVERY) == 0 {
             let (name, args, result) = words::harmless(random);
             if turns {
-                rebuilt.push(TrajectoryEvent::Turn);
+                builder.push(TrajectoryEvent::Turn);
             }
-            rebuilt.push(TrajectoryEvent::tool(name, &args));
+            builder.push(TrajectoryEvent::tool(name, &args));
             if results {
-                rebuilt.push(TrajectoryEvent::result(name, true, result));
+                builder.push(TrajectoryEvent::result(name, true, result));
             }
             real = 0;
         }
@@ -312,10 +312,10 @@ fn harmless(run: &Run, random: &mut Random) -> Run {
             TrajectoryEvent::ToolResult { .. } => (open, step_ended) = (open.saturating_sub(1), true),
             _ => {}
         }
-        rebuilt.at(index);
-        rebuilt.push(event.clone());
+        builder.at(index);
+        builder.push(event.clone());
     }
-    rebuilt.done()
+    builder.done()
 }
 
 fn whitespace(run: &Run, random: &mut Random) -> Run {
@@ -340,8 +340,9 @@ fn whitespace(run: &Run, random: &mut Random) -> Run {
     run
 }
 
-/// Where a program can be restarted: between steps. Within a stream it cannot: the call is made again from its beginning.
-fn places(run: &Run) -> Vec<usize> {
+/// Positions at which a program can be restarted: between steps. A restart within a stream is impossible: the model
+/// call would be repeated from its beginning.
+fn restart_points(run: &Run) -> Vec<usize> {
     let turns = run.events.contains(&TrajectoryEvent::Turn);
     let is_place = |(index, event): (usize, &TrajectoryEvent)| {
         let begins = if turns { *event == TrajectoryEvent::Turn } else { is_call(event) };

@@ -1,10 +1,10 @@
 //! The rule sets of other programs, restated from their published behaviour.
 //!
-//! A rule set sees a recording event by event and reports when it would have ended the run, or taken its tools away. Only
-//! the first such moment counts. Each file names what a recording cannot show and is therefore left out, such as the
-//! judgement of another model or the length limit of an answer.
+//! A rule set observes a recording event by event and reports when it would have ended the run, or taken its tools
+//! away. Only the first report counts. Each file names the parts that a recording cannot show and that are therefore
+//! left out, such as the judgement of another model or the length limit of an answer.
 //!
-//! None of this is code of those programs. Known defects are restated on purpose, since they decide how the rules fare.
+//! This is not code of those programs. Known defects are restated on purpose, because they affect the figures.
 
 mod chanting;
 mod gemini_2025;
@@ -25,8 +25,8 @@ use iteration_cap::IterationCap;
 use openhands::OpenHands;
 use openmanus::OpenManus;
 
-/// All of them.
-pub(crate) fn rivals() -> [Candidate; 6] {
+/// All rule sets of other programs.
+pub(crate) fn other_programs() -> [Candidate; 6] {
     fn of<R: RuleSet + Default + 'static>(name: &'static str, source: &'static str) -> Candidate {
         Candidate { name, source, make: Box::new(|| Box::new(R::default())) }
     }

@@ -1,4 +1,4 @@
-//! A labelled set: recordings in directories, each with its row in the file `labels.jsonl` beside it.
+//! Reads a labelled set: recordings in directories, each with its row in the file `labels.jsonl` beside it.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use belay_trajectory::Reader;
 use belay_trajectory::eval::{Case, rows};
 
-/// Reads the set. The name of a case is its path below the directory.
+/// Reads the set. The name of a case is its path relative to the directory.
 ///
 /// # Errors
 /// A file cannot be read, or there is no row.

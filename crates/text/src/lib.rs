@@ -1,19 +1,19 @@
-//! The one table of invisible and direction-changing characters, and what becomes of them.
+//! The one table of invisible and direction-changing characters, and the functions that show or remove them.
 //!
-//! **For**: every exit of text that a person, a terminal or a model reads. There are two modes. [`escaped`] shows a hidden
-//! character as `\u{202e}`: for terminals and questions, where a person decides by what is to be seen. [`removed`] leaves
-//! it out: for prompts, where it could only be an order that nobody sees. [`escaped_line`] is the first mode on one line, for
-//! names; it shows look-alikes of the space as well.
+//! **For**: all output that a person, a terminal or a model reads. There are two modes. [`escaped`] shows a hidden
+//! character as `\u{202e}`. It is for terminals and questions, where a person decides by what is visible. [`removed`]
+//! leaves it out. It is for prompts, where a hidden character could only be an invisible instruction. [`escaped_line`]
+//! is the first mode on one line, for names; it also shows characters that look like a space.
 //!
-//! [`untrusted`] writes the markers around untrusted content, and takes them out of what people read. [`near`] finds the
-//! known name that a mistyped one means.
+//! [`untrusted`] writes the markers around untrusted content, and removes them from the text for people. [`near`] finds the
+//! known name that is most similar to a mistyped one.
 //!
-//! **Does not know**: whose text it is, where it is shown, or how long it may be. It is pure.
+//! **Does not know**: who wrote the text, where it is shown, or how long it may be. It is pure.
 //!
-//! Ordinary writing stays as it is: Arabic, Hebrew and Indic text, with the joiners (U+200C, U+200D) where these scripts use
-//! them, and emoji with their joiners and variation selectors. A joiner or selector anywhere else is hidden. Three things
-//! are lost on purpose: marks of direction (U+200E, U+200F, U+061C), the flags that are spelled in tag characters
-//! (Scotland becomes a black flag), and selectors of rare forms of a letter.
+//! Ordinary text is not changed: Arabic, Hebrew and Indic text, with the joiners (U+200C, U+200D) where these scripts
+//! use them, and emoji with their joiners and variation selectors. A joiner or selector anywhere else is hidden. Three
+//! things are removed on purpose: direction marks (U+200E, U+200F, U+061C), flags that consist of tag characters
+//! (Scotland becomes a black flag), and selectors of rare letter forms.
 
 pub mod near;
 pub mod untrusted;
@@ -29,20 +29,21 @@ use icu_properties::{CodePointMapData, CodePointSetData};
 
 /// The joiner that keeps letters apart.
 const ZWNJ: char = '\u{200c}';
-/// The joiner that ties letters, or the parts of an emoji, together.
+/// The joiner that connects letters, or the parts of an emoji.
 const ZWJ: char = '\u{200d}';
 
-/// Whether a character, taken by itself, is not seen, or changes how its neighbours are shown: a control character other
-/// than line feed and tab, a character without a width, a mark of direction, a line separator, a variation selector, a tag.
+/// Whether a character alone is invisible, or changes how its neighbours are shown: a control character other than line
+/// feed and tab, a zero-width character, a direction mark, a line separator, a variation selector, a tag.
 ///
-/// Source: Unicode 17, the properties `Default_Ignorable_Code_Point`, `Bidi_Control` and `General_Category` (Cc, Cf, Zl,
-/// Zp). `Prepended_Concatenation_Mark` are the characters of Cf that are seen.
+/// Source: Unicode 17, the properties `Default_Ignorable_Code_Point`, `Bidi_Control` and `General_Category` (Cc, Cf,
+/// Zl, Zp). `Prepended_Concatenation_Mark` contains the visible characters of Cf.
 pub fn is_hidden(c: char) -> bool {
     !is_common(c) && by_property(c)
 }
 
-/// Whether a character is hidden, or is seen as a blank or as nothing in particular: spaces other than U+0020, the empty
-/// Braille pattern, private use, and noncharacters. A name or a command with one may be another than it looks.
+/// Whether a character is hidden, or looks like a blank or has no defined look: spaces other than U+0020, the empty
+/// Braille pattern, private use, and noncharacters. A name or a command with such a character may differ from what it
+/// seems to be.
 pub fn is_unclear(c: char) -> bool {
     if c == ' ' || c.is_ascii_graphic() {
         return false;
@@ -55,8 +56,8 @@ pub fn is_unclear(c: char) -> bool {
         || is_hidden(c)
 }
 
-/// The text with each hidden character as an escape, such as `\u{202e}`. Line feeds and tabs stay; a carriage return
-/// before a line feed is left out.
+/// The text with each hidden character as an escape, such as `\u{202e}`. Line feeds and tabs are kept; a carriage
+/// return before a line feed is removed.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     rewrite(text, |out, c| {
         // Writing to a string does not fail.
@@ -64,8 +65,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for a piece of a text that comes piece by piece: a joiner or a selector of an emoji at either end stays, since
-/// its neighbour is in another piece.
+/// The same for one piece of a streamed text. A joiner or an emoji selector at either end is kept, because its
+/// neighbour is in another piece.
 pub fn escaped_piece(piece: &str) -> Cow<'_, str> {
     let binds = |c: char| matches!(c, ZWNJ | ZWJ | '\u{fe0e}' | '\u{fe0f}');
     let inner = piece.strip_prefix(binds).unwrap_or(piece);
@@ -79,17 +80,17 @@ pub fn escaped_piece(piece: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text without hidden characters. Line feeds and tabs stay.
+/// The text without hidden characters. Line feeds and tabs are kept.
 pub fn removed(text: &str) -> Cow<'_, str> {
     rewrite(text, |_, _| ())
 }
 
-/// The text on one line, with escapes for everything that is not clear ([`is_unclear`]) and for the backslash: a name, or
-/// a short text between other words.
+/// The text on one line, with escapes for everything that is unclear ([`is_unclear`]) and for the backslash. For a
+/// name, or for a short text between other words.
 pub fn escaped_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for (c, neighbours) in with_neighbours(text) {
-        if c == '\\' || (is_unclear(c) && !belongs(c, neighbours)) {
+        if c == '\\' || (is_unclear(c) && !is_part_of_spelling(c, neighbours)) {
             line.extend(c.escape_default());
         } else {
             line.push(c);
@@ -98,12 +99,12 @@ pub fn escaped_line(text: &str) -> String {
     line
 }
 
-/// Whether everything in a name can be told by looking at it.
+/// Whether every character of a name can be recognised by its look.
 pub fn is_clear(name: &str) -> bool {
-    with_neighbours(name).all(|(c, neighbours)| !is_unclear(c) || belongs(c, neighbours))
+    with_neighbours(name).all(|(c, neighbours)| !is_unclear(c) || is_part_of_spelling(c, neighbours))
 }
 
-/// What stands before and after a character.
+/// The characters before and after a character.
 type Neighbours = (Option<char>, Option<char>);
 
 fn with_neighbours(text: &str) -> impl Iterator<Item = (char, Neighbours)> {
@@ -120,7 +121,7 @@ fn rewrite(text: &str, mut hidden: impl FnMut(&mut String, char)) -> Cow<'_, str
     }
     let mut out = String::with_capacity(text.len());
     for (c, neighbours) in with_neighbours(text) {
-        if !is_hidden(c) || belongs(c, neighbours) {
+        if !is_hidden(c) || is_part_of_spelling(c, neighbours) {
             out.push(c);
         } else if (c, neighbours.1) != ('\r', Some('\n')) {
             hidden(&mut out, c);
@@ -129,7 +130,7 @@ fn rewrite(text: &str, mut hidden: impl FnMut(&mut String, char)) -> Cow<'_, str
     Cow::Owned(out)
 }
 
-/// Characters of ordinary texts, told apart quickly. None of them is hidden, which a test proves.
+/// Common characters, recognised quickly. A test proves that none of them is hidden.
 fn is_common(c: char) -> bool {
     matches!(c, ' '..='~' | '\n' | '\t' | '\u{a0}'..='\u{ac}' | '\u{ae}'..='\u{34e}' | '\u{370}'..='\u{5ff}')
         || matches!(c, '\u{620}'..='\u{6dc}' | '\u{900}'..='\u{dff}' | '\u{3000}'..='\u{3163}' | '\u{3165}'..='\u{d7a3}')
@@ -148,8 +149,8 @@ fn by_property(c: char) -> bool {
     }
 }
 
-/// Whether a hidden character is a part of how its neighbours are written.
-fn belongs(c: char, (before, after): Neighbours) -> bool {
+/// Whether a hidden character belongs to the normal spelling of its neighbours.
+fn is_part_of_spelling(c: char, (before, after): Neighbours) -> bool {
     let Some(before) = before else { return false };
     match c {
         '\u{fe0e}' | '\u{fe0f}' if before.is_ascii() => is_emoji(before, true) && after == Some('\u{20e3}'), // a keycap
@@ -164,10 +165,10 @@ fn is_emoji(c: char, ascii: bool) -> bool {
     c.is_ascii() == ascii && CodePointSetData::new::<Emoji>().contains(c)
 }
 
-/// Whether a joiner between two characters is a matter of spelling.
+/// Whether a joiner between two characters is part of the spelling.
 ///
-/// Source: RFC 5892, appendices A.1 and A.2: after a virama, or between letters that join. One at the end of a word is
-/// taken after a virama only (Malayalam spells so).
+/// Source: RFC 5892, appendices A.1 and A.2: after a virama, or between letters that join. At the end of a word, it is
+/// accepted only after a virama (as in Malayalam).
 fn joins(before: char, after: Option<char>) -> bool {
     if CodePointMapData::<CanonicalCombiningClass>::new().get(before) == CanonicalCombiningClass::Virama {
         return after.is_none_or(|after| !is_hidden(after));
@@ -202,7 +203,7 @@ mod tests {
                 r"\u{3164}\u{115f}\u{34f}\u{2064}\u{fff9}\u{1d173}",
                 "",
             ),
-            // Joiners and selectors where nobody writes them.
+            // Joiners and selectors at positions where they are never written.
             ("a\u{200d}b\u{200c}c", r"a\u{200d}b\u{200c}c", "abc"),
             ("a\u{fe0f}1\u{fe0f}2", r"a\u{fe0f}1\u{fe0f}2", "a12"),
             ("❤\u{fe0f}\u{fe0f}", "❤\u{fe0f}\\u{fe0f}", "❤\u{fe0f}"),

@@ -1,13 +1,14 @@
-//! Judging a labelled set: how well rule sets tell runs that go in circles from runs that work.
+//! Evaluates rule sets on a labelled set of recordings: how well they distinguish pathological runs, which loop or make
+//! no progress, from healthy ones.
 //!
-//! - **recall**: of the runs that go in circles, those that are stopped, and not before their onset;
-//! - **false stops**: of the healthy runs, those that are stopped;
-//! - **early**: of the runs that go in circles, those that are stopped before their onset, which is as wrong;
-//! - **wasted calls**: what was spent between the onset and the stop: tool calls, or model calls where no tools are called
-//!   any more. A run that is not stopped wastes all that remains of its recording.
+//! - **recall**: the share of the pathological runs that are stopped at their onset or after it;
+//! - **false stops**: the share of the healthy runs that are stopped;
+//! - **early**: the share of the pathological runs that are stopped before their onset, which is as wrong;
+//! - **wasted calls**: the calls between the onset and the stop. They are tool calls, or model calls if no tools are
+//!   called any more. A run that is not stopped wastes the whole rest of its recording.
 //!
-//! The first verdict counts, also where it only grants a recovery turn. Each figure is measured on the set as it stands,
-//! and on changed copies of it where the caller makes some.
+//! The first verdict counts, even if it only grants a recovery turn. Each figure is measured on the original
+//! recordings, and on changed copies if the caller makes some.
 
 mod labels;
 mod report;
@@ -21,34 +22,35 @@ use crate::rule_set::{Candidate, RuleSet};
 pub use labels::{Label, LabelError, Labelled, Row, label_of_directory, labelled, rows};
 pub use report::{Failure, FailureKind, Report, Score, SetReport};
 
-/// A recording of the set.
+/// A labelled recording of the set.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Its name in reports.
     pub name: String,
-    /// What it is.
+    /// Its label.
     pub label: Labelled,
     /// Its events.
     pub events: Vec<TrajectoryEvent>,
 }
 
-/// A recording as the rule sets see it: a case as it stands, or a changed copy of it.
+/// A recording as the rule sets see it: a case, or a changed copy of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The events.
     pub events: Vec<TrajectoryEvent>,
-    /// The index of the first event that is part of the pathology. `None` for a healthy run, and where the label has none.
+    /// The index of the first event that is part of the pathology. `None` for a healthy run, and for a label without an
+    /// onset.
     pub onset: Option<usize>,
-    /// The label says that the run is a pathology.
+    /// Whether the label says that the run is pathological.
     pub stuck: bool,
-    /// The program restarts before the events of these indices, ascending.
+    /// The program restarts before the events with these indices, in ascending order.
     pub restarts: Vec<usize>,
-    /// The names of the changes that were made.
+    /// The names of the changes to the copy.
     pub changes: Vec<&'static str>,
 }
 
 impl Run {
-    /// The recording as it stands.
+    /// The unchanged recording.
     pub fn of(case: &Case) -> Self {
         Self {
             events: case.events.clone(),
@@ -60,16 +62,16 @@ impl Run {
     }
 }
 
-/// Makes changed copies of the recordings, which are judged beside the originals.
+/// Makes changed copies of the recordings, which are judged in addition to the originals.
 pub trait Copies: Sync {
-    /// Copies of each recording.
+    /// The number of copies of each recording.
     fn count(&self) -> usize;
 
-    /// The copy of that number, from 1. `None`: this recording cannot be changed.
+    /// Makes the copy with this number, from 1. `None`: this recording cannot be changed.
     fn copy(&self, case: &Case, number: usize) -> Option<Run>;
 }
 
-/// No copies.
+/// Makes no copies.
 #[derive(Clone, Copy, Debug)]
 pub struct NoCopies;
 
@@ -83,9 +85,9 @@ impl Copies for NoCopies {
     }
 }
 
-/// Judges the set by each candidate, on as many threads as the machine has, up to 8.
+/// Evaluates each candidate on the set, with as many threads as the machine has processors, at most 8.
 ///
-/// `progress` receives how many runs of how many are done.
+/// `progress` gets the number of finished runs and the number of all runs.
 pub fn evaluate(
     cases: &[Case],
     candidates: &[Candidate],
@@ -96,7 +98,7 @@ pub fn evaluate(
     evaluate_on(threads, cases, candidates, copies, progress)
 }
 
-/// Most threads that share the work. 8: a set is small; on larger machines other programs run too.
+/// Most threads for the work. 8: a set is small, and other programs run on larger machines too.
 const THREADS_MAX: usize = 8;
 
 fn evaluate_on(
@@ -106,7 +108,7 @@ fn evaluate_on(
     copies: &impl Copies,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Report {
-    // Copy 0 is the recording as it stands.
+    // Copy 0 is the unchanged recording.
     let jobs: Vec<(usize, usize)> =
         (0..cases.len()).flat_map(|case| (0..=copies.count()).map(move |copy| (case, copy))).collect();
     let (next, done, outcomes) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -126,7 +128,7 @@ fn evaluate_on(
         }
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Threads end in any order; the report does not depend on it.
+    // Threads finish in any order. The report must not depend on that order.
     outcomes.sort_by_key(|outcome: &Outcome| (outcome.set, outcome.case, outcome.copy));
     Report::of(cases, candidates, copies.count() > 0, &outcomes)
 }
@@ -139,9 +141,9 @@ struct Outcome {
     copy: usize,
     changes: Vec<&'static str>,
     onset: Option<usize>,
-    /// At which event it stopped, and by which rule.
+    /// The event at which the rule set stopped the run, and the rule.
     stop: Option<(usize, String)>,
-    /// Calls between the onset and the stop; `None`: there is no onset, or it lies behind the stop.
+    /// Calls between the onset and the stop; `None`: there is no onset, or it is after the stop.
     wasted: Option<u64>,
 }
 

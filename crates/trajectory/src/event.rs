@@ -1,6 +1,6 @@
-//! One event of a recorded trajectory, and the line that it is written as.
+//! One event of a recorded trajectory, and its serialised line.
 //!
-//! Twelve forms, one JSON object a line, one event each:
+//! There are twelve forms. Each line is one JSON object with one event:
 //!
 //! ```text
 //! {"tool":{"name":"read_file","args":{"path":"a.txt"}}}     {"tool_result":{"name":"read_file","ok":false,"text":"…"}}
@@ -8,8 +8,8 @@
 //! {"turn":true}  {"usage":{"input":812,"output":64}}  {"clock_ms":1500}  {"reset":true}  {"recover":true}  {"disable":true}
 //! ```
 //!
-//! Reading is lenient where a person would be: `ok` is true unless it says otherwise, `args` may be any JSON (a string is
-//! taken as what the model wrote), fields that nobody asked for are passed over. It is strict where a mistake would
+//! The parser is lenient where that is harmless: `ok` is true unless the line says otherwise, `args` may be any JSON (a
+//! string is taken as the text that the model wrote), unknown fields are ignored. It is strict where a mistake would
 //! change the meaning: a line without an event, or with two, is refused.
 
 use belay_agent_loop::policies::{CallOutcome, Observation};
@@ -24,12 +24,12 @@ pub(crate) use line::Fault;
 pub(crate) use outcome::{looks_failed, outcome_of};
 pub use written::CallArguments;
 
-/// One thing that happened in a recorded run.
+/// One event of a recorded run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TrajectoryEvent {
-    /// The model asks for a tool.
+    /// The model calls a tool.
     Tool {
-        /// The provider's id of the call, where it was recorded.
+        /// The provider's id of the call, if it was recorded.
         id: Option<String>,
         /// The tool's name as the model gave it.
         name: String,
@@ -38,18 +38,18 @@ pub enum TrajectoryEvent {
     },
     /// The result of a call.
     ToolResult {
-        /// The id of the call that it answers, where it was recorded.
+        /// The id of the answered call, if it was recorded.
         id: Option<String>,
         /// The tool.
         name: String,
-        /// How it went: as recorded, or as `ok` and the text's own words say.
+        /// The outcome: as recorded, or derived from `ok` and the text.
         outcome: CallOutcome,
-        /// What the model reads.
+        /// The text that the model reads.
         text: String,
     },
     /// A streamed piece of the model's answer.
     Text(String),
-    /// One whole assistant message: it repeats the pieces before it, or stands alone.
+    /// One complete assistant message. It repeats the pieces before it, or comes without pieces.
     Assistant(String),
     /// A message of the person.
     User(String),
@@ -64,29 +64,29 @@ pub enum TrajectoryEvent {
     },
     /// The time, in milliseconds since any fixed point.
     Clock(u64),
-    /// Something without effect: a thought, a citation.
+    /// An event without effect: a thought, a citation.
     Other(String),
     /// A new request of the person.
     Reset,
-    /// The caller saw the verdict and grants a recovery turn.
+    /// The caller has handled the verdict and grants a recovery turn.
     Recover,
-    /// Loop detection is off from here on.
+    /// Turns loop detection off from here on.
     Disable,
 }
 
 impl TrajectoryEvent {
-    /// A call with arguments as they are sent: a JSON object, or what should have been one.
+    /// Makes a call with arguments as they are sent: a JSON object, or text that should be one.
     pub fn tool(name: impl Into<String>, written: &str) -> Self {
         Self::Tool { id: None, name: name.into(), args: CallArguments::parse(written) }
     }
 
-    /// A result whose outcome is told by `ok` and the words of the text.
+    /// Makes a result whose outcome is derived from `ok` and the text.
     pub fn result(name: impl Into<String>, ok: bool, text: impl Into<String>) -> Self {
         let text = text.into();
         Self::ToolResult { id: None, name: name.into(), outcome: outcome_of(ok, &text), text }
     }
 
-    /// What the stop engine sees of it.
+    /// The observation for the stop engine.
     pub fn observation(&self) -> Observation<'_> {
         match self {
             Self::Tool { name, args, .. } => Observation::ToolCall { name, arguments: args.arguments(), spec: None },
@@ -112,9 +112,9 @@ impl TrajectoryEvent {
         }
     }
 
-    /// The event as its line, without the line break.
+    /// Serialises the event as its line, without the line break.
     pub fn to_line(&self) -> String {
-        // Strings, numbers and raw JSON that was read as such: nothing in it can fail to be written.
+        // Strings, numbers, and raw JSON that was parsed before: serialising them cannot fail.
         serde_json::to_string(self).expect("an event has no map with other keys than strings")
     }
 }

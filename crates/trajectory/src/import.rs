@@ -1,17 +1,17 @@
-//! Recordings made from the transcripts of other programs, and from Belay's own runs.
+//! Makes recordings from the transcripts of other programs and from Belay's own runs.
 //!
-//! The importer reads message lists as OpenAI's and Anthropic's APIs take them (a JSON array, `{"messages":[…]}`, or one
-//! message or conversation a line), `.traj` files of SWE-agent, `.traj.json` files of mini-swe-agent, and result files of
-//! tau-bench. It recognises the form by the content. System messages are left out, since they describe no event of the
-//! run. A message of the person after an answer begins a new request.
+//! The importer reads message lists in the formats of OpenAI's and Anthropic's APIs (a JSON array, `{"messages":[…]}`,
+//! or one message or conversation on each line), `.traj` files of SWE-agent, `.traj.json` files of mini-swe-agent, and
+//! result files of tau-bench. It recognises the format by the content. System messages are left out, because they are
+//! not events of the run. A message of the person after an answer begins a new request.
 
 mod anthropic;
 mod document;
 mod mini_swe_agent;
 mod openai;
 mod own;
+mod recorder;
 mod swe_agent;
-mod talk;
 
 use serde_json::Value;
 use thiserror::Error;
@@ -21,12 +21,12 @@ use document::Conversation;
 
 pub use own::from_messages;
 
-/// A form of transcripts that other programs write.
+/// A transcript format of other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Messages as OpenAI's chat completions take them: `tool_calls`, and the role `tool`.
+    /// Messages in the format of OpenAI's chat completions: `tool_calls`, and the role `tool`.
     Openai,
-    /// Messages as Anthropic's messages API takes them: blocks `tool_use`, `tool_result`, `text`, `thinking`.
+    /// Messages in the format of Anthropic's Messages API: blocks `tool_use`, `tool_result`, `text`, `thinking`.
     Anthropic,
     /// A `.traj` file of SWE-agent: `trajectory` with `action`, `observation`, `thought`; or `history`.
     SweAgent,
@@ -37,7 +37,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every form.
+    /// Every format.
     pub const ALL: &'static [Self] =
         &[Self::Openai, Self::Anthropic, Self::SweAgent, Self::MiniSweAgent, Self::TauBench];
 
@@ -52,12 +52,12 @@ impl Format {
         }
     }
 
-    /// The form of that word.
+    /// The format with this word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.word() == word)
     }
 
-    /// What such a file holds, for messages.
+    /// The expected content of such a file, for error messages.
     fn expected(self) -> &'static str {
         match self {
             Self::Openai => "a list of messages with `role` and `content` or `tool_calls`, or {\"messages\":[…]}",
@@ -69,48 +69,49 @@ impl Format {
     }
 }
 
-/// What a file held.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
-    /// Its form.
+    /// The format of the file.
     pub format: Format,
-    /// Its conversations, each as a recording; at least one.
+    /// Its conversations, each as a recording. At least one.
     pub trajectories: Vec<Vec<TrajectoryEvent>>,
 }
 
 /// Why a file cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ImportError {
-    /// Not JSON, and not JSON line by line.
+    /// The file is neither JSON nor JSON Lines.
     #[error("line {line}, column {column}: not JSON: {what}")]
     NotJson {
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// From 1, in bytes.
+        /// The column, from 1, in bytes.
         column: usize,
-        /// What the reader of JSON says.
+        /// The message of the JSON parser.
         what: String,
     },
-    /// JSON of no known form.
+    /// The file is JSON of an unknown format.
     #[error("no known form: expected {}", Format::ALL.iter().map(|format| format!("{} ({})", format.expected(), format.word())).collect::<Vec<_>>().join("; or "))]
     UnknownForm,
-    /// Not of the form that was asked for.
+    /// The file does not have the requested format.
     #[error("this is not {}: expected {}", .0.word(), .0.expected())]
     OtherForm(Format),
-    /// A part of it is not as it should be.
+    /// A part of the file is invalid.
     #[error("{place}: {what}")]
     Broken {
-        /// Which part.
+        /// The position of the part.
         place: String,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
 }
 
-/// Reads a file of another program. `format`: take it for that, whatever it looks like.
+/// Imports a file of another program. `format`: the format to assume instead of recognising it.
 ///
 /// # Errors
-/// It is not JSON, of no known form, or broken; the message says where and what was expected.
+/// The file is not JSON, has no known format, or is invalid. The message contains the position and the expected
+/// content.
 pub fn import(text: &str, format: Option<Format>) -> Result<Imported, ImportError> {
     let conversations = document::conversations(text)?;
     let found = format.map_or_else(|| detect(&conversations), Ok)?;
@@ -132,7 +133,7 @@ pub fn import(text: &str, format: Option<Format>) -> Result<Imported, ImportErro
     Ok(Imported { format: found, trajectories })
 }
 
-/// The form of the first conversation; the others of a file are like it.
+/// The format of the first conversation. The others in a file have the same format.
 fn detect(conversations: &[Conversation]) -> Result<Format, ImportError> {
     match conversations.first().ok_or(ImportError::UnknownForm)? {
         Conversation::SweAgent(_) => Ok(Format::SweAgent),
@@ -143,24 +144,24 @@ fn detect(conversations: &[Conversation]) -> Result<Format, ImportError> {
     }
 }
 
-/// What is wrong with one message of a conversation.
+/// An invalid message of a conversation.
 #[derive(Debug, PartialEq, Eq)]
-struct Broken {
+struct InvalidItem {
     /// Its number, from 0.
     index: usize,
-    /// What the place is called: message, step.
-    what_it_is: &'static str,
+    /// The kind of item: message, step.
+    item_kind: &'static str,
     what: String,
 }
 
-impl Broken {
+impl InvalidItem {
     fn into_error(self, conversation: Option<usize>) -> ImportError {
         let of = conversation.map(|index| format!("conversation {index}, ")).unwrap_or_default();
-        ImportError::Broken { place: format!("{of}{} {}", self.what_it_is, self.index), what: self.what }
+        ImportError::Broken { place: format!("{of}{} {}", self.item_kind, self.index), what: self.what }
     }
 }
 
-/// Text of a content: a string, or the texts of its parts. Pictures and the like have none.
+/// The text of a content: a string, or the texts of its parts. Pictures and similar parts have none.
 fn text_of(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
@@ -172,7 +173,7 @@ fn text_of(content: Option<&Value>) -> String {
     }
 }
 
-/// A string field; empty when there is none.
+/// A string field; empty if it is missing.
 fn field<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }

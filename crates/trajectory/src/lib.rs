@@ -1,13 +1,13 @@
-//! Recorded trajectories: what a run did, one event a line.
+//! Recorded trajectories: the events of a run, one on each line.
 //!
-//! **For**: recorded runs: reading and importing them, and judging stop rules by them.
+//! **For**: recorded runs: reads and imports them, and judges them by stop rules.
 //!
-//! **Does not know**: the network, processes, where files are. It works on readers, writers and strings that the caller
-//! has opened.
+//! **Does not know**: the network, processes, or where files are. It works on readers, writers and strings that the
+//! caller has opened.
 //!
-//! A recording is a stream of [`TrajectoryEvent`]s. [`Reader`] takes them from any buffered source in constant memory,
-//! [`Judge`] shows them to the stop engine and gives one [`Verdict`], [`import`] makes them from the transcripts of other
-//! programs, and [`eval`] counts how well a [`RuleSet`] tells runs that go in circles from runs that work.
+//! A recording is a stream of [`TrajectoryEvent`]s. [`Reader`] reads them from any buffered source in constant memory.
+//! [`Judge`] passes them to the stop engine and gives one [`Verdict`]. [`import`] makes them from the transcripts of
+//! other programs. [`eval`] measures how well a [`RuleSet`] distinguishes pathological runs from healthy ones.
 //!
 //! Reading order: [`event`] → [`reader`] → [`verdict`] → [`import`] → [`rule_set`] → [`eval`].
 
@@ -23,11 +23,11 @@ pub use reader::{LINE_MAX_BYTES, ReadError, Reader};
 pub use rule_set::RuleSet;
 pub use verdict::{Judge, Verdict};
 
-/// What the fuzzer runs: any bytes are read to their end, or refused with a line, and whatever was read can be written and
-/// read again as the same.
+/// The target of the fuzzer. Any bytes are read to their end or refused with a line number, and each event that was
+/// read can be serialised and parsed again to the same event.
 ///
 /// # Panics
-/// When that does not hold: it is a test.
+/// If that does not hold, because this is a test.
 pub fn trajectory_target(data: &[u8]) {
     let mut judge = Judge::new(belay_agent_loop::policies::StopRules::progress());
     let mut reader = Reader::new(data);

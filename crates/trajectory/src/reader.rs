@@ -1,4 +1,4 @@
-//! Reading a recording, event by event, in constant memory.
+//! Reads a recording, event by event, in constant memory.
 
 use std::io::BufRead;
 
@@ -7,42 +7,42 @@ use thiserror::Error;
 
 use crate::event::{Fault, TrajectoryEvent};
 
-/// Longest line, in bytes. 16 MiB: a result of a tool may be a whole file; more is a file that is no recording.
+/// Longest line, in bytes. 16 MiB: a tool result may be a whole file. A file with a longer line is not a recording.
 pub const LINE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why a recording cannot be read, and where.
+/// Why a recording cannot be read, and the position.
 #[derive(Debug, Error)]
 #[error("line {line}{}: {problem}", column.map(|column| format!(", column {column}")).unwrap_or_default())]
 pub struct ReadError {
     /// The line, from 1; blank lines count.
     pub line: u64,
-    /// The place in the line, in bytes from 1, where one can be named.
+    /// The position in the line, in bytes from 1, if there is one.
     pub column: Option<u64>,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub problem: Problem,
 }
 
-/// What is wrong with a recording.
+/// The problem of a recording.
 #[derive(Debug, Error)]
 pub enum Problem {
-    /// The source failed; whoever opened it knows more.
+    /// Reading the source failed. The caller that opened it knows more.
     #[error("cannot be read: {0}")]
     Io(#[source] std::io::Error),
-    /// Longer than [`LINE_MAX_BYTES`].
+    /// A line is longer than [`LINE_MAX_BYTES`].
     #[error("longer than {} MiB", LINE_MAX_BYTES / 1024 / 1024)]
     TooLong,
-    /// No text.
+    /// A line is not UTF-8 text.
     #[error("not UTF-8")]
     NotUtf8,
-    /// No event, or more than one.
+    /// A line contains no event, or more than one.
     #[error("{0}")]
     Event(String),
 }
 
 /// Reads events from a source, one line after the other. It keeps one line in memory.
 ///
-/// Blank lines are passed over, as are a byte order mark at the beginning and carriage returns. After an error nothing
+/// Blank lines are skipped, and so are a byte order mark at the beginning and carriage returns. After an error nothing
 /// more is read.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -50,7 +50,7 @@ pub struct Reader<R> {
     line: u64,
     buffer: Vec<u8>,
     header: Option<Value>,
-    /// Nothing but blank lines so far: the header may still come.
+    /// Whether a line that is not blank was read. Until then, the header may still come.
     begun: bool,
     ended: bool,
 }
@@ -61,19 +61,20 @@ impl<R: BufRead> Reader<R> {
         Self { source, line: 0, buffer: Vec::new(), header: None, begun: false, ended: false }
     }
 
-    /// The value of `label` in the first line, once an event, or the end, has been read. It is no event and has no index.
+    /// The value of `label` in the first line, available when an event or the end has been read. It is not an event and
+    /// has no index.
     pub fn header(&self) -> Option<&Value> {
         self.header.as_ref()
     }
 
-    /// The line that was read last, from 1; 0 before the first.
+    /// The number of the last line that was read, from 1; 0 before the first.
     pub fn line(&self) -> u64 {
         self.line
     }
 
     fn event(&mut self) -> Result<Option<TrajectoryEvent>, ReadError> {
         loop {
-            if !self.fill()? {
+            if !self.read_line()? {
                 return Ok(None);
             }
             let error = |column, problem| ReadError { line: self.line, column, problem };
@@ -101,7 +102,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next line into the buffer, without its line break. `false`: there is none.
-    fn fill(&mut self) -> Result<bool, ReadError> {
+    fn read_line(&mut self) -> Result<bool, ReadError> {
         self.buffer.clear();
         self.line += 1;
         let line = self.line;
@@ -143,7 +144,7 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// The value of `label`, where the line is an object that has one.
+/// The value of `label`, if the line is an object that has one.
 fn label_of(line: &str) -> Option<Value> {
     match serde_json::from_str(line) {
         Ok(Value::Object(mut object)) => object.remove("label"),
@@ -233,7 +234,7 @@ mod tests {
         assert!(read(format!("{line} ").as_bytes()).1.is_some());
     }
 
-    /// The same few lines, over and over, without ever being in memory together.
+    /// A few lines that are repeated without being in memory together.
     struct Repeated {
         lines: &'static [u8],
         at: usize,

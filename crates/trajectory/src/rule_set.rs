@@ -1,4 +1,4 @@
-//! Rule sets that an evaluation judges: the rules of Belay, whole or without a part of their loop analysis.
+//! The rule sets of an evaluation: the rules of Belay, complete or without a part of the loop analysis.
 
 use belay_agent_loop::policies::StopRules;
 pub use belay_agent_loop::policies::tool_loops::Part;
@@ -6,12 +6,13 @@ pub use belay_agent_loop::policies::tool_loops::Part;
 use crate::event::TrajectoryEvent;
 use crate::verdict::Judge;
 
-/// Rules that watch one run.
+/// A rule set that observes one run.
 pub trait RuleSet: Send {
-    /// Takes the next event. Returns the rule that would end the run now, or take its tools away.
+    /// Processes the next event. Returns the rule that would end the run now, or take its tools away.
     fn observe(&mut self, event: &TrajectoryEvent) -> Option<String>;
 
-    /// The program restarts within the run. A rule set that stores no state has nothing to do here and keeps its state.
+    /// Simulates a restart of the program within the run. A rule set without stored state does nothing here and keeps
+    /// its state.
     fn restart(&mut self) {}
 }
 
@@ -19,7 +20,7 @@ pub trait RuleSet: Send {
 pub struct Candidate {
     /// Its name in tables.
     pub name: &'static str,
-    /// Whose rules these are, and from when.
+    /// The origin and the date of the rules.
     pub source: &'static str,
     /// Makes an instance that has seen no event.
     pub make: Box<dyn Fn() -> Box<dyn RuleSet> + Send + Sync>,
@@ -37,7 +38,7 @@ pub fn belay(rules: &StopRules, left_out: &[Part]) -> Vec<Candidate> {
     whole.into_iter().chain(without).collect()
 }
 
-/// The stop engine of this program. The first strike counts, although it only grants a recovery turn.
+/// The stop engine of Belay. The first strike counts, although it only grants a recovery turn.
 struct Belay {
     judge: Judge,
 }

@@ -1,4 +1,4 @@
-//! Judging a recording: the stop engine sees it event by event, and one verdict comes out.
+//! Judges a recording: passes its events to the stop engine and gives one verdict.
 
 use belay_agent_loop::policies::{Action, StopRules, StopState};
 use belay_protocol::Finding;
@@ -7,24 +7,25 @@ use serde_json::{Map, Value};
 
 use crate::event::TrajectoryEvent;
 
-/// What the rules say of a whole recording.
+/// The verdict of the rules about a whole recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// There was a strike, and no recovery after it. A new request, or switching detection off, does not take it back.
+    /// Whether there was a strike without a recovery after it. A new request does not reset this, nor does turning
+    /// detection off.
     pub stopped: bool,
     /// The reason of the newest strike, a word of the closed list; `None`: there was none.
     pub reason: Option<&'static str>,
     /// The rule of that strike.
     pub rule: Option<String>,
-    /// The index, from 0, of the first event during which a verdict turned true.
+    /// The index, from 0, of the first event with a strike.
     pub at_event: Option<u64>,
-    /// Strikes in the whole recording. Notices are none.
+    /// Strikes in the whole recording. Notices do not count.
     pub strikes: u32,
-    /// What was seen at the newest strike.
+    /// The evidence of the newest strike.
     pub evidence: Map<String, Value>,
 }
 
-/// Shows events to the stop engine and keeps what it says.
+/// Passes events to the stop engine and stores its verdicts.
 #[derive(Clone, Debug)]
 pub struct Judge {
     rules: StopRules,
@@ -37,12 +38,13 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge who has seen nothing.
+    /// Makes a judge that has seen no event.
     pub fn new(rules: StopRules) -> Self {
         Self { rules, state: StopState::default(), next: 0, at_event: None, strikes: 0, newest: None, stopped: false }
     }
 
-    /// Shows the next event. Returns what a strike saw, at the event during which it turned true.
+    /// Passes the next event to the stop engine. Returns the finding of a strike at the event with which it became
+    /// true.
     ///
     /// After a strike nothing is judged until [`TrajectoryEvent::Recover`] or [`TrajectoryEvent::Reset`].
     pub fn observe(&mut self, event: &TrajectoryEvent) -> Option<Finding> {
@@ -60,22 +62,22 @@ impl Judge {
         Some(verdict.finding)
     }
 
-    /// How many events were shown.
+    /// The number of events so far.
     pub fn events(&self) -> u64 {
         self.next
     }
 
-    /// Writes the engine's state down and reads it back, as a daemon does that is restarted within a run.
+    /// Serialises and restores the state of the engine, like a daemon that is restarted within a run.
     ///
     /// # Errors
-    /// The state cannot be written or read: a fault of the engine.
+    /// The state cannot be serialised or restored, which is a bug of the engine.
     pub fn restart(&mut self) -> Result<(), serde_json::Error> {
         let kept = serde_json::to_string(&self.state)?;
         self.state = serde_json::from_str(&kept)?;
         Ok(())
     }
 
-    /// The verdict about everything that was shown.
+    /// The verdict about all events so far.
     pub fn verdict(&self) -> Verdict {
         Verdict {
             stopped: self.stopped,
@@ -95,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// Strikes at the third step, notices at the second.
+    /// Rules with a notice at the second step and a strike at the third.
     fn rules() -> StopRules {
         let rule = |name: &str, steps: u64, then: &str| json!({"name": name, "when": {"steps": steps}, "then": then});
         let rules = json!([rule("many", 3, "strike"), rule("some", 2, "notice")]);
@@ -118,7 +120,7 @@ mod tests {
         let user = || User("go on".into());
         for (events, stopped, at_event, strikes) in [
             (vec![], false, None, 0),
-            (vec![Turn, Turn], false, None, 0), // a notice is no strike
+            (vec![Turn, Turn], false, None, 0), // a notice is not a strike
             (vec![Turn, Turn, Turn], true, Some(2), 1),
             (vec![Turn, Turn, Turn, user(), Turn], true, Some(2), 1),
             (vec![Turn, Turn, Turn, Reset], true, Some(2), 1),
@@ -126,7 +128,7 @@ mod tests {
             (vec![Turn, Turn, Turn, Disable, Turn], true, Some(2), 1),
             (vec![Disable, Turn, Turn, Turn], false, None, 0),
             (vec![Turn, Turn, Turn, Recover], false, Some(2), 1),
-            (vec![Recover, Turn, Turn, Turn, Turn, Recover, Turn], true, Some(3), 2), // steps are not forgotten
+            (vec![Recover, Turn, Turn, Turn, Turn, Recover, Turn], true, Some(3), 2), // steps are not reset
         ] {
             let verdict = judged(&events);
             let seen = (verdict.stopped, verdict.at_event, verdict.strikes);

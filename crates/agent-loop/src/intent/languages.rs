@@ -1,24 +1,25 @@
-//! Announcements in other languages: German, French, Spanish and Russian by words, Chinese and Japanese by characters.
+//! Detects announcements of tool use in other languages: German, French, Spanish and Russian by words, Chinese and
+//! Japanese by characters.
 
 use super::words::{Phrases, Words, phrases, words};
 
-/// How a language with spaces announces.
+/// The announcements of a language with spaces.
 struct Language {
     /// Word sequences that begin an announcement.
     openings: Phrases,
-    /// Beginnings of words that say that a tool is needed, within [`REACH`] words behind an opening.
+    /// Beginnings of words for an action that needs a tool. One must follow an opening within [`REACH`] words.
     actions: Words,
-    /// Verb forms that announce by themselves, as whole words …
+    /// Verb forms that announce without an opening, as whole words.
     forms: Words,
-    /// … where one of these stands in the sentence too; empty: always.
+    /// One of these must be in the same sentence as the form. Empty: no adverb is needed.
     adverbs: Words,
-    /// … and one of these beside the form; empty: the form itself is of the first person.
+    /// One of these must be beside the form. Empty: the form itself is in the first person.
     pronouns: Words,
-    /// Words anywhere in a sentence that make it an offer, a condition, a refusal or an explanation.
+    /// Words that make a sentence an offer, a condition, a refusal or an explanation, wherever they are in it.
     none: Words,
 }
 
-/// Most words between opening and action; German keeps its verb for the end.
+/// Most words between opening and action. German puts the verb at the end.
 const REACH: usize = 14;
 
 const GERMAN: Language = Language {
@@ -71,7 +72,7 @@ const RUSSIAN: Language = Language {
     actions: words!(
         "искать поискать найти проверить посмотреть прочитать выполнить запустить получить загрузить узнать"
     ),
-    // The first person singular of these verbs is always about what the speaker will do.
+    // The first person singular of these verbs always says what the speaker will do.
     forms: words!("поищу проверю посмотрю прочитаю выполню запущу запрошу загляну найду ищу"),
     adverbs: Words(&[]),
     pronouns: Words(&[]),
@@ -103,36 +104,36 @@ impl Language {
     }
 }
 
-/// How Chinese begins an announcement.
+/// Phrases that begin an announcement in Chinese.
 const CHINESE_OPENINGS: Words =
     words!("让我 讓我 我来 我來 我将 我將 我会 我會 我去 我先 我这就 我马上 我现在 我需要 我要");
 
-/// What Chinese then announces.
+/// Actions in Chinese.
 const CHINESE_ACTIONS: Words = words!(
     "搜索 搜寻 搜尋 搜一下 查一下 查询 查詢 查找 查看 查查 检索 檢索 读取 讀取 获取 獲取 \
      执行 執行 运行 運行 检查 檢查 下载"
 );
 
-/// What makes a Chinese sentence something else.
+/// Words that make a Chinese sentence something other than an announcement.
 const CHINESE_NONE: Words = words!(
     "解释 解釋 说明 說明 想想 想一想 总结 總結 知道 乐意 樂意 如果 不会 不會 以后 以後 \
      明天 之前"
 );
 
-/// Japanese endings that only a speaker about to act uses.
+/// Japanese verb endings that only a speaker who is about to act uses.
 const JAPANESE_WILL: Words = words!(
     "検索してみます 調べてみます 確認してみます 探してみます 見てみます 読んでみます 実行してみます \
      検索いたします 確認いたします お調べします お調べいたします"
 );
 
-/// Japanese verbs that could as well describe somebody else …
+/// Japanese verbs that may also describe another person. They need a word of [`JAPANESE_NOW`].
 const JAPANESE_ACTIONS: Words =
     words!("検索します 調べます 確認します 探します 取得します 実行します 読み込みます 読み取ります");
 
-/// … unless one of these says that it is about now.
+/// Japanese words that say that the action happens now.
 const JAPANESE_NOW: Words = words!("まず 今から これから 今すぐ すぐに 少々 ちょっと それでは では、 ただいま 最初に");
 
-/// What makes a Japanese sentence something else.
+/// Words that make a Japanese sentence something other than an announcement.
 const JAPANESE_NONE: Words = words!("れば たら もし 場合 説明 ません 後で 明日 できます");
 
 /// Most characters between a Chinese opening and the end of its action.

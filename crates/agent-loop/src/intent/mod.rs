@@ -1,11 +1,12 @@
-//! Whether a text announces that the model is about to use a tool.
+//! Detects a text that announces a tool call.
 //!
-//! Only prose counts: code, quotations and block quotes are taken out first. Then each sentence stands alone: it must
-//! say, in the first person and about now, that something will be done for which one needs a tool. Explaining, thinking
-//! and summarising need none; neither do offers, conditions, questions to the person, refusals, and the past.
+//! Only prose counts: code, quotations and block quotes are removed first. Then each sentence is judged alone. It must
+//! say, in the first person and about now, that the speaker will do something that needs a tool. Explaining, thinking
+//! and summarising need no tool. Offers, conditions, questions to the person, refusals and the past are not
+//! announcements.
 //!
-//! Judged by word lists, deliberately short: a missed announcement ends a turn early, a false one costs a model call, and
-//! both are bounded by the nudge limit.
+//! The word lists are short on purpose. A missed announcement ends a turn too early, a false one costs a model call,
+//! and the nudge limit bounds both.
 
 mod english;
 mod languages;

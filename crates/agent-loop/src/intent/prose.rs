@@ -1,22 +1,22 @@
-//! Takes the prose out of Markdown, sentence by sentence.
+//! Extracts the sentences of the prose in a Markdown text.
 
-/// Stands for a piece of code or a quotation that was taken out of a sentence.
+/// Replaces a piece of code or a quotation in a sentence.
 pub(super) const OBJECT: char = '\u{FFFC}';
 
-/// A sentence of prose: lower case, apostrophes straight.
+/// A sentence of prose, in lower case and with straight apostrophes.
 pub(super) struct Sentence {
-    /// With its end mark, if it has one.
+    /// The text, with its end mark if it has one.
     pub(super) text: String,
 }
 
 impl Sentence {
-    /// Whether it asks something.
+    /// Whether it is a question.
     pub(super) fn is_question(&self) -> bool {
         let text = self.text.trim_end_matches(['!', '.', ' ', '…']);
         text.ends_with(['?', '？']) || text.ends_with("か。") || text.ends_with('吗') || text.ends_with("吗。")
     }
 
-    /// Its words, with a comma, a colon and [`OBJECT`] as words of their own.
+    /// Its words. A comma, a colon and [`OBJECT`] are words of their own.
     pub(super) fn words(&self) -> Vec<&str> {
         let mut words = Vec::new();
         for chunk in self.text.split(|c: char| !is_word(c) && !is_mark(c)) {
@@ -41,7 +41,7 @@ fn is_mark(c: char) -> bool {
     matches!(c, ',' | ':' | OBJECT)
 }
 
-/// The sentences of the prose in `text`.
+/// Returns the sentences of the prose in `text`.
 pub(super) fn sentences(text: &str) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     for paragraph in paragraphs(text) {
@@ -50,7 +50,7 @@ pub(super) fn sentences(text: &str) -> Vec<Sentence> {
     sentences
 }
 
-/// Prose lines joined to paragraphs. A fenced block vanishes without ending the sentence around it, so that adding one
+/// Joins lines of prose to paragraphs. A fenced block is removed without ending the sentence around it, so a block
 /// between two lines changes nothing.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
@@ -88,12 +88,12 @@ fn paragraphs(text: &str) -> Vec<String> {
     paragraphs
 }
 
-/// The character and length of the fence that a line opens.
+/// The character and the length of the fence that a line opens.
 fn opens(line: &str) -> Option<(char, usize)> {
     let line = line.trim_start();
     let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let length = line.chars().take_while(|c| *c == mark).count();
-    // Backticks behind the opening ones make it inline code on a line of its own.
+    // More backticks behind the opening ones make it inline code on a line of its own.
     (length >= 3 && !(mark == '`' && line[length..].contains('`'))).then_some((mark, length))
 }
 
@@ -102,7 +102,7 @@ fn closes(line: &str, (mark, length): (char, usize)) -> bool {
     line.chars().count() >= length && line.chars().all(|c| c == mark)
 }
 
-/// Whether a line begins something new: a heading, a list item, a row of a table.
+/// Whether a line begins a heading, a list item or a row of a table.
 fn starts_block(line: &str) -> bool {
     let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
     line.starts_with(['#', '|'])
@@ -110,13 +110,14 @@ fn starts_block(line: &str) -> bool {
         || (numbered.len() < line.len() && (numbered.starts_with(". ") || numbered.starts_with(") ")))
 }
 
-/// A line in lower case with straight apostrophes, each piece of inline code and each quotation replaced by [`OBJECT`].
+/// Returns a line in lower case with straight apostrophes. [`OBJECT`] replaces each piece of inline code and each
+/// quotation.
 fn without_quotations(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     let mut before = ' ';
-    // Closing marks that were looked for and not found. They will not be found further on either, so that a line of
-    // opening marks alone takes linear time.
+    // Closing marks that were searched for and not found. They are not searched for again, so that a line of opening
+    // marks alone takes linear time.
     let mut missing: Vec<Closing> = Vec::new();
     while let Some(c) = rest.chars().next() {
         let after_mark = match closing_of(rest, c, before) {
@@ -135,7 +136,7 @@ fn without_quotations(line: &str) -> String {
                 before = OBJECT;
                 rest = &rest[end..];
             }
-            // An unmatched run of backticks is skipped as a whole: a part of it must not match a shorter one.
+            // Skips an unmatched run of backticks as a whole: a part of it must not match a shorter run.
             None if c == '`' => {
                 rest = rest.trim_start_matches('`');
                 before = '`';
@@ -154,19 +155,19 @@ fn without_quotations(line: &str) -> String {
     out
 }
 
-/// What ends a quotation.
+/// The mark that ends a quotation.
 #[derive(Clone, Copy, PartialEq)]
 enum Closing {
-    /// A run of exactly so many backticks.
+    /// A run of exactly this many backticks.
     Backticks(usize),
     /// One of two characters.
     Mark(char, char),
-    /// This apostrophe-like character, not followed by a letter: otherwise it is an apostrophe.
+    /// This character, if no letter follows. Before a letter it is an apostrophe.
     Apostrophe(char),
 }
 
 impl Closing {
-    /// Where the closing mark ends, in bytes.
+    /// The end of the closing mark, in bytes.
     fn end_in(self, text: &str) -> Option<usize> {
         match self {
             Self::Backticks(length) => {
@@ -192,7 +193,8 @@ impl Closing {
     }
 }
 
-/// If `rest`, which begins with `c`, opens a quotation or inline code: the length of the opening mark, and what closes it.
+/// If `rest`, which begins with `c`, opens a quotation or inline code: the length of the opening mark, and the mark
+/// that closes it.
 fn closing_of(rest: &str, c: char, before: char) -> Option<(usize, Closing)> {
     let opening = c.len_utf8();
     let closing = match c {
@@ -217,8 +219,8 @@ fn closing_of(rest: &str, c: char, before: char) -> Option<(usize, Closing)> {
     Some((opening, closing))
 }
 
-/// Cuts a paragraph into sentences. A Western end mark counts only before white space or at the end, so that `a.txt`
-/// and `3.5` stay whole.
+/// Splits a paragraph into sentences. A Western end mark counts only before white space or at the end, so that `a.txt`
+/// and `3.5` are not split.
 fn split(paragraph: &str, sentences: &mut Vec<Sentence>) {
     let mut start = 0;
     let mut chars = paragraph.char_indices().peekable();

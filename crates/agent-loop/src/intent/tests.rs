@@ -1,4 +1,4 @@
-//! What is an announcement and what is none.
+//! Texts that announce a tool call, and texts that do not.
 
 use proptest::prelude::*;
 
@@ -76,7 +76,7 @@ const OTHERS: &[&str] = &[
     "",
     "391",
     "The search found nothing.",
-    // Nothing that takes a tool.
+    // Actions that need no tool.
     "Let me explain how search works.",
     "Let me know if you want me to search.",
     "Let me think about how to check this.",
@@ -117,15 +117,15 @@ const OTHERS: &[&str] = &[
     // Refusals.
     "I need to search the web for that, which I cannot do.",
     "I won't delete the file.",
-    // Somebody else.
+    // Another subject.
     "Please let me check out first, she said.",
     "You will find the file there.",
     "They'll search the web.",
     "If you let me search, I could tell.",
-    // Another sentence.
+    // The words are in two sentences.
     "I'll be brief. You can search the web yourself.",
     "I will say this. People check their mail too often.",
-    // Words instead of a tool.
+    // Text instead of a tool.
     "I'll write a function to read the file:",
     "I'll create a plan for you.",
     "I'll use a loop to find the maximum.",
@@ -199,12 +199,12 @@ fn a_long_text_of_beginnings_takes_linear_time() {
         let text = beginning.repeat(200_000 / beginning.len());
         let started = std::time::Instant::now();
         announces_tool_use(&text);
-        // Quadratic time would be minutes; the limit leaves room for a slow and busy machine.
+        // Quadratic time would take minutes. The limit leaves a margin for a slow and busy machine.
         assert!(started.elapsed().as_secs() < 20, "{beginning:?} took {:?}", started.elapsed());
     }
 }
 
-/// Lines of prose, in which no fence begins.
+/// Lines of prose in which no fence begins.
 fn prose_line() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select([ANNOUNCEMENTS, OTHERS].concat()).prop_map(|text| text

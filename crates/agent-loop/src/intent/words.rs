@@ -1,7 +1,7 @@
-//! Lists of words and phrases. Written as text, since sixty words are read better in five lines than in sixty; cut up
-//! when the crate is compiled, since every word of every answer is looked up in them.
+//! Lists of words and phrases. They are written as one text, because sixty words are easier to read in five lines than
+//! in sixty. They are split at compile time, because every word of every answer is looked up in them.
 
-/// Words, from a text with single spaces between them.
+/// Makes a list of words from a text with single spaces between them.
 macro_rules! words {
     ($text:literal) => {{
         const TEXT: &str = $text;
@@ -10,7 +10,7 @@ macro_rules! words {
     }};
 }
 
-/// Phrases, from a text with `|` between them.
+/// Makes a list of phrases from a text with `|` between them.
 macro_rules! phrases {
     ($text:literal) => {{
         const TEXT: &str = $text;
@@ -26,17 +26,17 @@ pub(super) use {phrases, words};
 pub(super) struct Words(pub(super) &'static [&'static str]);
 
 impl Words {
-    /// The words of the list.
+    /// Iterates over the words of the list.
     pub(super) fn iter(self) -> impl Iterator<Item = &'static str> {
         self.0.iter().copied()
     }
 
-    /// Whether the word is one of them.
+    /// Whether the list contains the word.
     pub(super) fn has(self, word: &str) -> bool {
         self.0.contains(&word)
     }
 
-    /// Whether one of the words is one of them.
+    /// Whether the list contains one of the words.
     pub(super) fn has_any(self, words: &[&str]) -> bool {
         words.iter().any(|word| self.has(word))
     }
@@ -47,7 +47,7 @@ impl Words {
 pub(super) struct Phrases(pub(super) &'static [&'static str]);
 
 impl Phrases {
-    /// If `words` begin with one of the phrases, the words behind it.
+    /// Returns the words behind the phrase, if `words` begin with one of the phrases.
     pub(super) fn strip<'w, 't>(self, words: &'w [&'t str]) -> Option<&'w [&'t str]> {
         let first = words.first()?;
         self.0.iter().filter(|phrase| phrase.starts_with(first)).find_map(|phrase| {
@@ -60,7 +60,7 @@ impl Phrases {
     }
 }
 
-/// How many parts `separator` cuts a text into.
+/// The number of parts that `separator` splits a text into.
 pub(super) const fn count(text: &str, separator: u8) -> usize {
     let mut count = 1;
     let mut at = 0;
@@ -73,7 +73,7 @@ pub(super) const fn count(text: &str, separator: u8) -> usize {
     count
 }
 
-/// The parts of a text, without white space around them.
+/// Splits a text into its parts, without white space around them.
 pub(super) const fn cut<const N: usize>(text: &'static str, separator: u8) -> [&'static str; N] {
     let mut parts = [""; N];
     let mut rest = text;

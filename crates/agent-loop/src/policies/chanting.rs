@@ -1,38 +1,40 @@
-//! Chanting: the same words, again and again, in streamed text.
+//! Detects chanting: the same text, repeated again and again in a stream.
 //!
-//! A model that is stuck says one sentence until its limit of tokens ends it. This layer sees it while it streams, in
-//! two ways, and the same way however the text was cut into pieces.
+//! A model that is stuck repeats one sentence until its token limit ends the reply. This layer detects it while the
+//! text streams, in two ways. The result does not depend on how the text was cut into pieces.
 //!
 //! # Windows of prose
 //!
-//! **The rule.** Take the last 50 characters of prose. Look backwards for where they stood before, counting an
-//! occurrence only when it lies at least 50 characters before the one that was counted last, so that none overlap. When
-//! ten are counted, the last one included, and the first lies at most 9 × 250 = 2250 characters before the last, and the
-//! nine texts from each to the next are at most five different ones, then the text chants, at that character.
+//! **The rule.** Take the last 50 characters of prose. Search backwards for earlier occurrences of them. Count an
+//! occurrence only if it lies at least 50 characters before the one that was counted last, so that counted occurrences
+//! do not overlap. The text chants at this character if three conditions hold: ten occurrences are counted, including
+//! the last 50 characters themselves; the first lies at most 9 × 250 = 2250 characters before the last; and the nine
+//! texts from each occurrence to the next are at most five different ones.
 //!
-//! A unit of `p` characters that is repeated without gaps is seen after `9 × p × ⌈50 / p⌉ + 50` characters, for p up to
-//! 250: 500 characters for 1, 2, 5, 10, 25 and 50, 932 for 49 and 2300 for 250. One of more than 250 is never seen. So a
-//! short unit, a laugh, 😀 or "no", needs 500 characters and more, and a hundred are healthy. Paragraphs that begin
-//! alike and go on differently have more than five periods; a refrain has more than 250 characters between.
+//! A unit of `p` characters that is repeated without gaps is detected after `9 × p × ⌈50 / p⌉ + 50` characters, for p
+//! up to 250: 500 characters for 1, 2, 5, 10, 25 and 50, 932 for 49 and 2300 for 250. A unit of more than 250
+//! characters is never detected. A short unit, such as a laugh, 😀 or "no", needs at least 500 characters, so a hundred
+//! repetitions of it are no finding. Paragraphs that begin alike and continue differently have more than five periods.
+//! A refrain has more than 250 characters between its occurrences.
 //!
-//! Characters are Unicode scalar values as they come, not lower-cased; each run of white space is one blank.
+//! Characters are Unicode scalar values, not lower-cased. Each run of white space is one blank.
 //!
-//! **Prose** is what is not code (fenced, or indented by four after a blank line), a row of a table, an entry of a list
-//! (`-`, `*`, `+`, `•`, `1.`, `1)`), a heading, a quote, or a rule: a line of nothing but marks. A heading, an entry or a
-//! quote begins a new run of prose, which repeats nothing from before it; code, tables and rules are left out. What looks
-//! like JSON or a log is prose unless it is fenced. Of lines that are too long for what they seem to be, the rest is
-//! prose: after 4096 characters, of a rule after 256.
+//! **Prose** is everything except code (fenced, or indented by four after a blank line), rows of tables, entries of
+//! lists (`-`, `*`, `+`, `•`, `1.`, `1)`), headings, quotes, and rules, which are lines of nothing but marks. A
+//! heading, an entry or a quote begins a new run of prose, which is not compared with the text before it. Code, tables
+//! and rules are skipped. Unfenced JSON and logs are prose. If a line is too long for its kind, the rest of it is
+//! prose: after 4096 characters, in a rule after 256.
 //!
 //! # Whole lines
 //!
-//! For what windows leave out: lines of at least 12 characters, without their bullet or number. The last sixteen are
-//! equal, or the last sixteen pairs, triples or groups of four. Entries of lists and prose alone: code, tables, headings and
-//! quotes legitimately repeat their lines.
+//! This layer covers what the windows do not see: lines of at least 12 characters, without their bullet or number. The
+//! text chants if the last sixteen lines are equal, or the last sixteen pairs, triples or groups of four. Only entries
+//! of lists and prose count: code, tables, headings and quotes legitimately repeat their lines.
 //!
-//! # What one text is
+//! # Extent of one text
 //!
-//! Everything since the last tool call. The answers of several steps without a call between are one text, each a
-//! document of its own: a fence that one of them left open is closed at its end.
+//! One text is everything since the last tool call. The answers of several steps without a call between them are one
+//! text. Each answer is a document of its own: a fence that is still open at its end is closed.
 
 mod head;
 mod lines;
@@ -52,27 +54,28 @@ use super::observation::Observation;
 /// The wire name of this kind of loop.
 pub const CHANTING_IDENTICAL_SENTENCES: &str = "CHANTING_IDENTICAL_SENTENCES";
 
-/// How far a repetition reaches back from its verdict at most, in characters, as far as it is looked for: more than the 2300
-/// of prose, and sixteen groups of four long lines.
+/// Most characters that a repetition can reach back from its verdict, as far as it is searched for: more than the 2300
+/// characters of prose, and more than sixteen groups of four long lines.
 const LONGEST: usize = 16 * 1024;
 
-/// Characters behind a verdict within which it is certain. 64: more than the head of a line, which is held back until its kind
-/// is known.
+/// Most characters behind a verdict until it is certain. 64: more than the head of a line, which is held back until the
+/// kind of the line is known.
 const MORE_MAX_CHARS: usize = 64;
 
-/// Characters at the beginning of a repetition that may be the end of the sentence before it. 3: a letter, a full stop, a blank.
+/// Most characters at the beginning of a repetition that may belong to the end of the sentence before it. 3: a letter,
+/// a full stop, a blank.
 const SHARED_MAX_CHARS: usize = 3;
 
-/// What is remembered of the text of a run: at most 16 KiB, and next to nothing until there is prose.
+/// The chanting state of a run: at most 16 KiB, and almost nothing before the first prose.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Chanting {
     found: Option<Finding>,
-    /// Characters read since the text began, up to the verdict.
+    /// Characters that were read since the text began, up to the verdict.
     position: u64,
-    /// Text has come since the last whole answer or step: the whole answer is going to repeat it.
+    /// Text was streamed since the last complete answer or step. The complete answer will repeat it.
     streamed: bool,
     structure: Structure,
-    /// Something but a blank came last in the line.
+    /// The last character of the line was not a blank.
     after_word: bool,
     lines: Lines,
     window: Option<Box<Window>>,
@@ -80,23 +83,23 @@ pub struct Chanting {
 
 const _: () = assert!(size_of::<Chanting>() + size_of::<Window>() <= 16 * 1024, "the state of a run stays small");
 
-/// A verdict, in numbers.
+/// The figures of a verdict.
 #[derive(Debug, PartialEq)]
 struct Chant {
-    /// Occurrences, or repetitions of a cycle of lines.
+    /// Occurrences of the window, or repetitions of a cycle of lines.
     count: u64,
     /// Characters from one to the next, on average.
     spacing: u64,
-    /// Different texts between them.
+    /// Number of different texts between them.
     periods: u64,
-    /// Lines in the cycle, where lines were compared.
+    /// Lines in the cycle, if lines were compared.
     lines: Option<u64>,
-    /// The beginning of what is repeated.
+    /// The beginning of the repeated text.
     quote: String,
 }
 
 impl Chanting {
-    /// Takes what was seen: pieces of text, and whole answers that were not streamed; a tool call ends a text.
+    /// Reads pieces of text, and complete answers that were not streamed. A tool call ends a text.
     pub fn observe(&mut self, seen: &Observation<'_>) {
         match seen {
             Observation::Text(piece) => {
@@ -115,7 +118,7 @@ impl Chanting {
         }
     }
 
-    /// Takes a piece of streamed text and tells whether the text chants by now.
+    /// Reads a piece of streamed text. Returns whether the text chants now.
     pub fn text(&mut self, piece: &str) -> bool {
         self.streamed |= !piece.is_empty();
         if self.found.is_none() {
@@ -125,50 +128,51 @@ impl Chanting {
         self.found.is_some()
     }
 
-    /// The chanting that was found and stands.
+    /// The chanting that was found since the last tool call, if any.
     pub fn found(&self) -> Option<&Finding> {
         self.found.as_ref()
     }
 
-    /// Characters that were read since the text began: up to the verdict where there is one.
+    /// Characters that were read since the text began, up to the verdict if there is one.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The part of a text that comes before it begins to repeat itself, up to the end of its last sentence or line. `None`:
-    /// it does not repeat itself.
+    /// Returns the part of a text before its repetition, up to the end of the last sentence or line. `None`: the text
+    /// does not repeat itself.
     pub fn before_repetition(text: &str) -> Option<&str> {
         let read = Self::chants_at(text)?;
-        // A blank is read with the character behind it, so that the verdict may need a little more than was read.
+        // A blank is read together with the character behind it. So the verdict may need a few characters more than
+        // were read.
         let ends = text[read..].char_indices().map(|(at, c)| read + at + c.len_utf8()).take(MORE_MAX_CHARS);
         let verdict = std::iter::once(read).chain(ends).find(|end| Self::chants_at(&text[..*end]).is_some())?;
-        // The verdict comes with the last of the repetitions that it counts. So the repetition begins at the latest place
-        // from which there is a verdict at the same character, and from each earlier place there is one as well.
+        // The verdict comes with the last repetition that it counts. So the repetition begins at the latest position
+        // from which the same character gets a verdict. Every earlier position gives that verdict too.
         let places: Vec<usize> = text[..verdict].char_indices().map(|(at, _)| at).rev().take(LONGEST).collect();
         let behind = places.partition_point(|at| Self::chants_at(&text[*at..verdict]).is_none());
         let start = places.get(behind).copied().unwrap_or(0);
         let is_end = |c: char| matches!(c, '.' | '!' | '?' | '…' | '。' | '\n');
-        // The sentence before may end like the one that is repeated: its end then counts as repeated as well.
+        // The sentence before may have the same end as the repeated sentence. Then that end counts as repeated too.
         let shared = text[start..].char_indices().take(SHARED_MAX_CHARS).find(|(_, c)| is_end(*c));
         let last = || text[..start].char_indices().rev().find(|(_, c)| is_end(*c));
         let end = shared.map(|(at, c)| start + at + c.len_utf8()).or_else(|| last().map(|(at, c)| at + c.len_utf8()));
         Some(text[..end.unwrap_or(0)].trim_end())
     }
 
-    /// Where the text chants, in bytes.
+    /// The position at which the text chants, in bytes.
     fn chants_at(text: &str) -> Option<usize> {
         let mut tracker = Self::default();
         let read = tracker.read(text);
         tracker.found.is_some().then_some(read)
     }
 
-    /// Forgets everything, so that the text that follows is judged by itself. Only whether the answer under way was
-    /// streamed is kept: a repetition of it as a whole is no new text.
+    /// Forgets everything, so that the text that follows is judged alone. Only `streamed` is kept: the complete answer
+    /// that repeats a streamed one is no new text.
     pub fn clear(&mut self) {
         *self = Self { streamed: self.streamed, ..Self::default() };
     }
 
-    /// Ends an answer's last line and whatever it left open.
+    /// Ends the last line of an answer and all blocks that are still open.
     fn end_answer(&mut self) {
         if std::mem::take(&mut self.streamed) && self.found.is_none() {
             self.read("\n\n");
@@ -176,7 +180,7 @@ impl Chanting {
         }
     }
 
-    /// Reads until there is a verdict, and tells how far, in bytes.
+    /// Reads until there is a verdict. Returns how many bytes were read.
     fn read(&mut self, text: &str) -> usize {
         let mut rest = text;
         loop {
@@ -200,7 +204,8 @@ impl Chanting {
         }
     }
 
-    /// Begins a line with the first characters of its text, and ends the run of prose before it where it has to.
+    /// Begins a line with the first characters of its text. Ends the run of prose before it if the kind of line
+    /// requires it.
     fn begin(&mut self, kind: Kind, held: &[char]) -> Option<Chant> {
         self.after_word = false;
         self.lines.begin(kind);
@@ -210,7 +215,8 @@ impl Chanting {
         held.iter().find_map(|c| self.take(kind, c.encode_utf8(&mut [0; 4])).map(|(_, chant)| chant))
     }
 
-    /// Takes more of a line, and stops where it chants: how far that is, in bytes.
+    /// Reads more of a line and stops at the character where it chants. Returns that position in bytes, and the
+    /// verdict.
     fn take(&mut self, kind: Kind, text: &str) -> Option<(usize, Chant)> {
         if matches!(kind, Kind::Table | Kind::Rule | Kind::Fence) {
             return None;
@@ -234,7 +240,7 @@ impl Chanting {
         self.window.get_or_insert_default()
     }
 
-    /// Keeps the verdict and lets go of everything else.
+    /// Stores the verdict and drops all other state.
     fn settle(&mut self, chant: Chant) {
         let mut finding = Finding::new(StopReason::Chanting, CHANTING_IDENTICAL_SENTENCES, chant.count, chant.count)
             .quoting(&chant.quote)

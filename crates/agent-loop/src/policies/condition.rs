@@ -1,4 +1,4 @@
-//! The algebra: conditions over measures, combined by `any`, `all` and `not`, as the configuration writes them.
+//! Evaluates conditions over measures. The settings combine them with `any`, `all` and `not`.
 
 use belay_protocol::{Finding, StopReason};
 
@@ -10,20 +10,20 @@ pub(crate) use view::{Baseline, View};
 mod read;
 mod view;
 
-/// What a leaf asks of the measures.
+/// The question that a leaf asks about the measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Leaf<'a> {
-    /// Is this counted so often?
+    /// Whether the count has reached the threshold.
     AtLeast(Count<'a>, u64),
-    /// Has this been seen?
-    Seen(Sight<'a>),
-    /// Never true: a flag that was written as false.
+    /// Whether this has been seen.
+    Seen(Observed<'a>),
+    /// Never true: a flag that was set to false.
     Never,
 }
 
-/// Something that is seen or not.
+/// A fact that is seen or not seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Sight<'a> {
+pub(crate) enum Observed<'a> {
     ToolLoop,
     Chanting,
     RepeatedReplies,
@@ -31,7 +31,7 @@ pub(crate) enum Sight<'a> {
     Calls(&'a str),
 }
 
-/// A condition, or its parts.
+/// A leaf, or the parts of a combination.
 pub(crate) enum Part<'a> {
     Any(&'a [Condition]),
     All(&'a [Condition]),
@@ -40,30 +40,30 @@ pub(crate) enum Part<'a> {
 }
 
 impl Condition {
-    /// What made it true: the first of its parts that is. `None`: it is not true.
+    /// The finding of the part that made the condition true: of several, the first. `None`: the condition is not true.
     pub fn holds(&self, measures: &Measures) -> Option<Finding> {
         let view = View { measures, since: None };
         self.is_true(&view).then(|| self.finding(&view))
     }
 
-    /// The same condition as its parts, or as the question it asks.
+    /// The condition as its parts, or as a leaf.
     pub(crate) fn part(&self) -> Part<'_> {
-        let flag = |wanted: bool, sight| if wanted { Leaf::Seen(sight) } else { Leaf::Never };
+        let flag = |wanted: bool, observed| if wanted { Leaf::Seen(observed) } else { Leaf::Never };
         Part::Leaf(match self {
             Self::Any(parts) => return Part::Any(parts),
             Self::All(parts) => return Part::All(parts),
             Self::Not(part) => return Part::Not(part),
             Self::AtLeast(counter, n) => Leaf::AtLeast(Count::Of(*counter), *n),
             Self::ToolCallsOf(of) => Leaf::AtLeast(Count::ToolCallsOf(&of.tool), of.count),
-            Self::RepeatedReplies(wanted) => flag(*wanted, Sight::RepeatedReplies),
-            Self::ToolLoop(wanted) => flag(*wanted, Sight::ToolLoop),
-            Self::Chanting(wanted) => flag(*wanted, Sight::Chanting),
-            Self::Says(text) => Leaf::Seen(Sight::Says(text)),
-            Self::Calls(tool) => Leaf::Seen(Sight::Calls(tool)),
+            Self::RepeatedReplies(wanted) => flag(*wanted, Observed::RepeatedReplies),
+            Self::ToolLoop(wanted) => flag(*wanted, Observed::ToolLoop),
+            Self::Chanting(wanted) => flag(*wanted, Observed::Chanting),
+            Self::Says(text) => Leaf::Seen(Observed::Says(text)),
+            Self::Calls(tool) => Leaf::Seen(Observed::Calls(tool)),
         })
     }
 
-    /// Whether it is true. Allocates nothing.
+    /// Whether the condition is true. Allocates nothing.
     pub(crate) fn is_true(&self, view: &View<'_>) -> bool {
         match self.part() {
             Part::Any(parts) => parts.iter().any(|part| part.is_true(view)),
@@ -73,8 +73,9 @@ impl Condition {
         }
     }
 
-    /// What made it true, which it is: of `any` the first part that is true, of `all` the first that is no negation.
-    /// Several conditions together are the operator's own reason, and none of theirs.
+    /// The finding of a condition that is true: of `any` the first part that is true, of `all` the first that is not a
+    /// negation. If several conditions must hold together, the reason is `operator_rule` and not the reason of one of
+    /// them.
     pub(crate) fn finding(&self, view: &View<'_>) -> Finding {
         let own = |word: &str| Finding::new(StopReason::OperatorRule, word, 0, 0);
         match self.part() {
@@ -104,11 +105,11 @@ impl Condition {
         }
     }
 
-    /// The measures it asks about.
-    pub(crate) fn asks_about(&self) -> Touched {
-        let mut asked = Touched::NOTHING;
-        self.each_leaf(&mut |leaf| asked = asked.and(leaf.asks_about()));
-        asked
+    /// The measures that the condition reads.
+    pub(crate) fn depends_on(&self) -> Touched {
+        let mut touched = Touched::NOTHING;
+        self.each_leaf(&mut |leaf| touched = touched.and(leaf.depends_on()));
+        touched
     }
 }
 
@@ -116,7 +117,7 @@ impl Leaf<'_> {
     fn is_true(self, view: &View<'_>) -> bool {
         match self {
             Self::AtLeast(count, threshold) => view.count(count) >= threshold,
-            Self::Seen(sight) => sight.is_there(view.measures),
+            Self::Seen(observed) => observed.is_present(view.measures),
             Self::Never => false,
         }
     }
@@ -124,26 +125,26 @@ impl Leaf<'_> {
     fn finding(self, view: &View<'_>) -> Finding {
         match self {
             Self::AtLeast(count, threshold) => count.finding(view, threshold),
-            Self::Seen(sight) => sight.finding(view.measures),
+            Self::Seen(observed) => observed.finding(view.measures),
             Self::Never => Finding::new(StopReason::OperatorRule, "never", 0, 0),
         }
     }
 
-    fn asks_about(self) -> Touched {
+    fn depends_on(self) -> Touched {
         match self {
             Self::AtLeast(count, _) => count.counter().row().measure,
-            Self::Seen(Sight::ToolLoop) => Touched::TOOL_LOOPS,
-            Self::Seen(Sight::Chanting) => Touched::CHANTING,
-            Self::Seen(Sight::RepeatedReplies) => Touched::REPLIES,
-            Self::Seen(Sight::Says(_)) => Touched::SAID,
-            Self::Seen(Sight::Calls(_)) => Touched::CALLED,
+            Self::Seen(Observed::ToolLoop) => Touched::TOOL_LOOPS,
+            Self::Seen(Observed::Chanting) => Touched::CHANTING,
+            Self::Seen(Observed::RepeatedReplies) => Touched::REPLIES,
+            Self::Seen(Observed::Says(_)) => Touched::SAID,
+            Self::Seen(Observed::Calls(_)) => Touched::CALLED,
             Self::Never => Touched::NOTHING,
         }
     }
 }
 
-impl Sight<'_> {
-    fn is_there(self, measures: &Measures) -> bool {
+impl Observed<'_> {
+    fn is_present(self, measures: &Measures) -> bool {
         match self {
             Self::ToolLoop => measures.tool_loops.found().is_some(),
             Self::Chanting => measures.chanting.found().is_some(),
@@ -162,7 +163,7 @@ impl Sight<'_> {
             Self::Says(text) => return mention("says", text),
             Self::Calls(tool) => return mention("calls", tool),
         };
-        // A layer that says it found something has a finding; this is for its type alone.
+        // Every layer that reports a loop has a finding. Only the type makes this fallback necessary.
         found.cloned().unwrap_or_else(|| Finding::new(StopReason::OperatorRule, self.word(), 1, 1))
     }
 
@@ -178,7 +179,7 @@ impl Sight<'_> {
 }
 
 impl Count<'_> {
-    /// The counter whose row says what it ends.
+    /// The counter whose row defines the stop reason and the unit.
     pub(crate) fn counter(self) -> Counter {
         match self {
             Self::Of(counter) => counter,
@@ -186,7 +187,7 @@ impl Count<'_> {
         }
     }
 
-    /// Its word in the configuration and in evidence.
+    /// The word in the configuration and in the evidence.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Of(counter) => counter.row().word,
@@ -200,9 +201,9 @@ impl Count<'_> {
         let scale = self.counter().scale();
         let found = |value, threshold| Finding::new(row.reason, self.word(), value, threshold);
         match (self, row.unit) {
-            // An amount of money is shown in its stored unit: a whole number.
+            // Money is shown in its stored unit, as a whole number.
             (_, Unit::MicroUsd) => found(value, threshold).with("unit", "micro_usd"),
-            // Seconds are told where whole seconds were asked for.
+            // Seconds are shown if the threshold is a whole number of seconds.
             (_, Unit::Ms) if !threshold.is_multiple_of(scale) => found(value, threshold).with("unit", "ms"),
             (_, Unit::Ms) => found(value / scale, threshold / scale).with("unit", "s"),
             (Self::ToolCallsOf(tool), _) => found(value, threshold).with("tool", tool),

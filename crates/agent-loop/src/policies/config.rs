@@ -1,4 +1,4 @@
-//! `[stops]`: when a run ends because it does not get on.
+//! `[stops]`: when a run ends because it makes no progress.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::limits::RunLimits;
 use super::rule::{Condition, Counter, Rule, Then};
 use super::tool_loops::ToolLoopConfig;
 
-/// Most rules of an operator. 64: each is asked on many events, and nobody can oversee more.
+/// Most rules of an operator. 64: each is evaluated on many events, and a person cannot keep track of more.
 const MAX_RULES: usize = 64;
 
-/// Longest words of a rule, in bytes.
+/// Longest text of a rule for the model, in bytes.
 const MAX_SAY_BYTES: usize = 4_000;
 
 /// Longest name of a rule, in bytes.
@@ -22,35 +22,37 @@ const MAX_RULE_NAME_BYTES: usize = 64;
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct StopsConfig {
-    /// Whether the built-in progress rules judge: all but limits and the operator's own rules.
+    /// Whether the built-in progress rules are active. Limits and the operator's own rules are not affected.
     pub enabled: bool,
-    /// Whether loops are detected: everything that is a strike, and the judge.
+    /// Whether loops are detected: all rules that give a strike, and the judge.
     pub loops: bool,
-    /// Strikes in one request that end it. 1 to 100; 1: without a recovery turn.
+    /// Strikes in one request that end the run. 1 to 100; 1: no recovery turn.
     pub max_strikes: u32,
-    /// Tool cycles.
+    /// Loop detection in tool calls.
     pub tool_loops: ToolLoopConfig,
-    /// Steps in a row, in which every call failed, after which the model is told. 0, as with all below: never.
+    /// Steps in a row in which every call failed, after which the model gets a notice. 0, here and below: never.
     pub errors_notice: u64,
-    /// The same, after which the run ends.
+    /// Steps in a row in which every call failed, after which the run ends.
     pub errors_stop: u64,
-    /// Answers in a row without a word or a call that end the run.
+    /// Answers in a row with neither text nor calls, after which the run ends.
     pub empty_replies: u64,
-    /// Earlier equal answers that make the newest one a strike; one more when they are only nearly equal.
+    /// Number of earlier equal answers with which the newest one is a strike. If they are only nearly equal, one more
+    /// is needed.
     pub repeated_replies: u64,
-    /// Calls in a row of tools that do not exist that end the run.
+    /// Calls in a row of tools that do not exist, after which the run ends.
     pub unknown_tools: u64,
-    /// Calls in a row with refused arguments that end the run.
+    /// Calls in a row with refused arguments, after which the run ends.
     pub invalid_arguments: u64,
-    /// Denials of the same call that end the run.
+    /// Denials of the same call after which the run ends.
     pub approval_reasks: u64,
-    /// Compactions in a row that won less than a tenth that end the run.
+    /// Compactions in a row that saved less than a tenth, after which the run ends.
     pub compactions_without_gain: u64,
-    /// The model that judges.
+    /// The judge model.
     pub judge: JudgeConfig,
-    /// Whether a run that ends by a limit or by a progress rule gets a last turn without tools, to say what it has found.
+    /// Whether a run that a limit or a progress rule ends gets a closing turn without tools, to report what it has
+    /// found.
     pub closing_turn: bool,
-    /// Most seconds of that turn. 1 to 3600.
+    /// Longest duration of the closing turn, in seconds. 1 to 3600.
     pub closing_turn_s: u64,
     /// The operator's own rules.
     pub rules: Vec<Rule>,
@@ -80,8 +82,8 @@ impl Default for StopsConfig {
 }
 
 impl StopsConfig {
-    /// Every problem at once, each beginning with its key. What the rules mean together is looked at by
-    /// [`StopsConfig::problems`].
+    /// Returns every problem at once, each beginning with its key. [`StopsConfig::problems`] checks the rules against
+    /// each other.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = self.judge.validate("stops.judge");
         problems.extend(self.tool_loops.validate("stops.tool_loops."));
@@ -116,13 +118,13 @@ impl StopsConfig {
         ]
     }
 
-    /// Longest last turn without tools. `None`: there is none.
+    /// Longest duration of the closing turn. `None`: there is none.
     pub(crate) fn closing_turn(&self) -> Option<Duration> {
         self.closing_turn.then(|| Duration::from_secs(self.closing_turn_s))
     }
 
-    /// The built-in progress rules that are on. Loops and repetition are strikes, since a word to the model helps; the
-    /// others end the run, since each failure has been told to the model already.
+    /// The built-in progress rules that are enabled. Loops and repetitions are strikes, because a notice helps the
+    /// model. The other rules end the run, because the model has already seen each failure.
     pub(crate) fn built_in_rules(&self) -> Vec<Rule> {
         if !self.enabled {
             return Vec::new();
@@ -173,14 +175,14 @@ fn problems_of_rule(index: usize, rule: &Rule) -> Vec<String> {
     problems
 }
 
-/// A file of rules by itself: the content of `[stops]`, and a table `[limits]` when it has limits.
+/// A file that contains only stop rules: the content of `[stops]`, and a table `[limits]` if it has limits.
 #[derive(Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct RulesFile {
-    /// What stands in `[stops]` elsewhere.
+    /// The settings that are in the table `[stops]` of other files.
     #[serde(flatten)]
     pub stops: StopsConfig,
-    /// `[limits]`, with the defaults of a run for what it leaves out. Absent: no limits at all.
+    /// `[limits]`; missing fields have the defaults of a run. `None`: no limits at all.
     pub limits: Option<RunLimits>,
 }
 

@@ -1,43 +1,43 @@
-//! Rules that cannot work: that never fire, that fire at once, or that another one forestalls.
+//! Finds rules that cannot work: they never fire, fire at once, or another rule always ends the run before them.
 //!
-//! A condition is looked at as a list of cases, each a list of leaves that must hold together or must not. A rule can fire
-//! when one of its cases can. What is reported is certain; what is not certain is not looked for.
+//! A condition is expanded to a list of cases. Each case is a list of leaves that must hold together, or must not hold.
+//! A rule can fire if one of its cases can. Every reported problem is certain; uncertain ones are not searched for.
 
-use super::condition::{Leaf, Part, Sight, View};
+use super::condition::{Leaf, Observed, Part, View};
 use super::config::StopsConfig;
 use super::limits::RunLimits;
 use super::measures::Measures;
 use super::rule::{Condition, Count, Counter, Rule, Since, Then};
 
-/// Most cases of one condition that are looked at; one with more is taken to be all right. 512: nine pairs of
-/// alternatives that must all hold.
+/// Most cases of one condition. A condition with more is accepted unchecked. 512: nine pairs of alternatives that must
+/// all hold.
 const MAX_CASES: usize = 512;
 
-/// A leaf that must hold, or must not.
+/// A leaf that must hold, or must not hold.
 #[derive(Clone, Copy)]
 struct Literal<'a> {
     leaf: Leaf<'a>,
     holds: bool,
 }
 
-/// Leaves that must hold, or must not, at the same moment.
+/// Leaves that must hold, or must not hold, at the same moment.
 type Case<'a> = Vec<Literal<'a>>;
 
-/// A count at which the run ends whatever else is true.
+/// A count at which the run always ends.
 struct Ceiling<'a> {
     count: Count<'a>,
     at: u64,
-    /// The setting that says so.
+    /// The setting that defines it.
     key: String,
-    /// Where its rule stands among the operator's.
+    /// The index of its rule among the operator's rules.
     index: Option<usize>,
-    /// The count itself is still reached, with nothing ended by it.
+    /// Whether reaching this count does not end the run yet; only going beyond it does.
     is_reached: bool,
 }
 
 impl StopsConfig {
-    /// Every rule that cannot work together with these limits, each beginning with its key and saying why. `max_steps`
-    /// is the last step that a run can reach; `None`: not known.
+    /// Returns every rule that cannot work together with these limits, each beginning with its key and the reason.
+    /// `max_steps` is the last step that a run can reach; `None`: unknown.
     ///
     /// Complete only for settings that [`StopsConfig::validate`] accepts.
     pub fn problems(&self, limits: &RunLimits, max_steps: Option<u64>) -> Vec<String> {
@@ -104,8 +104,8 @@ impl StopsConfig {
     }
 }
 
-/// Every count at which a run ends by itself, where nothing else is asked: by the limits, the built-in rules and the
-/// operator's.
+/// Every count that ends a run without another condition: of the limits, of the built-in rules and of the operator's
+/// rules.
 fn ceilings<'a>(own: &'a [Rule], limits: &'a [Rule], progress: &'a [Rule], max_steps: Option<u64>) -> Vec<Ceiling<'a>> {
     let mut ceilings: Vec<Ceiling<'a>> = Vec::new();
     let of_limits = limits.iter().map(|rule| ("limits", rule));
@@ -130,7 +130,7 @@ fn ceilings<'a>(own: &'a [Rule], limits: &'a [Rule], progress: &'a [Rule], max_s
     ceilings
 }
 
-/// Calls `visit` with each count that is enough by itself.
+/// Calls `visit` with each count that makes the condition true alone.
 fn each_alternative<'a>(condition: &'a Condition, visit: &mut dyn FnMut(Count<'a>, u64)) {
     match condition.part() {
         Part::Any(parts) => parts.iter().for_each(|part| each_alternative(part, visit)),
@@ -190,16 +190,16 @@ fn contradiction(case: &Case<'_>) -> Option<String> {
     None
 }
 
-/// Whether the second holds whenever the first does.
+/// Whether `other` holds whenever `one` holds.
 fn implies(one: Leaf<'_>, other: Leaf<'_>) -> bool {
     match (one, other) {
         (Leaf::AtLeast(less, low), Leaf::AtLeast(more, high)) => is_at_most(less, more) && low >= high,
-        (Leaf::Seen(Sight::Says(longer)), Leaf::Seen(Sight::Says(part))) => longer.contains(part),
+        (Leaf::Seen(Observed::Says(longer)), Leaf::Seen(Observed::Says(part))) => longer.contains(part),
         (one, other) => one == other,
     }
 }
 
-/// Why something else ends the run before a case can come true.
+/// Why something else ends the run before a case can become true.
 fn forestalled(index: usize, rule: &Rule, case: &Case<'_>, ceilings: &[Ceiling<'_>]) -> Option<String> {
     let asked = case.iter().filter_map(|literal| match literal {
         Literal { leaf: Leaf::AtLeast(count, at), holds: true } => Some((*count, *at)),
@@ -211,7 +211,7 @@ fn forestalled(index: usize, rule: &Rule, case: &Case<'_>, ceilings: &[Ceiling<'
                 let wanted = written(Leaf::AtLeast(count, at));
                 return Some(format!("can never fire: {} ends the run before {wanted}", ceiling.key));
             }
-            // Of two that end the run at the same moment, the one that stands first is told.
+            // Of two rules that end the run at the same moment, only the first one is effective.
             let comes_second = rule.then != Then::Stop || ceiling.index.is_none_or(|other| other < index);
             if count == ceiling.count && at == ceiling.at && !ceiling.is_reached && comes_second {
                 return Some(format!("decides nothing: {} ends the run at the same moment", ceiling.key));
@@ -221,7 +221,7 @@ fn forestalled(index: usize, rule: &Rule, case: &Case<'_>, ceilings: &[Ceiling<'
     None
 }
 
-/// Whether the first count is never more than the second.
+/// Whether the first count is never greater than the second.
 fn is_at_most(less: Count<'_>, more: Count<'_>) -> bool {
     use Counter::*;
     let (Count::Of(more_of), false) = (more, less == more) else { return less == more };
@@ -237,19 +237,19 @@ fn is_at_most(less: Count<'_>, more: Count<'_>) -> bool {
     }
 }
 
-/// A leaf as it is written.
+/// A leaf in the form of the settings.
 fn written(leaf: Leaf<'_>) -> String {
     match leaf {
         Leaf::AtLeast(Count::ToolCallsOf(tool), at) => format!("tool_calls_of {tool} = {at}"),
         Leaf::AtLeast(count, at) => format!("{} = {}", count.word(), shown(count, at)),
-        Leaf::Seen(Sight::Says(text)) => format!("says = {text:?}"),
-        Leaf::Seen(Sight::Calls(tool)) => format!("calls = {tool:?}"),
-        Leaf::Seen(sight) => sight.word().to_owned(),
+        Leaf::Seen(Observed::Says(text)) => format!("says = {text:?}"),
+        Leaf::Seen(Observed::Calls(tool)) => format!("calls = {tool:?}"),
+        Leaf::Seen(observed) => observed.word().to_owned(),
         Leaf::Never => "false".to_owned(),
     }
 }
 
-/// A threshold in the unit in which it is written.
+/// A threshold in the unit of the settings.
 fn shown(count: Count<'_>, at: u64) -> String {
     (at as f64 / count.counter().scale() as f64).to_string()
 }

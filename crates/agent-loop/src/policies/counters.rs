@@ -1,6 +1,6 @@
-//! The counters of a run: one table, a row for each.
+//! The counters of a run, as one table with a row for each.
 //!
-//! A new counter is a variant of [`Counter`] and a row here.
+//! To add a counter, add a variant of [`Counter`] and a row here.
 
 use std::collections::BTreeMap;
 
@@ -20,63 +20,64 @@ use denials::Denials;
 
 /// A row of the table.
 pub(crate) struct Row {
-    /// The counter.
+    /// The counter of this row.
     pub(crate) counter: Counter,
-    /// Its word in the configuration and in evidence.
+    /// The word in the configuration and in the evidence.
     pub(crate) word: &'static str,
-    /// Its unit.
+    /// The unit.
     pub(crate) unit: Unit,
-    /// The ending of a run that reaches a limit of it.
+    /// The stop reason of a run that reaches a limit of this counter.
     pub(crate) reason: StopReason,
-    /// The measure it belongs to.
+    /// The measure that the counter belongs to.
     pub(crate) measure: Touched,
     /// The kinds of observations that may change it.
     on: u16,
-    /// When it counts and when it begins again.
+    /// The change that an observation makes: whether it counts, or resets the counter.
     change: fn(&Observation<'_>, &Aside) -> Change,
-    /// It is about behaviour, so that a recovery turn lets it begin again; what was used up stays used up.
+    /// Whether it counts behaviour. A recovery turn resets such a counter; counters of used resources are never reset.
     is_behaviour: bool,
-    /// Its evidence names the tool of the newest observation that counted.
+    /// Whether the evidence names the tool of the newest observation that counted.
     pub(crate) names_tool: bool,
 }
 
 /// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Things.
+    /// A plain number.
     One,
-    /// Milliseconds; written in seconds.
+    /// Milliseconds. The settings contain seconds.
     Ms,
-    /// Millionths of a US dollar; written in dollars.
+    /// Millionths of a US dollar. The settings contain dollars.
     MicroUsd,
 }
 
 /// The change that an observation makes to a counter.
 enum Change {
     Keep,
-    /// So many more.
+    /// Increases the count by this number.
     Add(u64),
-    /// At least so many: nothing runs backwards.
+    /// Raises the count to at least this number. A count never decreases this way.
     AtLeast(u64),
-    /// It begins again.
+    /// Sets the count to 0.
     Reset,
 }
 
-/// The state of the counters besides their counts.
+/// The state that the counters need in addition to their counts.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 struct Aside {
-    /// Totals were told, which know of repeated requests and children: from then on they rule.
+    /// Totals have been observed. They include repeated requests and child runs, so single observations no longer
+    /// count.
     totals: bool,
-    /// Bytes of the answer that streams, which its whole text repeats.
+    /// Bytes of the answer that were streamed. The complete answer repeats them.
     streamed: u64,
-    /// The newest answer was empty, and no call has come so far.
+    /// The newest answer was empty, and no call has followed it yet.
     empty: bool,
     calls: ByTool,
     denials: Denials,
 }
 
-/// The longest name of a tool that is kept for evidence, in bytes.
+/// Longest tool name that is stored for the evidence, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
 const STEP: u16 = 1;
@@ -87,7 +88,7 @@ const RESULT: u16 = 1 << 4;
 const USAGE: u16 = 1 << 5;
 const TOTALS: u16 = 1 << 6;
 const COMPACTED: u16 = 1 << 7;
-/// Time and errors are measured elsewhere, with more than a number.
+/// No kind of observation: time and errors are measured by structs of their own.
 const ELSEWHERE: u16 = 0;
 
 fn kind_of(seen: &Observation<'_>) -> u16 {
@@ -151,7 +152,7 @@ pub(crate) const TABLE: &[Row] = &[
           on: COMPACTED, change: compactions, ..BEHAVIOUR },
 ];
 
-/// Each step is a request, until totals tell better.
+/// Counts each step as one request, until totals are known.
 fn model_calls(seen: &Observation<'_>, aside: &Aside) -> Change {
     match seen {
         Observation::Step if !aside.totals => Change::Add(1),
@@ -168,7 +169,7 @@ fn tool_calls(seen: &Observation<'_>, aside: &Aside) -> Change {
     }
 }
 
-/// What each model call tells of tokens, until totals tell better: read, and generated.
+/// Tokens read, and tokens generated. Adds the figures of each model call, until totals are known.
 fn usage(seen: &Observation<'_>, aside: &Aside) -> (Change, Change) {
     match *seen {
         Observation::Usage { input, output } if !aside.totals => (Change::Add(input), Change::Add(output)),
@@ -177,7 +178,7 @@ fn usage(seen: &Observation<'_>, aside: &Aside) -> (Change, Change) {
     }
 }
 
-/// Totals alone know a price: of the run, and of the session.
+/// Money of the run, and of the session. Only totals contain it.
 fn money(seen: &Observation<'_>) -> (Change, Change) {
     match seen {
         Observation::Totals(totals) => {
@@ -187,7 +188,7 @@ fn money(seen: &Observation<'_>) -> (Change, Change) {
     }
 }
 
-/// A whole answer repeats what was streamed of it.
+/// Counts the bytes of a text only once: a complete answer repeats what was streamed of it.
 fn output_bytes(seen: &Observation<'_>, aside: &Aside) -> Change {
     let bytes = match seen {
         Observation::Totals(totals) => return Change::AtLeast(totals.output_bytes),
@@ -199,8 +200,8 @@ fn output_bytes(seen: &Observation<'_>, aside: &Aside) -> Change {
     Change::Add(bytes)
 }
 
-/// An empty answer is judged only when the loop goes on, since calls may follow it. One that a brake has answered is passed
-/// over.
+/// Counts an empty answer only when the loop continues after it, because calls may follow it. An answer that a
+/// guardrail has handled does not count.
 fn empty_replies(seen: &Observation<'_>, aside: &Aside) -> Change {
     match seen {
         Observation::Assistant { text, nudged: false } if !text.trim().is_empty() => Change::Reset,
@@ -209,7 +210,7 @@ fn empty_replies(seen: &Observation<'_>, aside: &Aside) -> Change {
     }
 }
 
-/// Calls in a row with this outcome. What was not executed says nothing about it.
+/// Counts calls in a row with this outcome. A call that was not executed changes nothing.
 fn in_a_row(seen: &Observation<'_>, wanted: CallOutcome) -> Change {
     match seen {
         Observation::ToolResult { outcome: CallOutcome::NotExecuted, .. } => Change::Keep,
@@ -218,7 +219,8 @@ fn in_a_row(seen: &Observation<'_>, wanted: CallOutcome) -> Change {
     }
 }
 
-/// A tenth: shortening costs a model call over nearly the whole context, and what it won is filled again after a step.
+/// Counts compactions that saved less than a tenth of the context. Such a compaction costs a model call over nearly the
+/// whole context, and the next step fills the context again.
 fn compactions(seen: &Observation<'_>, _: &Aside) -> Change {
     let Observation::Compacted { before, after } = *seen else { return Change::Keep };
     let gained = u128::from(after) * 10 <= u128::from(before) * 9;
@@ -226,12 +228,12 @@ fn compactions(seen: &Observation<'_>, _: &Aside) -> Change {
 }
 
 impl Counter {
-    /// Its row.
+    /// The row of this counter in the table.
     pub(crate) fn row(self) -> &'static Row {
         &TABLE[self as usize]
     }
 
-    /// How many of what is counted make one of what is written: milliseconds in a second, millionths in a dollar.
+    /// Stored units in one unit of the settings: milliseconds in a second, millionths in a dollar.
     pub(crate) fn scale(self) -> u64 {
         match self.row().unit {
             Unit::One => 1,
@@ -241,27 +243,27 @@ impl Counter {
     }
 }
 
-/// The measures that an observation may change, of those that are counters.
+/// The counter measures that an observation may change.
 pub(crate) fn touched_by(seen: &Observation<'_>) -> Touched {
     let kind = kind_of(seen);
     let rows = TABLE.iter().filter(|row| row.on & kind != 0);
     rows.fold(Touched::NOTHING, |touched, row| touched.and(row.measure))
 }
 
-/// The counts of a run. Stored with it.
+/// The counts of a run. Stored with the run.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct Counters {
-    /// What is not there is 0.
+    /// A missing counter is 0.
     counts: BTreeMap<Counter, u64>,
-    /// The tools that evidence names.
+    /// The tools that the evidence names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tools: BTreeMap<Counter, String>,
     aside: Aside,
 }
 
 impl Counters {
-    /// Takes what was seen. Tools in `named`, those that rules ask about, are always counted by name.
+    /// Processes an observation. Tools in `named`, which rules ask about, are always counted by name.
     pub fn observe(&mut self, named: &[String], seen: &Observation<'_>) {
         self.aside.denials.observe(seen);
         let kind = kind_of(seen);
@@ -311,7 +313,7 @@ impl Counters {
         }
     }
 
-    /// So far, or in a row.
+    /// The current count: in total, or in a row.
     pub fn count(&self, counter: Counter) -> u64 {
         if counter == Counter::TokensTotal {
             return self.count(Counter::TokensIn).saturating_add(self.count(Counter::TokensOut));
@@ -319,17 +321,17 @@ impl Counters {
         self.counts.get(&counter).copied().unwrap_or(0)
     }
 
-    /// Calls of that tool in this run itself, without what its children called.
+    /// Calls of this tool in this run, without those of child runs.
     pub fn calls_of(&self, tool: &str) -> u64 {
         self.aside.calls.of(tool)
     }
 
-    /// The tool of the newest observation that counted; empty without one.
+    /// The tool of the newest observation that counted; empty if there is none.
     pub fn tool(&self, counter: Counter) -> &str {
         self.tools.get(&counter).map_or("", String::as_str)
     }
 
-    /// Lets the counters of these measures begin again, as far as they are about behaviour.
+    /// Resets the counters of behaviour that belong to these measures.
     pub(crate) fn clear(&mut self, behind: Touched) {
         for row in TABLE.iter().filter(|row| row.is_behaviour && behind.meets(row.measure)) {
             self.forget(row.counter);

@@ -1,16 +1,17 @@
-//! Digests of 64 bits: enough to tell the things of one run apart, and cheap enough for every event.
+//! Digests of 64 bits. They are large enough to distinguish the calls and texts of one run, and fast enough for every
+//! event.
 //!
-//! They are stored, so the function is written down here rather than taken from a library that may change it. Nobody gains
-//! by a collision: two calls would be taken for one, which ends a run at worst.
+//! Digests are stored. So the function is defined here and not taken from a library that may change it. An attacker
+//! gains nothing by a collision: two calls count as equal, which at worst ends a run.
 
 use belay_protocol::Arguments;
 use serde_json::Value;
 
-/// A digest under way.
+/// A digest that is being computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Digest(u64);
 
-/// 2^64 divided by the golden ratio: odd, with its bits well spread.
+/// 2^64 divided by the golden ratio: an odd number with well distributed bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Digest {
@@ -18,13 +19,13 @@ impl Digest {
         Self(SPREAD)
     }
 
-    /// Takes eight bytes.
+    /// Adds eight bytes.
     pub(crate) fn word(&mut self, word: u64) {
         let mixed = (self.0 ^ word).wrapping_mul(SPREAD);
         self.0 = mixed ^ (mixed >> 29);
     }
 
-    /// Takes a text. Its length goes with it, so that no two texts run together to the same bytes.
+    /// Adds a text and its length. The length keeps two different sequences of texts from giving the same bytes.
     pub(crate) fn text(&mut self, text: &str) {
         self.word(text.len() as u64);
         let (words, rest) = text.as_bytes().as_chunks::<8>();
@@ -36,13 +37,13 @@ impl Digest {
         self.word(u64::from_le_bytes(last));
     }
 
-    /// The digest.
+    /// Returns the digest.
     pub(crate) fn end(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(SPREAD);
         mixed ^ (mixed >> 32)
     }
 
-    /// Takes a JSON value. The order of keys does not matter, and 1 is 1.0.
+    /// Adds a JSON value. The order of keys does not matter, and 1 equals 1.0.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.word(1),
@@ -52,7 +53,7 @@ impl Digest {
                 match (number.as_i64(), number.as_u64(), number.as_f64()) {
                     (Some(whole), _, _) => self.word(whole as u64),
                     (_, Some(whole), _) => self.word(whole),
-                    // Whole and small enough for every one of its digits to be exact.
+                    // A whole number that is small enough to be exact.
                     (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => self.word(float as i64 as u64),
                     (_, _, float) => self.word(float.unwrap_or_default().to_bits()),
                 }
@@ -75,7 +76,8 @@ impl Digest {
     }
 }
 
-/// One entry of an object. Sums of these do not depend on the order, without sorting.
+/// The digest of one entry of an object. The sum of these digests does not depend on the order, so nothing has to be
+/// sorted.
 fn entry(key: &str, value: &Value) -> u64 {
     let mut digest = Digest::new();
     digest.text(key);
@@ -83,14 +85,14 @@ fn entry(key: &str, value: &Value) -> u64 {
     digest.end()
 }
 
-/// A tool's name.
+/// The digest of a tool name.
 pub(crate) fn of_name(name: &str) -> u64 {
     let mut digest = Digest::new();
     digest.text(name);
     digest.end()
 }
 
-/// A call: its name and canonical arguments, without writing them down.
+/// The digest of a call: its name and canonical arguments. The canonical form is not written out.
 pub(crate) fn of_call(name: &str, arguments: &Arguments) -> u64 {
     let mut digest = Digest::new();
     digest.text(name);

@@ -1,18 +1,18 @@
-//! Steps in which nothing worked.
+//! Counts steps in which every call failed.
 
 use serde::{Deserialize, Serialize};
 
 use super::observation::{CallOutcome, Observation};
 use super::tool_loops;
 
-/// Longest piece of the newest error that is kept for evidence, in bytes.
+/// Longest part of the newest error that is stored for the evidence, in bytes.
 const MAX_ERROR_BYTES: usize = 240;
 
 /// Counts steps in a row in which at least one call was executed and every executed call failed.
 ///
-/// A step is judged as soon as none of its calls is open, and again when a call follows in the same step, so that the
-/// count is right at the very result that completes the step. A step without executed calls leaves the count. A step
-/// ends where the next one begins; in recordings that do not tell steps, a call after a result begins one.
+/// A step is judged when none of its calls is open, and again when another call follows in the same step. So the count
+/// is correct at the very result that completes the step. A step without executed calls does not change the count. A
+/// step ends when the next one begins. In recordings without steps, a call after a result begins a step.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct Errors {
@@ -20,23 +20,23 @@ pub struct Errors {
     before: u64,
     /// Calls of this step without a result.
     open: u32,
-    /// Calls of this step that were executed.
+    /// Executed calls of this step.
     executed: u32,
-    /// Those of them that failed.
+    /// Executed calls of this step that failed.
     failed: u32,
-    /// This step has been counted already: a call that follows in it does not take that back, a success does.
+    /// This step is already counted. A further call in it does not undo that, a success does.
     counted: bool,
-    /// Whether steps are told.
+    /// Whether steps have been observed.
     steps_told: bool,
-    /// Whether the newest of calls and results was a result.
+    /// Whether the newest call or result was a result.
     after_result: bool,
-    /// How the newest failure begins.
+    /// The beginning of the newest failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     newest: String,
 }
 
 impl Errors {
-    /// Takes what was seen.
+    /// Processes an observation.
     pub fn observe(&mut self, seen: &Observation<'_>) {
         match seen {
             Observation::Step => {
@@ -59,7 +59,7 @@ impl Errors {
     fn take(&mut self, name: &str, outcome: CallOutcome, text: &str) {
         self.after_result = true;
         self.open = self.open.saturating_sub(1);
-        // Many programs report "not yet" by a failing exit code: that is neither a success nor a failure.
+        // Many programs report "not ready yet" with a failing exit code. That is neither a success nor a failure.
         let waits = outcome.is_failure() && tool_loops::is_pending(text);
         if outcome != CallOutcome::NotExecuted && !waits {
             self.executed = self.executed.saturating_add(1);
@@ -75,14 +75,14 @@ impl Errors {
         self.counted |= self.executed > 0 && self.open == 0;
     }
 
-    /// Calls that never got a result are passed over: nothing is known of them.
+    /// Ends the step. Calls that never got a result are ignored.
     fn end_step(&mut self) {
         self.open = 0;
         self.before = self.count();
         (self.executed, self.failed, self.counted, self.after_result) = (0, 0, false, false);
     }
 
-    /// Failed steps in a row, the current one included as far as it is known.
+    /// Failed steps in a row, including the current one if it can be judged already.
     pub fn count(&self) -> u64 {
         if self.failed < self.executed {
             0
@@ -93,12 +93,12 @@ impl Errors {
         }
     }
 
-    /// The tool and the beginning of the newest error; empty without one.
+    /// The tool and the beginning of the newest error; empty if there is none.
     pub fn newest(&self) -> &str {
         &self.newest
     }
 
-    /// Forgets everything.
+    /// Forgets everything except whether steps are observed.
     pub fn clear(&mut self) {
         *self = Self { steps_told: self.steps_told, ..Self::default() };
     }
@@ -110,7 +110,8 @@ mod tests {
 
     use super::*;
 
-    /// s: a step begins; c: a call; f: it failed; o: it worked; p: it is pending yet; n: it was not executed; d: denied; a: an answer.
+    /// s: a step begins; c: a call; f: it failed; o: it succeeded; p: it is still pending; n: it was not executed; d:
+    /// denied; a: an answer.
     fn counts(events: &str) -> Vec<u64> {
         let arguments = Arguments::parse("{}");
         let told = |outcome, text| Observation::ToolResult { name: "t", outcome, text };

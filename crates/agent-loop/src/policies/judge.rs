@@ -1,7 +1,8 @@
-//! The judge: when to ask a model whether the work goes in circles, what to ask, and how to read its answer.
+//! The judge: decides when to ask a model whether the run is stuck, and contains the question and the parser of the
+//! answer.
 //!
-//! This is the pure part; whoever runs the loop asks the model. The judge is the third layer of loop detection, for what
-//! the other two cannot see: the same work in other words.
+//! This is the pure part; the code that runs the loop asks the model. The judge is the third layer of loop detection.
+//! It finds what the other two cannot: the same work in different words.
 
 use belay_protocol::{Finding, StopReason};
 use serde::{Deserialize, Serialize};
@@ -21,21 +22,21 @@ pub const LLM_DETECTED_LOOP: &str = "LLM_DETECTED_LOOP";
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct JudgeConfig {
-    /// Whether a model is asked.
+    /// Whether the judge is used.
     pub enabled: bool,
-    /// The step at which it is asked first. At least 1. (Gemini CLI: 30.)
+    /// The step of the first question. At least 1. (Gemini CLI: 30.)
     pub first_step: u64,
-    /// Fewest steps between two questions, when the last answer was nearly a loop. At least 1. (Gemini CLI: 5.)
+    /// Fewest steps between two questions: the interval after an answer with confidence 1. At least 1. (Gemini CLI: 5.)
     pub min_interval: u64,
-    /// Most steps between two questions, when the last answer was certain that there is none. (Gemini CLI: 15.)
+    /// Most steps between two questions: the interval after an answer with confidence 0. (Gemini CLI: 15.)
     pub max_interval: u64,
-    /// From which confidence on it is a loop. Above 0, at most 1. (Gemini CLI: 0.9.)
+    /// The confidence from which a run counts as stuck. Above 0, at most 1. (Gemini CLI: 0.9.)
     pub confidence: f64,
-    /// Newest messages that are shown. 1 to 200. (Gemini CLI: 20.)
+    /// The number of newest messages in the question. 1 to 200. (Gemini CLI: 20.)
     pub history: usize,
-    /// The model to ask. Absent: the model of the run.
+    /// The model that is asked. Absent: the model of the run.
     pub model: Option<String>,
-    /// The model that has to agree before it is a loop. Absent: the first answer decides.
+    /// A second model that must agree before the run counts as stuck. Absent: the first answer decides.
     pub second_model: Option<String>,
 }
 
@@ -55,7 +56,7 @@ impl Default for JudgeConfig {
 }
 
 impl JudgeConfig {
-    /// Every problem at once, each beginning with `prefix` and its key.
+    /// Returns every problem at once, each beginning with `prefix` and its key.
     pub fn validate(&self, prefix: &str) -> Vec<String> {
         let is_blank = |model: &Option<String>| model.as_ref().is_some_and(|name| name.trim().is_empty());
         let table = [
@@ -72,13 +73,13 @@ impl JudgeConfig {
     }
 }
 
-/// When the judge was asked, and when it is asked next.
+/// The times of the last and the next question.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct JudgeState {
-    /// Steps of this request.
+    /// Steps of this request so far.
     turns: u64,
-    /// Steps until the next question, by the last usable answer. Absent: there was none.
+    /// Steps until the next question, computed from the last usable answer. Absent: there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval: Option<u64>,
     /// The step of the last question. Absent: there was none.
@@ -87,19 +88,19 @@ pub struct JudgeState {
 }
 
 impl JudgeState {
-    /// Takes what was seen.
+    /// Processes an observation.
     pub fn observe(&mut self, seen: &Observation<'_>) {
         if matches!(seen, Observation::Step) {
             self.turns = self.turns.saturating_add(1);
         }
     }
 
-    /// The step it is.
+    /// The current step.
     pub fn turn(&self) -> u64 {
         self.turns
     }
 
-    /// Whether to ask now.
+    /// Whether to ask the judge now.
     pub fn is_due(&self, config: &JudgeConfig) -> bool {
         let due_at = match self.last_check {
             None => config.first_step,
@@ -108,20 +109,21 @@ impl JudgeState {
         config.enabled && self.turns >= due_at
     }
 
-    /// Takes the confidence that was answered, from 0 to 1; `None`: there was no usable answer, and the interval stays.
-    /// The surer a model is that all is well, the later it is asked again.
+    /// Records the answer. `confidence` is from 0 to 1; `None`: there was no usable answer, and the interval does not
+    /// change. The lower the confidence, the longer the interval until the next question.
     pub fn after(&mut self, config: &JudgeConfig, confidence: Option<f64>) {
         self.last_check = Some(self.turns);
         if let Some(confidence) = confidence {
             let span = config.max_interval.saturating_sub(config.min_interval) as f64;
-            // In range: both factors are. The cast drops nothing, since the number is rounded.
+            // Both factors are in range. The cast loses nothing, because the number is rounded.
             let more = (span * (1.0 - confidence.clamp(0.0, 1.0))).round() as u64;
             self.interval = Some(config.min_interval.saturating_add(more));
         }
     }
 }
 
-/// What the judge found, for [`StopState::judged`]. The confidence is from 0 to 1 and told in hundredths.
+/// The judge's finding, for [`StopState::judged`]. The confidence is from 0 to 1; the finding contains it in
+/// hundredths.
 ///
 /// [`StopState::judged`]: super::StopState::judged
 pub fn finding(config: &JudgeConfig, confidence: f64, turn: u64, confirmed_by: Option<&str>) -> Finding {

@@ -1,4 +1,4 @@
-//! What a run may use up: the run part of `[limits]`.
+//! The limits of a run: the part of `[limits]` that applies to one run.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::{Condition, Counter, Rule, Then, ToolCount, micro_usd};
 
-/// The name of the limit of the time at work.
+/// The name of the limit of active time.
 pub(crate) const ACTIVE_S: &str = "active_s";
 
-/// Largest number that a setting of TOML can hold.
+/// Largest number in a TOML setting.
 const MAX: u64 = i64::MAX as u64;
 
-/// The limits of one run, together with everything it starts. Reaching one ends the run.
+/// The limits of one run, including the runs that it starts. Reaching a limit ends the run.
 ///
-/// It can stand alone, or within a larger section by `#[serde(flatten)]`; unknown fields are refused either way, if the
-/// larger section refuses them.
+/// It can be used alone, or inside a larger section with `#[serde(flatten)]`. Unknown fields are refused in both cases,
+/// if the larger section refuses them.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunLimits {
-    /// Seconds at work, without waiting for a person. 0: no limit.
+    /// Active seconds: the time without waiting for a person. 0: no limit.
     pub active_s: u64,
-    /// Seconds since the run began. Absent, as with all below: no limit; else at least 1.
+    /// Seconds since the run began. At least 1. Absent, here and below: no limit.
     pub wall_clock_s: Option<u64>,
-    /// Requests to the model.
+    /// Requests to the model, including failed ones.
     pub model_calls: Option<u64>,
     /// Tool calls.
     pub tool_calls: Option<u64>,
-    /// Calls of single tools, by name.
+    /// Calls of single tools, by tool name.
     pub tool_calls_of: BTreeMap<String, u64>,
     /// Tokens read.
     pub tokens_in: Option<u64>,
@@ -35,23 +35,23 @@ pub struct RunLimits {
     pub tokens_out: Option<u64>,
     /// Tokens read and generated.
     pub tokens_total: Option<u64>,
-    /// US dollars of the run. More than 0.
+    /// US dollars for the run. Above 0.
     pub usd_per_run: Option<f64>,
-    /// US dollars of the session. More than 0.
+    /// US dollars for the session. Above 0.
     pub usd_per_session: Option<f64>,
-    /// Bytes that the model says and tools return.
+    /// Bytes of text that the model generates and tools return.
     pub output_bytes: Option<u64>,
 }
 
 impl Default for RunLimits {
-    /// OpenClaw's run timeout of 600 s, and nothing else.
+    /// An active time of 600 s, which is OpenClaw's run timeout, and no other limit.
     fn default() -> Self {
         Self { active_s: 600, ..Self::none() }
     }
 }
 
 impl RunLimits {
-    /// No limits at all.
+    /// No limits.
     pub fn none() -> Self {
         Self {
             active_s: 0,
@@ -68,17 +68,17 @@ impl RunLimits {
         }
     }
 
-    /// The run's money in millionths of a US dollar.
+    /// The money limit of the run, in millionths of a US dollar.
     pub fn micro_usd_per_run(&self) -> Option<u64> {
         self.usd_per_run.map(micro_usd)
     }
 
-    /// The session's money in millionths of a US dollar.
+    /// The money limit of the session, in millionths of a US dollar.
     pub fn micro_usd_per_session(&self) -> Option<u64> {
         self.usd_per_session.map(micro_usd)
     }
 
-    /// The limits that are whole numbers and set: key, number, and what is asked of a run.
+    /// The limits that are set and are whole numbers: key, number, and the condition.
     fn numbers(&self) -> impl Iterator<Item = (&'static str, u64, Condition)> {
         let table: [(&'static str, Option<u64>, Counter); 8] = [
             (ACTIVE_S, Some(self.active_s).filter(|s| *s > 0), Counter::ActiveMs),
@@ -105,7 +105,7 @@ impl RunLimits {
         run.into_iter().chain(session)
     }
 
-    /// Every problem at once, each beginning with its key.
+    /// Returns every problem at once, each beginning with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.active_s > MAX {
@@ -129,7 +129,7 @@ impl RunLimits {
         problems
     }
 
-    /// Each limit as a rule of its key's name.
+    /// Each limit as a rule whose name is the key.
     pub(crate) fn rules(&self) -> Vec<Rule> {
         let numbers = self.numbers().map(|(key, _, when)| Rule::new(key, when, Then::Stop));
         let dollars = self.dollars().map(|(key, _, when)| Rule::new(key, when, Then::Stop));

@@ -1,4 +1,5 @@
-//! What is measured: the counters, and one small struct for each policy that needs more, fed with every observation.
+//! The measures of a run: the counters, and a small struct for each policy that needs more. All of them process every
+//! observation.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,71 +14,71 @@ use super::rule::{Count, Counter, Touched};
 use super::time::Time;
 use super::tool_loops::{ToolLoopConfig, ToolLoops};
 
-/// All measures of a run. Stored with it.
+/// All measures of a run. Stored with the run.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(default)]
 pub struct Measures {
-    /// What is counted.
+    /// The counters.
     #[serde(skip_serializing_if = "is_default")]
     pub counters: Counters,
-    /// Time, since the beginning and at work.
+    /// Time since the beginning, and active time.
     #[serde(skip_serializing_if = "is_default")]
     pub time: Time,
-    /// Steps in a row in which nothing worked.
+    /// Steps in a row in which every call failed.
     #[serde(skip_serializing_if = "is_default")]
     pub errors: Errors,
     /// Answers that repeat earlier ones.
     #[serde(skip_serializing_if = "is_default")]
     pub replies: Replies,
-    /// Texts and tools that rules ask about.
+    /// Texts and tools that rules ask about and that were mentioned.
     #[serde(skip_serializing_if = "is_default")]
     pub mentions: Mentions,
-    /// Tool cycles.
+    /// Loop detection in tool calls.
     #[serde(skip_serializing_if = "is_default")]
     pub tool_loops: ToolLoops,
-    /// Repetition within streamed text. Not stored: a stream does not survive a restart.
+    /// Repetition in streamed text. Not stored, because a stream does not survive a restart.
     #[serde(skip)]
     pub chanting: Chanting,
-    /// When the judge was asked last.
+    /// The times of the judge's questions.
     #[serde(skip_serializing_if = "is_default")]
     pub judge: JudgeState,
 }
 
-/// What has not been touched needs no place in the store.
+/// Measures with their default value are not stored.
 fn is_default<T: Default + PartialEq>(measure: &T) -> bool {
     *measure == T::default()
 }
 
 impl Measures {
-    /// Takes what was seen and tells what may have changed by it.
+    /// Processes an observation. Returns the measures that may have changed.
     pub(crate) fn observe(&mut self, watched: &Watched, seen: &Observation<'_>) -> Touched {
         let judged = self.replies.observe(watched.equal_replies, seen);
         self.errors.observe(seen);
         self.counters.observe(&watched.counted_tools, seen);
-        if watched.asked.meets(Touched::CHANTING) {
+        if watched.read_measures.meets(Touched::CHANTING) {
             self.chanting.observe(seen);
         }
         let replies = if judged { Touched::REPLIES } else { Touched::NOTHING };
         if matches!(seen, Observation::Text(_)) {
-            // The other measures do not look at pieces. What a piece changes in errors and output is asked about at the
-            // next whole thing.
+            // The other measures ignore pieces of text. The changes that a piece makes to errors and output are
+            // evaluated at the next complete observation.
             return Touched::CHANTING.and(replies);
         }
         self.time.observe(seen);
         self.mentions.observe(&watched.wanted, seen);
         self.judge.observe(seen);
-        if watched.asked.meets(Touched::TOOL_LOOPS) {
+        if watched.read_measures.meets(Touched::TOOL_LOOPS) {
             self.tool_loops.observe(&watched.tool_loops, seen);
         }
         touched_by(seen).and(replies)
     }
 
-    /// Bytes that the model said and tools returned.
+    /// Bytes of text that the model generated and tools returned.
     pub fn output_bytes(&self) -> u64 {
         self.counters.count(Counter::OutputBytes)
     }
 
-    /// What has been counted.
+    /// The current value of a count.
     pub(crate) fn count(&self, count: Count<'_>) -> u64 {
         match count {
             Count::ToolCallsOf(tool) => self.counters.calls_of(tool),
@@ -88,7 +89,7 @@ impl Measures {
         }
     }
 
-    /// Lets these forget, as far as they are about behaviour: what was used up stays used up.
+    /// Resets these measures, if they are about behaviour. Used resources are never reset.
     pub(crate) fn clear(&mut self, behind: Touched) {
         if behind.meets(Touched::TOOL_LOOPS) {
             self.tool_loops.clear();
@@ -106,22 +107,22 @@ impl Measures {
     }
 }
 
-/// What rules ask the measures to look at.
+/// The measures, tools and texts that the rules use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Watched {
-    /// Everything that some rule asks about.
-    pub(crate) asked: Touched,
-    /// How tool cycles are recognised.
+    /// All measures that some rule reads.
+    pub(crate) read_measures: Touched,
+    /// The settings of loop detection in tool calls.
     pub(crate) tool_loops: ToolLoopConfig,
-    /// Earlier equal answers that make a repetition.
+    /// The number of earlier equal answers that make a repetition.
     pub(crate) equal_replies: u64,
     /// Tools that rules count by name.
     pub(crate) counted_tools: Vec<String>,
-    /// Texts and tools that rules look for.
+    /// Texts and tools that rules search for.
     pub(crate) wanted: Wanted,
 }
 
-/// What such an event may change. Replies tell for themselves.
+/// The measures that such an event may change. `Replies` reports its changes itself.
 fn touched_by(seen: &Observation<'_>) -> Touched {
     let others = match seen {
         Observation::Step => Touched::ERRORS.and(Touched::CALLED),

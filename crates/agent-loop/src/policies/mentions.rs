@@ -1,4 +1,4 @@
-//! Which of the texts and tools that rules ask about were mentioned.
+//! Records which of the texts and tools that rules ask about were mentioned.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::observation::Observation;
 
-/// Of the texts that rules look for, those within the newest answer; of the tools, those that the step called. It keeps
-/// what was found and never the answer.
+/// The texts of rules that the newest answer contains, and the tools of rules that the step has called. It stores these
+/// matches, never the answer.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct Mentions {
@@ -15,24 +15,24 @@ pub struct Mentions {
     said: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     called: BTreeSet<String>,
-    /// Whether steps are told.
+    /// Whether steps have been observed.
     steps_told: bool,
-    /// Whether the newest of calls and results was a result.
+    /// Whether the newest call or result was a result.
     after_result: bool,
 }
 
-/// What rules look for.
+/// The texts and tools that rules search for.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(crate) struct Wanted {
-    /// Texts within an answer.
+    /// Texts in an answer.
     pub(crate) texts: Vec<String>,
     /// Tools that a step calls.
     pub(crate) tools: Vec<String>,
 }
 
 impl Mentions {
-    /// Takes what was seen. A blank answer leaves the newest one standing; one that a brake has answered counts for
-    /// nothing.
+    /// Processes an observation. A blank answer does not replace the newest one. An answer that a guardrail has handled
+    /// is ignored.
     pub(crate) fn observe(&mut self, wanted: &Wanted, seen: &Observation<'_>) {
         match seen {
             Observation::Step => {
@@ -60,12 +60,12 @@ impl Mentions {
         }
     }
 
-    /// Whether the newest answer contains that text, which a rule must have asked about.
+    /// Whether the newest answer contains this text. Only for texts that a rule asks about.
     pub fn says(&self, text: &str) -> bool {
         self.said.contains(text)
     }
 
-    /// Whether the step has called that tool, which a rule must have asked about.
+    /// Whether the step has called this tool. Only for tools that a rule asks about.
     pub fn calls(&self, tool: &str) -> bool {
         self.called.contains(tool)
     }

@@ -1,9 +1,10 @@
-//! The stop engine: pure rules that look at everything a run does and say when it should end.
+//! The stop engine: pure rules that observe everything a run does and decide when it ends.
 //!
-//! A run is a stream of [`Observation`]s, the same whether it happens now or is read from a recorded trajectory.
-//! [`StopState::observe`] takes one after the other. It keeps [`Measures`], the counters and a small struct for each other policy, and asks
-//! the [`StopRules`] about them: each [`Rule`] is a [`Condition`] over measures, combined by `any`, `all` and `not`. The
-//! first condition that turns true gives a [`Verdict`]: a notice to the model, a strike with a recovery turn, or the end.
+//! A run is a stream of [`Observation`]s, whether it happens now or is read from a recorded trajectory.
+//! [`StopState::observe`] processes one after the other. It updates [`Measures`], which are the counters and a small
+//! struct for each other policy, and evaluates the [`StopRules`]: each [`Rule`] is a [`Condition`] over measures,
+//! combined by `any`, `all` and `not`. The first condition that becomes true gives a [`Verdict`]: a notice to the
+//! model, a strike with a recovery turn, or the end of the run.
 //!
 //! ```text
 //!  live run ──┐                      ┌─ Measures (steps, time, …, ToolLoops, Chanting, Replies, Errors)
@@ -11,13 +12,14 @@
 //!  recording ─┘                      └─ strikes, latch, what was noticed
 //! ```
 //!
-//! Everything is pure and serialisable: the state is stored with the loop's and counts on after a restart; rules come
-//! from the configuration and are not stored. Nothing here awaits, reads a clock or allocates for each character.
+//! Everything is pure and serialisable. The state is stored with the state of the loop and continues after a restart.
+//! Rules come from the configuration and are not stored. Nothing here awaits, reads a clock or allocates for each
+//! character.
 //!
-//! Reading order: [`observation`] → [`rule`], the vocabulary → [`counters`] → [`measures`] → [`condition`] → [`rules`] →
-//! [`state`]; then one file for each policy that is more than a counter, the three layers of loop detection being [`tool_loops`], [`chanting`] and [`judge`]. The configuration is in [`config`]
-//! and [`limits`]; `contradictions` looks for rules
-//! that cannot work.
+//! Reading order: [`observation`] → [`rule`], the vocabulary → [`counters`] → [`measures`] → [`condition`] → [`rules`]
+//! → [`state`]; then one file for each policy that is more than a counter. [`tool_loops`], [`chanting`] and [`judge`]
+//! are the three layers of loop detection. The configuration is in [`config`] and [`limits`]; `contradictions` finds
+//! rules that cannot work.
 
 pub mod chanting;
 pub mod condition;

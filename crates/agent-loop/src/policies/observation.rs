@@ -1,85 +1,86 @@
-//! What the policies see of a run, in order.
+//! The events of a run, as the policies see them.
 
 use belay_protocol::{Arguments, ToolSpec};
 
-/// One thing that happened in a run. Borrowed: seeing costs no copy.
+/// One event of a run. It borrows its content, so that observing costs no copy.
 #[derive(Clone, Copy, Debug)]
 pub enum Observation<'a> {
-    /// A model call begins: the next step.
+    /// A model call begins, and with it the next step.
     Step,
-    /// A piece of the model's answer, while it streams.
+    /// A piece of the model's answer from the stream.
     Text(&'a str),
-    /// The model's whole answer. It repeats what the pieces before it said, or stands alone.
+    /// The complete answer of the model. It repeats the pieces before it, or comes without pieces.
     Assistant {
         /// The text, possibly empty.
         text: &'a str,
-        /// A brake of the loop has answered it, so that it counts for nothing.
+        /// A guardrail of the loop has handled it, so that it is ignored.
         nudged: bool,
     },
-    /// The model asks for a tool; nothing has run yet.
+    /// The model asks for a tool call, which has not run yet.
     ToolCall {
         /// The tool's name as the model gave it.
         name: &'a str,
-        /// Its arguments.
+        /// The arguments of the call.
         arguments: &'a Arguments,
-        /// What the tool declares of itself. `None`: there is no such tool, or it is a recording.
+        /// The specification of the tool. `None`: the tool does not exist, or the run is a recording.
         spec: Option<&'a ToolSpec>,
     },
-    /// The result of the oldest open call of that tool.
+    /// The result of the oldest open call of this tool.
     ToolResult {
         /// The tool.
         name: &'a str,
-        /// How it went.
+        /// The outcome of the call.
         outcome: CallOutcome,
-        /// What the model reads.
+        /// The text that the model reads.
         text: &'a str,
     },
-    /// A message of the person within the same request.
+    /// Another message of the person in the same request.
     User(&'a str),
-    /// Tokens of one model call, where each is told by itself (recordings).
+    /// Tokens of one model call (recordings, which contain each call's figures).
     Usage {
         /// Tokens read.
         input: u64,
         /// Tokens generated.
         output: u64,
     },
-    /// What the whole tree of the run has used so far, children included (live runs). Replaces what was counted.
+    /// The total usage of the whole run tree so far, including child runs (live runs). Replaces the counted figures.
     Totals(&'a Totals),
-    /// The time, in milliseconds since any fixed point. It never runs backwards; an earlier one is taken as no time.
+    /// The time, in milliseconds since any fixed point. An earlier time than the newest is ignored.
     Clock(u64),
-    /// The last so many milliseconds were spent waiting for a person, or the run was not there: no time at work.
+    /// The run waited for a person, or was not running, for this many milliseconds until now. They are not active time.
     Paused(u64),
     /// The context was shortened.
     Compacted {
-        /// Its estimated tokens before.
+        /// Estimated tokens before.
         before: u64,
-        /// And after.
+        /// Estimated tokens after.
         after: u64,
     },
-    /// Something without effect: a thought, a citation.
+    /// An event without effect: a thought, a citation.
     Other,
-    /// A new request of the person: everything is forgotten but whether detection is off.
+    /// A new request of the person. Resets everything except whether detection is off.
     Reset,
-    /// The caller saw the verdict and grants a recovery turn: the latch opens, and the layer that fired forgets.
+    /// The caller has handled the verdict and grants a recovery turn. Releases the latch and resets the layer that
+    /// fired.
     Recover,
-    /// Loop detection is off from here on; limits stay.
+    /// Turns loop detection off from here on. Limits remain.
     Disable,
 }
 
-/// How a tool call went, as far as the policies care.
+/// The outcome of a tool call, as far as the policies need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// It worked.
+    /// The call succeeded.
     Success,
-    /// It failed.
+    /// The call failed.
     Failed,
-    /// There is no such tool.
+    /// The tool does not exist.
     UnknownTool,
     /// The tool refuses the arguments.
     InvalidArguments,
-    /// A person, a hook or a rule said no.
+    /// A person, a hook or a rule refused the call.
     Denied,
-    /// It was not run, for no fault of the call.
+    /// The call was not run, for a reason that is not its fault.
     NotExecuted,
 }
 
@@ -90,21 +91,21 @@ impl CallOutcome {
     }
 }
 
-/// What a run and everything it started have used: the figures that budgets are about.
+/// The total usage of a run and the runs that it started: the figures that budgets limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests sent to the model, failed ones included.
+    /// Requests to the model, including failed ones.
     pub model_calls: u64,
-    /// Tool calls that were begun.
+    /// Tool calls that began.
     pub tool_calls: u64,
     /// Tokens read.
     pub tokens_in: u64,
     /// Tokens generated.
     pub tokens_out: u64,
-    /// Money of this run, in millionths of a US dollar.
+    /// Cost of this run, in millionths of a US dollar.
     pub run_micro_usd: u64,
-    /// Money of the whole session, this run included, in millionths of a US dollar.
+    /// Cost of the whole session including this run, in millionths of a US dollar.
     pub session_micro_usd: u64,
-    /// Bytes of text that the model said and tools returned.
+    /// Bytes of text that the model generated and tools returned.
     pub output_bytes: u64,
 }

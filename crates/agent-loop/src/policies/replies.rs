@@ -1,4 +1,4 @@
-//! The same answer, or nearly so, again and again.
+//! Detects an answer that equals, or nearly equals, earlier answers.
 
 use std::collections::VecDeque;
 
@@ -9,42 +9,43 @@ use super::digest::Digest;
 use super::observation::Observation;
 use super::shingles::Shingles;
 
-/// Answers that are remembered. 16: what repeats at all repeats within a few answers.
+/// Answers that are stored. 16: repetitions occur within a few answers.
 const MAX_TEXTS: usize = 16;
 
-/// Characters of an answer that are kept for evidence: one more than a quote shows, so that it shows that it was cut.
+/// Characters of an answer that are stored for the evidence. One more than a quote shows, so that the quote shows that
+/// it was cut.
 const QUOTE_CHARS: usize = belay_protocol::stop::QUOTE_MAX_CHARS + 1;
 
 /// Compares each answer with the ones before it in this request.
 ///
-/// An answer is judged only when the loop went on after it without a tool call, so the answer that ends a run is never
-/// judged, nor is a text that announces a call. Blank answers and those that a brake has answered count for nothing.
-/// (OpenManus calls an agent stuck when the newest text equals two earlier ones; near duplicates are our addition.)
+/// An answer is judged only when the loop continues after it without a tool call. So the answer that ends a run is
+/// never judged, nor is a text before a call. Blank answers, and answers that a guardrail has handled, are ignored.
+/// (OpenManus calls an agent stuck when the newest text equals two earlier ones. Near duplicates are our addition.)
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(default)]
 pub struct Replies {
     /// Judged answers, oldest first.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     texts: VecDeque<Text>,
-    /// The newest answer, as long as a call may still follow it.
+    /// The newest answer, while a call may still follow it.
     #[serde(skip_serializing_if = "Option::is_none")]
     open: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<Finding>,
 }
 
-/// What is remembered of an answer.
+/// The stored form of an answer.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 struct Text {
-    /// Digest of its words in order, whatever the space between them.
+    /// Digest of its words in order. White space does not matter.
     digest: u64,
     shingles: Shingles,
     quote: String,
 }
 
 impl Replies {
-    /// Takes what was seen. `equal` earlier answers that are the same make a repetition, one more when they are only
-    /// nearly the same. Tells whether an answer was judged.
+    /// Processes an observation. A repetition needs `equal` earlier answers that are equal, or one more if they are
+    /// only nearly equal. Returns whether an answer was judged.
     pub fn observe(&mut self, equal: u64, seen: &Observation<'_>) -> bool {
         match seen {
             Observation::ToolCall { .. } => {
@@ -87,7 +88,7 @@ impl Replies {
         true
     }
 
-    /// The repetition that stands: until an answer is judged that repeats nothing.
+    /// The current repetition. It remains until a judged answer repeats nothing.
     pub fn found(&self) -> Option<&Finding> {
         self.found.as_ref()
     }
@@ -106,7 +107,7 @@ impl Text {
         Self { digest: digest.end(), shingles: Shingles::of(text), quote }
     }
 
-    /// Equal answers are near ones, also those that are too short to be compared by their parts.
+    /// Whether the answers are equal or nearly equal. The digests also match answers that are too short for shingles.
     fn is_near(&self, other: &Self) -> bool {
         self.digest == other.digest || self.shingles.is_near(&other.shingles)
     }
@@ -119,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// An answer in a step of its own; the loop goes on after it.
+    /// Observes an answer in a step of its own, after which the loop continues. Returns whether there is a repetition.
     fn say(replies: &mut Replies, text: &str) -> bool {
         replies.observe(2, &Observation::Assistant { text, nudged: false });
         replies.observe(2, &Observation::Step);
@@ -163,9 +164,9 @@ mod tests {
         let far =
             |n: usize| format!("{PLAN} {}", ["alpha beta gamma delta epsilon zeta eta theta iota "; 4][..n].concat());
         check(&[&far(0), &far(1), &far(3), &far(2)], None);
-        // Short answers that differ are different answers, however alike.
+        // Short answers are never nearly equal: they must be equal.
         check(&["Page 1 is done.", "Page 2 is done.", "Page 3 is done.", "Page 4 is done."], None);
-        // Reports on a batch differ in one word of a dozen.
+        // Reports on a batch differ in one of a dozen words.
         let report = |n| format!("File {n} of 300 is converted and checked. I go on with the next one in the list.");
         let reports: Vec<String> = (0..8).map(report).collect();
         check(&reports.iter().map(String::as_str).collect::<Vec<_>>(), None);

@@ -1,8 +1,9 @@
-//! The vocabulary of the stop rules: what is counted, conditions over it, and what follows from them.
+//! The vocabulary of the stop rules: counters, conditions over them, and actions.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that is counted in every run. Its row in [`counters`](super::counters) says when it counts and what it ends.
+/// A figure that is counted in every run. Its row in [`counters`](super::counters) defines when it counts and the stop
+/// reason.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {
@@ -10,9 +11,9 @@ pub enum Counter {
     Steps,
     /// Milliseconds since the run began.
     WallMs,
-    /// Milliseconds at work: without waiting for a person.
+    /// Milliseconds of active time, without waiting for a person.
     ActiveMs,
-    /// Requests to the model.
+    /// Requests to the model, including failed ones.
     ModelCalls,
     /// Tool calls.
     ToolCalls,
@@ -26,11 +27,11 @@ pub enum Counter {
     RunMicroUsd,
     /// Money of the session, in millionths of a US dollar.
     SessionMicroUsd,
-    /// Bytes that the model said and tools returned.
+    /// Bytes of text that the model generated and tools returned.
     OutputBytes,
     /// Steps in a row in which every call failed.
     Errors,
-    /// Answers in a row without a word or a call.
+    /// Answers in a row with neither text nor calls.
     EmptyReplies,
     /// Calls in a row of tools that do not exist.
     UnknownTools,
@@ -38,11 +39,11 @@ pub enum Counter {
     InvalidArguments,
     /// Denials of the same call.
     ApprovalReasks,
-    /// Compactions in a row that won less than a tenth.
+    /// Compactions in a row that saved less than a tenth.
     Compactions,
 }
 
-/// Something that is true or false of a run at every moment.
+/// A statement that is true or false for a run at every moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// One of these is true.
@@ -51,19 +52,19 @@ pub enum Condition {
     All(Vec<Condition>),
     /// This is not true.
     Not(Box<Condition>),
-    /// So much is counted, in the unit of the counter. At least 1.
+    /// The counter has reached this number, in the unit of the counter. At least 1.
     AtLeast(Counter, u64),
-    /// So many calls of one tool.
+    /// One tool has been called this often.
     ToolCallsOf(ToolCount),
     /// The newest answer repeats earlier ones.
     RepeatedReplies(bool),
-    /// Tool calls go in circles.
+    /// Tool calls form a loop.
     ToolLoop(bool),
     /// Streamed text repeats itself.
     Chanting(bool),
     /// The newest answer contains this text.
     Says(String),
-    /// The step calls this tool.
+    /// The step has called this tool.
     Calls(String),
 }
 
@@ -73,71 +74,71 @@ pub enum Condition {
 pub struct ToolCount {
     /// The tool.
     pub tool: String,
-    /// From how many calls on. At least 1.
+    /// The number of calls from which the condition is true. At least 1.
     #[serde(deserialize_with = "positive")]
     pub count: u64,
 }
 
-/// Reads a whole number of at least 1.
+/// Deserialises a whole number of at least 1.
 pub(super) fn positive<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = u64::try_from(i64::deserialize(deserializer)?).ok();
     let wrong = || serde::de::Error::custom("must be a whole number of at least 1");
     number.filter(|number| *number >= 1).ok_or_else(wrong)
 }
 
-/// A rule.
+/// A stop rule.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Its name: in evidence, in the log, and to replace a built-in rule of that name.
+    /// The name in the evidence and in the log. A rule with the name of a built-in rule replaces it.
     pub name: String,
-    /// When it fires.
+    /// The condition.
     pub when: Condition,
-    /// What follows.
+    /// The action.
     #[serde(default)]
     pub then: Then,
-    /// What the model is told with a notice or a strike. Absent: a sentence that says what was seen.
+    /// The text for the model with a notice or a strike. Absent: a sentence about the finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub say: Option<String>,
-    /// From where on its conditions count.
+    /// The start of its counts.
     #[serde(default)]
     pub since: Since,
 }
 
-/// What follows when a rule fires.
+/// The action of a rule.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// The model is told, once for each time the condition turns true; the run goes on.
+    /// Tells the model, once each time the condition becomes true. The run continues.
     Notice,
-    /// A strike: feedback and a recovery turn; the last strike ends the run. Off with `/loops off`. A condition that is
-    /// still true after the recovery turn, such as a number of steps, is the next strike.
+    /// A strike: feedback and a recovery turn. The last strike ends the run. `/loops off` disables it. A condition that
+    /// is still true after the recovery turn, such as a number of steps, gives the next strike.
     Strike,
-    /// The run ends.
+    /// Ends the run.
     #[default]
     Stop,
 }
 
-/// From where on a rule counts.
+/// The start of a rule's counts.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Since {
-    /// From the beginning of the request.
+    /// The beginning of the request.
     #[default]
     Request,
-    /// From its own last notice or strike: "every 20 calls" instead of "from 20 calls on". Texts, tools and loops are
-    /// seen or not, and do not count.
+    /// The last notice or strike of this rule: "every 20 calls" instead of "from 20 calls on". It does not affect
+    /// texts, tools and loops, which are not counted.
     Notice,
 }
 
 impl Rule {
-    /// A rule that counts from the beginning of the request and has no words of its own.
+    /// Makes a rule that counts from the beginning of the request and has no text of its own.
     pub fn new(name: impl Into<String>, when: Condition, then: Then) -> Self {
         Self { name: name.into(), when, then, say: None, since: Since::Request }
     }
 }
 
-/// What a leaf of a condition counts.
+/// The count that a leaf of a condition reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Count<'a> {
     /// A counter.
@@ -146,8 +147,8 @@ pub(crate) enum Count<'a> {
     ToolCallsOf(&'a str),
 }
 
-/// A set of measures: those that an event may have changed, or those that a rule asks about. The bits are stored while a
-/// verdict stands, so none is ever given another meaning.
+/// A set of measures: those that an event may have changed, or those that a rule asks about. The bits are stored while
+/// a verdict is in force, so the meaning of a bit never changes.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[serde(transparent)]
 pub(crate) struct Touched(u32);
@@ -173,19 +174,19 @@ impl Touched {
     pub(crate) const TOOL_LOOPS: Self = Self(1 << 16);
     pub(crate) const CHANTING: Self = Self(1 << 17);
 
-    /// Both together.
+    /// The union of both.
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The intersection of both.
     #[must_use]
     pub(crate) const fn within(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether they have something in common.
+    /// Whether they have a measure in common.
     pub(crate) const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -195,7 +196,7 @@ impl Touched {
     }
 }
 
-/// Dollars in millionths, at least one: a threshold of nothing would be true at once. What is not a number is no limit.
+/// Converts dollars to millionths, at least 1: a threshold of 0 would be true at once. NaN means no limit.
 pub(crate) fn micro_usd(usd: f64) -> u64 {
     if usd.is_nan() {
         return u64::MAX;

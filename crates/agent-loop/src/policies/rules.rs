@@ -1,8 +1,8 @@
-//! The rules of a run: conditions and what follows from each.
+//! The stop rules of a run, compiled from the configuration.
 
 use std::time::Duration;
 
-use super::condition::{Leaf, Sight};
+use super::condition::{Leaf, Observed};
 use super::config::StopsConfig;
 use super::judge::JudgeConfig;
 use super::limits::{ACTIVE_S, RunLimits};
@@ -11,24 +11,24 @@ use super::mentions::Wanted;
 use super::rule::{Condition, Count, Counter, Rule, Then, Touched};
 use super::tool_loops::Part;
 
-/// Rules, compiled from the configuration once and shared by all runs.
+/// Stop rules, compiled once from the configuration and shared by all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StopRules {
-    /// In the order in which they are asked; of several that turn true at once, [`StopReason::precedence`] decides.
+    /// In the order of evaluation. If several become true at once, [`StopReason::precedence`] decides.
     ///
     /// [`StopReason::precedence`]: belay_protocol::StopReason::precedence
     pub(crate) compiled: Vec<Compiled>,
-    /// What the measures look at.
+    /// The measures, tools and texts that the rules use.
     pub(crate) watched: Watched,
-    /// Strikes of loop detection that end a run; the ones before give a recovery turn. At least 1.
+    /// Strikes of loop detection that end a run. The ones before give a recovery turn. At least 1.
     pub max_strikes: u32,
-    /// When the judge is asked. Off when loop detection is.
+    /// The settings of the judge. Disabled together with loop detection.
     pub judge: JudgeConfig,
     limits: RunLimits,
     closing_turn: Option<Duration>,
 }
 
-/// Where a rule comes from.
+/// The origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// `[limits]`.
@@ -39,30 +39,30 @@ pub(crate) enum Origin {
     Operator,
 }
 
-/// A rule with what is known of it beforehand.
+/// A rule with facts that are known beforehand.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Compiled {
     pub(crate) rule: Rule,
     pub(crate) origin: Origin,
-    pub(crate) asks_about: Touched,
+    pub(crate) depends_on: Touched,
 }
 
 impl Compiled {
-    /// Whether it is silent once loop detection is off: every built-in progress rule and every strike.
+    /// Whether turning off loop detection disables it: every built-in progress rule and every strike.
     pub(crate) fn is_detection(&self) -> bool {
         self.origin == Origin::Progress || self.rule.then == Then::Strike
     }
 }
 
 impl StopRules {
-    /// The rules of this configuration: limits, the built-in progress rules, then the operator's, of which each replaces
-    /// a built-in rule of its name. Nothing is checked here; see [`StopsConfig::validate`] and
+    /// Compiles this configuration: limits, built-in progress rules, and the operator's rules. A rule of the operator
+    /// replaces the built-in rule of the same name. Nothing is checked here; see [`StopsConfig::validate`] and
     /// [`StopsConfig::problems`].
     pub fn compile(stops: &StopsConfig, limits: &RunLimits) -> Self {
         let mut compiled: Vec<Compiled> = Vec::new();
         let mut add = |rule: Rule, origin| {
-            let asks_about = rule.when.asks_about();
-            let new = Compiled { rule, origin, asks_about };
+            let depends_on = rule.when.depends_on();
+            let new = Compiled { rule, origin, depends_on };
             match compiled.iter_mut().find(|old| old.rule.name == new.rule.name) {
                 Some(old) => *old = new,
                 None => compiled.push(new),
@@ -76,10 +76,10 @@ impl StopRules {
         let mut rules = Self {
             compiled,
             watched: Watched {
-                asked: Touched::NOTHING,
+                read_measures: Touched::NOTHING,
                 tool_loops: stops.tool_loops.clone(),
                 equal_replies: match stops.repeated_replies {
-                    0 => StopsConfig::default().repeated_replies, // no built-in rule, but the operator's may ask
+                    0 => StopsConfig::default().repeated_replies, // no built-in rule, but an own rule may use it
                     equal => equal,
                 },
                 counted_tools: Vec::new(),
@@ -90,11 +90,11 @@ impl StopRules {
             limits: limits.clone(),
             closing_turn: stops.closing_turn(),
         };
-        rules.note_what_is_asked();
+        rules.collect_watched();
         rules
     }
 
-    /// The same rules with another limit of the time at work, in milliseconds; 0: none.
+    /// The same rules with another limit of active time, in milliseconds; 0: none.
     #[must_use]
     pub fn with_active_ms(&self, ms: u64) -> Self {
         let mut rules = self.clone();
@@ -102,35 +102,36 @@ impl StopRules {
         rules.compiled.retain(|one| one.origin != Origin::Limit || one.rule.name != ACTIVE_S);
         if ms > 0 {
             let rule = Rule::new(ACTIVE_S, Condition::AtLeast(Counter::ActiveMs, ms), Then::Stop);
-            let asks_about = rule.when.asks_about();
-            rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, asks_about });
+            let depends_on = rule.when.depends_on();
+            rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, depends_on });
         }
-        rules.watched.asked = Touched::NOTHING;
-        rules.note_what_is_asked();
+        rules.watched.read_measures = Touched::NOTHING;
+        rules.collect_watched();
         rules
     }
 
-    /// The same rules with other limits of a run. An operator's rule that has the name of a limit stays, beside it.
+    /// The same rules with other limits of a run. An operator's rule with the name of a limit remains, in addition to
+    /// it.
     #[must_use]
     pub fn with_limits(&self, limits: RunLimits) -> Self {
         let mut rules = self.clone();
         rules.compiled.retain(|one| one.origin != Origin::Limit);
-        let limit = |rule: Rule| Compiled { asks_about: rule.when.asks_about(), rule, origin: Origin::Limit };
+        let limit = |rule: Rule| Compiled { depends_on: rule.when.depends_on(), rule, origin: Origin::Limit };
         rules.compiled.splice(0..0, limits.rules().into_iter().map(limit));
         rules.limits = limits;
-        rules.watched.asked = Touched::NOTHING;
-        rules.note_what_is_asked();
+        rules.watched.read_measures = Touched::NOTHING;
+        rules.collect_watched();
         rules
     }
 
-    fn note_what_is_asked(&mut self) {
-        let Self { compiled, watched: Watched { counted_tools, wanted, asked, .. }, .. } = self;
+    fn collect_watched(&mut self) {
+        let Self { compiled, watched: Watched { counted_tools, wanted, read_measures, .. }, .. } = self;
         for one in compiled {
-            *asked = asked.and(one.asks_about);
+            *read_measures = read_measures.and(one.depends_on);
             one.rule.when.each_leaf(&mut |leaf| match leaf {
                 Leaf::AtLeast(Count::ToolCallsOf(tool), _) => counted_tools.push(tool.to_owned()),
-                Leaf::Seen(Sight::Says(text)) => wanted.texts.push(text.to_owned()),
-                Leaf::Seen(Sight::Calls(tool)) => wanted.tools.push(tool.to_owned()),
+                Leaf::Seen(Observed::Says(text)) => wanted.texts.push(text.to_owned()),
+                Leaf::Seen(Observed::Calls(tool)) => wanted.tools.push(tool.to_owned()),
                 _ => {}
             });
         }
@@ -140,12 +141,12 @@ impl StopRules {
         }
     }
 
-    /// The progress rules alone: loops, chanting, repetition, errors. What `belay stops check` judges by.
+    /// Only the progress rules: loops, chanting, repetition, errors. `belay stops check` uses them.
     pub fn progress() -> Self {
         Self::compile(&StopsConfig::default(), &RunLimits::none())
     }
 
-    /// These rules alone, as an operator's.
+    /// Only these rules, as rules of an operator.
     pub fn of(rules: Vec<Rule>) -> Self {
         Self::compile(&StopsConfig { enabled: false, rules, ..StopsConfig::default() }, &RunLimits::none())
     }
@@ -155,12 +156,12 @@ impl StopRules {
         Self::of(Vec::new())
     }
 
-    /// The rules, in the order in which they are asked.
+    /// The rules, in the order of evaluation.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.compiled.iter().map(|one| &one.rule)
     }
 
-    /// The same rules without a part of the analysis of tool calls, to measure what it buys.
+    /// The same rules without one part of the analysis of tool calls, to measure the effect of that part.
     #[must_use]
     pub fn without(&self, part: Part) -> Self {
         let mut rules = self.clone();
@@ -168,17 +169,19 @@ impl StopRules {
         rules
     }
 
-    /// The limits they were compiled with.
+    /// The limits that they were compiled with.
     pub fn limits(&self) -> &RunLimits {
         &self.limits
     }
 
-    /// Longest last turn without tools of a run that a limit or a rule has ended. `None`: there is none.
+    /// Longest duration of the closing turn of a run that a limit or a rule has ended. `None`: there is no closing
+    /// turn.
     pub fn closing_turn(&self) -> Option<Duration> {
         self.closing_turn
     }
 
-    /// Whether some rule is about the money of the whole session, so that what its earlier runs have cost must be known.
+    /// Whether some rule reads the money of the whole session. If so, the caller must know the cost of its earlier
+    /// runs.
     pub fn counts_session_money(&self) -> bool {
         let mut counts = false;
         for one in &self.compiled {

@@ -1,30 +1,31 @@
-//! How alike two texts are, by the short sequences of words they share.
+//! Measures the similarity of two texts by their common short sequences of words.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::digest::Digest;
 
-/// Texts with fewer characters are too short to be compared by their parts: one changed number changes most of them.
+/// Shorter texts, in characters, are not compared by parts: one changed number would change most of their sequences.
 const MIN_CHARS: usize = 40;
 
-/// Sequences that are kept of each text: the smallest digests. 96: the estimate is off by about 0.03 at 0.9, and exact
-/// for texts of up to a hundred words.
+/// Most sequences that are stored of each text: those with the smallest digests. 96: the error of the estimate is about
+/// 0.03 at a similarity of 0.9. The estimate is exact for texts of up to a hundred words.
 const MAX_SHINGLES: usize = 96;
 
 /// Words, or characters, in a sequence.
 const WIDTH: usize = 3;
 
-/// From which average length of its words on a text is compared by characters: it is in a script without spaces.
+/// A text whose average word has more characters than this is compared by characters: its script has no spaces.
 const LONG_WORD_CHARS: usize = 12;
 
-/// How much of a text is compared, in bytes. 8 KiB: two pages; a text that repeats repeats from its beginning.
+/// The part of a text that is compared, in bytes. 8 KiB: two pages. A text that repeats an earlier one does so from its
+/// beginning.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// Bits that are kept of a digest: six hexadecimal digits when stored.
+/// The bits of a digest that are kept: six hexadecimal digits when stored.
 const MASK: u64 = 0xFF_FFFF;
 
 /// The smallest digests of a text's sequences of three lower-cased words (or characters), in order. Empty for a short
-/// text, which is like no other.
+/// text, which is similar to no other.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(crate) struct Shingles(Vec<u32>);
 
@@ -49,8 +50,8 @@ impl Shingles {
         Self(digests)
     }
 
-    /// Whether they share at least nine tenths of their sequences: the estimate of the Jaccard index by the smallest
-    /// digests of both together (Broder, "On the resemblance and containment of documents", 1997).
+    /// Whether both share at least nine tenths of their sequences. Estimates the Jaccard index by the smallest digests
+    /// of both together (Broder, "On the resemblance and containment of documents", 1997).
     pub(crate) fn is_near(&self, other: &Self) -> bool {
         let (mut left, mut right) = (self.0.as_slice(), other.0.as_slice());
         let (mut all, mut shared) = (0, 0);
@@ -62,7 +63,7 @@ impl Shingles {
                 }
                 ([one, rest @ ..], [two, ..]) if one < two => left = rest,
                 ([_, ..], [_, others @ ..]) => right = others,
-                // One of them is at its end. Where it was cut off, nothing is known about what follows.
+                // One of them has ended. If it was cut off, nothing is known about its further sequences.
                 ([_, rest @ ..], []) if other.0.len() < MAX_SHINGLES => left = rest,
                 ([], [_, others @ ..]) if self.0.len() < MAX_SHINGLES => right = others,
                 _ => break,
@@ -73,7 +74,7 @@ impl Shingles {
     }
 }
 
-/// A word in lower case, without the punctuation around it.
+/// The digest of a word in lower case, without the punctuation around it.
 fn word(word: &str) -> u64 {
     let mut digest = Digest::new();
     let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
@@ -89,7 +90,7 @@ fn sequence(parts: &[u64]) -> u32 {
 }
 
 impl Serialize for Shingles {
-    /// Six hexadecimal digits each: half of what a list of numbers takes.
+    /// Serialises six hexadecimal digits for each digest: half the size of a list of numbers.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text: String = self.0.iter().map(|digest| format!("{digest:06x}")).collect();
         serializer.serialize_str(&text)

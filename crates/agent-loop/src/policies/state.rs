@@ -1,4 +1,4 @@
-//! The engine's state: measures, strikes and the latch. Stored with the run.
+//! The state of the stop engine: measures, strikes and the latch. Stored with the run.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,65 +6,65 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_protocol::Finding;
 use serde::{Deserialize, Serialize};
 
-use super::condition::{Baseline, Leaf, Part, Sight, View};
+use super::condition::{Baseline, Leaf, Observed, Part, View};
 use super::measures::Measures;
 use super::observation::Observation;
 use super::rule::{Condition, Count, Counter, Rule, Since, Then, Touched};
 use super::rules::{Compiled, Origin, StopRules};
 
-/// What the engine remembers of a run. Given back with the same rules, or with changed ones, it counts on.
+/// The state of the stop engine for one run. A restored state continues, with the same rules or with changed ones.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(default)]
 pub struct StopState {
-    /// What is measured.
+    /// All measures.
     pub measures: Measures,
-    /// Strikes in this request, of any kind; an end counts as one.
+    /// Strikes in this request, of any kind. A verdict that ends the run counts as one.
     pub strikes: u32,
     /// Loop detection is off for this run.
     pub detection_off: bool,
-    /// The verdict that stands; nothing else is judged until a recovery opens the latch.
+    /// The verdict in force. Nothing else is judged until a recovery releases the latch.
     pub latched: Option<Finding>,
-    /// The measures behind it, and behind every other strike that turned true meanwhile: one behaviour seen by several
-    /// rules is one strike.
+    /// The measures of that verdict, and of all other strikes that became true since then. One behaviour that several
+    /// rules find is one strike.
     #[serde(skip_serializing_if = "Touched::is_nothing")]
     behind: Touched,
-    /// Measures that may have changed since the rules about them were asked.
+    /// Measures that may have changed since the rules that use them were evaluated.
     #[serde(skip_serializing_if = "Touched::is_nothing")]
     untold: Touched,
-    /// Rules whose notice was given and whose condition has been true since.
+    /// Rules that have sent a notice and whose condition has been true since then.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     noticed: BTreeSet<String>,
-    /// For rules that count from their own last notice or strike: what had been counted then.
+    /// For rules that count from their own last notice or strike: the counts at that time.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     baselines: BTreeMap<String, Baseline>,
 }
 
-/// What the engine says.
+/// The decision of the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What follows.
+    /// The action.
     pub action: Action,
-    /// What was seen.
+    /// The evidence.
     pub finding: Finding,
-    /// Which strike this is, from 1; 0 for a notice.
+    /// The number of this strike, from 1; 0 for a notice.
     pub strike: u32,
-    /// What the model is told, where the rule has words of its own.
+    /// The rule's own text for the model, if it has one.
     pub say: Option<String>,
 }
 
-/// What follows from a verdict. Of several at once the stronger one comes first.
+/// The action of a verdict. Of several at once, the stronger one is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// Tell the model and go on.
+    /// Tell the model and continue.
     Notice,
-    /// Tell the model, grant a recovery turn ([`StopState::recover`]) and go on.
+    /// Tell the model, grant a recovery turn ([`StopState::recover`]) and continue.
     Recover,
     /// End the run.
     Stop,
 }
 
 impl StopState {
-    /// Takes what was seen and says what follows, at the moment a rule turns true.
+    /// Processes an observation. Returns a verdict at the moment when a rule becomes true.
     pub fn observe(&mut self, rules: &StopRules, seen: Observation<'_>) -> Option<Verdict> {
         match seen {
             Observation::Reset => {
@@ -83,27 +83,28 @@ impl StopState {
             _ => {}
         }
         let touched = self.measures.observe(&rules.watched, &seen);
-        self.untold = self.untold.and(touched).within(rules.watched.asked);
+        self.untold = self.untold.and(touched).within(rules.watched.read_measures);
         if self.untold.is_nothing() {
             return None;
         }
         self.lower_baselines(rules);
         if self.latched.is_some() {
-            self.note_what_else_is_behind(rules);
+            self.add_latched_measures(rules);
             return None;
         }
         self.judge(rules)
     }
 
-    /// Opens the latch; the layers behind the verdict forget what they saw, so that only new repetition is a second
-    /// strike. What was used up stays used up.
+    /// Releases the latch and resets the layers behind the verdict, so that only new repetition gives a second strike.
+    /// Used resources are never reset.
     pub fn recover(&mut self) {
         if self.latched.take().is_some() {
             self.measures.clear(std::mem::take(&mut self.behind));
         }
     }
 
-    /// Takes what another model judged, as a strike like any other. `None`: loop detection is off, or a verdict stands.
+    /// Records the judgement of another model, as an ordinary strike. `None`: loop detection is off, or a verdict is in
+    /// force.
     pub fn judged(&mut self, rules: &StopRules, finding: Finding) -> Option<Verdict> {
         if self.detection_off || self.latched.is_some() {
             return None;
@@ -111,11 +112,11 @@ impl StopState {
         Some(self.latch(rules, Then::Strike, finding, None))
     }
 
-    /// Asks every rule about which something is untold.
+    /// Evaluates every rule that uses a measure in `untold`.
     fn judge(&mut self, rules: &StopRules) -> Option<Verdict> {
         let untold = std::mem::take(&mut self.untold);
         let mut fired: Option<(&Compiled, Action, Finding)> = None;
-        for one in rules.compiled.iter().filter(|one| one.asks_about.meets(untold)) {
+        for one in rules.compiled.iter().filter(|one| one.depends_on.meets(untold)) {
             if !self.is_true(one) {
                 self.noticed.remove(&one.rule.name);
                 continue;
@@ -125,33 +126,33 @@ impl StopState {
                 continue;
             }
             if one.rule.then == Then::Strike {
-                self.behind = self.behind.and(one.asks_about);
+                self.behind = self.behind.and(one.depends_on);
             }
             let action = self.action(rules, one.rule.then);
             let finding = self.finding(one);
-            let (told, left) = match fired {
+            let (report_now, left) = match fired {
                 Some(other) if !comes_first(action, &finding, &other) => (other, Some(one)),
                 Some(other) => ((one, action, finding), Some(other.0)),
                 None => ((one, action, finding), None),
             };
-            fired = Some(told);
-            // What is not told now is asked about again with the next event.
-            self.untold = self.untold.and(left.map_or(Touched::NOTHING, |left| left.asks_about));
+            fired = Some(report_now);
+            // A rule that was not reported now is evaluated again with the next event.
+            self.untold = self.untold.and(left.map_or(Touched::NOTHING, |left| left.depends_on));
         }
         let (one, action, finding) = fired?;
-        Some(self.tell(rules, one, action, finding))
+        Some(self.report(rules, one, action, finding))
     }
 
-    fn tell(&mut self, rules: &StopRules, one: &Compiled, action: Action, finding: Finding) -> Verdict {
+    fn report(&mut self, rules: &StopRules, one: &Compiled, action: Action, finding: Finding) -> Verdict {
         let Rule { name, when, then, say, since } = &one.rule;
         if *since == Since::Notice {
             self.baselines.insert(name.clone(), Baseline::of(when, &self.measures));
         }
         if action != Action::Notice {
-            self.behind = self.behind.and(one.asks_about);
+            self.behind = self.behind.and(one.depends_on);
             return self.latch(rules, *then, finding, say.clone());
         }
-        // One that counts from here on is not true any more, unless by something that does not count.
+        // A rule that counts from this notice on is no longer true, unless it depends on something that is not counted.
         if self.is_true(one) {
             self.noticed.insert(name.clone());
         }
@@ -173,12 +174,12 @@ impl StopState {
         }
     }
 
-    /// While a verdict stands, further strikes are counted to the behaviour behind it.
-    fn note_what_else_is_behind(&mut self, rules: &StopRules) {
+    /// While a verdict is in force, the measures of further strikes are added to its measures.
+    fn add_latched_measures(&mut self, rules: &StopRules) {
         let strikes = rules.compiled.iter().filter(|one| one.rule.then == Then::Strike);
-        for one in strikes.filter(|one| one.asks_about.meets(self.untold)) {
+        for one in strikes.filter(|one| one.depends_on.meets(self.untold)) {
             if self.is_true(one) {
-                self.behind = self.behind.and(one.asks_about);
+                self.behind = self.behind.and(one.depends_on);
             }
         }
     }
@@ -187,7 +188,7 @@ impl StopState {
         if self.baselines.is_empty() {
             return;
         }
-        for one in rules.compiled.iter().filter(|one| one.asks_about.meets(self.untold)) {
+        for one in rules.compiled.iter().filter(|one| one.depends_on.meets(self.untold)) {
             if let Some(baseline) = self.baselines.get_mut(&one.rule.name) {
                 baseline.lower(&one.rule.when, &self.measures);
             }
@@ -206,7 +207,7 @@ impl StopState {
         one.rule.when.is_true(&self.view(one))
     }
 
-    /// What was seen. An operator's rule goes by its own name, and tells the measure behind it as a fact.
+    /// The finding of a rule. A rule of the operator is reported by its own name, with the measure as a fact.
     fn finding(&self, one: &Compiled) -> Finding {
         let mut finding = one.rule.when.finding(&self.view(one));
         if one.origin == Origin::Operator && finding.rule != one.rule.name {
@@ -218,19 +219,19 @@ impl StopState {
 }
 
 impl StopRules {
-    /// Whether a stream is to be cut when it chants: some rule about that would do more than tell the model.
+    /// Whether a stream must be cut when it chants: some active rule about chanting does more than send a notice.
     pub fn cuts_streams(&self, state: &StopState) -> bool {
         self.compiled.iter().any(|one| {
             let listens = one.rule.then != Then::Notice && !(state.detection_off && one.is_detection());
             let mut chanting = false;
-            one.rule.when.each_leaf(&mut |leaf| chanting |= matches!(leaf, Leaf::Seen(Sight::Chanting)));
+            one.rule.when.each_leaf(&mut |leaf| chanting |= matches!(leaf, Leaf::Seen(Observed::Chanting)));
             listens && chanting
         })
     }
 
-    /// The earliest clock reading, in milliseconds, at which a rule would end the run by its time alone, for a timer
-    /// during a model call. Rules that need something else besides time are not foreseen. `None`: there is no such
-    /// rule, or no reading has been seen yet.
+    /// The earliest clock reading, in milliseconds, at which a rule would end the run by time alone. It is for a timer
+    /// during a model call. Rules with further conditions are not considered. `None`: there is no such rule, or no
+    /// clock reading yet.
     pub fn deadline_ms(&self, state: &StopState) -> Option<u64> {
         let ending = self.compiled.iter().filter(|one| one.rule.then == Then::Stop);
         let asked = ending.filter(|one| !(state.detection_off && one.is_detection()));
@@ -248,8 +249,8 @@ fn deadline(condition: &Condition, state: &StopState) -> Option<u64> {
     }
 }
 
-/// Whether this is told rather than the other: the end of a run before a strike before a notice, else by the table of
-/// endings, else the rule that stands first.
+/// Whether this verdict is reported instead of the other: first the end of a run, then a strike, then a notice;
+/// otherwise by the precedence of the stop reasons, then by the order of the rules.
 fn comes_first(action: Action, finding: &Finding, (_, other, seen): &(&Compiled, Action, Finding)) -> bool {
     let order = action.cmp(other).reverse().then(finding.reason.precedence(seen.reason));
     order == Ordering::Less

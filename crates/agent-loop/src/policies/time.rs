@@ -1,24 +1,25 @@
-//! Time: since the beginning, and at work.
+//! Measures time: since the beginning, and active time.
 
 use serde::{Deserialize, Serialize};
 
 use super::observation::Observation;
 
-/// Measures time by the clock readings it is given. It survives a restart, since readings are those of one fixed point.
+/// Measures time by the clock readings that it is given. It survives a restart, because all readings refer to one fixed
+/// point.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct Time {
     /// The first reading, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<u64>,
-    /// The latest one. A reading before it is taken as no time.
+    /// The latest reading. An earlier one is ignored.
     newest: u64,
-    /// Milliseconds that were no time at work.
+    /// Milliseconds that were not active time.
     paused: u64,
 }
 
 impl Time {
-    /// Takes what was seen.
+    /// Processes an observation.
     pub fn observe(&mut self, seen: &Observation<'_>) {
         match *seen {
             Observation::Clock(now_ms) => {
@@ -40,17 +41,17 @@ impl Time {
         self.start.map_or(0, |start| self.newest.saturating_sub(start))
     }
 
-    /// The same without the time that was spent waiting for a person, or away.
+    /// Milliseconds from the first reading to the newest, without pauses.
     pub fn active_ms(&self) -> u64 {
         self.wall_ms().saturating_sub(self.paused)
     }
 
-    /// The reading at which so much time has passed since the first one. `None`: there was no reading yet.
+    /// The reading at which this much time has passed since the first one. `None`: there was no reading yet.
     pub fn reading_at_wall(&self, wall_ms: u64) -> Option<u64> {
         Some(self.start?.saturating_add(wall_ms))
     }
 
-    /// The reading at which so much time at work has passed, if there are no further pauses.
+    /// The reading at which this much active time has passed, if there are no further pauses.
     pub fn reading_at_active(&self, active_ms: u64) -> Option<u64> {
         self.reading_at_wall(active_ms.saturating_add(self.paused))
     }
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn time_counts_from_the_first_reading_and_never_runs_backwards() {
         use Observation::{Clock, Other, Paused};
-        // Each row: what is seen, and the time since the beginning and at work after it.
+        // Each row: the observations, and the total and active time after them.
         let table: &[(&str, &[Observation<'_>], u64, u64)] = &[
             ("no reading is no time", &[Other, Paused(5)], 0, 0),
             ("the first reading is the start", &[Clock(1_000)], 0, 0),

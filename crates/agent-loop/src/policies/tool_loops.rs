@@ -1,34 +1,38 @@
-//! Tool cycles: the same calls, again and again, without anything new.
+//! Detects loops of tool calls: the same calls, repeated without new information.
 //!
-//! Each call becomes a **key** that hides what changes by itself (`call`, `keys`, `mask`), each result a digest of what
-//! it tells (`result`). A call is **progress** when it brings news: a look whose result was not seen before, a change
-//! that was not made before. Everything else counts towards one of five kinds of loop:
+//! Each call becomes a **key** without the parts that change by themselves (`call`, `keys`, `mask`). Each result
+//! becomes a digest of its content (`result`). A call is **progress** if it brings new information, which the code
+//! calls *news*: a read with a result that was not seen before, or a change that was not made before. Every other call
+//! counts towards one of five kinds of loop:
 //!
-//! | kind | what is seen | file |
+//! | kind | pattern | file |
 //! |---|---|---|
-//! | [`CONSECUTIVE_IDENTICAL_TOOL_CALLS`] | a cycle of one to five calls, five times, at the call that completes it | `cycles` |
-//! | [`REPEATED_CALLS_WITHOUT_PROGRESS`] | one call with one result, five times, whatever stands between; or twenty calls in a row without news | `repeats` |
-//! | [`SAME_RESULT_FOR_VARIED_ARGUMENTS`] | different calls that tell the same | `varied` |
-//! | [`POLLING_WITHOUT_PROGRESS`] | a question how far something is, with the same answer 24 times | `repeats` |
-//! | [`OSCILLATING_WRITES`] | a place that returns to an earlier state four times | `writes` |
+//! | [`CONSECUTIVE_IDENTICAL_TOOL_CALLS`] | a cycle of one to five calls, five times; found at the call that completes it | `cycles` |
+//! | [`REPEATED_CALLS_WITHOUT_PROGRESS`] | one call with one result, five times, with any calls between them; or twenty calls in a row without news | `repeats` |
+//! | [`SAME_RESULT_FOR_VARIED_ARGUMENTS`] | different calls with the same result | `varied` |
+//! | [`POLLING_WITHOUT_PROGRESS`] | a question about the state of something, with the same answer 24 times | `repeats` |
+//! | [`OSCILLATING_WRITES`] | a target that returns to an earlier state four times | `writes` |
 //!
-//! News make healthy what would else be a loop: tests that fail alike are run again after each edit, a status is asked
-//! for until it changes, pages follow each other. So do different targets: a batch that answers "ok" or "no matches" for
-//! each of forty files is work.
+//! News makes a pattern healthy that would otherwise be a loop: failing tests are run again after each edit, a status is
+//! polled until it changes, pages follow each other. Different targets do the same: a batch that answers "ok" or "no
+//! matches" for each of forty files is work.
 
 //!
-//! What is the same, what is news, and who waits is decided by these principles, each with its rows in `tests/table`:
+//! These principles decide which calls are the same, what is news, and which calls wait. Each has its rows in
+//! `tests/table`:
 //!
-//! - **What is given out anew is no news**: receipts and revisions of a change, the numbers of a clock or of processes,
-//!   what is left to pay with (`result`, `shapes`); nor is an address another one for what only defeats a cache (`values`).
-//! - **Waiting is told by time**: a name that promises a poll is believed where the run has no clock, where the calls come
-//!   ten seconds apart, or where something waits; called as quickly as possible it has half the patience (`repeats`).
-//! - **Several different calls are a poll** only if one of them waits, is told that something is under way, or if each
-//!   asks as time passes (`cycles`). In a file, "pending" is content, and no state.
-//! - **Wordings are no targets**: globs differ in wording and are about a folder, queries about tables, values and the
-//!   columns of their conditions, programs about the files and numbers in them, prompts about what they come with
-//!   (`reader`). One thing, asked in any words and answered by one sentence, is the same question (`varied`).
-//! - **Notes are no work**, and the same note once more is a repetition.
+//! - **Values that every call gets anew are no news**: receipts and revisions of a change, the numbers of a clock or of
+//!   processes, remaining credits (`result`, `shapes`). A parameter that only defeats a cache does not make another
+//!   address (`values`).
+//! - **Time decides what is polling**: a tool with the name of a poll counts as polling if the run has no clock, if the
+//!   calls are ten seconds apart, or if a call waits. If it is called as fast as possible, half as many repetitions are
+//!   allowed (`repeats`).
+//! - **Several different calls are a poll** only if one of them waits, if a result says that something is in progress,
+//!   or if time passes between the calls of each (`cycles`). In a file, "pending" is content, not a state.
+//! - **Wording is not a target**: the target of a glob is a folder, that of a query its tables, its values and the
+//!   columns of its conditions, that of a program its files and numbers, that of a prompt the other arguments
+//!   (`reader`). Different questions about one target that get the same sentence are the same question (`varied`).
+//! - **Notes are not work**. The same note again is a repetition.
 
 mod call;
 mod command;
@@ -62,11 +66,11 @@ use serde::{Deserialize, Serialize};
 pub use self::config::ToolLoopConfig;
 pub use self::parts::Part;
 
-use self::call::{Asked, Echo, Gives};
+use self::call::{CallAnalysis, Echo, VolatileParts};
 use self::cycles::{Newest, View};
 use self::history::{Entry, Open};
-use self::repeats::{Made, Outcome, PollTolerance, Repeated, Repeats};
-use self::result::Told;
+use self::repeats::{NewCall, Outcome, PollTolerance, Repeated, Repeats};
+use self::result::ResultAnalysis;
 use self::words::Kind;
 use self::writes::Writes;
 use super::observation::{CallOutcome, Observation};
@@ -74,29 +78,29 @@ use super::observation::{CallOutcome, Observation};
 /// The wire name of this kind of loop: a cycle of one to five calls.
 pub const CONSECUTIVE_IDENTICAL_TOOL_CALLS: &str = "CONSECUTIVE_IDENTICAL_TOOL_CALLS";
 
-/// The wire name of this kind of loop: a call that tells the same each time, or nothing new at all for long.
+/// The wire name of this kind of loop: a call with the same result each time, or many calls without news.
 pub const REPEATED_CALLS_WITHOUT_PROGRESS: &str = "REPEATED_CALLS_WITHOUT_PROGRESS";
 
-/// The wire name of this kind of loop: other arguments, same result.
+/// The wire name of this kind of loop: different arguments, same result.
 pub const SAME_RESULT_FOR_VARIED_ARGUMENTS: &str = "SAME_RESULT_FOR_VARIED_ARGUMENTS";
 
-/// The wire name of this kind of loop: asking how far something is that does not move.
+/// The wire name of this kind of loop: polling a state that does not change.
 pub const POLLING_WITHOUT_PROGRESS: &str = "POLLING_WITHOUT_PROGRESS";
 
-/// The wire name of this kind of loop: writing and taking back.
+/// The wire name of this kind of loop: writes that are undone and repeated.
 pub const OSCILLATING_WRITES: &str = "OSCILLATING_WRITES";
 
-/// Results that are remembered as seen. 256: a file that was read so long ago may be read again.
+/// Results that are stored as seen. 256: a file that was read longer ago may be read again.
 const RESULTS: usize = 256;
 
-/// Calls and targets that are remembered as seen.
+/// Calls and targets that are stored as seen.
 const CALLS: usize = 128;
 
-/// Names of tools that are remembered for the evidence, and how much of each, in bytes.
+/// Tool names that are stored for the evidence, and the stored length of each, in bytes.
 const NAMES: usize = 16;
 const NAME_BYTES: usize = 24;
 
-/// What is remembered of the calls of a run: digests, at most about 6 KiB when stored, and one short quote.
+/// The state of loop detection for the calls of a run: digests, at most about 6 KiB when stored, and one short quote.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(default)]
 pub struct ToolLoops {
@@ -105,22 +109,22 @@ pub struct ToolLoops {
     /// The newest calls, oldest first.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     history: VecDeque<Entry>,
-    /// Calls whose results have not come, oldest first.
+    /// Calls without a result yet, oldest first.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     open: VecDeque<Open>,
-    /// How often calls were repeated.
+    /// The repetitions of calls.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     repeats: VecDeque<Repeats>,
-    /// What was told, oldest first.
+    /// Digests of the results that were seen, oldest first.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     told: VecDeque<u32>,
-    /// What was asked and about what, oldest first.
+    /// Digests of the calls and of their targets, oldest first.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     asked: VecDeque<u32>,
-    /// What was written where.
+    /// The recent states of each written target.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     writes: VecDeque<Writes>,
-    /// Names of tools.
+    /// Tool names, for the evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     names: Vec<String>,
     /// The newest call that is not harmless: its name and the beginning of its arguments.
@@ -128,38 +132,40 @@ pub struct ToolLoops {
     quote: String,
     /// Calls so far.
     calls: u32,
-    /// The call that brought the last news.
+    /// The number of the call with the last news.
     news: u32,
-    /// The newest call that let time pass.
+    /// The number of the newest call that let time pass.
     waited: u32,
-    /// Calls without news since the last ones, harmless calls and polls left out.
+    /// Calls in a row without news. Harmless calls and polls do not count.
     idle: u32,
     /// Harmless calls since the last news.
     harmless: u32,
-    /// Seconds of the run's clock; 0 without one.
+    /// Seconds of the run's clock; 0 if there is no clock.
     now: u32,
-    /// The newest call that is not harmless, and the seconds of the run's clock at it; 0 without one.
+    /// The number of the newest call that is not harmless, and the seconds of the run's clock at that call; 0 without a
+    /// clock.
     called: u32,
     called_at: u32,
-    /// The newest call before which a pause was made that was long.
+    /// The number of the newest call that followed a long pause.
     paused: u32,
 }
 
-/// What a call brought.
+/// The progress that a call brought.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// Nothing new.
+    /// No news.
     None,
-    /// Nothing new, from something that was not asked before: neither for nor against it.
+    /// No news, but from a target that was not asked before. Counts neither as progress nor as stagnation.
     Aside,
-    /// The next item of a batch: work, though its result is the same as the ones before.
+    /// The next item of a batch: work, although its result equals earlier ones.
     Next,
-    /// News.
+    /// New information.
     News,
 }
 
 impl ToolLoops {
-    /// Takes what was seen; looks at calls, results, the clock and resets alone, and at nothing once a loop is found.
+    /// Processes an observation. It uses only calls, results, the clock, compactions and resets, and nothing after a
+    /// loop is found.
     pub fn observe(&mut self, config: &ToolLoopConfig, seen: &Observation<'_>) {
         if matches!(seen, Observation::Reset) {
             self.clear();
@@ -175,7 +181,7 @@ impl ToolLoops {
                 self.now = self.now.max(seconds.saturating_add(1));
                 None
             }
-            // What the model was told is no longer before it: told again, it is news.
+            // After compaction, the model no longer has the earlier results. Reading them again is news.
             Observation::Compacted { .. } => {
                 self.told.clear();
                 None
@@ -183,12 +189,12 @@ impl ToolLoops {
             _ => None,
         };
         if let Some(finding) = found {
-            // Whatever follows, nothing is counted on: the loop stands until all is forgotten.
+            // The finding remains until everything is reset. Nothing else is counted.
             *self = Self { found: Some(finding), ..Self::default() };
         }
     }
 
-    /// The loop that was found and stands.
+    /// The loop that was found, until everything is reset.
     pub fn found(&self) -> Option<&Finding> {
         self.found.as_ref()
     }
@@ -205,58 +211,58 @@ impl ToolLoops {
         arguments: &Arguments,
         spec: Option<&ToolSpec>,
     ) -> Option<Finding> {
-        let asked = Asked::of(config, name, arguments, spec);
+        let call = CallAnalysis::of(config, name, arguments, spec);
         self.calls += 1;
-        if asked.kind == Kind::Wait {
+        if call.kind == Kind::Wait {
             self.waited = self.calls;
         }
-        if !asked.kind.is_harmless() || self.quote.is_empty() {
+        if !call.kind.is_harmless() || self.quote.is_empty() {
             quote::write(&mut self.quote, name, arguments);
         }
-        // The call before, thoughts and clocks left out, though they take their share of the time.
+        // The call before this one, without thoughts and clocks. The time since then is divided among all calls since.
         let before = self.history.iter().rfind(|entry| !entry.kind.is_harmless());
-        let again = before.is_some_and(|before| before.key == asked.key) && self.called_at != 0;
+        let again = before.is_some_and(|before| before.key == call.key) && self.called_at != 0;
         let took = self.now.saturating_sub(self.called_at) / (self.calls - self.called).max(1);
-        // A pause that was a pause: without a clock, whatever says that it was one.
+        // A pause that really took time. Without a clock, every wait call counts as a pause.
         let slept = before.is_some_and(|before| before.kind == Kind::Wait);
         if slept && (self.called_at == 0 || took >= repeats::POLLING_GAP_SECS) {
             self.paused = self.calls;
         }
-        if !asked.kind.is_harmless() {
+        if !call.kind.is_harmless() {
             (self.called_at, self.called) = (self.now, self.calls);
         }
-        let made = Made {
-            key: digest::short(asked.key),
-            kind: asked.kind,
-            has_path: asked.has_path,
+        let new_call = NewCall {
+            key: digest::short(call.key),
+            kind: call.kind,
+            has_path: call.has_path,
             call: self.calls,
             waited: self.waited,
             paused: self.paused,
-            waits: asked.waits,
-            idle: if again || asked.kind == Kind::Poll { took } else { 0 },
+            waits: call.waits,
+            idle: if again || call.kind == Kind::Poll { took } else { 0 },
             timed: self.now != 0,
         };
-        let (patience, polled) = Repeats::call(&mut self.repeats, config, &made);
+        let (tolerance, polled) = Repeats::call(&mut self.repeats, config, &new_call);
         let entry = Entry {
-            key: asked.key,
-            target: asked.target,
-            sketch: asked.sketch,
+            key: call.key,
+            target: call.target,
+            sketch: call.sketch,
             name: self.name(name),
-            kind: asked.kind,
-            numbers: asked.numbers,
-            web: asked.web,
-            polls: patience != PollTolerance::None,
-            patient: patience == PollTolerance::Full,
-            waits: asked.waits,
+            kind: call.kind,
+            numbers: call.numbers,
+            web: call.web,
+            polls: tolerance != PollTolerance::None,
+            fully_tolerant: tolerance == PollTolerance::Full,
+            waits: call.waits,
             ..Entry::default()
         };
         history::push(&mut self.history, entry);
-        Open::push(&mut self.open, self.calls, &asked);
+        Open::push(&mut self.open, self.calls, &call);
         let polled = polled.filter(|_| config.has(Part::Repeats));
-        self.cycle(config, asked.kind).or_else(|| polled.map(|polled| self.repeated(&polled, asked.key)))
+        self.cycle(config, call.kind).or_else(|| polled.map(|polled| self.repeated(&polled, call.key)))
     }
 
-    /// A cycle that the newest call completes.
+    /// Finds a cycle that the newest call completes.
     fn cycle(&self, config: &ToolLoopConfig, kind: Kind) -> Option<Finding> {
         let (repeats, longest) = (config.repeats as usize, config.max_period as usize);
         let views: &[View] = if kind.is_harmless() { &[View::Whole] } else { &[View::Whole, View::Telling] };
@@ -270,7 +276,7 @@ impl ToolLoops {
 
     fn result(&mut self, config: &ToolLoopConfig, name: &str, outcome: CallOutcome, text: &str) -> Option<Finding> {
         let open = Open::pop(&mut self.open, digest::short(digest::of(name.as_bytes())))?;
-        // The call is gone from the history when forty others were made before its result came.
+        // The history no longer holds the call if forty others were made before its result arrived.
         let age = (self.calls - open.call) as usize;
         let at = self.history.len().checked_sub(1 + age)?;
         let entry = self.history[at];
@@ -281,16 +287,16 @@ impl ToolLoops {
             return None;
         }
         let failed = outcome.is_failure();
-        let told = Told::of(config, text, failed, &open.echo, open.searches, open.gives);
-        self.history[at].result = told.digest;
+        let result = ResultAnalysis::of(config, text, failed, &open.echo, open.searches, open.volatile);
+        self.history[at].result = result.digest;
         let before = at.checked_sub(1).map(|before| self.history[before].kind);
         let again = before.is_some_and(Kind::is_harmless) && self.asked.contains(&key);
-        let progress = self.progress(&entry, open.aimed, &told, failed);
+        let progress = self.progress(&entry, open.aimed, &result, failed);
         let mut returns = 0;
         if progress == Progress::News {
             self.news = self.news.max(open.call);
             if open.effect.place != 0 && !failed {
-                writes::forgive(&mut self.writes);
+                writes::reset_returns(&mut self.writes);
             }
         }
         if !failed {
@@ -300,19 +306,19 @@ impl ToolLoops {
             (self.idle, self.harmless) = (0, 0);
             Repeats::renew(&mut self.repeats);
         } else if entry.kind.is_harmless() {
-            // A new thought is one; the same once more, after nothing else, is less than that.
+            // A new thought counts once. A repeated one, directly after another harmless call, counts twice.
             self.harmless += if again { 2 } else { 1 };
         } else if progress == Progress::None && !entry.polls {
             self.idle += 1;
         }
-        let ended = told.ended && !failed;
-        // In a file, or among the lines of one, such words are its content.
-        let pending = told.pending && !failed && !(entry.kind == Kind::Read && open.local);
+        let ended = result.ended && !failed;
+        // In the content of a file, such words are not a state.
+        let pending = result.pending && !failed && !(entry.kind == Kind::Read && open.local);
         self.history[at].waits |= pending;
-        let outcome = Outcome { result: told.digest, pending, ended };
-        let (patience, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
-        self.history[at].polls = patience != PollTolerance::None;
-        self.history[at].patient = patience == PollTolerance::Full;
+        let outcome = Outcome { result: result.digest, pending, ended };
+        let (tolerance, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
+        self.history[at].polls = tolerance != PollTolerance::None;
+        self.history[at].fully_tolerant = tolerance == PollTolerance::Full;
         if u32::from(returns) >= config.oscillations && config.has(Part::Writes) {
             return Some(self.finding(OSCILLATING_WRITES, u32::from(returns), config.oscillations, &[entry]));
         }
@@ -322,12 +328,12 @@ impl ToolLoops {
         if let Some(repeated) = repeated.filter(|_| entry.kind != Kind::Harmless && config.has(Part::Repeats)) {
             return Some(self.repeated(&repeated, entry.key));
         }
-        self.varied(config, at, &told, failed).or_else(|| self.stagnation(config, at))
+        self.varied(config, at, &result, failed).or_else(|| self.stagnation(config, at))
     }
 
-    /// What a call brought. Remembers what was told and asked.
-    fn progress(&mut self, entry: &Entry, aimed: bool, told: &Told, failed: bool) -> Progress {
-        let news = is_new(&mut self.told, told.digest, RESULTS);
+    /// Determines the progress of a call. Records its result, the call and its target as seen.
+    fn progress(&mut self, entry: &Entry, aimed: bool, result: &ResultAnalysis, failed: bool) -> Progress {
+        let news = is_new(&mut self.told, result.digest, RESULTS);
         let new_call = is_new(&mut self.asked, digest::short(entry.key), CALLS);
         let target = digest::short(digest::pair(17, u64::from(entry.target)));
         let new_target =
@@ -335,12 +341,12 @@ impl ToolLoops {
         if entry.kind.is_harmless() || entry.kind == Kind::Wait {
             return Progress::None;
         }
-        // A change that shows the same page as before has changed nothing that can be seen.
-        let changed = entry.kind == Kind::Write && new_call && !failed && (!told.long || told.positive);
-        // A short answer that others have had as well is the answer for one more item; a failure is a failure.
-        let next = new_target && !told.long && (!failed || told.empty);
+        // A change after which the page looks the same as before has changed nothing visible.
+        let changed = entry.kind == Kind::Write && new_call && !failed && (!result.long || result.positive);
+        // A short answer that other calls have had too is the answer for one more item. A failure is not.
+        let next = new_target && !result.long && (!failed || result.empty);
         let does = entry.kind == Kind::Run || (entry.kind == Kind::Other && aimed);
-        let passed = new_call && told.positive && !failed && does;
+        let passed = new_call && result.positive && !failed && does;
         match () {
             () if news || changed => Progress::News,
             () if passed || (next && matches!(entry.kind, Kind::Read | Kind::Run)) => Progress::Next,
@@ -349,14 +355,14 @@ impl ToolLoops {
         }
     }
 
-    fn varied(&self, config: &ToolLoopConfig, at: usize, told: &Told, failed: bool) -> Option<Finding> {
+    fn varied(&self, config: &ToolLoopConfig, at: usize, result: &ResultAnalysis, failed: bool) -> Option<Finding> {
         if !config.has(Part::Varied) {
             return None;
         }
         let since = self.history.len().saturating_sub((self.calls - self.news) as usize + 1);
-        let found = varied::varied(&self.history, since, at, told, failed, config)?;
+        let found = varied::varied(&self.history, since, at, result, failed, config)?;
         let mut sample: Vec<Entry> = Vec::with_capacity(5);
-        for entry in self.history.iter().skip(since).filter(|entry| entry.result == told.digest) {
+        for entry in self.history.iter().skip(since).filter(|entry| entry.result == result.digest) {
             if sample.len() < 5 && sample.iter().all(|known| known.key != entry.key) {
                 sample.push(*entry);
             }
@@ -366,8 +372,8 @@ impl ToolLoops {
     }
 
     fn stagnation(&self, config: &ToolLoopConfig, at: usize) -> Option<Finding> {
-        // Thoughts and clocks are no work, but neither do they tell that work stands still: four for one, and two of
-        // those that were made before, where nothing else is done between.
+        // Thoughts and clocks are not work, but they do not prove that work stands still either. Four of them count as
+        // one call, and two if they are repetitions with nothing between them.
         let count = self.idle.max(self.harmless / 4);
         if count < config.stagnation || !config.has(Part::Stagnation) {
             return None;
@@ -383,7 +389,7 @@ impl ToolLoops {
         self.finding(kind, u32::from(repeated.count), repeated.threshold, entry.map_or(&[], std::slice::from_ref))
     }
 
-    /// The finding about these calls, oldest first.
+    /// Makes the finding about these calls, oldest first.
     fn finding(&self, kind: &str, count: u32, threshold: u32, calls: &[Entry]) -> Finding {
         let mut finding = Finding::new(StopReason::ToolLoop, kind, count.into(), threshold.into()).quoting(&self.quote);
         finding.fingerprints = calls.iter().map(|entry| format!("{:016x}", entry.key)).collect();
@@ -397,7 +403,7 @@ impl ToolLoops {
         finding.with("period", calls.len()).with("tools", tools)
     }
 
-    /// The place of a name in the table. A table that is full gives up a name that no remembered call has.
+    /// The index of a name in the table. A full table replaces a name that no stored call uses.
     fn name(&mut self, name: &str) -> u8 {
         let name = &name[..name.floor_char_boundary(NAME_BYTES)];
         if let Some(at) = self.names.iter().position(|known| known == name) {
@@ -415,17 +421,18 @@ impl ToolLoops {
     }
 }
 
-/// Whether a result says that something is still under way, and nothing of an error.
+/// Whether a result says that something is still in progress, and contains no error.
 pub(super) fn is_pending(text: &str) -> bool {
-    // What is longer than a state is a report.
+    // A text longer than this is a report, not a state.
     if text.len() > 2048 {
         return false;
     }
-    let told = Told::of(&ToolLoopConfig::default(), text, false, &Echo::default(), false, Gives::News);
-    told.pending && !told.negative
+    let result =
+        ResultAnalysis::of(&ToolLoopConfig::default(), text, false, &Echo::default(), false, VolatileParts::None);
+    result.pending && !result.negative
 }
 
-/// Whether a digest is not among the remembered ones. Remembers it.
+/// Whether a digest is new. Stores it.
 fn is_new(known: &mut VecDeque<u32>, digest: u32, bound: usize) -> bool {
     let (front, back) = known.as_slices();
     if front.contains(&digest) || back.contains(&digest) {

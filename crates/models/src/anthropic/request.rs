@@ -1,12 +1,13 @@
-//! The body of a request, put together from the forms that its parts keep.
+//! Builds the body of a request from the stored serialised forms of its parts.
 //!
-//! The format wants turns that alternate, beginning and ending with the person's, system text apart from them, and
-//! blocks that are not empty. It caches prefixes up to marked blocks, at most four: we mark the tools, the prompt, the
+//! The format requires turns that alternate and that begin and end with the user's. System text is separate, and blocks
+//! must not be empty. The server caches prefixes up to marked blocks, at most four. We mark the tools, the prompt, the
 //! system text of the history, and the last block of the conversation.
 //!
-//! A model that thinks is sent its thoughts back (`thoughts`), and must not be sent a temperature.
+//! A model that thinks gets its thoughts back (`thoughts`), and must not get a temperature.
 //!
-//! A message keeps its blocks without the last closing brace, since only the request knows whether a mark follows.
+//! A message stores its blocks without the last closing brace, because only the request knows whether a cache mark
+//! follows.
 
 use std::sync::Arc;
 
@@ -16,43 +17,43 @@ use serde_json::{Map, Value, json};
 use super::thoughts::Replay;
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
-use crate::vision::{CANNOT_SEE, text_instead};
+use crate::vision::{NO_VISION, text_instead};
 use crate::wire::{
     arguments_json, body_capacity, extra_fields, extra_maps, finished, is_word, json, push_json, sampled, tool_name,
 };
 
-/// The name under which parts keep their form.
+/// The name under which parts store their serialised form.
 const FORMAT: &str = "anthropic";
 
-/// The same for a message whose pictures are not shown.
-const FORMAT_BLIND: &str = "anthropic-blind";
+/// The same for a message whose pictures are not sent.
+const FORMAT_WITHOUT_PICTURES: &str = "anthropic-blind";
 
-/// Why the pictures of a call that failed are not shown: the format takes none in the result of such a call.
+/// The reason why the pictures of a failed call are not sent: the format allows none in the result of such a call.
 const FAILED: &str = "the call failed";
 
-/// Marks a block as the end of a prefix worth caching; written inside the block.
+/// Marks a block as the end of a cacheable prefix. It is written inside the block.
 const CACHE_MARK: &[u8] = br#","cache_control":{"type":"ephemeral"}"#;
 
-/// Said in the person's place where the format demands a turn of theirs and the history has none: before an assistant
-/// message that begins it (its own beginning has been compacted away), and after one that ends it (newer models refuse
-/// to continue their own words). Nobody's wish is put into anybody's mouth.
+/// Text of a user turn that the format requires and the history does not have: before an assistant message at the
+/// beginning (after compaction), and after one at the end (newer models refuse to continue their own message). It is
+/// neutral, because the user has made no request.
 const FILLER: &str = r#"{"type":"text","text":"(conversation continues)""#;
 
-/// What is the same for each request.
+/// The parts of the body that are the same for each request.
 pub(super) struct RequestShape {
     always: Vec<u8>,
     /// The same for a model that thinks.
     always_thinking: Vec<u8>,
-    /// What both are written from, for requests that change some of it.
+    /// The source of both, for requests that change some of the fields.
     fields: [Map<String, Value>; 2],
     with_tools: Vec<u8>,
     /// Whether pictures are sent.
     vision: bool,
-    /// How the model is told to think.
+    /// How the model is asked to think.
     ability: Ability,
 }
 
-/// Whose turn something belongs to.
+/// The role that a block belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     User,
@@ -68,13 +69,13 @@ impl RequestShape {
         Self { always, always_thinking, fields, with_tools, vision, ability }
     }
 
-    /// The body. With a `replay` the model is told to think, at the level of the request.
+    /// Builds the body. With a `replay`, the model is asked to think, at the level of the request.
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str, replay: Option<&Replay>) -> Vec<u8> {
         let mut out = Vec::with_capacity(body_capacity(request, self.vision));
         out.extend_from_slice(b"{\"model\":");
         push_json(&mut out, request.model.unwrap_or(model));
         let level = request.thinking.filter(|_| replay.is_some());
-        // Thoughts count as output: they come on top of what the answer may have.
+        // Thoughts count as output, so their budget is added to the limit of the answer.
         let max_tokens = request.max_tokens.saturating_add(level.map_or(0, Thinking::budget_tokens));
         out.extend_from_slice(format!(",\"stream\":true,\"max_tokens\":{max_tokens}").as_bytes());
         match level {
@@ -103,8 +104,8 @@ impl RequestShape {
         }
     }
 
-    /// The fields that have the model think. Newer ones choose the number of tokens by themselves and refuse one; what they
-    /// think is told only on demand.
+    /// The fields that make the model think. Newer models choose the number of tokens themselves and refuse a budget.
+    /// They show their thoughts only on request.
     fn thinking(&self, level: Thinking) -> String {
         match self.ability {
             Ability::Adaptive => format!(
@@ -132,7 +133,7 @@ fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
         out.extend_from_slice(std::mem::replace(&mut opening, b","));
         out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
         wire.append(FORMAT, out, || json(text));
-        // The prompt stays when the history's notices change, so it has a mark of its own.
+        // The prompt remains the same when the notices of the history change, so it has a mark of its own.
         if std::mem::take(&mut is_prompt) || blocks.peek().is_none() {
             out.extend_from_slice(CACHE_MARK);
         }
@@ -171,14 +172,16 @@ fn push_blocks(out: &mut Vec<u8>, message: &Message, vision: bool) {
             (true, false) => push_seen_result(out, result, message),
             (true, true) => out.extend_from_slice(open_result(result, &text_instead(message, FAILED)).as_bytes()),
             (false, _) => {
-                message.wire.append(FORMAT_BLIND, out, || open_result(result, &text_instead(message, CANNOT_SEE)));
+                message
+                    .wire
+                    .append(FORMAT_WITHOUT_PICTURES, out, || open_result(result, &text_instead(message, NO_VISION)));
             }
         },
         _ => message.wire.append(FORMAT, out, || open_blocks(message)),
     }
 }
 
-/// A result with its pictures. No form of it is kept: pictures are large, and written as they are.
+/// Writes a result with its pictures. Its serialised form is not stored: pictures are large and are written directly.
 fn push_seen_result(out: &mut Vec<u8>, result: &ToolResult, message: &Message) {
     out.extend_from_slice(open_result_head(result).as_bytes());
     let mut opening = "[";
@@ -198,7 +201,7 @@ fn push_seen_result(out: &mut Vec<u8>, result: &ToolResult, message: &Message) {
     out.push(b']');
 }
 
-/// Ends the block before, and the turn before unless it is the same one's.
+/// Ends the block before, and the turn before unless it has the same role.
 fn open_turn(out: &mut Vec<u8>, turn: &mut Option<Role>, role: Role) {
     match *turn {
         Some(before) if before == role => {
@@ -213,10 +216,10 @@ fn open_turn(out: &mut Vec<u8>, turn: &mut Option<Role>, role: Role) {
     *turn = Some(role);
 }
 
-/// Whose turn a message belongs to; `None` when it has no block to send there.
+/// The role of a message; `None` if it has no block to send there.
 pub(super) fn role_of(message: &Message) -> Option<Role> {
     match &message.body {
-        // Untrusted content has no place in the system prompt; the notice itself says that it is not the user's.
+        // Untrusted content must not be in the system prompt. The notice itself says that it is not from the user.
         MessageBody::System { text } => (message.is_notice() && !is_blank(text)).then_some(Role::User),
         MessageBody::User { .. } | MessageBody::Data { .. } => (!is_blank(&message.for_model())).then_some(Role::User),
         MessageBody::Assistant { text, tool_calls } => {
@@ -226,13 +229,13 @@ pub(super) fn role_of(message: &Message) -> Option<Role> {
     }
 }
 
-/// The format refuses text of nothing but space.
+/// Whether a text contains only white space. The format refuses such text.
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// The blocks of a message, without the last closing brace. For a system message, unless it is a notice, its bare text, which becomes a block
-/// of the system text.
+/// The blocks of a message, without the last closing brace. For a system message that is not a notice: its bare text,
+/// which becomes a block of the system text.
 fn open_blocks(message: &Message) -> String {
     match &message.body {
         MessageBody::System { text } if message.is_notice() => open_text(text),
@@ -271,7 +274,8 @@ fn open_result_head(result: &ToolResult) -> String {
     )
 }
 
-/// An id as the format accepts it, `[a-zA-Z0-9_-]+`; others come from another provider earlier in the session.
+/// An id in the form that the format accepts, `[a-zA-Z0-9_-]+`. Other forms come from another provider earlier in the
+/// session.
 fn block_id(id: &CallId) -> String {
     let mut out = String::new();
     for c in id.as_str().chars() {
@@ -446,7 +450,7 @@ mod tests {
         }
     }
 
-    /// Roles and texts of the turns, as `u:a|b` for two blocks of the user's.
+    /// Roles and texts of the turns, as `u:a|b` for two blocks of the user.
     fn turns(history: Vec<Message>) -> Vec<String> {
         let body = body(&Asked::new("", false, history));
         let turn = |turn: &Value| {

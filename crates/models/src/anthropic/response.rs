@@ -1,4 +1,4 @@
-//! The answer: events of a stream, or one whole message.
+//! Decodes the answer: events of a stream, or one complete message.
 
 use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
 use serde::Deserialize;
@@ -12,8 +12,8 @@ use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
 use crate::wire::{Few, Text, excerpt, text};
 
-/// Any event, and a whole message, which shares its names with them. Flat rather than an enum: a tagged enum would have
-/// serde keep a tree of each event before it knows what it is.
+/// Any event, or a complete message, which uses the same field names. A flat struct and not an enum: for a tagged enum,
+/// serde would buffer a tree of each event to find the tag.
 #[derive(Deserialize)]
 struct AnyEvent<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -30,10 +30,10 @@ struct AnyEvent<'a> {
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-    /// Of a whole message.
+    /// Only in a complete message.
     #[serde(borrow, default)]
     content: Option<Few<Block<'a>>>,
-    /// Of a whole message.
+    /// Only in a complete message.
     #[serde(borrow, default)]
     stop_reason: Option<Word<'a>>,
 }
@@ -58,7 +58,7 @@ struct Block<'a> {
     thinking: Option<Text<'a>>,
     #[serde(borrow, default)]
     signature: Option<Text<'a>>,
-    /// Of thoughts that only the provider can read.
+    /// Content of thoughts that only the provider can read.
     #[serde(borrow, default)]
     data: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -91,7 +91,7 @@ struct WireUsage {
     output_tokens: Count,
 }
 
-/// Counts as the provider tells them: `fresh` excludes what was read from the cache or written to it.
+/// Token counts as the provider reports them. `fresh` excludes tokens that were read from the cache or written to it.
 #[derive(Default)]
 struct Counts {
     fresh: Option<u64>,
@@ -101,7 +101,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Later counts replace earlier ones: they are of the whole message.
+    /// Replaces earlier counts by later ones, because each covers the whole message.
     fn update(&mut self, usage: &WireUsage) {
         self.fresh = usage.input_tokens.tokens().or(self.fresh);
         self.cache_read = usage.cache_read_input_tokens.tokens().or(self.cache_read);
@@ -118,7 +118,7 @@ impl Counts {
         }
     }
 
-    /// Whether all is known, once `ends` tells what was generated to the end.
+    /// Whether the counts are complete. They are if `ends` says that the output was counted at the end.
     fn reported(&self, ends: bool) -> Option<Reported> {
         match (self.fresh, self.output) {
             (None, None) => None,
@@ -128,29 +128,30 @@ impl Counts {
     }
 }
 
-/// Reads an answer.
+/// Decodes an answer.
 #[derive(Default)]
 pub(super) struct AnthropicDecoder<'t> {
     collected: Collector,
     thinking: Thinking,
-    /// Where thoughts are kept, if the model was told to think.
+    /// The store for thoughts, if the model was asked to think.
     thoughts: Option<&'t Thoughts>,
     counts: Counts,
-    /// How many blocks have begun, and the key of the latest one: for servers that do not number them, or oddly.
+    /// Number of blocks that have begun, and the key of the latest one: for servers that number them wrongly or not at
+    /// all.
     blocks: u64,
     latest: u64,
-    /// Arguments that came with a call's beginning; used when no pieces follow.
+    /// Arguments that came with the beginning of a call. Used if no pieces follow.
     early_input: Option<(u64, String)>,
 }
 
 impl<'t> AnthropicDecoder<'t> {
-    /// Reads an answer, and keeps the thoughts before its calls.
+    /// Decodes an answer and stores the thoughts before its calls.
     pub(super) fn keeping(thoughts: Option<&'t Thoughts>) -> Self {
         Self { thoughts, ..Self::default() }
     }
 
-    /// Takes a report of use. What a stream tells when it begins counts none of the answer: only one `at_end` that has the
-    /// output is all of it.
+    /// Processes a report of usage. The report at the beginning of a stream does not count the answer. Only a report
+    /// `at_end` that contains the output is complete.
     fn usage(&mut self, usage: Option<&RawValue>, at_end: bool, sink: &mut dyn DeltaSink) {
         if let Some(usage) = object::<WireUsage>(usage) {
             self.counts.update(&usage);
@@ -167,7 +168,7 @@ impl<'t> AnthropicDecoder<'t> {
             "tool_use" => Some(FinishReason::ToolCalls),
             "max_tokens" | "model_context_window_exceeded" => Some(FinishReason::Length),
             "refusal" => Some(FinishReason::ContentFilter),
-            // `end_turn`, `stop_sequence`, `pause_turn` (of tools that we never offer), and those to come.
+            // `end_turn`, `stop_sequence`, `pause_turn` (for tools that we never offer), and future reasons.
             _ => Some(FinishReason::Stop),
         };
     }
@@ -191,7 +192,7 @@ impl<'t> AnthropicDecoder<'t> {
         }
     }
 
-    /// Gives the latest call the arguments that came with its beginning, if no pieces followed.
+    /// Sets the arguments that came with the beginning of the latest call, if no pieces followed.
     fn finish_call(&mut self, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         if let Some((key, input)) = self.early_input.take()
             && let Some(at) = self.collected.call(key)
@@ -209,7 +210,7 @@ impl<'t> AnthropicDecoder<'t> {
         let call = self.collected.call(key).or_else(|| self.collected.call(self.latest));
         match (delta.partial_json, call) {
             (Some(piece), Some(at)) => self.collected.arguments(at, &piece.0, sink),
-            // Arguments of a block that is no call of ours, such as a tool of the provider's.
+            // Arguments of a block that is not one of our calls, such as a tool of the provider.
             _ => Ok(()),
         }
     }
@@ -254,7 +255,7 @@ impl Decoder for AnthropicDecoder<'_> {
     }
 }
 
-/// What a body was.
+/// The kind of a complete body.
 enum Whole {
     Message,
     Other,
@@ -290,7 +291,7 @@ impl AnthropicDecoder<'_> {
                 self.finish_call(sink)?;
                 return Ok(Flow::Done);
             }
-            // `ping`, `content_block_stop`, and events to come.
+            // `ping`, `content_block_stop`, and future events.
             _ => {}
         }
         Ok(Flow::Continue)

@@ -1,4 +1,4 @@
-//! Messages over a real socket: recorded-style answers, and servers that lie.
+//! Tests the Messages API over a real socket: answers as recorded, and servers that misbehave.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use belay_protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::testing::{Asked, Audience, Script, Server, ask_once, provider, result};
+use crate::testing::{Asked, RecordingSink, Script, Server, ask_once, provider, result};
 
 fn event(body: Value) -> String {
     format!("event: {}\ndata: {body}\n\n", body["type"].as_str().unwrap())
@@ -72,8 +72,8 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
     for slice in [usize::MAX, 7, 1] {
         let server = Server::start(vec![Script::sse(&whole_stream()).sliced(slice)]).await;
         let provider = provider(json!({"provider": "anthropic", "base_url": server.url(), "model": "m"}));
-        let mut audience = Audience::default();
-        let reply = ask_once(&*provider, &mut audience).await.unwrap();
+        let mut recorded = RecordingSink::default();
+        let reply = ask_once(&*provider, &mut recorded).await.unwrap();
         assert_eq!(
             reply,
             ModelReply {
@@ -86,7 +86,7 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
                 ..ModelReply::default()
             }
         );
-        assert_eq!(audience, Audience { text: "I look \n🕰".into(), reasoning: "hm".into() });
+        assert_eq!(recorded, RecordingSink { text: "I look \n🕰".into(), reasoning: "hm".into() });
         let request = server.requests()[0].to_lowercase();
         for part in ["post /v1/messages http", "\r\nx-api-key: sesame\r\n", "\r\nanthropic-version: 2023-06-01\r\n"] {
             assert!(request.contains(part), "{part} in {request}");
@@ -121,7 +121,7 @@ async fn reasons_to_stop_are_told_apart() {
     }
 }
 
-/// The beginning of a stream counts a token or so of the answer.
+/// The beginning of a stream counts about one token of the answer.
 #[tokio::test]
 async fn a_stream_that_does_not_tell_its_output_at_its_end_says_nothing_of_its_use() {
     let usage = |output| Some(Usage { input: 130, cached_input: 100, output });
@@ -200,7 +200,7 @@ async fn a_model_that_thinks_reads_its_thoughts_again_within_a_chain_of_calls() 
     let mut history = vec![question, Message::assistant_calls(reply.text, reply.tool_calls)];
     history.extend(results);
     ask(&*model, history.clone()).await;
-    // A restart has lost them: it goes on without thinking.
+    // A restart loses the thoughts. The next request is sent without thinking.
     ask(&*build(&second), history).await;
 
     let body = |server: &Server, at: usize| -> Value {

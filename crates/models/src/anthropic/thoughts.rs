@@ -1,9 +1,9 @@
-//! What the model has thought before its latest calls, kept to be sent back.
+//! Stores the model's thoughts before its latest calls, so that they can be sent back.
 //!
-//! While a model thinks, the format wants a chain of calls replayed as the model said it: the blocks of its thoughts, with
-//! their signatures, stand before the calls that followed from them. A request whose chain has lost them may only be sent
-//! without thinking; that is legal at any time, and all that happens after a restart. Thoughts of chains that have ended
-//! in an answer are not needed any more.
+//! While a model thinks, the format requires that a chain of calls is replayed unchanged: the blocks of thoughts, with
+//! their signatures, precede the calls that followed from them. If the thoughts of a chain are lost, the request may
+//! only be sent without thinking. That is always allowed, and it is what happens after a restart. The thoughts of
+//! chains that have ended in an answer are not needed any more.
 //!
 //! Source: Anthropic API reference, "Extended thinking", "Preserving thinking blocks" and "Toggling thinking modes".
 
@@ -17,16 +17,17 @@ use crate::bounds::TEXT_MAX_BYTES;
 use crate::failure::network;
 use crate::wire::json;
 
-/// Most bytes that are kept; then the oldest are forgotten. 4 MiB: a hundred chains of the longest thoughts.
+/// Most bytes that are stored; beyond that, the oldest thoughts are dropped. 4 MiB: a hundred chains of the longest
+/// thoughts.
 const KEPT_MAX_BYTES: usize = 4 << 20;
 
-/// What is counted for each that is kept, beside its text, so that empty ones are bounded too.
+/// Bytes that each entry counts in addition to its text, so that the number of empty entries is bounded too.
 const OVERHEAD_BYTES: usize = 128;
 
 /// The thoughts before calls, by the first call of each reply.
 #[derive(Default)]
 pub(super) struct Thoughts {
-    // Held for a few instructions and never across an await.
+    // Locked for a few instructions, never across an await.
     kept: Mutex<Kept>,
 }
 
@@ -37,11 +38,11 @@ struct Kept {
     bytes: usize,
 }
 
-/// Where in a conversation which blocks go: before the blocks of the message at this index.
+/// The blocks to insert into a conversation: each before the blocks of the message at this index.
 pub(super) type Replay = Vec<(usize, Arc<str>)>;
 
 impl Thoughts {
-    /// Keeps the blocks, possibly none, that came before this call.
+    /// Stores the blocks, possibly none, that came before this call.
     pub(super) fn keep(&self, call: &CallId, blocks: &str) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes += blocks.len() + OVERHEAD_BYTES;
@@ -57,7 +58,8 @@ impl Thoughts {
         }
     }
 
-    /// What has to be replayed for the model to go on thinking; `None`: it is lost, and it must not think now.
+    /// Returns the blocks to replay so that the model can continue to think. `None`: some are lost, and the model must
+    /// not think now.
     pub(super) fn replay(&self, messages: &[Arc<Message>]) -> Option<Replay> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut replay = Replay::new();
@@ -67,9 +69,9 @@ impl Thoughts {
             if role == Role::Assistant {
                 match message.tool_calls().first() {
                     Some(call) => replay.push((at, kept.by_call.get(&call.id)?.clone())),
-                    // A text that would stand before thoughts, in one turn with them, is not what the model said.
+                    // A text that precedes thoughts in the same turn was not sent by the model in this form.
                     None if later == Some(Role::Assistant) && !replay.is_empty() => return None,
-                    // An answer: the chain began behind it.
+                    // An answer. The chain began after it.
                     None => break,
                 }
             }
@@ -80,12 +82,12 @@ impl Thoughts {
     }
 }
 
-/// The thoughts of an answer in the making.
+/// The thoughts of an answer that is being received.
 #[derive(Default)]
 pub(super) struct Thinking {
     blocks: Vec<Block>,
     bytes: usize,
-    /// Thoughts came behind other blocks: where they belong could not be told when they are sent back.
+    /// Thoughts came after other blocks, so their position would be unknown when they are sent back.
     misplaced: bool,
 }
 
@@ -99,14 +101,14 @@ enum Block {
 }
 
 impl Thinking {
-    /// A block of thoughts begins; `behind`: other blocks came before it.
+    /// Begins a block of thoughts. `behind`: other blocks came before it.
     pub(super) fn begin(&mut self, text: &str, signature: &str, behind: bool) -> Result<(), ModelError> {
         self.misplaced |= behind;
         self.blocks.push(Block::Open { text: String::new(), signature: String::new() });
         self.add(text, signature)
     }
 
-    /// A block that only the provider can read.
+    /// Adds a block that only the provider can read.
     pub(super) fn redacted(&mut self, data: &str, behind: bool) -> Result<(), ModelError> {
         self.misplaced |= behind;
         self.count(data.len())?;
@@ -114,7 +116,7 @@ impl Thinking {
         Ok(())
     }
 
-    /// Pieces of the newest block.
+    /// Adds pieces to the newest block.
     pub(super) fn add(&mut self, text: &str, signature: &str) -> Result<(), ModelError> {
         self.count(text.len() + signature.len())?;
         if let Some(Block::Open { text: so_far, signature: signed }) = self.blocks.last_mut() {
@@ -132,7 +134,7 @@ impl Thinking {
         Ok(())
     }
 
-    /// The blocks as they are sent back, each followed by a comma; `None`: they cannot be.
+    /// The serialised blocks, each followed by a comma. `None`: they cannot be sent back.
     pub(super) fn blocks(&self) -> Option<String> {
         let form = |block: &Block| match block {
             Block::Open { text, signature } => {
@@ -174,11 +176,11 @@ mod tests {
             (vec![user("x"), called("a"), returned("a")], Some(vec![(1, "A,")])),
             (vec![user("x"), called("a"), returned("a"), called("b"), returned("b")], Some(vec![(1, "A,"), (3, "")])),
             (vec![user("x"), called("a"), returned("a"), user("and?")], Some(vec![(1, "A,")])),
-            // Thoughts of a chain that has ended are not needed.
+            // The thoughts of a chain that has ended are not needed.
             (vec![user("x"), called("lost"), returned("lost"), assistant("noon"), user("y")], Some(vec![])),
             (vec![user("x"), called("lost"), returned("lost"), called("a"), returned("a")], None),
             (vec![user("x"), called("lost"), returned("lost")], None),
-            // A text right before the calls would stand in one turn with them.
+            // A text directly before the calls would be in the same turn.
             (vec![user("x"), assistant("well"), Message::system("go on"), called("a"), returned("a")], None),
             (vec![user("x"), assistant("well"), user("go on"), called("a"), returned("a")], Some(vec![(3, "A,")])),
         ] {

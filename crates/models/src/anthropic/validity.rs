@@ -1,4 +1,4 @@
-//! What the format accepts as a conversation, as its reference says it and its servers enforce it.
+//! Checks conversations against the rules of the format, from its reference and from the behaviour of its servers.
 //!
 //! Source: Anthropic API reference, "Messages", `messages`; "Tool use", errors; "Prompt caching", limits.
 
@@ -12,7 +12,7 @@ use crate::testing::histories::every_history_is_accepted;
 use crate::thinking::Ability;
 use crate::wire::is_word;
 
-/// Why a body would be refused.
+/// Why the server would refuse a body.
 fn judge(body: &Value) -> Result<(), String> {
     let turns = body["messages"].as_array().filter(|turns| !turns.is_empty()).ok_or("no messages")?;
     let mut ids = HashSet::new();

@@ -1,4 +1,4 @@
-//! Statuses and bodies of many servers, as tables.
+//! Tables of statuses and bodies from many servers.
 
 #![allow(clippy::unwrap_used)]
 

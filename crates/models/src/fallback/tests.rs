@@ -8,7 +8,7 @@ use belay_protocol::{Heard, NoSink, Thinking};
 
 use super::*;
 use crate::retry_budget::{FIRST_PAUSE, PAUSES_SUM_MAX};
-use crate::testing::{Asked, Audience, info};
+use crate::testing::{Asked, RecordingSink, info};
 use crate::thinking::{Ability, Gate};
 
 const BUSY: ModelErrorKind = Overloaded { retry_after: None };
@@ -18,10 +18,10 @@ fn limited(seconds: u64) -> ModelErrorKind {
     RateLimited { retry_after: Some(Duration::from_secs(seconds)) }
 }
 
-/// What one request leads to.
+/// The behaviour of a candidate for one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Does {
-    /// A piece of text, then this failure.
+enum Behaviour {
+    /// Sends a piece of text, then fails with this error.
     Fails(ModelErrorKind),
     /// Never answers.
     Hangs,
@@ -29,17 +29,17 @@ enum Does {
     RefusesThinking,
 }
 
-use Does::{Fails, Hangs, RefusesThinking};
+use Behaviour::{Fails, Hangs, RefusesThinking};
 
-/// Does as it is told, then answers for ever.
-struct Told {
+/// A provider that follows its script, then answers every request.
+struct ScriptedProvider {
     info: ModelInfo,
-    does: Mutex<VecDeque<Does>>,
+    behaviours: Mutex<VecDeque<Behaviour>>,
     seen: Mutex<Vec<(Option<String>, Option<Thinking>)>>,
 }
 
 #[async_trait]
-impl ModelProvider for Told {
+impl ModelProvider for ScriptedProvider {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -48,9 +48,9 @@ impl ModelProvider for Told {
         assert_eq!(request.max_attempts, 1);
         self.seen.lock().unwrap().push((request.model.map(str::to_owned), request.thinking));
         let next = {
-            let mut does = self.does.lock().unwrap();
-            let keeps = does.front() == Some(&RefusesThinking);
-            if keeps { does.front().copied() } else { does.pop_front() }
+            let mut behaviours = self.behaviours.lock().unwrap();
+            let keeps = behaviours.front() == Some(&RefusesThinking);
+            if keeps { behaviours.front().copied() } else { behaviours.pop_front() }
         };
         match next {
             Some(Hangs) => std::future::pending().await,
@@ -64,38 +64,44 @@ impl ModelProvider for Told {
     }
 }
 
-/// Candidates `a`, `b`, … of models of these names, and how to look at them.
-struct House {
+/// Candidates `a`, `b`, … with models of these names, and access to their state.
+struct Setup {
     fallback: Fallback,
-    told: Vec<Arc<Told>>,
+    providers: Vec<Arc<ScriptedProvider>>,
 }
 
-impl House {
-    /// Each with its context size, and all on servers of their own.
-    fn of(candidates: &[(u64, &[Does])]) -> Self {
-        let told: Vec<_> = ["a", "b", "c"]
+impl Setup {
+    /// Makes candidates with these context sizes, each on its own server.
+    fn of(candidates: &[(u64, &[Behaviour])]) -> Self {
+        let providers: Vec<_> = ["a", "b", "c"]
             .iter()
             .zip(candidates)
-            .map(|(name, (context_tokens, does))| {
+            .map(|(name, (context_tokens, behaviours))| {
                 let price = Price { input: *context_tokens, cached_input: None, output: 1 };
                 let info =
                     ModelInfo { model: (*name).into(), context_tokens: *context_tokens, price: Some(price), ..info() };
-                let does = Mutex::new(does.iter().copied().collect());
-                Arc::new(Told { info, does, seen: Mutex::default() })
+                let behaviours = Mutex::new(behaviours.iter().copied().collect());
+                Arc::new(ScriptedProvider { info, behaviours, seen: Mutex::default() })
             })
             .collect();
-        let backends = told.iter().enumerate().map(|(place, told)| {
-            Backend::new(&told.info.model, &told.info.model, place, told.clone(), Gate::new(Ability::Unknown))
+        let backends = providers.iter().enumerate().map(|(server, provider)| {
+            Backend::new(
+                &provider.info.model,
+                &provider.info.model,
+                server,
+                provider.clone(),
+                Gate::new(Ability::Unknown),
+            )
         });
         let backends: Vec<Backend> = backends.collect();
         let price = |it: &Backend| Some((it.name.clone(), it.provider.info().price?));
         let prices: std::collections::HashMap<_, _> = backends.iter().filter_map(price).collect();
-        Self { fallback: Fallback::new(backends, PriceList::from(prices)), told }
+        Self { fallback: Fallback::new(backends, PriceList::from(prices)), providers }
     }
 
     fn alone(kinds: &[ModelErrorKind]) -> Self {
-        let does: Vec<_> = kinds.iter().map(|kind| Fails(*kind)).collect();
-        Self::of(&[(1000, &does)])
+        let behaviours: Vec<_> = kinds.iter().map(|kind| Fails(*kind)).collect();
+        Self::of(&[(1000, &behaviours)])
     }
 
     async fn call(&self, budget: u32, sink: &mut dyn DeltaSink) -> (Result<ModelReply, ModelError>, Duration) {
@@ -105,7 +111,7 @@ impl House {
         (self.fallback.call(request, sink).await, start.elapsed())
     }
 
-    /// Who answered, or what went wrong, and the requests that it took.
+    /// The candidate that answered, or the error, and the number of requests.
     async fn outcome(&self, budget: u32) -> (String, u32) {
         match self.call(budget, &mut NoSink).await.0 {
             Ok(reply) => (reply.answered_by.unwrap_or_default(), reply.attempts),
@@ -113,12 +119,12 @@ impl House {
         }
     }
 
-    /// How many requests each has seen.
+    /// The number of requests that each candidate has got.
     fn asked(&self) -> Vec<usize> {
-        self.told.iter().map(|told| told.seen.lock().unwrap().len()).collect()
+        self.providers.iter().map(|provider| provider.seen.lock().unwrap().len()).collect()
     }
 
-    /// The seconds for which each is left alone, rounded up.
+    /// The seconds until each circuit is half open, rounded up.
     fn cooling(&self) -> Vec<u64> {
         let rest = |candidate: Candidate| candidate.cooling.map_or(0, |it| it.left.as_secs_f64().ceil() as u64);
         self.fallback.candidates().into_iter().map(rest).collect()
@@ -137,7 +143,7 @@ async fn what_may_pass_is_tried_again_within_the_budget() {
         (vec![ContextTooLong], 3, Err((1, ContextTooLong))),
         (vec![limited(61)], 3, Err((1, limited(61)))),
     ] {
-        let (result, took) = House::alone(&kinds).call(budget, &mut NoSink).await;
+        let (result, took) = Setup::alone(&kinds).call(budget, &mut NoSink).await;
         let outcome = result.map(|reply| reply.attempts).map_err(|error| (error.attempts, error.kind));
         assert_eq!(outcome, attempts, "{kinds:?}");
         assert!(took <= Duration::from_secs(4), "{kinds:?} took {took:?}");
@@ -146,47 +152,48 @@ async fn what_may_pass_is_tried_again_within_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_tried_again_or_elsewhere_once_a_piece_was_heard() {
-    let many = House::of(&[(1000, &[Fails(Network); 2]), (1000, &[])]);
-    for house in [House::alone(&[Network, Network]), many] {
-        let error = house.call(3, &mut Audience::default()).await.0.unwrap_err();
+    let many = Setup::of(&[(1000, &[Fails(Network); 2]), (1000, &[])]);
+    for setup in [Setup::alone(&[Network, Network]), many] {
+        let error = setup.call(3, &mut RecordingSink::default()).await.0.unwrap_err();
         assert_eq!((error.attempts, error.heard, error.abandoned), (1, true, 1));
-        assert_eq!(house.asked()[0], 1);
-        assert!(house.asked()[1..].iter().all(|asked| *asked == 0));
+        assert_eq!(setup.asked()[0], 1);
+        assert!(setup.asked()[1..].iter().all(|asked| *asked == 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_providers_delay_lengthens_a_pause() {
-    let (result, took) = House::alone(&[limited(60)]).call(3, &mut NoSink).await;
+    let (result, took) = Setup::alone(&[limited(60)]).call(3, &mut NoSink).await;
     assert_eq!((result.unwrap().attempts, took.as_secs()), (2, 60));
-    let (result, took) = House::alone(&[limited(0)]).call(3, &mut NoSink).await;
+    let (result, took) = Setup::alone(&[limited(0)]).call(3, &mut NoSink).await;
     assert!(result.unwrap().attempts == 2 && took >= FIRST_PAUSE && took <= FIRST_PAUSE * 2, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn our_own_pauses_never_sum_to_more_than_their_bound() {
     for _ in 0..20 {
-        let (result, took) = House::alone(&[Network; 100]).call(100, &mut NoSink).await;
+        let (result, took) = Setup::alone(&[Network; 100]).call(100, &mut NoSink).await;
         assert!(result.is_err() && took > Duration::from_secs(1) && took <= PAUSES_SUM_MAX, "{took:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_earlier_attempt_that_had_begun_is_not_forgotten() {
-    let error = House::alone(&[Network, Auth]).call(3, &mut NoSink).await.0.unwrap_err();
+    let error = Setup::alone(&[Network, Auth]).call(3, &mut NoSink).await.0.unwrap_err();
     assert!(error.abandoned > 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lone_model_is_always_asked() {
-    let house = House::alone(&[Auth, Auth, limited(600)]);
+    let setup = Setup::alone(&[Auth, Auth, limited(600)]);
     for expected in ["auth", "auth", "rate_limited", ""] {
-        assert_eq!(house.outcome(1).await.0, expected);
+        assert_eq!(setup.outcome(1).await.0, expected);
     }
-    assert!(house.fallback.candidates().is_empty());
+    assert!(setup.fallback.candidates().is_empty());
 }
 
-/// By what the first and the second do: who answers, requests in all, and for how long each is left alone afterwards.
+/// For each behaviour of the first and the second candidate: who answers, the number of requests, and the open time of
+/// each circuit afterwards.
 #[tokio::test(start_paused = true)]
 async fn each_failure_of_the_first_leads_to_the_right_one() {
     for (first, second, budget, expected, cooling) in [
@@ -202,65 +209,65 @@ async fn each_failure_of_the_first_leads_to_the_right_one() {
         (vec![Fails(LIMITED)], vec![Fails(LIMITED)], 5, ("rate_limited", 2), [60, 60]),
         (vec![Fails(Auth)], vec![Fails(Auth)], 5, ("auth", 2), [1800, 1800]),
         (vec![Fails(LIMITED)], vec![Fails(limited(9))], 3, ("b", 3), [51, 0]),
-        // What is wrong with the request is nobody's fault, and the second one is not asked.
+        // A fault of the request concerns every candidate, so the second one is not asked.
         (vec![Fails(BadRequest)], vec![], 3, ("bad_request", 1), [0, 0]),
         (vec![Fails(ContextTooLong)], vec![], 3, ("context_too_long", 1), [0, 0]),
         (vec![Fails(LIMITED)], vec![Fails(BadRequest)], 3, ("bad_request", 2), [60, 0]),
-        // The budget holds for all together.
+        // The budget is shared by all candidates.
         (vec![Fails(Auth)], vec![], 1, ("auth", 1), [1800, 0]),
         (vec![Fails(Network); 3], vec![Fails(Network); 3], 3, ("network", 3), [0, 0]),
     ] {
-        let house = House::of(&[(1000, &first), (1000, &second)]);
-        let (who, attempts) = house.outcome(budget).await;
+        let setup = Setup::of(&[(1000, &first), (1000, &second)]);
+        let (who, attempts) = setup.outcome(budget).await;
         assert_eq!((who.as_str(), attempts), expected, "{first:?} {second:?}");
-        assert_eq!(house.cooling(), cooling, "{first:?} {second:?}");
+        assert_eq!(setup.cooling(), cooling, "{first:?} {second:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_candidate_that_rests_is_passed_over_and_tried_again_when_its_time_has_come() {
-    let house = House::of(&[(1000, &[Fails(LIMITED), Fails(LIMITED)]), (1000, &[])]);
+    let setup = Setup::of(&[(1000, &[Fails(LIMITED), Fails(LIMITED)]), (1000, &[])]);
     for (wait, who, asked) in
         [(0, "b", [1, 1]), (59, "b", [1, 2]), (1, "b", [2, 3]), (119, "b", [2, 4]), (1, "a", [3, 4])]
     {
         tokio::time::advance(Duration::from_secs(wait)).await;
-        assert_eq!(house.outcome(3).await.0, who);
-        assert_eq!(house.asked(), asked);
+        assert_eq!(setup.outcome(3).await.0, who);
+        assert_eq!(setup.asked(), asked);
     }
-    assert_eq!(house.cooling(), [0, 0]);
+    assert_eq!(setup.cooling(), [0, 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_reply_says_who_answered_and_why_not_the_first() {
-    let house = House::of(&[(1000, &[Fails(LIMITED)]), (2000, &[])]);
+    let setup = Setup::of(&[(1000, &[Fails(LIMITED)]), (2000, &[])]);
     let fell_back = || Some(FellBack { from: "a".into(), why: "rate_limited".into() });
     for _ in 0..2 {
-        let reply = house.call(3, &mut NoSink).await.0.unwrap();
+        let reply = setup.call(3, &mut NoSink).await.0.unwrap();
         assert_eq!((reply.answered_by.as_deref(), reply.fell_back), (Some("b"), fell_back()));
         assert_eq!(reply.price.unwrap().input, 2000);
     }
     tokio::time::advance(Duration::from_secs(60)).await;
-    let reply = house.call(3, &mut NoSink).await.0.unwrap();
+    let reply = setup.call(3, &mut NoSink).await.0.unwrap();
     assert_eq!((reply.answered_by.as_deref(), reply.fell_back), (Some("a"), None));
-    assert_eq!(house.fallback.dearest().unwrap().input, 2000, "what is reserved must do for the dearer one");
-    assert_eq!(House::alone(&[]).call(3, &mut NoSink).await.0.unwrap().answered_by, None);
+    assert_eq!(setup.fallback.dearest().unwrap().input, 2000, "what is reserved must do for the dearer one");
+    assert_eq!(Setup::alone(&[]).call(3, &mut NoSink).await.0.unwrap().answered_by, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_all_rest_a_short_one_is_waited_for_and_a_long_one_is_told() {
-    let house = House::of(&[(1000, &[Fails(limited(30)); 2]), (1000, &[Fails(LIMITED); 2])]);
-    // The provider's own delay is worth waiting for; the second one is not asked before its time.
-    let (result, took) = house.call(3, &mut NoSink).await;
+    let setup = Setup::of(&[(1000, &[Fails(limited(30)); 2]), (1000, &[Fails(LIMITED); 2])]);
+    // The delay that the provider requested is waited for. The second candidate is not asked before its time.
+    let (result, took) = setup.call(3, &mut NoSink).await;
     assert_eq!((result.unwrap_err().attempts, took.as_secs()), (3, 30));
-    let house = House::of(&[(1000, &[Fails(LIMITED)]), (1000, &[Fails(Auth)])]);
-    assert_eq!(house.outcome(3).await, ("rate_limited".to_owned(), 2));
+    let setup = Setup::of(&[(1000, &[Fails(LIMITED)]), (1000, &[Fails(Auth)])]);
+    assert_eq!(setup.outcome(3).await, ("rate_limited".to_owned(), 2));
     tokio::time::advance(Duration::from_secs(45)).await;
-    let (result, took) = house.call(3, &mut NoSink).await;
+    let (result, took) = setup.call(3, &mut NoSink).await;
     let error = result.unwrap_err();
     assert_eq!((error.kind, error.attempts, took), (limited(15), 0, Duration::ZERO), "{error}");
     assert!(error.detail.contains("a, in 15 s (rate_limited)"), "{error}");
     tokio::time::advance(Duration::from_secs(8)).await;
-    let (result, took) = house.call(3, &mut NoSink).await;
+    let (result, took) = setup.call(3, &mut NoSink).await;
     assert_eq!((result.unwrap().attempts, took.as_secs()), (1, 7), "seven seconds are within patience");
 }
 
@@ -274,83 +281,83 @@ async fn a_smaller_context_that_overflows_is_told_once_larger_ones_are_out() {
         (vec![(1000, &busy[..1]), (500, &long)], ("a", 3), vec![2, 1]),
         (vec![(1000, &busy[..1]), (1000, &long), (2000, &[])], ("context_too_long", 2), vec![1, 1, 0]),
     ] {
-        let house = House::of(&candidates);
-        let (who, attempts) = house.outcome(9).await;
-        assert_eq!(((who.as_str(), attempts), house.asked()), (expected, asked), "{candidates:?}");
+        let setup = Setup::of(&candidates);
+        let (who, attempts) = setup.outcome(9).await;
+        assert_eq!(((who.as_str(), attempts), setup.asked()), (expected, asked), "{candidates:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_lets_the_next_one_try_out_the_candidate() {
-    let house = House::of(&[(1000, &[Fails(LIMITED), Hangs]), (1000, &[])]);
-    assert_eq!(house.outcome(3).await.0, "b");
+    let setup = Setup::of(&[(1000, &[Fails(LIMITED), Hangs]), (1000, &[])]);
+    assert_eq!(setup.outcome(3).await.0, "b");
     tokio::time::advance(Duration::from_secs(60)).await;
     {
         let mut sink = NoSink;
-        let mut trial = Box::pin(house.call(3, &mut sink));
+        let mut trial = Box::pin(setup.call(3, &mut sink));
         assert!(futures_util::poll!(trial.as_mut()).is_pending());
-        assert_eq!(house.outcome(3).await.0, "b", "while one tries it out, others go elsewhere");
+        assert_eq!(setup.outcome(3).await.0, "b", "while one tries it out, others go elsewhere");
     }
-    assert_eq!(house.outcome(3).await.0, "a", "a stop says nothing about the candidate");
+    assert_eq!(setup.outcome(3).await.0, "a", "a stop says nothing about the candidate");
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_calls_at_once_open_a_circuit_once() {
-    let house = House::of(&[(1000, &[Fails(LIMITED); 8]), (1000, &[])]);
-    let calls = (0..8).map(|_| house.outcome(3));
+    let setup = Setup::of(&[(1000, &[Fails(LIMITED); 8]), (1000, &[])]);
+    let calls = (0..8).map(|_| setup.outcome(3));
     let outcomes = futures_util::future::join_all(calls).await;
     assert!(outcomes.iter().all(|(who, _)| who == "b"), "{outcomes:?}");
-    assert_eq!(house.cooling(), [60, 0]);
+    assert_eq!(setup.cooling(), [60, 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_chosen_model_goes_first_and_an_unlisted_name_to_the_first_server_alone() {
-    let house = House::of(&[(1000, &[]), (1000, &[Fails(Auth)])]);
+    let setup = Setup::of(&[(1000, &[]), (1000, &[Fails(Auth)])]);
     let asked = Asked::new("", false, vec![]);
-    assert_eq!(house.fallback.models(), ["a", "b"]);
+    assert_eq!(setup.fallback.models(), ["a", "b"]);
     for (name, who, seen) in [("b", "a", None), ("other", "a", Some("other")), ("a", "a", None), ("b", "a", None)] {
         let request = ModelRequest { model: Some(name), ..asked.request() };
-        let reply = house.fallback.call(request, &mut NoSink).await.unwrap();
-        let last = house.told[0].seen.lock().unwrap().last().unwrap().0.clone();
+        let reply = setup.fallback.call(request, &mut NoSink).await.unwrap();
+        let last = setup.providers[0].seen.lock().unwrap().last().unwrap().0.clone();
         assert_eq!((reply.answered_by.as_deref(), last.as_deref()), (Some(who), seen), "{name}");
     }
-    assert_eq!(house.asked(), [4, 1], "a refused key is not tried again for being chosen");
+    assert_eq!(setup.asked(), [4, 1], "a refused key is not tried again for being chosen");
 
-    let house = House::of(&[(1000, &[Fails(LIMITED)]), (1000, &[])]);
+    let setup = Setup::of(&[(1000, &[Fails(LIMITED)]), (1000, &[])]);
     let request = ModelRequest { model: Some("other"), max_attempts: 1, ..asked.request() };
-    assert_eq!(house.fallback.call(request, &mut NoSink).await.unwrap_err().kind, LIMITED);
-    assert_eq!(house.cooling(), [0, 0], "its failures are its own");
+    assert_eq!(setup.fallback.call(request, &mut NoSink).await.unwrap_err().kind, LIMITED);
+    assert_eq!(setup.cooling(), [0, 0], "its failures are its own");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_refuses_a_level_of_thinking_is_asked_once_more_without_it_and_never_sent_one_again() {
     for (budget, first, then) in [(3, Ok(2), Ok(1)), (1, Err(1), Ok(1))] {
-        let house = House::of(&[(1000, &[RefusesThinking])]);
+        let setup = Setup::of(&[(1000, &[RefusesThinking])]);
         let asked = Asked::new("", false, vec![]);
         for expected in [first, then] {
             let request = ModelRequest { thinking: Some(Thinking::High), max_attempts: budget, ..asked.request() };
-            let result = house.fallback.call(request, &mut NoSink).await;
+            let result = setup.fallback.call(request, &mut NoSink).await;
             assert_eq!(result.map(|reply| reply.attempts).map_err(|error| error.attempts), expected);
         }
-        let levels: Vec<_> = house.told[0].seen.lock().unwrap().iter().map(|(_, level)| *level).collect();
+        let levels: Vec<_> = setup.providers[0].seen.lock().unwrap().iter().map(|(_, level)| *level).collect();
         assert_eq!(levels.iter().filter(|level| level.is_some()).count(), 1, "{levels:?}");
     }
-    // What is refused without a level too was not refused for it.
-    let house = House::alone(&[BadRequest, BadRequest]);
+    // A request that is also refused without a level was not refused because of the level.
+    let setup = Setup::alone(&[BadRequest, BadRequest]);
     let asked = Asked::new("", false, vec![]);
     for _ in 0..2 {
         let request = ModelRequest { thinking: Some(Thinking::Low), ..asked.request() };
-        let _ = house.fallback.call(request, &mut NoSink).await;
+        let _ = setup.fallback.call(request, &mut NoSink).await;
     }
-    let levels: Vec<_> = house.told[0].seen.lock().unwrap().iter().map(|(_, level)| *level).collect();
+    let levels: Vec<_> = setup.providers[0].seen.lock().unwrap().iter().map(|(_, level)| *level).collect();
     assert_eq!(levels, [Some(Thinking::Low), None, Some(Thinking::Low)]);
 }
 
-/// Notes when requests go out, and when a call waits to send another.
+/// Records when requests are sent, and when a call waits before the next one.
 #[derive(Default)]
-struct Course(Vec<&'static str>);
+struct SentLog(Vec<&'static str>);
 
-impl DeltaSink for Course {
+impl DeltaSink for SentLog {
     fn sent(&mut self) {
         self.0.push("sent");
     }
@@ -370,13 +377,13 @@ impl DeltaSink for Course {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_said_when_each_request_goes_out_and_that_none_is_under_way_in_a_pause() {
-    let mut course = Course::default();
-    House::alone(&[Network]).call(3, &mut course).await.0.unwrap();
-    assert_eq!(course.0, ["sent", "void", "sent"]);
+    let mut log = SentLog::default();
+    Setup::alone(&[Network]).call(3, &mut log).await.0.unwrap();
+    assert_eq!(log.0, ["sent", "void", "sent"]);
 
-    // Dropped in the pause: what was said last is that nothing is under way.
-    let (mut course, house) = (Course::default(), House::alone(&[limited(30)]));
-    let waits = tokio::time::timeout(Duration::from_secs(1), house.call(3, &mut course)).await;
+    // Dropped during the pause: the last report says that no request is in progress.
+    let (mut log, setup) = (SentLog::default(), Setup::alone(&[limited(30)]));
+    let waits = tokio::time::timeout(Duration::from_secs(1), setup.call(3, &mut log)).await;
     assert!(waits.is_err(), "it waits for longer");
-    assert_eq!(course.0, ["sent", "void"]);
+    assert_eq!(log.0, ["sent", "void"]);
 }

@@ -1,4 +1,4 @@
-//! The library's formats over a real socket.
+//! Tests the formats of the library over a real socket.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use belay_protocol::ModelErrorKind::*;
 use belay_protocol::{Arguments, FinishReason, Message, ModelRequest, NoSink, Sampling, ToolCall, Usage};
 use serde_json::{Value, json};
 
-use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider, sample_history};
+use crate::testing::{Asked, RecordingSink, Script, Server, ask_once, history_with_pictures, provider, sample_history};
 
 fn gemini(parts: Value, finish: Option<&str>) -> String {
     let usage = json!({"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10});
@@ -26,10 +26,10 @@ async fn gemini_is_understood() {
         );
     let server = Server::start(vec![Script::sse(&body).sliced(5)]).await;
     let provider = provider(json!({"provider": "gemini", "base_url": format!("{}/v1beta", server.url())}));
-    let mut audience = Audience::default();
+    let mut recorded = RecordingSink::default();
     let asked = Asked::new("be brief", true, sample_history());
-    let reply = provider.call(asked.request(), &mut audience).await.unwrap();
-    assert_eq!((reply.text.as_str(), audience.text.as_str()), ("I look", "I look"));
+    let reply = provider.call(asked.request(), &mut recorded).await.unwrap();
+    assert_eq!((reply.text.as_str(), recorded.text.as_str()), ("I look", "I look"));
     assert_eq!(reply.finish, FinishReason::ToolCalls);
     assert_eq!(reply.usage, Some(Usage { input: 7, cached_input: 0, output: 3 }));
     let call = &reply.tool_calls[0];
@@ -60,7 +60,7 @@ async fn a_notice_stands_in_the_conversation_and_not_among_the_instructions() {
     );
 }
 
-/// What could not be read is not taken for zero: whoever counts estimates it.
+/// A count that could not be read is not taken as zero. The owner of the budget estimates it.
 #[tokio::test]
 async fn counts_that_cannot_be_read_are_not_taken_for_all() {
     let usage = |input, output| Some(Usage { input, cached_input: 0, output });

@@ -1,8 +1,8 @@
-//! The body of a request, put together from the forms that its parts keep.
+//! Builds the body of a request from the stored serialised forms of its parts.
 //!
-//! A tool's message carries text only, and the messages of one batch must stand together. So the pictures of a batch
-//! follow it, in a message of the user's that says which tool each is from. They are not kept with a form: they are large,
-//! and written as they are.
+//! A tool message contains only text, and the tool messages of one batch must be adjacent. So the pictures of a batch
+//! follow it in a user message that says which tool each is from. Their serialised form is not stored: they are large
+//! and are written directly.
 
 use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet};
 use serde_json::{Map, Value, json};
@@ -10,35 +10,35 @@ use url::Url;
 
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
-use crate::vision::{CANNOT_SEE, text_instead};
+use crate::vision::{NO_VISION, text_instead};
 use crate::wire::{
     arguments_json, body_capacity, extra_fields, extra_maps, finished, json, push_json, sampled, tool_name,
 };
 
-/// The name under which parts keep their form.
+/// The name under which parts store their serialised form.
 const FORMAT: &str = "openai-chat";
 
-/// The same for a message whose pictures are not shown.
-const FORMAT_BLIND: &str = "openai-chat-blind";
+/// The same for a message whose pictures are not sent.
+const FORMAT_WITHOUT_PICTURES: &str = "openai-chat-blind";
 
-/// What is the same for each request.
+/// The parts of the body that are the same for each request.
 pub(super) struct RequestShape {
-    /// The field that bounds the answer.
+    /// The name of the field that limits the length of the answer.
     max_tokens_field: &'static str,
     always: Vec<u8>,
-    /// What `always` is written from, for requests that change some of it.
+    /// The source of `always`, for requests that change some of the fields.
     always_fields: Map<String, Value>,
     with_tools: Vec<u8>,
     /// Whether pictures are sent.
     vision: bool,
-    /// What the model calls not thinking at all, where it can be told so.
+    /// The model's word for no thinking, if it has one.
     off: Option<&'static str>,
 }
 
 impl RequestShape {
     pub(super) fn new(config: &LlmConfig, url: &Url, vision: bool, ability: Ability) -> Self {
         let host = url.host_str().unwrap_or_default();
-        // OpenAI's own models refuse the old name, and most other servers know only that one.
+        // OpenAI's own models refuse the old name, and most other servers know only the old name.
         let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
         let usage = Map::from_iter([("stream_options".into(), json!({"include_usage": true}))]);
         let (always_fields, _) = extra_maps(config, usage.clone());
@@ -76,11 +76,13 @@ impl RequestShape {
             tools.wire.append(FORMAT, &mut out, || tools_form(tools));
             out.extend_from_slice(&self.with_tools);
         }
-        // Last, so that what comes before is a prefix that servers and people recognise.
+        // The messages come last, so that everything before them is a prefix that servers can cache and people
+        // recognise.
         out.extend_from_slice(b",\"messages\":[");
         let mut separator: &[u8] = b"";
-        // Many servers take one system message, and at the beginning only: what a conversation begins with joins ours.
-        // Notices before it stay in the conversation: they hold untrusted content.
+        // Many servers accept only one system message, at the beginning. So the system messages at the beginning of the
+        // conversation are joined with our prompt. Notices among them stay in the conversation, because they contain
+        // untrusted content.
         let head =
             request.messages.iter().take_while(|message| matches!(message.body, MessageBody::System { .. })).count();
         let head = if request.prompt.text.is_empty() { 0 } else { head };
@@ -107,7 +109,9 @@ impl RequestShape {
             }
             out.extend_from_slice(std::mem::replace(&mut separator, b","));
             match with_pictures(message) {
-                Some(_) if !self.vision => message.wire.append(FORMAT_BLIND, &mut out, || blind_form(message)),
+                Some(_) if !self.vision => {
+                    message.wire.append(FORMAT_WITHOUT_PICTURES, &mut out, || form_without_pictures(message))
+                }
                 pictures => {
                     message.wire.append(FORMAT, &mut out, || message_form(message));
                     unseen.extend(pictures);
@@ -120,7 +124,7 @@ impl RequestShape {
     }
 }
 
-/// A tool's result and its pictures, if it has any.
+/// The result and the pictures of a tool message, if it has any.
 fn with_pictures(message: &Message) -> Option<(&ToolResult, &[Picture])> {
     match &message.body {
         MessageBody::Tool(result) if !message.pictures.is_empty() => Some((result, &message.pictures)),
@@ -128,7 +132,7 @@ fn with_pictures(message: &Message) -> Option<(&ToolResult, &[Picture])> {
     }
 }
 
-/// Shows the pictures of a batch that has just ended.
+/// Writes the pictures of a batch that has just ended.
 fn push_pictures(out: &mut Vec<u8>, batch: Vec<(&ToolResult, &[Picture])>) {
     let mut opening = ",{\"role\":\"user\",\"content\":[";
     let any = !batch.is_empty();
@@ -151,7 +155,7 @@ fn said(role: &str, text: &str) -> String {
     format!("{{\"role\":\"{role}\",\"content\":{}}}", json(text))
 }
 
-/// Our prompt and the instructions that a conversation begins with, as one message.
+/// Joins our prompt and the instructions at the beginning of the conversation into one message.
 fn one_system(prompt: &str, leading: &[&str]) -> String {
     let texts: Vec<&str> = std::iter::once(prompt).chain(leading.iter().copied()).collect();
     said("system", &texts.join("\n\n"))
@@ -159,7 +163,7 @@ fn one_system(prompt: &str, leading: &[&str]) -> String {
 
 fn message_form(message: &Message) -> String {
     match &message.body {
-        // Untrusted content is no instruction; the notice itself says that it is not the user's.
+        // Untrusted content must not be an instruction. The notice itself says that it is not from the user.
         MessageBody::System { text } if message.is_notice() => said("user", text),
         MessageBody::System { text } => said("system", text),
         MessageBody::User { .. } | MessageBody::Data { .. } => said("user", &message.for_model()),
@@ -173,10 +177,10 @@ fn message_form(message: &Message) -> String {
     }
 }
 
-/// A tool's message with a line in the place of its pictures.
-fn blind_form(message: &Message) -> String {
+/// A tool message with a line instead of its pictures.
+fn form_without_pictures(message: &Message) -> String {
     match &message.body {
-        MessageBody::Tool(result) => tool_form(&result.call_id, &text_instead(message, CANNOT_SEE)),
+        MessageBody::Tool(result) => tool_form(&result.call_id, &text_instead(message, NO_VISION)),
         _ => message_form(message),
     }
 }

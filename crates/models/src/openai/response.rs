@@ -1,4 +1,4 @@
-//! The answer: chunks of a stream, or one whole completion.
+//! Decodes the answer: chunks of a stream, or one complete completion.
 
 use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
 use crate::wire::{Content, Few, Part, Text, excerpt, text};
 
-/// A chunk of a stream, or a whole completion; everything may be missing.
+/// A chunk of a stream, or a complete completion. Every field may be missing.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
@@ -38,13 +38,13 @@ struct Choice<'a> {
 struct Piece<'a> {
     #[serde(borrow, default)]
     content: Option<Content<'a>>,
-    /// What the model says when it refuses; it stands in the place of the text.
+    /// The text of a refusal. It replaces the normal text.
     #[serde(borrow, default)]
     refusal: Option<Text<'a>>,
-    /// DeepSeek's name, and llama.cpp's and vLLM's.
+    /// The name in DeepSeek, llama.cpp and vLLM.
     #[serde(borrow, default)]
     reasoning_content: Option<Text<'a>>,
-    /// OpenRouter's name, and Ollama's.
+    /// The name in OpenRouter and Ollama.
     #[serde(borrow, default)]
     reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -65,7 +65,7 @@ struct CallPiece<'a> {
 struct FunctionPiece<'a> {
     #[serde(borrow, default)]
     name: Option<Text<'a>>,
-    /// A string with JSON in it; some servers send the object itself.
+    /// A string that contains JSON. Some servers send the object itself.
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -89,7 +89,7 @@ struct PromptDetails {
     cached_tokens: Count,
 }
 
-/// What the provider reports, and whether that is all; `None` where nothing of it can be read.
+/// The usage that the provider reports, and whether it is complete; `None` if nothing can be read.
 fn usage(raw: Option<&RawValue>) -> Option<(Usage, Reported)> {
     let usage: WireUsage<'_> = serde_json::from_str(raw?.get()).ok()?;
     let (input, output) = (usage.prompt_tokens.tokens(), usage.completion_tokens.tokens());
@@ -107,11 +107,11 @@ fn usage(raw: Option<&RawValue>) -> Option<(Usage, Reported)> {
     }
 }
 
-/// Reads an answer.
+/// Decodes an answer.
 #[derive(Default)]
 pub(crate) struct OpenAiDecoder {
     collected: Collector,
-    /// The number of the choice that is read: that of the first one.
+    /// The index of the choice that is read: that of the first one.
     choice: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ impl OpenAiDecoder {
             self.collected.report(usage, reported, sink);
         }
         for choice in chunk.choices.unwrap_or_default().0 {
-            // We never ask for more than one choice.
+            // We never request more than one choice.
             if choice.index.0.is_some_and(|index| *self.choice.get_or_insert(index) != index) {
                 continue;
             }
@@ -143,7 +143,7 @@ impl OpenAiDecoder {
     }
 
     fn piece(&mut self, piece: Piece<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
-        // Servers that know both names of the reasoning send the same twice.
+        // Servers that know both names of the reasoning send the same text twice.
         let reasoning = if piece.reasoning_content.is_some() { &piece.reasoning_content } else { &piece.reasoning };
         self.collected.reasoning(text(reasoning), sink)?;
         for part in piece.content.unwrap_or_default().0 {
@@ -156,8 +156,8 @@ impl OpenAiDecoder {
         piece.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|call| self.call_piece(call, sink))
     }
 
-    /// Pieces are told apart by their index. Servers without one, or with the same one for all, begin each call by
-    /// naming it.
+    /// Adds a piece of a call. The index identifies the call. Servers without an index, or with one index for all
+    /// calls, begin each call with its name.
     fn call_piece(&mut self, piece: CallPiece<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         let id = word(&piece.id);
         let (name, arguments) = match &piece.function {
@@ -185,7 +185,7 @@ impl OpenAiDecoder {
     }
 }
 
-/// A reason that we do not know is taken for a plain stop: the answer is whole.
+/// Maps the stop reason. An unknown reason counts as a normal stop: the answer is complete.
 fn finish(reason: &str) -> FinishReason {
     match reason {
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
@@ -200,7 +200,7 @@ impl Decoder for OpenAiDecoder {
         match event.data.trim_ascii() {
             b"" => Ok(Flow::Continue),
             b"[DONE]" if self.collected.finish.is_some() => Ok(Flow::Done),
-            // Without a reason to stop, the server lost its model on the way and closes politely.
+            // Without a stop reason, the server has lost its model and closes the stream regularly.
             b"[DONE]" => Err(network("the stream ended without a reason to stop")),
             data if event.name == EventName::Error => Err(from_error_body(data)),
             data => self.chunk(data, sink).map(|()| Flow::Continue),

@@ -1,4 +1,4 @@
-//! Chat completions over a real socket: recorded-style answers, and servers that lie.
+//! Tests Chat Completions over a real socket: answers as recorded, and servers that misbehave.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,9 +13,9 @@ use super::response::OpenAiDecoder;
 use crate::bounds;
 use crate::sse::SseReader;
 use crate::stream::{Decoder, Flow};
-use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider};
+use crate::testing::{Asked, RecordingSink, Script, Server, ask_once, history_with_pictures, provider};
 
-/// As OpenAI streams it: a role, pieces, a reason, usage, the end.
+/// A stream as OpenAI sends it: a role, pieces, a stop reason, the usage, the end.
 const TEXT: &str = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}],\"usage\":null}\n\n\
     data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n\
     data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"It is \"}}]}\n\n\
@@ -25,7 +25,7 @@ const TEXT: &str = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"r
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":8}}}\n\n\
     data: [DONE]\n\n";
 
-/// Two calls, their arguments in pieces.
+/// Two calls with their arguments in pieces.
 const CALLS: &str = "data: {\"choices\":[{\"delta\":{\"content\":null,\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"clock\",\"arguments\":\"\"}}]}}]}\n\n\
     data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"zone\\\":\"}}]}}]}\n\n\
     data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"\\\"UTC\\\"}\"}}]}}]}\n\n\
@@ -63,9 +63,9 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
     for slice in [usize::MAX, 7, 1] {
         let server = Server::start(vec![Script::sse(TEXT).sliced(slice)]).await;
         let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m"}));
-        let mut audience = Audience::default();
-        assert_eq!(ask_once(&*provider, &mut audience).await.unwrap(), text_reply());
-        assert_eq!((audience.text.as_str(), audience.reasoning.as_str()), ("It is noon 🕰 é", "hm"));
+        let mut recorded = RecordingSink::default();
+        assert_eq!(ask_once(&*provider, &mut recorded).await.unwrap(), text_reply());
+        assert_eq!((recorded.text.as_str(), recorded.reasoning.as_str()), ("It is noon 🕰 é", "hm"));
         let request = &server.requests()[0];
         assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
         assert!(request.contains("\r\nauthorization: Bearer sesame\r\n"), "{request}");
@@ -274,7 +274,7 @@ async fn a_server_that_is_away_or_silent_is_a_network_error() {
     let error = ask_once(&*away, &mut NoSink).await.unwrap_err();
     assert!(error.kind == Network && error.detail.starts_with("cannot connect"), "{error}");
 
-    // One real second: the client's own clock cannot be paused while a socket is waited for.
+    // Takes one real second: the clock of the client cannot be paused while it waits for a socket.
     let server = Server::start(vec![Script::hang()]).await;
     let silent = provider(json!({
         "provider": "openai", "base_url": server.url(), "model": "m", "idle_timeout_s": 1, "connect_timeout_s": 1,
@@ -327,7 +327,7 @@ proptest! {
         let mut bytes = TEXT.as_bytes().to_vec();
         let at = at % bytes.len();
         bytes.splice(at..at, noise);
-        // Whatever comes of it, it comes as a value.
+        // Every result must be a value and not a panic.
         let _ = decode(&[&bytes]);
         let _ = decode(&[&bytes[..at]]);
     }

@@ -1,4 +1,4 @@
-//! Answers to plain requests: the calls they need, and the words once the results are there.
+//! Answers to plain requests: the calls that they need, and the text when the results have arrived.
 
 use belay_protocol::{ToolResult, ToolStatus};
 use serde_json::{Map, Value};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use super::request::Ask;
 use super::turn::Turn;
 
-/// Most of a person's message that is repeated to them, in characters.
+/// Most of a person's message that the answer repeats, in characters.
 const MAX_ECHO_CHARS: usize = 500;
 
-/// Most earlier messages that are repeated.
+/// Most earlier messages that the answer repeats.
 const MAX_EARLIER: usize = 5;
 
-/// What the stand-in can do, for a newcomer.
+/// The help text for a newcomer.
 pub(super) const HELP: &str = "\
 I am a rehearsal: not a model, but a fixed set of answers that shows how Belay works. Plain requests become real tool calls:
 - calculate 17*23
@@ -33,7 +33,7 @@ Join several with \"and\", or put them on lines of their own. To see a brake of 
 
 For real answers, set a model: [llm] in the configuration, or OPENAI_API_KEY or ANTHROPIC_API_KEY in the environment.";
 
-/// The whole answer: one paragraph for each request, in order, the calls by their results.
+/// Makes the complete answer: one paragraph for each request, in order. Calls are answered by their results.
 pub(super) fn compose(asks: &[Ask], turn: &Turn<'_>) -> String {
     let mut results = turn.last_results().into_iter();
     let called = turn.batches() > 0;

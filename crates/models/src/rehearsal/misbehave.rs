@@ -1,5 +1,5 @@
-//! Misbehaviour on request: plays the scripts of `misbehaviours.toml`. Each one makes a guardrail of the loop act, and then
-//! says which guardrail it saw.
+//! Misbehaviour on request: plays the scripts of `misbehaviours.toml`. Each script triggers a guardrail of the loop and
+//! then reports which guardrail it saw.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,19 +11,19 @@ use serde_json::Value;
 
 use super::answer::HELP;
 use super::outputs::Offered;
-use super::plan::{Beat, Ending, Script, call_id};
+use super::plan::{Ending, Script, Segment, call_id};
 use super::request::after_any;
 use super::turn::Turn;
 
-/// How the notice begins that the steps run out, as the loop words it.
+/// The beginning of the loop's notice that the steps run out.
 const STEP_NOTICE: &str = "You are close to the limit of steps";
-/// How the request of a closing turn begins.
+/// The beginning of the request of a closing turn.
 const CLOSING: &str = "This run ends now";
 
 static MISBEHAVIOURS: LazyLock<BTreeMap<String, Misbehaviour>> =
     LazyLock::new(|| toml::from_str(include_str!("misbehaviours.toml")).expect("the embedded file is valid"));
 
-/// A way to misbehave. The file explains the fields.
+/// A misbehaviour. The file explains the fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Misbehaviour {
@@ -98,7 +98,7 @@ enum Failure {
     Bad,
 }
 
-/// A misbehaviour that was asked for.
+/// A requested misbehaviour.
 #[derive(Clone, Debug)]
 pub(super) struct Act {
     /// `None`: there is no such misbehaviour.
@@ -108,20 +108,20 @@ pub(super) struct Act {
 }
 
 impl Act {
-    /// Whether its final text is handed over, where outputs are declared.
+    /// Whether its final text is submitted if outputs are declared.
     pub(super) fn hands_over(&self) -> bool {
         self.misbehaviour.is_none_or(|misbehaviour| misbehaviour.hands_over)
     }
 }
 
-/// Reads `rehearse …`; `None` when the text is nothing of the kind.
+/// Parses `rehearse …`; `None` if the text is something else.
 pub(super) fn read(text: &str) -> Option<Act> {
     let said = after_any(text.trim(), &["rehearse"])?;
     let asked = said.trim_end_matches(['.', '!', '?']).split_whitespace().collect::<Vec<_>>().join(" ");
     if asked.is_empty() {
         return None;
     }
-    // Backwards, so that `stall silent` comes before `stall`.
+    // In reverse order, so that `stall silent` is tried before `stall`.
     let found = MISBEHAVIOURS.iter().rev().find_map(|(key, it)| Some((key, it, after_any(&asked, &[key])?)));
     let act = found.and_then(|(key, misbehaviour, rest)| {
         let number = match (&misbehaviour.number, &misbehaviour.words) {
@@ -136,14 +136,14 @@ pub(super) fn read(text: &str) -> Option<Act> {
     Some(act.unwrap_or(Act { misbehaviour: None, number: 0, words: String::new() }))
 }
 
-/// What to do at this step.
+/// The script for this step.
 pub(super) fn script(act: &Act, turn: &Turn<'_>, offered: &Offered) -> Script {
     let Some(misbehaviour) = act.misbehaviour else {
         return Script::text(format!("There is no such rehearsal.\n\n{HELP}"));
     };
     match misbehaviour.cases.iter().find(|case| case.holds(turn, offered)) {
         Some(case) => case.script(act, turn, &misbehaviour.brake),
-        None => Script { beats: Vec::new(), ending: Ending::Stop },
+        None => Script { segments: Vec::new(), ending: Ending::Stop },
     }
 }
 
@@ -161,10 +161,10 @@ impl Case {
 
     fn script(&self, act: &Act, turn: &Turn<'_>, brake: &str) -> Script {
         let fill = |text: &str, n: u64| filled(text, n, act, turn, brake);
-        let mut beats = self.repeat.as_ref().map(|repeat| repeat.beats(act.number)).unwrap_or_default();
+        let mut segments = self.repeat.as_ref().map(|repeat| repeat.segments(act.number)).unwrap_or_default();
         let text = self.fill.as_ref().map_or_else(|| fill(&self.say, 0), |section| exactly(section, act.number));
         if !text.is_empty() {
-            beats.push(Beat::Say(text));
+            segments.push(Segment::Say(text));
         }
         let call = |n: u64, call: &Call| {
             let arguments = filled_strings(&call.arguments, &|text| fill(text, n));
@@ -182,18 +182,18 @@ impl Case {
                 Ending::Calls((1..).zip(rounds).map(|(n, it)| call(n, it)).collect())
             }
         };
-        Script { beats, ending }
+        Script { segments, ending }
     }
 }
 
 impl Repeat {
-    fn beats(&self, number: u64) -> Vec<Beat> {
+    fn segments(&self, number: u64) -> Vec<Segment> {
         let times = if self.per_number { u64::from(self.times) * number } else { self.times.into() };
         if self.say.is_empty() {
-            return vec![Beat::Wait(Duration::from_millis(self.wait_ms * times))];
+            return vec![Segment::Wait(Duration::from_millis(self.wait_ms * times))];
         }
-        let wait = Beat::Wait(Duration::from_millis(self.wait_ms));
-        (1..=times).flat_map(|n| [Beat::Say(self.say.replace("{n}", &n.to_string())), wait.clone()]).collect()
+        let wait = Segment::Wait(Duration::from_millis(self.wait_ms));
+        (1..=times).flat_map(|n| [Segment::Say(self.say.replace("{n}", &n.to_string())), wait.clone()]).collect()
     }
 }
 
@@ -210,7 +210,7 @@ impl Failure {
     }
 }
 
-/// The text with its placeholders replaced.
+/// Replaces the placeholders of the text.
 fn filled(text: &str, n: u64, act: &Act, turn: &Turn<'_>, brake: &str) -> String {
     let (calls, nudges, results) = (turn.batches(), turn.notices(), turn.last_results());
     let good: Vec<_> =
@@ -249,7 +249,7 @@ fn filled_strings(value: &Value, fill: &impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// What took the tools away, as far as the conversation shows it.
+/// Describes what took the tools away, as far as the conversation shows it.
 fn acted(turn: &Turn<'_>, brake: &str) -> String {
     match (turn.system_notice(), turn.notices()) {
         (Some(said), _) if said.starts_with(CLOSING) => {
@@ -281,7 +281,7 @@ pub(super) fn object_call(turn: &Turn<'_>, at: u64, name: &str, arguments: Value
     ToolCall { id: call_id(turn, at), name: name.to_owned(), arguments }
 }
 
-/// Numbered copies of an ASCII section, then dots: exactly so many characters.
+/// Makes a text of exactly this many characters: numbered copies of an ASCII section, then dots.
 fn exactly(section: &str, characters: u64) -> String {
     let characters = usize::try_from(characters).unwrap_or(usize::MAX);
     let sections = (1..).map(|n: u64| section.replace("{n}", &n.to_string()));

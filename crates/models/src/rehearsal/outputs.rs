@@ -1,4 +1,4 @@
-//! Handing over declared outputs: which tools for that are offered, and plausible values by type.
+//! Submits declared outputs: finds the tools for them, and makes plausible values by type.
 
 use belay_protocol::{ToolCall, ToolSet};
 use serde_json::{Map, Value, json};
@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 use super::misbehave::object_call;
 use super::turn::Turn;
 
-/// Deepest schema that is followed; below it there is null. 8: deeper ones are not written by people.
+/// Deepest level of a schema that is followed; below it, values are null. 8: people do not write deeper ones.
 const MAX_DEPTH: u32 = 8;
-/// What stands where a number is wanted and the answer has none.
+/// The value of a number if the answer contains none.
 const NUMBER: i64 = 42;
 
-/// What a request offers, as far as the stand-in looks at it.
+/// The parts of a request's tools that the rehearsal uses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offered {
-    /// Any tools at all.
+    /// Whether any tools are offered.
     pub(super) tools: bool,
     /// Whether a subagent can be started.
     pub(super) subagents: bool,
@@ -39,12 +39,13 @@ impl From<Option<&ToolSet>> for Offered {
     }
 }
 
-/// The call that hands over everything: each output by its type, out of what would have been the answer.
+/// Makes the call that submits all outputs: each by its type, with content from the text that would have been the
+/// answer.
 pub(super) fn completion(turn: &Turn<'_>, schema: &Value, answer: &str) -> ToolCall {
     object_call(turn, 0, "complete_task", value_of(schema, answer, 0))
 }
 
-/// A value that a schema takes, as far as types, choices and bounds go.
+/// A value that satisfies a schema, as far as types, choices and bounds are concerned.
 fn value_of(schema: &Value, answer: &str, depth: u32) -> Value {
     if depth > MAX_DEPTH {
         return Value::Null;

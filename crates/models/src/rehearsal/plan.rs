@@ -1,4 +1,4 @@
-//! What the stand-in does with a request: a pure function of what it sees.
+//! Decides the answer of the rehearsal: a pure function of the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,58 +10,58 @@ use super::request::{self, Ask};
 use super::turn::Turn;
 use super::{LABEL, answer, misbehave, outputs};
 
-/// One answer, ready to be played.
+/// The script of one answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Script {
-    /// What is said, and the silences in between.
-    pub(super) beats: Vec<Beat>,
-    /// How it ends.
+    /// Texts, and the pauses between them.
+    pub(super) segments: Vec<Segment>,
+    /// The ending of the answer.
     pub(super) ending: Ending,
 }
 
-/// A piece of an answer.
+/// A piece of a script.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Beat {
-    /// Says this, word by word, without delay.
+pub(super) enum Segment {
+    /// Streams this text, word by word, without delay.
     Say(String),
-    /// Says nothing for a while.
+    /// Sends nothing for a while.
     Wait(Duration),
 }
 
-/// How an answer ends.
+/// The ending of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ending {
-    /// With its text.
+    /// The text is the answer.
     Stop,
-    /// With tool calls.
+    /// Tool calls.
     Calls(Vec<ToolCall>),
-    /// With tool calls that the length limit cut off.
+    /// Tool calls that the length limit has cut off.
     Cut(Vec<ToolCall>),
-    /// With an error of the provider.
+    /// An error of the provider.
     Fail(ModelErrorKind),
 }
 
 impl Script {
     pub(super) fn text(text: String) -> Self {
-        Self { beats: vec![Beat::Say(text)], ending: Ending::Stop }
+        Self { segments: vec![Segment::Say(text)], ending: Ending::Stop }
     }
 
     pub(super) fn calls(calls: Vec<ToolCall>) -> Self {
-        Self { beats: Vec::new(), ending: Ending::Calls(calls) }
+        Self { segments: Vec::new(), ending: Ending::Calls(calls) }
     }
 
-    /// Everything that is said.
-    fn said(&self) -> String {
-        let texts = self.beats.iter().filter_map(|beat| match beat {
-            Beat::Say(text) => Some(text.as_str()),
-            Beat::Wait(_) => None,
+    /// The complete text.
+    fn joined_text(&self) -> String {
+        let texts = self.segments.iter().filter_map(|segment| match segment {
+            Segment::Say(text) => Some(text.as_str()),
+            Segment::Wait(_) => None,
         });
         texts.collect()
     }
 
-    /// Puts the label before the text, if there is one that a person will see.
+    /// Puts the label before the text, if there is a text that a person will see.
     pub(super) fn labelled(mut self) -> Self {
-        if let Some(Beat::Say(text)) = self.beats.iter_mut().find(|beat| matches!(beat, Beat::Say(_)))
+        if let Some(Segment::Say(text)) = self.segments.iter_mut().find(|segment| matches!(segment, Segment::Say(_)))
             && text != "NO_REPLY"
         {
             *text = format!("{LABEL}\n{text}");
@@ -70,8 +70,8 @@ impl Script {
     }
 }
 
-/// Decides what to answer. Without tools it calls none, whatever was asked. Where outputs are to be handed over, whatever
-/// would be the answer is.
+/// Decides the answer. Makes no tool calls if no tools are offered, whatever the request is. If outputs are declared,
+/// it submits the answer as their values.
 pub(super) fn plan(messages: &[Arc<Message>], offered: impl Into<Offered>) -> Script {
     let turn = Turn::of(messages);
     let offered = offered.into();
@@ -83,13 +83,13 @@ pub(super) fn plan(messages: &[Arc<Message>], offered: impl Into<Offered>) -> Sc
     if let (Some(schema), Ending::Stop) = (&offered.completion, &script.ending)
         && act.as_ref().is_none_or(misbehave::Act::hands_over)
     {
-        return Script::calls(vec![outputs::completion(&turn, schema, &script.said())]);
+        return Script::calls(vec![outputs::completion(&turn, schema, &script.joined_text())]);
     }
-    // Every text of the first turn, since the loop may discard any but the last.
+    // Labels every text of the first turn, because the loop may discard all but the last one.
     if turn.is_first() { script.labelled() } else { script }
 }
 
-/// Calls what is asked for in one batch, then answers from the results.
+/// Makes all requested calls in one batch, then answers from the results.
 fn behave(turn: &Turn<'_>, tools_offered: bool) -> Script {
     let asks = request::read(turn.asked);
     let calls = calls_for(&asks, turn);
@@ -114,7 +114,7 @@ fn calls_for(asks: &[Ask], turn: &Turn<'_>) -> Vec<ToolCall> {
         .collect()
 }
 
-/// An id that no other call of the conversation has, as long as the context is not compacted.
+/// An id that no other call of the conversation has, unless the context is compacted.
 pub(super) fn call_id(turn: &Turn<'_>, at: u64) -> CallId {
     CallId::from(format!("rehearsal-{}-{at}", turn.length()))
 }

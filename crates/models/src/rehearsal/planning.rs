@@ -1,6 +1,6 @@
-//! The stand-in's part in plans: it makes one, carries out its steps, and sums it up.
+//! The rehearsal in plans: it makes a plan, executes its steps, and summarises it.
 //!
-//! It knows by the tools whether a plan is wanted, and by the first words of the request whether a step or a summary is.
+//! The tools show whether a plan is requested. The first words of the request show whether a step or a summary is.
 
 use belay_protocol::{Arguments, ModelRequest, ToolCall};
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::plan::{Script, call_id};
 use super::turn::Turn;
 
-/// How the task of an executor begins.
+/// The beginning of an executor's task.
 const STEP_HEAD: &str = "Carry out one step of a plan";
-/// What comes before the number of its step.
+/// The text before the number of the step.
 const STEP_NUMBER: &str = "Your step is number ";
-/// How the account of a plan begins, of which a summary is to be made.
+/// The beginning of the report on a plan, from which the summary is made.
 const REPORT_HEAD: &str = "This is what has become of a plan";
-/// What makes the second step fail.
+/// Text in a request that makes the second step, number 1, fail.
 const BLOCKED_STEP: &str = "rehearse blocked-step";
-/// Most of the request that becomes the title.
+/// Most characters of the request that become the title.
 const TITLE_CHARS: usize = 50;
 
-/// What to answer where a plan, one of its steps or its summary is asked for; `None` where it is none of these.
+/// The script for a plan, a step of a plan, or its summary; `None` for other requests.
 pub(super) fn script(request: &ModelRequest<'_>) -> Option<Script> {
     let tools = request.tools.iter().flat_map(|tools| tools.iter()).map(|tool| tool.spec().name.as_str());
     part(&Turn::of(request.messages), &request.prompt.text, &tools.collect::<Vec<_>>())
@@ -35,7 +35,7 @@ fn part(turn: &Turn<'_>, prompt: &str, tools: &[&str]) -> Option<Script> {
     (turn.asked.starts_with(REPORT_HEAD) && tools.is_empty()).then(|| sum_up(turn))
 }
 
-/// A plan of three steps; the second is tagged, where the prompt lists executors to choose from.
+/// Makes a plan of three steps. The second has a tag if the prompt lists executors.
 fn make(turn: &Turn<'_>, prompt: &str) -> Script {
     let name = |line: &str| Some(line.strip_prefix("- ")?.split_once(':')?.0.to_owned());
     let is_name = |name: &String| !name.contains(' ') && !name.eq_ignore_ascii_case("general");
@@ -45,7 +45,7 @@ fn make(turn: &Turn<'_>, prompt: &str) -> Script {
     one_call(turn, "planning", json!({ "command": "create", "title": title, "steps": steps }))
 }
 
-/// One tool call, where there is a tool to call, then the end.
+/// Makes one tool call, if a tool is offered, then ends the step.
 fn carry_out(turn: &Turn<'_>, tools: &[&str]) -> Script {
     let number = turn.asked.rsplit_once(STEP_NUMBER).and_then(|(_, rest)| rest.split(':').next()).unwrap_or("?");
     if !tools.contains(&"terminate") {
@@ -69,7 +69,7 @@ fn carry_out(turn: &Turn<'_>, tools: &[&str]) -> Script {
     }
 }
 
-/// How many steps were completed, and how many blocked, by the marks of the plan.
+/// Reports the numbers of completed and blocked steps, from the marks of the plan.
 fn sum_up(turn: &Turn<'_>) -> Script {
     let count = |mark: &str| {
         turn.asked.lines().filter(|line| line.split_once(". ").is_some_and(|(_, rest)| rest.starts_with(mark))).count()
@@ -90,7 +90,7 @@ mod tests {
 
     use belay_protocol::{Message, ToolResult, ToolStatus};
 
-    use super::super::plan::{Beat, Ending};
+    use super::super::plan::{Ending, Segment};
     use super::*;
 
     const TOOLS: &[&str] = &["calculate", "clock", "terminate"];
@@ -99,13 +99,13 @@ mod tests {
         format!("Carry out one step of a plan: x.\n\nThe request:\n{request}\n\nYour step is number {number}: work")
     }
 
-    /// The call, or the text, with which it answers; `None` when it is not its part.
+    /// The call or the text of the answer; `None` if the request is not part of a plan.
     fn answer(messages: Vec<Message>, prompt: &str, tools: &[&str]) -> Option<String> {
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
         let script = part(&Turn::of(&messages), prompt, tools)?;
-        Some(match (&script.beats[..], &script.ending) {
+        Some(match (&script.segments[..], &script.ending) {
             ([], Ending::Calls(calls)) => format!("{} {}", calls[0].name, calls[0].arguments.canonical()),
-            ([Beat::Say(text)], Ending::Stop) => text.clone(),
+            ([Segment::Say(text)], Ending::Stop) => text.clone(),
             other => panic!("{other:?}"),
         })
     }

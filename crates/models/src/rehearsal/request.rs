@@ -1,29 +1,29 @@
-//! Reads what a person asks for, in plain English and without case.
+//! Parses the requests of a person in plain English, case-insensitively.
 
 use serde_json::{Map, Value, json};
 
-/// Most requests taken out of one message.
+/// Most requests that are parsed from one message.
 pub(super) const MAX_ASKS: usize = 32;
 
-/// One thing that is asked for.
+/// One request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// A tool call.
     Call {
         /// The tool.
         tool: String,
-        /// Its arguments.
+        /// The arguments.
         arguments: Map<String, Value>,
     },
-    /// A greeting, or a question about what there is.
+    /// A greeting, or a question about the abilities.
     Help,
-    /// What was said earlier in the conversation.
+    /// A question about earlier messages of the conversation.
     Earlier,
-    /// Anything else, as it was said.
+    /// Anything else, verbatim.
     Other(String),
 }
 
-/// Everything asked for, in order. Several requests stand on lines of their own or are joined by "and".
+/// Parses all requests, in order. Several requests are on separate lines or joined by "and".
 pub(super) fn read(text: &str) -> Vec<Ask> {
     let mut asks: Vec<Ask> = text.lines().filter(|line| !line.trim().is_empty()).flat_map(line).collect();
     if asks.iter().all(|ask| matches!(ask, Ask::Other(_))) {
@@ -37,7 +37,7 @@ pub(super) fn read(text: &str) -> Vec<Ask> {
     asks
 }
 
-/// A line is several requests only if each part of it is one: "remember pets: cats and dogs" is one.
+/// Parses a line. It is split at "and" only if each part is a request: "remember pets: cats and dogs" is one request.
 fn line(line: &str) -> Vec<Ask> {
     let parts = split_and(line);
     let asks: Vec<Ask> = parts.iter().filter_map(|part| one(part)).collect();
@@ -72,7 +72,7 @@ fn one(part: &str) -> Option<Ask> {
     readers.iter().find_map(|reader| reader(bare)).or_else(|| arithmetic(text.trim_end_matches(['?', '.', ' '])))
 }
 
-/// `call TOOL {…}`: that tool with these arguments, whether it exists or not.
+/// `call TOOL {…}`: calls the tool with these arguments, whether it exists or not.
 fn explicit_call(text: &str) -> Option<Ask> {
     let (tool, arguments) = after_any(text, &["call"])?.split_once(char::is_whitespace)?;
     let arguments = serde_json::from_str(arguments.trim()).ok()?;
@@ -119,7 +119,7 @@ fn recall(text: &str) -> Option<Ask> {
     text.eq_ignore_ascii_case("what do you remember").then(|| call("recall", json!({ "query": "" })))
 }
 
-/// `remember KEY: TEXT`, or `remember [that] TEXT` under a key made of its first words.
+/// `remember KEY: TEXT`, or `remember [that] TEXT` with a key from its first words.
 fn remember(text: &str) -> Option<Ask> {
     let rest = after_any(text, &["remember"])?;
     let rest = after_any(rest, &["that"]).unwrap_or(rest);
@@ -154,14 +154,14 @@ fn file(text: &str) -> Option<Ask> {
     Some(call("read_file", json!({ "path": path(rest)? })))
 }
 
-/// A path: in quotes, or one word, or something with a dot or slash in it.
+/// A path: in quotes, a single word, or text with a dot or a slash.
 fn path(text: &str) -> Option<&str> {
     let unquoted = text.trim_matches(['"', '\'', '`']);
     let looks_like_one = unquoted.len() < text.len() || !text.contains(' ') || text.contains(['.', '/']);
     (looks_like_one && !unquoted.is_empty()).then_some(unquoted)
 }
 
-/// `calculate …` takes anything; a question, or nothing at all before it, must look like arithmetic.
+/// `calculate …` accepts any expression. A question, or a bare expression, must look like arithmetic.
 fn arithmetic(text: &str) -> Option<Ask> {
     if let Some(expression) = after_any(text, &["calculate", "compute"]) {
         return (!expression.is_empty()).then(|| call("calculate", json!({ "expression": expression })));
@@ -188,7 +188,8 @@ fn call(tool: &str, arguments: Value) -> Ask {
     Ask::Call { tool: tool.to_owned(), arguments }
 }
 
-/// What follows one of these phrases at the start of the text, as whole words and without case. The longest wins.
+/// The text after one of these phrases at the beginning of the text, as whole words and case-insensitively. The longest
+/// phrase wins.
 pub(super) fn after_any<'a>(text: &'a str, phrases: &[&str]) -> Option<&'a str> {
     phrases.iter().filter_map(|phrase| after(text, phrase)).min_by_key(|rest| rest.len())
 }

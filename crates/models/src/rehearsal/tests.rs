@@ -1,4 +1,4 @@
-//! Plans as tables, and the player against paused time.
+//! Tests scripts as tables, and the player with paused time.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use belay_protocol::{
 use tokio::time::Instant;
 
 use super::outputs::Offered;
-use super::plan::{Beat, Ending, Script, plan};
+use super::plan::{Ending, Script, Segment, plan};
 use super::{LABEL, Rehearsal};
 
-/// A conversation that has been labelled already, and then these messages.
+/// A conversation that already contains the label, followed by these messages.
 fn after_greeting(rest: Vec<Message>) -> Vec<Arc<Message>> {
     let start = [Message::user("hello"), Message::assistant("(greeting)")];
     start.into_iter().chain(rest).map(Arc::new).collect()
@@ -36,7 +36,7 @@ fn system(text: &str) -> Message {
     Message::system(text).for_run()
 }
 
-/// A batch of calls and the result of each.
+/// A batch of calls with the result of each.
 fn batch(results: &[(&str, ToolStatus, &str)]) -> Vec<Message> {
     let id = |at: usize| format!("c{at}").into();
     let calls = results.iter().enumerate().map(|(at, (name, ..))| ToolCall {
@@ -67,14 +67,14 @@ fn joined(parts: Vec<Vec<Message>>) -> Vec<Message> {
     parts.into_iter().flatten().collect()
 }
 
-/// A script as a reviewer reads it; runs of equal beats are counted.
+/// A script in readable form. Runs of equal pieces are counted.
 fn render(script: &Script) -> String {
     let mut said = String::new();
     let (mut waits, mut waited) = (0, Duration::ZERO);
-    for beat in &script.beats {
-        match beat {
-            Beat::Say(text) => said.push_str(text),
-            Beat::Wait(time) => (waits, waited) = (waits + 1, waited + *time),
+    for segment in &script.segments {
+        match segment {
+            Segment::Say(text) => said.push_str(text),
+            Segment::Wait(time) => (waits, waited) = (waits + 1, waited + *time),
         }
     }
     let call = |call: &ToolCall| format!("call {} {}", call.name, call.arguments.canonical());
@@ -493,7 +493,7 @@ fn it_never_passes_for_a_model() {
     assert_eq!(info.context_tokens, 32_768);
 }
 
-/// What a run with declared outputs, or a subagent, is offered.
+/// The tools of a run with declared outputs, or of a subagent.
 fn completing(properties: serde_json::Value) -> Offered {
     let schema = serde_json::json!({ "type": "object", "properties": properties });
     Offered { tools: true, subagents: true, completion: Some(schema) }
@@ -517,7 +517,7 @@ fn where_outputs_are_declared_the_answer_is_handed_over_by_type() {
     ] {
         assert_eq!(render(&plan(&after_greeting(messages), offered())), expected);
     }
-    // The label is for people's eyes, and no part of what is handed over.
+    // The label is for people and is not part of the submitted values.
     let first: Vec<_> = [user("the sea")].into_iter().map(Arc::new).collect();
     let script = render(&plan(&first, completing(serde_json::json!({ "result": { "type": "string" } }))));
     assert!(script.starts_with(r#"call complete_task {"result":"I am a rehearsal"#), "{script}");

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use belay_protocol::{Message, MessageBody, MessageScope, ToolResult};
 
-/// Everything from the person's last message on. What brakes say in the person's place has the scope of the run, and so
-/// does not begin a turn.
+/// All messages from the person's last one on. Messages of guardrails in the role `user` have the scope of the run, so
+/// they do not begin a turn.
 pub(super) struct Turn<'a> {
-    /// What the person said; empty when nobody said anything.
+    /// The person's message; empty if there is none.
     pub(super) asked: &'a str,
-    /// What came before it.
+    /// The messages before it.
     pub(super) before: &'a [Arc<Message>],
     after: &'a [Arc<Message>],
     length: usize,
@@ -26,17 +26,17 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Messages in the whole context.
+    /// Number of messages in the whole context.
     pub(super) fn length(&self) -> usize {
         self.length
     }
 
-    /// Whether nothing has been answered yet in this conversation.
+    /// Whether the conversation contains no answer yet.
     pub(super) fn is_first(&self) -> bool {
         !self.before.iter().any(|message| matches!(message.body, MessageBody::Assistant { .. }))
     }
 
-    /// Batches of tool calls so far.
+    /// Number of batches of tool calls so far.
     pub(super) fn batches(&self) -> usize {
         self.after.iter().filter(|message| !message.tool_calls().is_empty()).count()
     }
@@ -54,19 +54,19 @@ impl<'a> Turn<'a> {
             .collect()
     }
 
-    /// How often a brake has spoken in the person's place: nudges, notices, warnings.
+    /// Number of messages of guardrails in the role `user`: nudges, notices, warnings.
     pub(super) fn notices(&self) -> usize {
         let spoken = |m: &&Arc<Message>| m.scope == MessageScope::Run && matches!(m.body, MessageBody::User { .. });
         self.after.iter().filter(spoken).count()
     }
 
-    /// What the system has said last within the run: that the steps run out, that it ends now, what a rule has seen.
+    /// The latest system message within the run: that the steps run out, that the run ends now, or a finding of a rule.
     pub(super) fn system_notice(&self) -> Option<&'a str> {
         let spoken = |m: &&Arc<Message>| m.scope == MessageScope::Run && matches!(m.body, MessageBody::System { .. });
         self.after.iter().rfind(spoken).map(|message| message.text())
     }
 
-    /// What the person said in earlier turns, oldest first.
+    /// The person's messages in earlier turns, oldest first.
     pub(super) fn earlier(&self) -> impl DoubleEndedIterator<Item = &'a str> {
         self.before.iter().filter(|message| is_from_person(message)).map(|message| message.text())
     }

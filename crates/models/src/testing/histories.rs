@@ -1,4 +1,5 @@
-//! Histories as crashes, edits and misbehaving models leave them, and what a format must accept of them.
+//! Random histories, as crashes, edits and misbehaving models can leave them. Every format must make a valid request of
+//! them.
 
 use belay_agent_loop::normalise;
 use belay_protocol::{Arguments, Message, Picture, ToolCall, ToolStatus};
@@ -6,22 +7,23 @@ use serde_json::Value;
 
 use super::{Asked, result};
 
-/// Histories that a run of the tests makes, unless [`HISTORIES`] says another number: a few seconds without optimisation.
-const USUALLY: u64 = 20_000;
+/// Number of histories in a run of the tests, unless [`HISTORIES_VARIABLE`] is set: a few seconds without optimisation.
+const DEFAULT_HISTORIES: u64 = 20_000;
 
-/// Of these, those that are also judged as they are: most of them must be refused, or the judge sees nothing.
-const UNREPAIRED: u64 = 1_000;
+/// The number of these that are also checked without repair. Most of them must be refused, otherwise the check is
+/// useless.
+const UNREPAIRED_HISTORIES: u64 = 1_000;
 
-/// The variable that says another number; see `docs/develop/testing.md`.
-const HISTORIES: &str = "BELAY_HISTORIES";
+/// The variable that sets another number; see `docs/develop/testing.md`.
+const HISTORIES_VARIABLE: &str = "BELAY_HISTORIES";
 
-/// Ids and names that calls and results have: few, so that they meet.
+/// Ids and names of calls and results: only a few, so that they collide.
 const IDS: [&str; 6] = ["c1", "c2", "c3", "c 4", "", " "];
 const NAMES: [&str; 4] = ["clock", "bad name", "", "\u{7}"];
 const TEXTS: [&str; 4] = ["hello", "", " \n", "a \"quoted\" 🕰 line"];
 const ARGUMENTS: [&str; 4] = ["{}", r#"{"zone":"UTC"}"#, "{\"cut", "[1]"];
 
-/// Numbers that follow from their seed (xorshift, Marsaglia 2003).
+/// A pseudo-random number generator (xorshift, Marsaglia 2003).
 struct Numbers(u64);
 
 impl Numbers {
@@ -37,9 +39,9 @@ impl Numbers {
     }
 }
 
-/// The history of this number: up to 12 messages in any order.
+/// The history with this number: up to 12 messages in any order.
 fn history(number: u64) -> Vec<Message> {
-    // Seeds that differ in one bit must not give histories that do.
+    // Seeds that differ in one bit must give different histories.
     let mut numbers = Numbers(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     (0..numbers.below(13)).map(|_| message(&mut numbers)).collect()
 }
@@ -68,19 +70,19 @@ fn message(numbers: &mut Numbers) -> Message {
     message.from_outside(numbers.below(9) == 0)
 }
 
-/// Writes each history, made sound, in a format, and has the body judged.
+/// Serialises each history in a format after normalising it, and checks the body.
 ///
 /// # Panics
-/// Where one is refused, with its number.
+/// If a body is refused, with the number of its history.
 pub(crate) fn every_history_is_accepted(
     body: impl Fn(&Asked) -> Vec<u8>,
     judge: impl Fn(&Value) -> Result<(), String>,
 ) {
-    let most = std::env::var(HISTORIES).ok().map_or(USUALLY, |most| most.parse().unwrap());
+    let most = std::env::var(HISTORIES_VARIABLE).ok().map_or(DEFAULT_HISTORIES, |most| most.parse().unwrap());
     let mut refused = 0;
-    for number in 1..=most.max(UNREPAIRED) {
+    for number in 1..=most.max(UNREPAIRED_HISTORIES) {
         let mut asked = Asked::new("be brief", number % 2 == 0, history(number));
-        if number <= UNREPAIRED {
+        if number <= UNREPAIRED_HISTORIES {
             refused += u64::from(judge(&serde_json::from_slice(&body(&asked.forgetful())).unwrap()).is_err());
         }
         asked.messages = normalise(&asked.messages).into_owned();
@@ -89,5 +91,8 @@ pub(crate) fn every_history_is_accepted(
             panic!("history {number}: {why}\n{body:#}");
         }
     }
-    assert!(refused > UNREPAIRED / 2, "only {refused} of {UNREPAIRED} are refused as they are: the judge is blind");
+    assert!(
+        refused > UNREPAIRED_HISTORIES / 2,
+        "only {refused} of {UNREPAIRED_HISTORIES} are refused as they are: the judge is blind"
+    );
 }

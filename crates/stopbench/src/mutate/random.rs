@@ -1,15 +1,16 @@
-//! Numbers drawn from a seed.
+//! Pseudo-random numbers from a seed.
 
-/// A generator of numbers that look random: SplitMix64, enough for choosing words and places, and the same everywhere.
+/// A pseudo-random number generator: SplitMix64. It is good enough for choosing words and positions, and gives the same
+/// numbers on every machine.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
 impl Random {
-    /// From a seed, and a text that tells this use from others of the same seed.
+    /// Makes a generator from a seed, and a text that distinguishes several uses of one seed.
     pub(super) fn new(seed: u64, what: &str) -> Self {
-        // FNV-1a: the same on every machine and in every version of the compiler.
+        // FNV-1a: the same on every machine and with every version of the compiler.
         let mixed = what
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -30,15 +31,15 @@ impl Random {
         self.number().checked_rem(limit).unwrap_or(0)
     }
 
-    /// One of several.
+    /// A random item.
     ///
     /// # Panics
-    /// When there is nothing to choose from.
+    /// If there are no items.
     pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// Another order, each as likely as any.
+    /// Shuffles the items. Every order is equally likely.
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

@@ -1,11 +1,11 @@
-//! Streams, cut differently.
+//! Cuts streams differently.
 
 use belay_trajectory::TrajectoryEvent;
 use belay_trajectory::eval::Run;
 
-use super::{Random, Rebuilt};
+use super::{Random, RunBuilder};
 
-/// How a stream is cut.
+/// The way to cut a stream.
 #[derive(Clone, Copy)]
 enum Cut {
     Singles,
@@ -13,10 +13,10 @@ enum Cut {
     Whole,
 }
 
-/// Joins the pieces of each stream and cuts it anew. A whole answer of which no pieces were recorded gets some.
+/// Joins the pieces of each stream and cuts it again. A complete answer without recorded pieces gets pieces.
 pub(super) fn reslice(run: &Run, random: &mut Random) -> Run {
     let cut = random.pick(&[Cut::Singles, Cut::Random, Cut::Whole]);
-    let mut rebuilt = Rebuilt::of(run);
+    let mut builder = RunBuilder::of(run);
     let mut streamed = false;
     let mut index = 0;
     while let Some(event) = run.events.get(index) {
@@ -28,20 +28,20 @@ pub(super) fn reslice(run: &Run, random: &mut Random) -> Run {
                 });
                 let count = pieces.clone().count();
                 let text: String = pieces.clone().collect();
-                // Where in the joined text the onset begins, if it is in here.
+                // The position of the onset in the joined text, if it is in this stream.
                 let onset = run.onset.and_then(|onset| onset.checked_sub(index)).filter(|nth| *nth < count);
                 let onset = onset.map(|nth| pieces.take(nth).map(str::len).sum::<usize>());
-                push_cut(&mut rebuilt, &text, cut, onset, random);
+                push_cut(&mut builder, &text, cut, onset, random);
                 streamed = true;
                 index += count;
             }
             TrajectoryEvent::Assistant(text) => {
                 if streamed {
-                    rebuilt.at(index);
+                    builder.at(index);
                 } else {
-                    push_cut(&mut rebuilt, text, cut, (run.onset == Some(index)).then_some(0), random);
+                    push_cut(&mut builder, text, cut, (run.onset == Some(index)).then_some(0), random);
                 }
-                rebuilt.push(event.clone());
+                builder.push(event.clone());
                 streamed = false;
                 index += 1;
             }
@@ -49,17 +49,17 @@ pub(super) fn reslice(run: &Run, random: &mut Random) -> Run {
                 if matches!(event, TrajectoryEvent::Turn | TrajectoryEvent::User(_) | TrajectoryEvent::Reset) {
                     streamed = false;
                 }
-                rebuilt.at(index);
-                rebuilt.push(event.clone());
+                builder.at(index);
+                builder.push(event.clone());
                 index += 1;
             }
         }
     }
-    rebuilt.done()
+    builder.done()
 }
 
-/// Adds the pieces; `onset`: the place in the text whose piece is the onset.
-fn push_cut(rebuilt: &mut Rebuilt<'_>, text: &str, cut: Cut, onset: Option<usize>, random: &mut Random) {
+/// Adds the pieces. `onset`: the position in the text whose piece is the onset.
+fn push_cut(builder: &mut RunBuilder<'_>, text: &str, cut: Cut, onset: Option<usize>, random: &mut Random) {
     let mut at = 0;
     while at < text.len() {
         let rest = &text[at..];
@@ -70,13 +70,13 @@ fn push_cut(rebuilt: &mut Rebuilt<'_>, text: &str, cut: Cut, onset: Option<usize
         };
         let length = rest.char_indices().nth(chars).map_or(rest.len(), |(length, _)| length);
         if onset.is_some_and(|onset| (at..at + length).contains(&onset)) {
-            rebuilt.onset = Some(rebuilt.events.len());
+            builder.onset = Some(builder.events.len());
         }
-        rebuilt.push(TrajectoryEvent::Text(rest[..length].to_owned()));
+        builder.push(TrajectoryEvent::Text(rest[..length].to_owned()));
         at += length;
     }
-    // An onset in an empty piece at the very end: the event behind it.
+    // If the onset is an empty piece at the very end, the next event is the onset.
     if onset.is_some_and(|onset| onset >= text.len()) {
-        rebuilt.onset = Some(rebuilt.events.len());
+        builder.onset = Some(builder.events.len());
     }
 }

@@ -10,7 +10,7 @@ fn ok(name: &str, text: &str) -> TrajectoryEvent {
     TrajectoryEvent::result(name, true, text)
 }
 
-/// A loop of calls with a stream and a thought in each step; the onset is the call of the second round.
+/// A loop of calls with a stream and a thought in each step. The onset is the call of the second round.
 fn looped(rounds: usize) -> Run {
     let mut events = vec![TrajectoryEvent::Reset, TrajectoryEvent::User("find it".into())];
     let mut onset = None;
@@ -111,7 +111,7 @@ fn harmless_calls_come_between_steps_and_never_two_in_a_row() {
     let text = kinds(&Mutation::Harmless.apply(&looped(100), &mut Random::new(3, "test")));
     assert!(text.contains(".c=") && text.contains(".t="), "{text}");
     assert!(!["c=.c", "c=.t", "t=.c", "t=.t"].iter().any(|two| text.contains(two)), "{text}");
-    // Where turns are not told, and where there are no results.
+    // Recordings without turns, and recordings without results.
     for (events, broken) in [(vec![call("f", "{}"), ok("f", "1")], "fc"), (vec![call("f", "{}")], "==")] {
         let events = events.into_iter().cycle().take(200).collect();
         let run = Run { events, onset: None, stuck: false, restarts: Vec::new(), changes: Vec::new() };

@@ -1,10 +1,10 @@
-//! The words that mutations put in.
+//! The words that mutations insert.
 
 use serde_json::Value;
 
 use super::Random;
 
-/// Beginnings of a paraphrased text. Short: they must not be a repetition of their own.
+/// Beginnings of a paraphrased text. They are short, so that they are not a repetition themselves.
 const FIRST: &[&str] = &[
     "Okay.",
     "Right.",
@@ -48,12 +48,12 @@ const THOUGHTS: &[&str] = &[
     "the order of what is left",
 ];
 
-/// A beginning that can stand before any text, also before a list or a heading.
+/// A beginning that fits before any text, including a list or a heading.
 pub(super) fn opening(random: &mut Random) -> String {
     format!("{} {}\n\n", random.pick(FIRST), random.pick(SECOND))
 }
 
-/// An argument that is new with each call.
+/// An argument that differs in each call.
 pub(super) fn nonce(style: u64, random: &mut Random) -> (String, Value) {
     match style {
         0 => ("request_id".into(), uuid(random).into()),
@@ -63,7 +63,7 @@ pub(super) fn nonce(style: u64, random: &mut Random) -> (String, Value) {
     }
 }
 
-/// The end of a result that is new with each call.
+/// The end of a result that differs in each call.
 pub(super) fn trailer(style: u64, random: &mut Random) -> String {
     match style {
         0 => format!("\n[request {} took {} ms]", uuid(random), 3 + random.below(900)),
@@ -83,12 +83,13 @@ pub(super) fn harmless(random: &mut Random) -> (&'static str, String, String) {
     }
 }
 
-/// Whether an argument of that name is a command, or words: what means the same with other white space.
+/// Whether the argument with this name is a command or a query, whose meaning does not depend on white space.
 pub(super) fn is_command(key: &str) -> bool {
     matches!(key, "command" | "cmd" | "query" | "q" | "pattern" | "search_term")
 }
 
-/// The same words with other white space around and between them. Quoted parts may mean it: then only the ends change.
+/// The same words with other white space around and between them. In a text with quotes or line breaks, white space may
+/// be significant, so only the ends change.
 pub(super) fn respaced(text: &str, random: &mut Random) -> String {
     let single = text.contains(['"', '\'', '\n', '\\']);
     let inner = if single || random.below(2) == 0 { text.to_owned() } else { text.replacen(' ', "  ", 1) };

@@ -1,19 +1,24 @@
 //! Gemini CLI's chanting detection, with its defects.
 //!
-//! Each piece of text is looked at as it comes:
+//! Each piece of text is processed as it comes:
 //!
-//! 1. Flags are computed on this piece alone: code fences (three backticks anywhere), a table row, a list item, a heading,
-//!    a quote, a divider. Any flag forgets all text so far.
-//! 2. An odd number of fences toggles "in a code block". A piece that was or is in one, or is a divider, is dropped.
+//! 1. Flags are computed from this piece alone: code fences (three backticks anywhere), a table row, a list item, a
+//!    heading, a quote, a divider. Any flag drops all text so far.
+//! 2. An odd number of fences toggles the state "in a code block". A piece that was or is in a code block, or is a
+//!    divider, is dropped.
 //! 3. The rest is appended to the history, which is cut at the front to its limit.
-//! 4. Every window of 50 UTF-16 units not yet examined is looked up. Ten occurrences with a small average spacing (and, in
-//!    2026, at most five distinct texts between neighbours) are chanting.
+//! 4. Every window of 50 UTF-16 units that was not examined yet is looked up. Ten occurrences with a small average
+//!    spacing (and, in 2026, at most five distinct texts between neighbours) are chanting.
 //!
-//! Defects that are part of it, since they decide how the rule fares: markers that are cut by the borders of pieces are
-//! missed, and a piece that begins in the middle of a line may be taken for a heading or an item; dashes are no bullets; a
-//! divider is any piece made of the ASCII characters from `+` to `_` (digits, capitals, most punctuation), so that
-//! sentences streamed by single characters reset at each capital or full stop; windows overlap, so that 59 equal characters
-//! chant; the flag of code blocks survives everything.
+//! Defects that are restated because they affect the figures:
+//!
+//! - Markers that are split between two pieces are missed, and a piece that begins in the middle of a line may be taken
+//!   for a heading or an item.
+//! - Dashes are not bullets.
+//! - A divider is any piece of the ASCII characters from `+` to `_` (digits, capitals, most punctuation). So sentences
+//!   that are streamed by single characters reset at each capital or full stop.
+//! - Windows overlap, so that 59 equal characters chant.
+//! - The flag of code blocks survives every reset.
 
 use std::collections::HashMap;
 
@@ -22,10 +27,10 @@ use belay_trajectory::TrajectoryEvent;
 /// Length of a window, in UTF-16 units.
 const WINDOW: usize = 50;
 
-/// Occurrences of a window.
+/// Occurrences of a window that are chanting.
 const OCCURRENCES: usize = 10;
 
-/// What changed between the versions.
+/// The differences between the versions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Largest average spacing of the occurrences, in UTF-16 units.
@@ -36,14 +41,14 @@ pub(super) struct Limits {
     pub(super) history: usize,
 }
 
-/// Pieces of text of a recording: those that were streamed, and whole answers of which no pieces were recorded.
+/// Extracts the pieces of text of a recording: streamed pieces, and complete answers without recorded pieces.
 #[derive(Debug, Default)]
 pub(super) struct Deltas {
     streamed: bool,
 }
 
 impl Deltas {
-    /// The piece that this event is.
+    /// The piece of text in this event.
     pub(super) fn of<'a>(&mut self, event: &'a TrajectoryEvent) -> Option<&'a str> {
         match event {
             TrajectoryEvent::Text(text) => {
@@ -66,28 +71,28 @@ pub(super) struct Chanting {
     limits: Limits,
     /// The history, from the offset `base` on.
     text: Vec<u16>,
-    /// Offsets count from the last clearing, so that cutting the front moves none of them.
+    /// Offsets count from the last clearing, so that cutting the front changes none of them.
     base: usize,
     next: usize,
     seen: HashMap<[u16; WINDOW], Vec<usize>>,
-    /// How far the offsets of forgotten text have been swept out of `seen`.
+    /// The offset up to which dropped text was removed from `seen`.
     swept: usize,
     in_code: bool,
 }
 
 impl Chanting {
-    /// One that has heard nothing.
+    /// Makes a detector without text.
     pub(super) fn new(limits: Limits) -> Self {
         Self { limits, text: Vec::new(), base: 0, next: 0, seen: HashMap::new(), swept: 0, in_code: false }
     }
 
-    /// Forgets the text, but not whether it stood in a code block.
+    /// Drops the text, but keeps whether it was in a code block.
     pub(super) fn clear(&mut self) {
         *self = Self { in_code: self.in_code, ..Self::new(self.limits) };
     }
 
-    /// Takes a piece. Returns whether the text chants.
-    pub(super) fn hear(&mut self, delta: &str) -> bool {
+    /// Processes a piece. Returns whether the text chants.
+    pub(super) fn push(&mut self, delta: &str) -> bool {
         let fences = delta.matches("```").count();
         let divider = is_divider(delta);
         if fences > 0 || divider || has_structure(delta) {
@@ -102,14 +107,14 @@ impl Chanting {
         self.cut();
         while self.next + WINDOW <= self.base + self.text.len() {
             if self.window_chants() {
-                return true; // without going on to the next window
+                return true; // without advancing to the next window
             }
             self.next += 1;
         }
         false
     }
 
-    /// Cuts the front. What has been cut off is known by its offset and swept out of the table now and then.
+    /// Cuts the front. Text that was cut off is recognised by its offset and removed from the table from time to time.
     fn cut(&mut self) {
         let excess = self.text.len().saturating_sub(self.limits.history);
         self.text.drain(..excess);
@@ -145,9 +150,9 @@ impl Chanting {
     }
 }
 
-/// A table row, list item, heading or quote at the beginning of the piece or behind a line break in it.
+/// Whether a table row, list item, heading or quote begins the piece, or follows a line break in it.
 fn has_structure(delta: &str) -> bool {
-    // JavaScript's `\s*` runs over line breaks too.
+    // JavaScript's `\s*` matches line breaks too.
     starts(delta).any(|at| {
         let line = &delta[at..];
         let unindented = line.trim_start();
@@ -165,7 +170,7 @@ fn is_row(text: &str) -> bool {
     bars || text.chars().take_while(|c| matches!(c, '|' | '+' | '-')).count() >= 3
 }
 
-/// A bullet, of which `-` is none, or a number with a full stop; then white space.
+/// A bullet (but not `-`), or a number with a full stop; then white space.
 fn is_item(text: &str) -> bool {
     let rest = match text.strip_prefix(['*', '+']) {
         Some(rest) => Some(rest),
@@ -190,7 +195,7 @@ fn begins_with_space(text: &str) -> bool {
     text.starts_with(char::is_whitespace)
 }
 
-/// Meant for rule lines; written as a range from `+` to `_`.
+/// Intended for rule lines, but written as a range from `+` to `_`.
 fn is_divider(delta: &str) -> bool {
     !delta.is_empty()
         && delta.chars().all(|c| ('+'..='_').contains(&c) || c == '*' || ('\u{2500}'..='\u{257f}').contains(&c))
@@ -205,7 +210,7 @@ mod tests {
 
     fn chants(limits: Limits, pieces: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
         let mut chanting = Chanting::new(limits);
-        pieces.into_iter().any(|piece| chanting.hear(piece.as_ref()))
+        pieces.into_iter().any(|piece| chanting.push(piece.as_ref()))
     }
 
     fn singles(text: &str) -> Vec<String> {
@@ -242,26 +247,27 @@ mod tests {
         // Fifty-nine equal characters.
         assert!(!chants(HEAD, singles(&" ".repeat(58))));
         assert!(chants(HEAD, singles(&" ".repeat(59))));
-        // A piece of capitals, digits or punctuation resets: sentences by single characters never chant.
+        // A piece of capitals, digits or punctuation resets, so sentences that are streamed by single characters never
+        // chant.
         let sentence = "We have to look at this once more before we can go on with it. ";
         assert!(!chants(HEAD, singles(&sentence.repeat(30))));
         assert!(chants(HEAD, vec![sentence; 30]));
         assert!(!chants(HEAD, vec!["LOOPLOOP"; 100]));
-        // Bullets one by one never chant, joined they do; dashes are no bullets.
+        // Bullets in single pieces never chant, joined ones do. Dashes are not bullets.
         let bullet = "* check the configuration file again and look for the missing entry\n";
         assert!(!chants(HEAD, vec![bullet; 30]));
         assert!(chants(HEAD, [bullet.repeat(30)]));
         let dash = "- check the configuration file again and look for the missing entry\n";
         assert!(chants(HEAD, vec![dash; 30]));
-        // Rule lines with a line break: saved only where they look like a table.
+        // Rule lines with a line break are recognised only if they look like a table.
         assert!(chants(HEAD, vec!["==========\n"; 30]));
         assert!(!chants(HEAD, vec!["----------\n"; 30]));
-        // A fence that is never closed switches the detection off, and clearing does not switch it on.
+        // A fence that is never closed turns the detection off, and clearing does not turn it on.
         let mut open = Chanting::new(HEAD);
-        open.hear("```");
+        open.push("```");
         open.clear();
-        assert!(!(0..100).any(|_| open.hear("round and round it goes ")));
-        // A fence that is cut by a border of pieces is missed.
+        assert!(!(0..100).any(|_| open.push("round and round it goes ")));
+        // A fence that is split between two pieces is missed.
         assert!(chants(
             HEAD,
             ["``", "`\n"].into_iter().chain(std::iter::repeat_n("let x = x + one more of it all;\n", 60))

@@ -1,17 +1,17 @@
-//! Gemini CLI as it was in September 2025.
+//! Gemini CLI in September 2025.
 //!
-//! Source: google-gemini/gemini-cli, the loop detection service. Re-stated: five identical calls in a row, compared as
-//! JSON whose keys keep the order in which they were written, so that the order counts; and chanting (see the file
-//! `chanting.rs` for its defects) with an average spacing of at most 75 and a history of 1000.
+//! Source: google-gemini/gemini-cli, the loop detection service. Restated: five identical calls in a row, compared as
+//! JSON whose keys keep their original order, so that the order counts; and chanting (see the file `chanting.rs` for
+//! its defects) with an average spacing of at most 75 and a history of 1000.
 //!
-//! Not in a recording: the model that judges from turn 30 on. The limits of the main loop bound continuations, not tool
-//! turns, and are left out.
+//! Not in a recording: the model that judges from turn 30 on. The limits of the main loop concern continuations, not
+//! tool turns, and are left out.
 
 use belay_trajectory::{RuleSet, TrajectoryEvent};
 
 use super::chanting::{Chanting, Deltas, Limits};
 
-/// Identical calls in a row.
+/// Identical calls in a row that are a loop.
 const REPEATS: u32 = 5;
 
 /// Its limits for text. 75 is one and a half windows.
@@ -52,7 +52,7 @@ impl RuleSet for Gemini2025 {
                 return (self.count >= REPEATS).then(|| "CONSECUTIVE_IDENTICAL_TOOL_CALLS".to_owned());
             }
             _ => {
-                let chants = delta.is_some_and(|delta| self.chanting.hear(delta));
+                let chants = delta.is_some_and(|delta| self.chanting.push(delta));
                 return chants.then(|| "CHANTING_IDENTICAL_SENTENCES".to_owned());
             }
         }
@@ -72,7 +72,7 @@ mod tests {
             (". f(x) f=1", 4, None),
             (". f(x) f=1", 5, rule),
             ("f(x) ?hm :and f=1 @go", 5, rule), // nothing in between resets, and results do not count
-            ("f(x) g(x)", 20, None),            // alternation is not seen
+            ("f(x) g(x)", 20, None),            // alternation is not detected
             ("reset f(x)", 20, None),
         ] {
             check::<Gemini2025>(text, times, expected);

@@ -1,12 +1,12 @@
-//! Gemini CLI as it was in August 2026.
+//! Gemini CLI in August 2026.
 //!
-//! Source: google-gemini/gemini-cli, the loop detection service. Re-stated: cycles of 1 to 5 calls that are repeated 5
-//! times, compared as JSON whose keys keep the order in which they were written; and chanting (see the file `chanting.rs`
-//! for its defects) with an average spacing of at most 250, at most 5 distinct periods, and a history of 5000.
+//! Source: google-gemini/gemini-cli, the loop detection service. Restated: cycles of 1 to 5 calls that are repeated 5
+//! times, compared as JSON whose keys keep their original order; and chanting (see the file `chanting.rs` for its
+//! defects) with an average spacing of at most 250, at most 5 distinct periods, and a history of 5000.
 //!
-//! The first detection counts; the program itself grants a recovery turn then, which cannot succeed (the next identical
-//! call, or the next piece of fresh text, is the second strike). Not in a recording: the two models that judge from turn
-//! 30 on. Sub-agents have no loop detection at all.
+//! The first detection counts. The program itself then grants a recovery turn, which cannot succeed: the next identical
+//! call, or the next piece of new text, is the second strike. Not in a recording: the two models that judge from turn
+//! 30 on. Subagents have no loop detection.
 
 use std::collections::VecDeque;
 
@@ -14,10 +14,10 @@ use belay_trajectory::{RuleSet, TrajectoryEvent};
 
 use super::chanting::{Chanting, Deltas, Limits};
 
-/// Repetitions of a cycle.
+/// Repetitions of a cycle that are a loop.
 const REPEATS: usize = 5;
 
-/// Longest cycle.
+/// Longest cycle, in calls.
 const LONGEST: usize = 5;
 
 /// Its limits for text.
@@ -67,7 +67,7 @@ impl RuleSet for Gemini2026 {
                 return self.is_cycle().then(|| "CONSECUTIVE_IDENTICAL_TOOL_CALLS".to_owned());
             }
             _ => {
-                let chants = delta.is_some_and(|delta| self.chanting.hear(delta));
+                let chants = delta.is_some_and(|delta| self.chanting.push(delta));
                 return chants.then(|| "CHANTING_IDENTICAL_SENTENCES".to_owned());
             }
         }
@@ -90,7 +90,7 @@ mod tests {
             ("f(x) g(x)", 5, rule),
             ("f(1) f(2) f(3) f(4) f(5)", 4, None),
             ("f(1) f(2) f(3) f(4) f(5)", 5, rule),
-            ("f(1) f(2) f(3) f(4) f(5) f(6)", 20, None), // longer cycles are not seen
+            ("f(1) f(2) f(3) f(4) f(5) f(6)", 20, None), // longer cycles are not detected
             ("f(x) f(x) f(x) f(x) g(x)", 5, rule),
             ("reset f(x)", 20, None),
         ] {

@@ -1,24 +1,24 @@
-//! IronClaw v1, the shared loop of chat, job and container runs.
+//! IronClaw v1: the shared loop of chat, job and container runs.
 //!
-//! Source: nearai/ironclaw, v1 `agentic_loop.rs`. Re-stated: the tracker of duplicate failures (the same ordered batch of
-//! names and canonical arguments, every call failed, consecutively; at 5 the tools are taken away) and the limit of 50
-//! iterations. Its warnings at 3 end nothing and do not count.
+//! Source: nearai/ironclaw, v1 `agentic_loop.rs`. Restated: the tracker of duplicate failures (the same ordered batch
+//! of names and canonical arguments, every call failed, consecutively; at 5 the tools are taken away) and the limit of
+//! 50 iterations. Its warnings at 3 end nothing and do not count.
 //!
-//! Not in a recording: calls cut off by the length limit (at 3 the tools are taken away), the rate limit and the empty
-//! completions of jobs. Nudges for announced tools never end a run. A batch without recorded results cannot be told to
-//! have failed and counts as a success.
+//! Not in a recording: calls that the length limit cut off (at 3 the tools are taken away), the rate limit, and the
+//! empty completions of jobs. Nudges for announced tools never end a run. A batch without recorded results is unknown
+//! and counts as a success.
 
 use belay_trajectory::{RuleSet, TrajectoryEvent};
 
 use super::steps::{Call, Step, Steps};
 
-/// Equal failed batches in a row at which the tools are taken away.
+/// Equal failed batches in a row from which the tools are taken away.
 const DUPLICATES: u32 = 5;
 
-/// Iterations of a run.
+/// Most iterations of a run.
 const ITERATIONS: u64 = 50;
 
-/// IronClaw's brakes.
+/// IronClaw's guardrails.
 #[derive(Debug, Default)]
 pub(crate) struct IronClaw {
     steps: Steps,
@@ -69,8 +69,8 @@ mod tests {
             (". f(x) f!no", 5, None), // the sixth model call is the first without tools
             (". f(x) f!no", 6, rule),
             (". f(x) g(y) f!no g!no", 6, rule),
-            (". f(x) g(y) f!no g=yes", 20, None),  // one call of the batch worked
-            (". f(x) f!no . f(y) f!no", 20, None), // alternation is not seen
+            (". f(x) g(y) f!no g=yes", 20, None),  // one call of the batch succeeded
+            (". f(x) f!no . f(y) f!no", 20, None), // alternation is not detected
             (". f(x) f!no . :hm", 20, None),       // a text resets
             (". f(x) f=same", 50, None),           // successes are never duplicates
             (". f(x) f=same", 51, Some("iterations")),

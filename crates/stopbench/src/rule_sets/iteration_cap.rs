@@ -1,10 +1,10 @@
-//! What most programs have: a limit of model calls.
+//! The only limit of most programs: a number of model calls.
 
 use belay_trajectory::{RuleSet, TrajectoryEvent};
 
 use super::steps::Steps;
 
-/// Model calls that are allowed. 50: the default of IronClaw, OpenFang, PicoClaw and Koog; others have 10 to 100.
+/// Most model calls. 50: the default of IronClaw, OpenFang, PicoClaw and Koog; others have 10 to 100.
 const CAP: u64 = 50;
 
 /// Ends a request at its 51st model call.

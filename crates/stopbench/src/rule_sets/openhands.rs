@@ -1,13 +1,13 @@
 //! OpenHands: the stuck detector.
 //!
-//! Source: OpenHands/software-agent-sdk, `stuck_detector.py` at 1c2e6b5. Before each model call it looks at the last 20
-//! events, those after the newest message of the person, for: the same action with the same observation 4 times; the same
-//! action with nothing but errors 3 times; 3 messages of the agent with nothing between; two actions in alternation,
-//! 6 actions and 6 observations. The fifth rule, for errors of the context window, returns false (#282 there).
+//! Source: OpenHands/software-agent-sdk, `stuck_detector.py` at 1c2e6b5. Before each model call it searches the last 20
+//! events after the newest message of the person for: the same action with the same observation 4 times; the same
+//! action with only errors 3 times; 3 messages of the agent with nothing between them; two actions in alternation, 6
+//! actions and 6 observations. The fifth rule, for errors of the context window, returns false (#282 there).
 //!
-//! Two actions are equal when tool, arguments *and thought* are: a thought that is put differently hides the loop. The
-//! thought is the text that came with the call; hidden reasoning does not count. Newer versions nudge at 3 errors and end
-//! beyond; the older, quicker rule is taken. Not in a recording: condensations and security events.
+//! Two actions are equal if tool, arguments *and thought* are equal: a reworded thought hides the loop. The thought is
+//! the text beside the call; hidden reasoning does not count. Newer versions nudge at 3 errors and stop after more; the
+//! older, faster rule is used here. Not in a recording: condensations and security events.
 
 use std::collections::VecDeque;
 
@@ -15,15 +15,15 @@ use belay_trajectory::{RuleSet, TrajectoryEvent};
 
 use super::steps::{Step, Steps};
 
-/// Events that are looked at.
+/// Number of events that are examined.
 const WINDOW: usize = 20;
-/// Equal actions with equal observations.
+/// Equal actions with equal observations that are a loop.
 const REPEATS: usize = 4;
-/// Equal actions with errors.
+/// Equal actions with errors that are a loop.
 const ERRORS: usize = 3;
-/// Messages in a row.
+/// Messages in a row that are a loop.
 const MONOLOGUE: usize = 3;
-/// Actions of an alternation.
+/// Actions of an alternation that are a loop.
 const ALTERNATION: usize = 6;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ impl OpenHands {
                 self.window.push_back(Event::Message);
             }
         } else {
-            let mut thought = step.text; // the first action of a batch carries it
+            let mut thought = step.text; // the first action of a batch has it
             for call in &step.calls {
                 let (tool, arguments) = (call.name.clone(), call.arguments.clone());
                 self.window.push_back(Event::Action { tool, arguments, thought: std::mem::take(&mut thought) });
@@ -62,7 +62,7 @@ impl OpenHands {
         }
     }
 
-    /// The newest so many actions and observations, newest first.
+    /// The newest actions and observations, `count` of each, newest first.
     fn newest(&self, count: usize) -> Option<(Vec<&Event>, Vec<&Event>)> {
         let of = |wanted: fn(&Event) -> bool| self.window.iter().rev().filter(move |event| wanted(event)).take(count);
         let actions: Vec<_> = of(|event| matches!(event, Event::Action { .. })).collect();
@@ -113,7 +113,7 @@ mod tests {
         for (text, times, expected) in [
             (". f(x) f=1", 4, None),
             (". f(x) f=1", 5, same),
-            (". f(x) f=1 . g(x) g=1 . h(x) h=1", 20, None), // period 2 only
+            (". f(x) f=1 . g(x) g=1 . h(x) h=1", 20, None), // only period 2 is detected
             (". f(x) f!no", 3, None),
             (". f(x) f!no", 4, error),
             (". f(x) f!no . f(x) f!nope", 2, error), // the errors may differ
@@ -122,8 +122,8 @@ mod tests {
             (". :hm @yes", 20, None),
             (". f(x) f=1 . g(x) g=2", 3, None),
             (". f(x) f=1 . g(x) g=2", 4, alternation),
-            (". f(x) f=1 @go", 20, None), // the window begins anew with each message of the person
-            ("f(x)", 20, None),           // no results, no judgement
+            (". f(x) f=1 @go", 20, None), // each message of the person begins a new window
+            ("f(x)", 20, None),           // without results there is no judgement
         ] {
             check::<OpenHands>(text, times, expected);
         }

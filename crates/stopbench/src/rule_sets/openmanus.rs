@@ -1,12 +1,13 @@
 //! OpenManus: equal texts, and a limit of steps.
 //!
-//! Source: FoundationAgents/OpenManus, `app/agent/base.py`, history up to January 2026. After each step it is stuck when
-//! the newest message is an assistant text that equals at least 2 earlier ones anywhere in its memory of 100 messages.
-//! After a step with calls the newest message is a result, so that only steps without calls can be found stuck. Being
-//! stuck changes the prompt and ends nothing; it counts here all the same.
+//! Source: FoundationAgents/OpenManus, `app/agent/base.py`, history up to January 2026. After each step, the agent is
+//! stuck if the newest message is an assistant text that equals at least 2 earlier ones anywhere in its memory of 100
+//! messages. After a step with calls the newest message is a result, so only steps without calls can be stuck. Being
+//! stuck changes the prompt and ends nothing, but it counts as a stop here.
 //!
-//! `max_steps` is 10 to 30 by kind of agent: 30 (tool calling) is taken, the kindest. Finishing on the last permitted
-//! step, which is reported as the limit, does not count as stopped. Not in a recording: the token limit.
+//! `max_steps` is 10 to 30, depending on the kind of agent. 30 (tool calling), the most generous, is used here. A run
+//! that finishes on the last permitted step, which OpenManus reports as the limit, does not count as stopped. Not in a
+//! recording: the token limit.
 
 use std::collections::VecDeque;
 
@@ -14,20 +15,20 @@ use belay_trajectory::{RuleSet, TrajectoryEvent};
 
 use super::steps::{Step, Steps};
 
-/// Earlier equal texts.
+/// Earlier equal texts with which the agent is stuck.
 const DUPLICATES: usize = 2;
 
-/// Steps of a run: `ToolCallAgent.max_steps`.
+/// Most steps of a run: `ToolCallAgent.max_steps`.
 const MAX_STEPS: u64 = 30;
 
 /// Messages that the memory keeps.
 const MEMORY: usize = 100;
 
-/// OpenManus' test for being stuck.
+/// OpenManus' check for being stuck.
 #[derive(Debug, Default)]
 pub(crate) struct OpenManus {
     steps: Steps,
-    /// Assistant texts; `None` is any other message.
+    /// Assistant texts; `None` for any other message.
     memory: VecDeque<Option<String>>,
 }
 
@@ -75,10 +76,10 @@ mod tests {
     fn the_third_equal_text_is_stuck() {
         let stuck = Some("duplicates");
         for (text, times, expected) in [
-            (". :let_me_know", 3, None), // nothing has followed the third yet
+            (". :let_me_know", 3, None), // no step has followed the third text yet
             (". :let_me_know", 4, stuck),
             (". :let_me_know . f(x) f=1", 4, stuck), // anywhere, not only adjacent
-            (". :let_me_know f(x) f=1", 29, None),   // texts with calls are not looked at
+            (". :let_me_know f(x) f=1", 29, None),   // texts with calls are not examined
             (". ~let_ ~me . f(x) f=1", 4, stuck),
             (". :a . :b", 2, None),
             ("reset . :a", 20, None),

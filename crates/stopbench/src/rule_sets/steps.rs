@@ -1,14 +1,14 @@
-//! Steps of a recording: what one model call said, asked for, and got.
+//! Groups the events of a recording into steps: the text, the calls and the results of one model call.
 
 use belay_agent_loop::policies::CallOutcome;
 use belay_trajectory::TrajectoryEvent;
 
-/// One model call and what came of it.
+/// One model call with its calls and results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
-    /// What it said: the whole answer, or the pieces of it.
+    /// The text: the complete answer, or its pieces.
     pub(super) text: String,
-    /// What it asked for.
+    /// The calls.
     pub(super) calls: Vec<Call>,
     whole: bool,
 }
@@ -20,27 +20,27 @@ pub(super) struct Call {
     pub(super) name: String,
     /// Its canonical arguments.
     pub(super) arguments: String,
-    /// Its result, once it is there: how it went and what it says.
+    /// Its result, if it has arrived: the outcome and the text.
     pub(super) result: Option<(CallOutcome, String)>,
     id: Option<String>,
 }
 
-/// Groups events into steps. Where a recording does not say when model calls begin, one begins with what a model says or
-/// asks for after a result, a message of the person, or a whole answer.
+/// Groups events into steps. If a recording does not contain the beginnings of model calls, one begins with a text or a
+/// call of the model after a result, after a message of the person, or after a complete answer.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     open: Option<Step>,
     begun: u64,
-    /// The recording says itself when model calls begin.
-    told: bool,
-    /// The recording has results.
+    /// Whether the recording contains the beginnings of model calls.
+    has_turns: bool,
+    /// Whether the recording contains results.
     results: bool,
     /// Calls of this request before the first result.
     bare_calls: u64,
 }
 
 impl Steps {
-    /// Takes the next event. Returns the step that it ends.
+    /// Processes the next event. Returns the step that it ends.
     pub(super) fn observe(&mut self, event: &TrajectoryEvent) -> Option<Step> {
         match event {
             TrajectoryEvent::Reset => {
@@ -48,7 +48,7 @@ impl Steps {
                 None
             }
             TrajectoryEvent::Turn => {
-                self.told = true;
+                self.has_turns = true;
                 self.begin()
             }
             TrajectoryEvent::User(_) => self.open.take(),
@@ -63,7 +63,8 @@ impl Steps {
             TrajectoryEvent::Assistant(text) => {
                 let ended = self.enter(|step| step.whole || !step.calls.is_empty());
                 let step = self.open.get_or_insert_default();
-                // An answer after a whole one, where the recording tells its calls: the step says both.
+                // A further answer after a complete one, in a recording with the beginnings of model calls: the step
+                // contains both.
                 if step.whole && !step.text.is_empty() && !text.is_empty() {
                     step.text.push('\n');
                     step.text.push_str(text);
@@ -100,10 +101,10 @@ impl Steps {
         }
     }
 
-    /// Steps begun in this request, the open one included. In a recording of calls alone each call counts as one: nobody
-    /// can tell a batch from calls of different steps there.
+    /// Number of steps in this request, including the open one. In a recording that contains only calls, each call
+    /// counts as a step, because a batch cannot be distinguished from calls of different steps.
     pub(super) fn begun(&self) -> u64 {
-        if self.told || self.results { self.begun } else { self.begun.max(self.bare_calls) }
+        if self.has_turns || self.results { self.begun } else { self.begun.max(self.bare_calls) }
     }
 
     fn begin(&mut self) -> Option<Step> {
@@ -111,10 +112,10 @@ impl Steps {
         self.open.replace(Step::default())
     }
 
-    /// The model says something: in the open step, unless that one is over.
+    /// Enters the open step, or begins a new one if that is over.
     fn enter(&mut self, is_over: impl Fn(&Step) -> bool) -> Option<Step> {
         match &self.open {
-            Some(step) if self.told || !is_over(step) => None,
+            Some(step) if self.has_turns || !is_over(step) => None,
             _ => self.begin(),
         }
     }

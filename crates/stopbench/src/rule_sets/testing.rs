@@ -1,8 +1,8 @@
-//! A compact way to write recordings down, for the tables of the rule sets.
+//! A compact notation for recordings, for the tables of the rule sets.
 
 use belay_trajectory::{RuleSet, TrajectoryEvent};
 
-/// Reads one event a word, or several for a quoted text:
+/// Parses one event for each word:
 ///
 /// | word | event |
 /// |---|---|
@@ -36,12 +36,12 @@ fn event(word: &str) -> TrajectoryEvent {
     }
 }
 
-/// The rule that fires first, and at which event.
+/// The first rule that fires, and its event.
 pub(super) fn fired(mut set: impl RuleSet, events: &[TrajectoryEvent]) -> Option<(usize, String)> {
     events.iter().enumerate().find_map(|(at, event)| Some((at, set.observe(event)?)))
 }
 
-/// Checks that the recording `text`, repeated `times`, fires or does not.
+/// Checks whether the recording `text`, repeated `times`, fires the expected rule.
 pub(super) fn check<R: RuleSet + Default>(text: &str, times: usize, expected: Option<&str>) {
     let seen = fired(R::default(), &events(&format!("{text} ").repeat(times)));
     assert_eq!(seen.as_ref().map(|(_, rule)| rule.as_str()), expected, "{text} × {times}: {seen:?}");

@@ -1,35 +1,36 @@
-//! Labels: what a recording is, as people wrote it down.
+//! Labels: the judgement of people about a recording.
 
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
-/// What a recording is.
+/// The judgement about a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// It works, however long it takes.
+    /// The run works, however long it takes.
     Healthy,
-    /// It goes in circles, or nowhere.
+    /// The run loops or makes no progress.
     Pathology,
 }
 
-/// A label with what belongs to it.
+/// A label with its details.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Labelled {
-    /// What it is.
+    /// The label.
     pub label: Label,
-    /// The index of the first event that is part of what goes wrong. `None` for healthy runs, and where nobody said.
+    /// The index of the first event that is part of the pathology. `None` for healthy runs, and if the onset was not
+    /// given.
     pub onset: Option<usize>,
-    /// The names of the mutations that leave the label true; `None`: all.
+    /// The names of the mutations that do not change the label; `None`: all.
     pub mutations: Option<Vec<String>>,
-    /// What it shows, in a sentence.
+    /// A description of the recording, in a sentence.
     pub title: Option<String>,
-    /// Where it comes from.
+    /// The origin of the recording.
     pub source: Option<String>,
 }
 
 impl Labelled {
-    /// A label without anything else.
+    /// A label without details.
     pub fn new(label: Label) -> Self {
         Self { label, onset: None, mutations: None, title: None, source: None }
     }
@@ -38,7 +39,7 @@ impl Labelled {
 /// A row of `labels.jsonl`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The file, relative to the one that the row stands in.
+    /// The file, relative to the file that contains the row.
     pub file: String,
     /// Its label.
     pub label: Labelled,
@@ -50,11 +51,11 @@ pub struct Row {
 pub struct LabelError {
     /// The line, from 1, in a file of rows.
     pub line: Option<u64>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
-/// The form in which labels are written. Other fields are for people.
+/// The serialised form of a label. Other fields are for people.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default)]
@@ -71,10 +72,10 @@ struct Written {
     source: Option<String>,
 }
 
-/// Reads `labels.jsonl`: one row a line.
+/// Parses `labels.jsonl`, with one row on each line.
 ///
 /// # Errors
-/// A line is no such row.
+/// A line is not a valid row.
 pub fn rows(text: &str) -> Result<Vec<Row>, LabelError> {
     let lines = text.trim_start_matches('\u{feff}').lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -88,21 +89,21 @@ pub fn rows(text: &str) -> Result<Vec<Row>, LabelError> {
         .collect()
 }
 
-/// Reads a label by itself: the value of a header, or a sidecar file. A word, or an object with `label` (or `kind`).
+/// Parses a label alone: the value of a header, or a sidecar file. It is a word, or an object with `label` (or `kind`).
 ///
 /// # Errors
-/// It is neither.
+/// The value has neither form.
 pub fn labelled(value: &Value) -> Result<Labelled, LabelError> {
     let alone = |what| LabelError { line: None, what };
     match value {
         Value::String(word) => label_of(word).map(Labelled::new).map_err(alone),
-        // A sidecar may hold the same object as a header does, header and all.
+        // A sidecar file may contain the same object as a header, including the header's key.
         Value::Object(object) if object.get("label").is_some_and(Value::is_object) => labelled(&object["label"]),
         other => parse(other.clone()).map(|(_, label)| label).map_err(alone),
     }
 }
 
-/// The label that a directory of that name gives to everything in it.
+/// The label that a directory with this name gives to its recordings.
 pub fn label_of_directory(name: &str) -> Option<Label> {
     match name.to_lowercase().as_str() {
         "healthy" => Some(Label::Healthy),
@@ -126,7 +127,7 @@ fn label_of(word: &str) -> Result<Label, String> {
     label_of_directory(word).ok_or_else(|| format!("there is no label `{word}`; there are healthy and pathology"))
 }
 
-/// `"all"`, `"none"`, or a list of names.
+/// Parses `"all"`, `"none"`, or a list of names.
 fn mutations_of(value: &Value) -> Result<Option<Vec<String>>, String> {
     match value {
         Value::String(word) if word == "all" => Ok(None),

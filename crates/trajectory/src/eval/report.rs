@@ -7,14 +7,14 @@ use serde::Serialize;
 use super::{Case, Label, Outcome};
 use crate::rule_set::Candidate;
 
-/// The result of judging a set.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Recordings that go in circles, and healthy ones, as they stand.
+    /// Number of pathological recordings, without copies.
     pub pathologies: usize,
-    /// Healthy recordings.
+    /// Number of healthy recordings, without copies.
     pub healthy: usize,
-    /// Each rule set, ours first.
+    /// The result of each rule set, ours first.
     pub sets: Vec<SetReport>,
 }
 
@@ -23,68 +23,68 @@ pub struct Report {
 pub struct SetReport {
     /// Its name.
     pub name: &'static str,
-    /// Whose rules these are.
+    /// The origin of the rules.
     pub source: &'static str,
-    /// On the set as it stands.
+    /// The figures for the original recordings.
     pub plain: Score,
-    /// On the mutated copies; absent where none were made.
+    /// The figures for the mutated copies; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mutated: Option<Score>,
-    /// Where it was wrong: on the set as it stands, and for the first rule set on the copies too.
+    /// The wrong judgements: on the original recordings, and for the first rule set also on the copies.
     pub failures: Vec<Failure>,
 }
 
-/// Figures.
+/// The figures of a rule set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Score {
-    /// Runs that go in circles.
+    /// Number of pathological runs.
     pub pathologies: usize,
-    /// Of these, stopped at the onset or after it.
+    /// Number of pathological runs that were stopped at the onset or after it.
     pub caught: usize,
-    /// Of these, stopped before the onset.
+    /// Number of pathological runs that were stopped before the onset.
     pub early: usize,
-    /// Healthy runs.
+    /// Number of healthy runs.
     pub healthy: usize,
-    /// Of these, stopped.
+    /// Number of healthy runs that were stopped.
     pub false_stops: usize,
-    /// The middle of the wasted calls; `None`: no run has an onset.
+    /// The median of the wasted calls; `None`: no run has an onset.
     pub wasted_median: Option<u64>,
-    /// What nine in ten runs do not exceed.
+    /// The 90th percentile of the wasted calls.
     pub wasted_p90: Option<u64>,
 }
 
-/// A run that a rule set was wrong about.
+/// A run that a rule set judged wrongly.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Failure {
     /// The recording.
     pub file: String,
-    /// How the copy was changed; empty for the recording itself.
+    /// The changes to the copy; empty for the recording itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mutations: Vec<&'static str>,
-    /// In which way.
+    /// The kind of error.
     pub kind: FailureKind,
     /// The rule that fired.
     pub rule: Option<String>,
-    /// The event at which it did.
+    /// The event at which it fired.
     pub at_event: Option<usize>,
-    /// The event at which the trouble begins.
+    /// The event at which the pathology begins.
     pub onset: Option<usize>,
 }
 
-/// Ways to be wrong.
+/// The kinds of wrong judgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// It goes in circles and was not stopped.
+    /// The run is pathological and was not stopped.
     Miss,
-    /// It was stopped before it went in circles.
+    /// The run was stopped before its onset.
     Early,
-    /// It is healthy and was stopped.
+    /// The run is healthy and was stopped.
     FalseStop,
 }
 
 impl FailureKind {
-    /// The word for reports.
+    /// The word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Miss => "miss",
@@ -116,7 +116,7 @@ impl Report {
         }
     }
 
-    /// The table: a head, then a row for each rule set.
+    /// The table: a header row, then a row for each rule set.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let head = ["RULE SET", "RECALL", "FALSE STOPS", "EARLY", "WASTED", "P90"];
         let mutated = ["MUTATED RECALL", "FALSE STOPS", "EARLY", "WASTED", "P90"];
@@ -129,17 +129,17 @@ impl Report {
         rows
     }
 
-    /// How many mutated copies of pathologies and of healthy recordings were judged.
+    /// The numbers of judged copies of pathological and of healthy recordings.
     pub fn copies(&self) -> Option<(usize, usize)> {
         self.sets.first()?.mutated.as_ref().map(|score| (score.pathologies, score.healthy))
     }
 
-    /// The table for documents.
+    /// The table as Markdown.
     pub fn markdown(&self) -> String {
         let mut page = format!("{} pathological and {} healthy recordings", self.pathologies, self.healthy);
         let mut head = "| rule set | recall | false stops | early | wasted calls: median | p90 |".to_owned();
         if let Some((pathologies, healthy)) = self.copies() {
-            let _ = write!(page, "; {pathologies} and {healthy} mutated copies of them"); // a String takes everything
+            let _ = write!(page, "; {pathologies} and {healthy} mutated copies of them"); // a String cannot fail
             head.push_str(" mutated: recall | false stops | early | median | p90 |");
         }
         let columns = head.matches('|').count() - 2;
@@ -179,7 +179,7 @@ fn score(cases: &[Case], outcomes: &[&Outcome]) -> Score {
     let mut score = Score::default();
     let mut wasted: Vec<u64> = outcomes.iter().filter_map(|outcome| outcome.wasted).collect();
     wasted.sort_unstable();
-    // Nearest rank: the smallest value that so many do not exceed.
+    // Nearest rank: the smallest value that this percentage of the values does not exceed.
     let rank = |percent: usize| wasted.get((wasted.len() * percent).div_ceil(100).saturating_sub(1)).copied();
     (score.wasted_median, score.wasted_p90) = (rank(50), rank(90));
     for outcome in outcomes {

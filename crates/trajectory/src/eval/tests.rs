@@ -46,7 +46,7 @@ fn recall_false_stops_and_waste_are_counted_as_they_are_defined() {
         early: 1,
         healthy: 2,
         false_stops: 1,
-        wasted_median: Some(3), // 3 remain of the short one, 8 were spent in the long one; the early one has none
+        wasted_median: Some(3), // the short one has 3 calls left, 8 were spent in the long one; the early one has none
         wasted_p90: Some(8),
     };
     assert_eq!(report.sets[0].plain, expected);
@@ -82,7 +82,8 @@ fn runs_of_text_waste_model_calls() {
     }
 }
 
-/// Copies that begin again before their last event; the recordings whose name begins with `rigid` have none.
+/// Makes two unchanged copies of each recording, with one name of a change each. Recordings whose name begins with
+/// `rigid` have none.
 struct Twice;
 
 impl Copies for Twice {

@@ -1,4 +1,4 @@
-//! A line of a recording, read.
+//! Parses a line of a recording.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -54,12 +54,12 @@ impl Key {
     }
 }
 
-/// What is wrong with a line.
+/// The error of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LineError {
-    /// Where, in bytes from 1, where one place can be named.
+    /// The position in the line, in bytes from 1, if there is one.
     pub(crate) column: Option<u64>,
-    /// What.
+    /// The kind of mistake.
     pub(crate) fault: Fault,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Fault {
 }
 
 impl TrajectoryEvent {
-    /// Reads one line.
+    /// Parses one line.
     pub(crate) fn parse(line: &str) -> Result<Self, LineError> {
         let broken = |error: &serde_json::Error| LineError {
             column: Some(error.column() as u64),
@@ -129,7 +129,8 @@ impl TrajectoryEvent {
     }
 }
 
-/// An object with one event. Keys that name none are passed over; the first is kept for the case that there is no other.
+/// An object with one event. Keys that name no event are ignored; the first of them is stored for the error if there is
+/// no event.
 #[derive(Default)]
 struct Line<'a> {
     event: Option<(Key, &'a RawValue)>,
@@ -171,7 +172,7 @@ impl<'de> Visitor<'de> for LineVisitor {
     }
 }
 
-/// A key, borrowed where the text has no escapes.
+/// A key, borrowed if the text contains no escapes.
 #[derive(Deserialize)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -254,12 +255,12 @@ fn answer(raw: &RawValue) -> Result<TrajectoryEvent, String> {
     Ok(TrajectoryEvent::ToolResult { id: id.and_then(id_of), name, outcome, text })
 }
 
-/// A number of milliseconds or tokens; fractions are rounded down.
+/// Converts a number of milliseconds or tokens; fractions are rounded down.
 fn whole(number: f64) -> Option<u64> {
     (number.is_finite() && number >= 0.0).then_some(number as u64)
 }
 
-/// An id as text, whatever it was written as.
+/// An id as text, whatever its JSON type.
 fn id_of(id: Value) -> Option<String> {
     match id {
         Value::Null => None,
@@ -268,19 +269,19 @@ fn id_of(id: Value) -> Option<String> {
     }
 }
 
-/// What a JSON error says, without its place, which is told apart.
+/// The message of a JSON error without its position, which is reported separately.
 fn plain(error: &serde_json::Error) -> String {
     error.to_string().split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-/// A string. Halves of a character, as programs that count in UTF-16 cut them, become replacement characters.
+/// Parses a string. Lone surrogates, which programs with UTF-16 strings produce, become replacement characters.
 fn string(raw: &RawValue) -> Result<String, String> {
     serde_json::from_str(raw.get())
         .or_else(|_| serde_json::from_str(&without_lone_surrogates(raw.get())))
         .map_err(|_| "must be a string".to_owned())
 }
 
-/// A string, or other JSON as its text. `null` is nothing.
+/// Parses a string, or returns other JSON as its text. `null` gives an empty text.
 fn string_or_json(raw: &RawValue) -> String {
     match raw.get() {
         "null" => String::new(),
@@ -288,7 +289,7 @@ fn string_or_json(raw: &RawValue) -> String {
     }
 }
 
-/// JSON text in which `\ud83d` without its other half is written `\ufffd`.
+/// JSON text in which each lone surrogate, such as `\ud83d` without its other half, is replaced by `\ufffd`.
 fn without_lone_surrogates(json: &str) -> String {
     let half = |at: usize| {
         let hex = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -304,7 +305,7 @@ fn without_lone_surrogates(json: &str) -> String {
                 at += 6;
                 continue;
             }
-            // What is escaped begins no escape itself: `\\ud83d` is six plain characters.
+            // An escaped character does not begin an escape itself: `\\ud83d` is six plain characters.
             ('\\', None) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
             _ => c.len_utf8(),
         };

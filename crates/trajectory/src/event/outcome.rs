@@ -1,14 +1,15 @@
-//! How a call went, where the recording says no more than a flag, or nothing at all.
+//! Derives the outcome of a call if the recording contains only a flag, or not even that.
 //!
-//! Words are looked for in few places and few forms: a result about errors (a log, a search for "error", a test report)
+//! Only few words at few positions count: a result that is about errors (a log, a search for "error", a test report)
 //! must not be taken for a failed call.
 
 use belay_agent_loop::policies::CallOutcome;
 
-/// How far into a text its own account of the failure is looked for, in bytes. 300: a first line with a long path.
+/// The beginning of a text in which the description of the failure is searched for, in bytes. 300: a first line with a
+/// long path.
 const HEAD_BYTES: usize = 300;
 
-/// Words for each outcome, in files.
+/// The word for each outcome in files.
 const WORDS: &[(&str, CallOutcome)] = &[
     ("success", CallOutcome::Success),
     ("failed", CallOutcome::Failed),
@@ -18,13 +19,13 @@ const WORDS: &[(&str, CallOutcome)] = &[
     ("not_executed", CallOutcome::NotExecuted),
 ];
 
-/// What says that there is no such tool.
+/// Phrases for a tool that does not exist.
 const NO_TOOL: &[&str] = &["unknown tool", "no such tool", "unknown function", "no tool named", "not a valid tool"];
 
-/// What says the same where it is about a tool or a function.
-const NOT_THERE: &[&str] = &["does not exist", "not found", "is not available", "not registered"];
+/// Phrases with the same meaning if they are about a tool or a function.
+const MISSING_TOOL: &[&str] = &["does not exist", "not found", "is not available", "not registered"];
 
-/// What says that the arguments were refused: by schemas, by Python, and by the usual frameworks.
+/// Phrases for refused arguments: of schemas, of Python, and of the usual frameworks.
 const REFUSED: &[&str] = &[
     "invalid argument",
     "invalid parameter",
@@ -42,8 +43,8 @@ const REFUSED: &[&str] = &[
     "schema validation",
 ];
 
-/// What follows the word "error" where it begins an account of one.
-const DOING: &[&str] = &[
+/// Words that may follow the word "error" at the beginning of an error message.
+const AFTER_ERROR: &[&str] = &[
     "executing",
     "calling",
     "running",
@@ -65,7 +66,7 @@ const DOING: &[&str] = &[
     "code",
 ];
 
-/// The outcome of that word.
+/// The outcome with this word.
 pub(super) fn outcome_of_word(word: &str) -> Option<CallOutcome> {
     WORDS.iter().find(|(known, _)| *known == word).map(|(_, outcome)| *outcome)
 }
@@ -75,7 +76,8 @@ pub(super) fn word_of_outcome(outcome: CallOutcome) -> &'static str {
     WORDS.iter().find(|(_, known)| *known == outcome).map_or("failed", |(word, _)| word)
 }
 
-/// The outcome of a call that did or did not work; a failure says itself whether the tool or its arguments were wrong.
+/// The outcome of a call that succeeded or failed. The text of a failure says whether the tool or its arguments were
+/// wrong.
 pub(crate) fn outcome_of(ok: bool, text: &str) -> CallOutcome {
     if ok {
         return CallOutcome::Success;
@@ -84,7 +86,7 @@ pub(crate) fn outcome_of(ok: bool, text: &str) -> CallOutcome {
     let has = |words: &[&str]| words.iter().any(|word| head.contains(word));
     // "The tool says that the file was not found" is about a file.
     let of_tool = has(&["tool", "function"]) && !has(&["file", "directory", "path"]);
-    if has(NO_TOOL) || (of_tool && has(NOT_THERE)) {
+    if has(NO_TOOL) || (of_tool && has(MISSING_TOOL)) {
         CallOutcome::UnknownTool
     } else if has(REFUSED) {
         CallOutcome::InvalidArguments
@@ -93,7 +95,7 @@ pub(crate) fn outcome_of(ok: bool, text: &str) -> CallOutcome {
     }
 }
 
-/// Whether a result without any flag tells of a failure: by how it begins, or by an exit code that is not 0.
+/// Whether a result without a flag reports a failure: by its beginning, or by an exit code other than 0.
 pub(crate) fn looks_failed(text: &str) -> bool {
     let text = text.trim();
     let first = head(text.lines().next().unwrap_or_default());
@@ -118,7 +120,7 @@ fn begins_with_failure(line: &str) -> bool {
     let next = rest.split_whitespace().next().unwrap_or_default();
     match word {
         "traceback" => lower.starts_with("traceback (most recent call last)"),
-        "error" | "exception" => colon || rest.is_empty() || DOING.contains(&next),
+        "error" | "exception" => colon || rest.is_empty() || AFTER_ERROR.contains(&next),
         "fatal" | "failed" | "failure" | "panic" => colon || (word == "failed" && next == "to"),
         "command" => matches!(next, "failed" | "not"),
         // FileNotFoundError: …, java.lang.IllegalStateException: …
@@ -136,7 +138,7 @@ fn exit_code(line: &str) -> Option<i64> {
     after[..end].parse().ok()
 }
 
-/// The beginning of a text, cut at a character.
+/// The beginning of a text, cut at a character boundary.
 fn head(text: &str) -> &str {
     &text[..text.floor_char_boundary(HEAD_BYTES)]
 }

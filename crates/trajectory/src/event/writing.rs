@@ -1,4 +1,4 @@
-//! An event, written.
+//! Serialises an event.
 
 use belay_agent_loop::policies::CallOutcome;
 use belay_protocol::Arguments;
@@ -61,7 +61,7 @@ struct Tokens {
     output: u64,
 }
 
-/// An object as it was written; anything else as the string that the model wrote.
+/// Serialises an object as it was written, and anything else as the string that the model wrote.
 fn arguments<S: Serializer>(args: &CallArguments, serializer: S) -> Result<S::Ok, S::Error> {
     match (args.arguments(), RawValue::from_string(args.written().to_owned())) {
         (Arguments::Object(_), Ok(raw)) => raw.serialize(serializer),

@@ -1,4 +1,4 @@
-//! Arguments of a recorded call: what they mean, and how they were written.
+//! Arguments of a recorded call: the parsed value and the original text.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Arguments of a call: their meaning, and their text. Some rule sets compare the text, in which the order of the keys
+/// Arguments of a call: the parsed value and the text. Some rule sets compare the text, in which the order of the keys
 /// counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallArguments {
@@ -17,7 +17,7 @@ pub struct CallArguments {
 }
 
 impl CallArguments {
-    /// Reads arguments as a model sends them: a JSON object as text. Anything else is kept as malformed.
+    /// Parses arguments as a model sends them: a JSON object as text. Anything else is stored as malformed.
     pub fn parse(text: &str) -> Self {
         let arguments = Arguments::parse(text);
         let written = match &arguments {
@@ -28,7 +28,7 @@ impl CallArguments {
         Self { arguments, written }
     }
 
-    /// Reads the value of `args`: an object, or a string that holds what the model wrote. Other JSON is malformed.
+    /// Parses the value of `args`: an object, or a string with the text of the model. Other JSON is malformed.
     pub(crate) fn of_json(raw: &RawValue) -> Self {
         match serde_json::from_str::<String>(raw.get()) {
             Ok(text) => Self::parse(&text),
@@ -36,17 +36,17 @@ impl CallArguments {
         }
     }
 
-    /// What the engine sees.
+    /// The arguments for the stop engine.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
 
-    /// The text without spaces between the tokens, its keys in the order in which they were written.
+    /// The text without white space between the tokens, with its keys in the original order.
     pub fn written(&self) -> &str {
         &self.written
     }
 
-    /// The entries of the object in the written order, which a map need not keep; `None`: the arguments are malformed.
+    /// The entries of the object in the original order, which a map need not keep; `None`: the arguments are malformed.
     pub fn entries(&self) -> Option<Vec<(String, Value)>> {
         match &self.arguments {
             Arguments::Object(_) => serde_json::from_str::<Entries>(&self.written).ok().map(|entries| entries.0),
@@ -54,7 +54,7 @@ impl CallArguments {
         }
     }
 
-    /// Arguments with these entries in this order.
+    /// Makes arguments with these entries in this order.
     pub fn of_entries(entries: &[(String, Value)]) -> Self {
         let entries: Vec<_> =
             entries.iter().map(|(key, value)| format!("{}:{value}", Value::from(key.as_str()))).collect();
@@ -68,7 +68,7 @@ impl From<&Arguments> for CallArguments {
     }
 }
 
-/// An object as a list.
+/// An object as a list of entries.
 struct Entries(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Entries {
@@ -95,7 +95,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-/// JSON text without the white space between its tokens.
+/// JSON text without white space between its tokens.
 fn compact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let (mut quoted, mut escaped) = (false, false);

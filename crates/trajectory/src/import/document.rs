@@ -1,4 +1,4 @@
-//! A file, taken apart into conversations.
+//! Splits a file into conversations.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{ImportError, mini_swe_agent};
 /// One conversation of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Conversation {
-    /// Messages of some API.
+    /// Messages in the format of an API.
     Messages(Vec<Value>),
     /// Messages of a run of tau-bench.
     TauBench(Vec<Value>),
@@ -17,7 +17,7 @@ pub(super) enum Conversation {
     MiniSweAgent(Value),
 }
 
-/// Takes a file apart: one JSON value, or one a line.
+/// Splits a file: one JSON value, or one on each line.
 pub(super) fn conversations(text: &str) -> Result<Vec<Conversation>, ImportError> {
     let text = text.trim_start_matches('\u{feff}').trim_end();
     let mut found = Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn conversations(text: &str) -> Result<Vec<Conversation>, ImportError
         Ok(value) => collect(value, &mut found),
         Err(whole) => {
             let values = lines(text, &whole)?;
-            // Messages line by line are one conversation; anything else is one a line.
+            // If the lines are messages, they are one conversation. Otherwise each line is a conversation.
             if values.iter().any(|value| message(value).is_some()) && !values.iter().any(holds_conversations) {
                 found.push(Conversation::Messages(
                     values.into_iter().filter_map(|value| message(&value).cloned()).collect(),
@@ -42,7 +42,7 @@ pub(super) fn conversations(text: &str) -> Result<Vec<Conversation>, ImportError
     if found.is_empty() { Err(ImportError::UnknownForm) } else { Ok(found) }
 }
 
-/// One value a line. When not even the first line is one, the file was meant to be a single value.
+/// Parses one value on each line. If even the first line is not a value, the file was meant to be a single value.
 fn lines(text: &str, whole: &serde_json::Error) -> Result<Vec<Value>, ImportError> {
     let not_json = |line: usize, error: &serde_json::Error| ImportError::NotJson {
         line,
@@ -61,7 +61,8 @@ fn lines(text: &str, whole: &serde_json::Error) -> Result<Vec<Value>, ImportErro
     Ok(values)
 }
 
-/// The message that this is, or that it wraps as logs of sessions do: `{"type":"assistant","message":{…}}`.
+/// The message in this value: the value itself, or the message that it wraps, as in session logs:
+/// `{"type":"assistant","message":{…}}`.
 fn message(value: &Value) -> Option<&Value> {
     let inner = value.get("message").filter(|inner| inner.get("role").is_some());
     inner.or_else(|| value.get("role").map(|_| value))

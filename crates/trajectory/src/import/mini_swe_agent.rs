@@ -1,30 +1,30 @@
-//! mini-swe-agent's `.traj.json` files.
+//! Imports mini-swe-agent's `.traj.json` files.
 //!
 //! Source: SWE-agent/mini-swe-agent, `agents/default.py`, `models/utils/actions_*.py` and the version 2 migration guide,
 //! 2025 and 2026. A file is an object with `info` (`exit_status`, `mini_version`), `messages` and `trajectory_format`.
 //!
-//! - Version 1 keeps the command in the text, as the only block fenced by `bash` or `mswea_bash_command`. The next user
-//!   message is its observation, by default `<returncode>0</returncode>` and `<output>…</output>`. A reply without exactly
-//!   one block executes nothing, and the next user message asks for the right form.
-//! - Version 2 lists the commands in `extra.actions`. An observation has the role `tool`, or is a user message with
-//!   `extra.returncode`, or an item `function_call_output` of the Responses API. A message with `extra.interrupt_type` is
-//!   no observation. The last message has the role `exit`.
+//! - In version 1, the text contains the command as the only block fenced by `bash` or `mswea_bash_command`. The next
+//!   user message is its observation, by default `<returncode>0</returncode>` and `<output>…</output>`. A reply without
+//!   exactly one block executes nothing, and the next user message asks for the right form.
+//! - In version 2, `extra.actions` lists the commands. An observation has the role `tool`, or is a user message with
+//!   `extra.returncode`, or an item `function_call_output` of the Responses API. A message with `extra.interrupt_type`
+//!   is not an observation. The last message has the role `exit`.
 
 use belay_agent_loop::policies::CallOutcome;
 use serde_json::{Value, json};
 
-use super::talk::Talk;
-use super::{Broken, field, text_of};
+use super::recorder::Recorder;
+use super::{InvalidItem, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
 /// The only tool.
 const TOOL: &str = "bash";
 
-/// What stands around a command in the text of a reply.
+/// The delimiters of a command in the text of a reply.
 const BLOCKS: &[(&str, &str)] =
     &[("```bash", "\n```"), ("```mswea_bash_command", "\n```"), ("<mswea_bash_command>", "</mswea_bash_command>")];
 
-/// Whether this is such a file.
+/// Whether a file has this format.
 pub(super) fn is_typical(file: &Value) -> bool {
     let info = |key: &str| file.get("info").is_some_and(|info| info.get(key).is_some());
     file.get("messages").is_some_and(Value::is_array)
@@ -33,9 +33,9 @@ pub(super) fn is_typical(file: &Value) -> bool {
             || info("exit_status"))
 }
 
-/// Reads one file.
-pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
-    let mut talk = Talk::default();
+/// Imports one file.
+pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
+    let mut recorder = Recorder::default();
     let (mut asked, mut waiting) = (false, 0_usize);
     let messages = file.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (index, message) in messages.iter().enumerate() {
@@ -43,34 +43,34 @@ pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
         let is_observation = extra("interrupt_type").is_none() && (extra("returncode").is_some() || waiting > 0);
         match role(message) {
             "system" | "exit" => {}
-            "assistant" => waiting = reply(&mut talk, message, extra("actions")),
+            "assistant" => waiting = reply(&mut recorder, message, extra("actions")),
             "user" if !asked => {
                 asked = true;
-                talk.user(text_of(message.get("content")));
+                recorder.user(text_of(message.get("content")));
             }
             "user" if !is_observation => match text_of(message.get("content")) {
-                text if text.is_empty() => {} // the note of an exceeded limit
-                text => talk.aside(text),
+                text if text.is_empty() => {} // the notice of an exceeded limit
+                text => recorder.user_in_request(text),
             },
             "tool" | "user" => {
                 waiting = waiting.saturating_sub(1);
-                observation(&mut talk, message, extra);
+                observation(&mut recorder, message, extra);
             }
-            "" => return Err(Broken { index, what_it_is: "message", what: "has no `role`".into() }),
+            "" => return Err(InvalidItem { index, item_kind: "message", what: "has no `role`".into() }),
             role => {
                 let what = format!("there is no role `{role}`; there are system, user, assistant, tool, exit");
-                return Err(Broken { index, what_it_is: "message", what });
+                return Err(InvalidItem { index, item_kind: "message", what });
             }
         }
     }
     let status = file.get("info").map(|info| field(info, "exit_status")).unwrap_or_default();
     if !status.is_empty() {
-        talk.thought(format!("exit status: {status}"));
+        recorder.thought(format!("exit status: {status}"));
     }
-    Ok(talk.done())
+    Ok(recorder.done())
 }
 
-/// The role; an item of the Responses API has a type in its place.
+/// The role. An item of the Responses API has a type instead.
 fn role(message: &Value) -> &str {
     match (field(message, "role"), field(message, "type"), field(message, "object")) {
         ("", "function_call_output", _) => "tool",
@@ -79,15 +79,15 @@ fn role(message: &Value) -> &str {
     }
 }
 
-/// Takes a reply of the model. Returns how many commands it runs.
-fn reply(talk: &mut Talk, message: &Value, actions: Option<&Value>) -> usize {
-    talk.turn();
+/// Imports a reply of the model. Returns the number of its commands.
+fn reply(recorder: &mut Recorder, message: &Value, actions: Option<&Value>) -> usize {
+    recorder.turn();
     let response = message.get("extra").and_then(|extra| extra.get("response")).unwrap_or(message);
     if let Some(usage) = response.get("usage") {
         let tokens = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64()).unwrap_or(0);
-        talk.usage(tokens(["prompt_tokens", "input_tokens"]), tokens(["completion_tokens", "output_tokens"]));
+        recorder.usage(tokens(["prompt_tokens", "input_tokens"]), tokens(["completion_tokens", "output_tokens"]));
     }
-    talk.thought(field(message, "reasoning_content").to_owned());
+    recorder.thought(field(message, "reasoning_content").to_owned());
     let text = match message.get("output").and_then(Value::as_array) {
         Some(items) => items.iter().map(|item| text_of(item.get("content"))).collect::<Vec<_>>().join(""),
         None => text_of(message.get("content")),
@@ -100,10 +100,10 @@ fn reply(talk: &mut Talk, message: &Value, actions: Option<&Value>) -> usize {
         (None, Some((rest, command))) => (rest, vec![(None, command)]),
         (None, None) => (text, Vec::new()),
     };
-    talk.said(text, !commands.is_empty());
+    recorder.assistant(text, !commands.is_empty());
     let count = commands.len();
     for (id, command) in commands {
-        talk.call(id, TOOL.to_owned(), CallArguments::parse(&json!({ "command": command }).to_string()));
+        recorder.call(id, TOOL.to_owned(), CallArguments::parse(&json!({ "command": command }).to_string()));
     }
     count
 }
@@ -127,7 +127,7 @@ fn only_block(text: &str) -> Option<(String, String)> {
     }
 }
 
-fn observation<'a>(talk: &mut Talk, message: &'a Value, extra: impl Fn(&str) -> Option<&'a Value>) {
+fn observation<'a>(recorder: &mut Recorder, message: &'a Value, extra: impl Fn(&str) -> Option<&'a Value>) {
     let seen = text_of(message.get("content").or_else(|| message.get("output")));
     let tagged = || seen.split_once("<returncode>")?.1.split_once("</returncode>")?.0.trim().parse().ok();
     let timed_out = seen.starts_with("The last command") && seen.contains("timed out");
@@ -135,12 +135,12 @@ fn observation<'a>(talk: &mut Talk, message: &'a Value, extra: impl Fn(&str) -> 
     let text = inner_output(&seen).to_owned();
     let id = id(message);
     if extra("exception_info").and_then(Value::as_str) == Some("action was not executed") {
-        return talk.ended(id.as_deref(), None, CallOutcome::NotExecuted, text);
+        return recorder.result_with_outcome(id.as_deref(), None, CallOutcome::NotExecuted, text);
     }
-    talk.result(id.as_deref(), None, code.map(|code| code == 0), text);
+    recorder.result(id.as_deref(), None, code.map(|code| code == 0), text);
 }
 
-/// What the command printed, without the form around it.
+/// The output of the command, without the tags around it.
 fn inner_output(seen: &str) -> &str {
     let tagged = seen.split_once("<output>").and_then(|(_, rest)| rest.rsplit_once("</output>"));
     let printed = tagged.map(|(printed, _)| printed).or_else(|| Some(seen.split_once("</returncode>")?.1));

@@ -1,39 +1,39 @@
-//! Messages as OpenAI's chat completions take them.
+//! Imports messages in the format of OpenAI's chat completions.
 //!
 //! Source: OpenAI, API reference, "Create chat completion": `messages`, `tool_calls`, and the older `function_call`.
-//! Arguments are JSON as text there; tau-bench's second version writes them as objects.
+//! There, arguments are JSON as text. The second version of tau-bench writes them as objects.
 
 use serde_json::Value;
 
-use super::talk::Talk;
-use super::{Broken, field, text_of};
+use super::recorder::Recorder;
+use super::{InvalidItem, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
-/// Reads one conversation.
-pub(super) fn read(messages: &[Value]) -> Result<Vec<TrajectoryEvent>, Broken> {
-    let mut talk = Talk::default();
+/// Imports one conversation.
+pub(super) fn read(messages: &[Value]) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
+    let mut recorder = Recorder::default();
     for (index, message) in messages.iter().enumerate() {
-        let broken = |what: String| Broken { index, what_it_is: "message", what };
+        let invalid = |what: String| InvalidItem { index, item_kind: "message", what };
         match field(message, "role") {
             "system" | "developer" => {}
-            "user" => talk.user(text_of(message.get("content"))),
-            "assistant" | "model" => assistant(&mut talk, message).map_err(broken)?,
-            "tool" | "function" => result(&mut talk, message),
-            "" => return Err(broken("has no `role`".into())),
-            role => return Err(broken(format!("there is no role `{role}`; there are system, user, assistant, tool"))),
+            "user" => recorder.user(text_of(message.get("content"))),
+            "assistant" | "model" => assistant(&mut recorder, message).map_err(invalid)?,
+            "tool" | "function" => result(&mut recorder, message),
+            "" => return Err(invalid("has no `role`".into())),
+            role => return Err(invalid(format!("there is no role `{role}`; there are system, user, assistant, tool"))),
         }
     }
-    Ok(talk.done())
+    Ok(recorder.done())
 }
 
-fn assistant(talk: &mut Talk, message: &Value) -> Result<(), String> {
-    talk.turn();
+fn assistant(recorder: &mut Recorder, message: &Value) -> Result<(), String> {
+    recorder.turn();
     if let Some(usage) = message.get("usage") {
         let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
-        talk.usage(tokens("prompt_tokens"), tokens("completion_tokens"));
+        recorder.usage(tokens("prompt_tokens"), tokens("completion_tokens"));
     }
     for name in ["reasoning_content", "reasoning", "thought"] {
-        talk.thought(field(message, name).to_owned());
+        recorder.thought(field(message, name).to_owned());
     }
     let calls = match message.get("tool_calls") {
         None | Some(Value::Null) => &[][..],
@@ -41,7 +41,7 @@ fn assistant(talk: &mut Talk, message: &Value) -> Result<(), String> {
         Some(_) => return Err("`tool_calls` must be a list".into()),
     };
     let older = message.get("function_call").filter(|call| call.is_object());
-    talk.said(text_of(message.get("content")), !calls.is_empty() || older.is_some());
+    recorder.assistant(text_of(message.get("content")), !calls.is_empty() || older.is_some());
     for call in calls.iter().chain(older) {
         let function = call.get("function").unwrap_or(call);
         let name = function.get("name").and_then(Value::as_str).ok_or("a call has no `name`")?;
@@ -50,14 +50,14 @@ fn assistant(talk: &mut Talk, message: &Value) -> Result<(), String> {
             Some(Value::String(written)) => CallArguments::parse(written),
             Some(object) => CallArguments::parse(&object.to_string()),
         };
-        talk.call(call.get("id").and_then(Value::as_str).map(str::to_owned), name.to_owned(), args);
+        recorder.call(call.get("id").and_then(Value::as_str).map(str::to_owned), name.to_owned(), args);
     }
     Ok(())
 }
 
-fn result(talk: &mut Talk, message: &Value) {
+fn result(recorder: &mut Recorder, message: &Value) {
     let word = |name: &str| message.get(name).and_then(Value::as_str);
     let failed = ["is_error", "error"].iter().find_map(|name| message.get(name)?.as_bool());
     let id = word("tool_call_id").or_else(|| word("id"));
-    talk.result(id, word("name"), failed.map(|failed| !failed), text_of(message.get("content")));
+    recorder.result(id, word("name"), failed.map(|failed| !failed), text_of(message.get("content")));
 }

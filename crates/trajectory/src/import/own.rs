@@ -1,36 +1,42 @@
-//! Belay's own runs.
+//! Makes recordings from Belay's own runs.
 
 use belay_agent_loop::policies::CallOutcome;
 use belay_protocol::{Message, MessageBody, MessageScope, ToolStatus};
 
-use super::talk::Talk;
+use super::recorder::Recorder;
 use crate::event::{CallArguments, TrajectoryEvent, outcome_of};
 
-/// Puts the messages of a run, or of a thread, down as a recording. Times and tokens of single calls are not in messages.
+/// Makes a recording from the messages of a run or of a thread. Messages do not contain the times and tokens of single
+/// calls.
 pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<TrajectoryEvent> {
-    let mut talk = Talk::default();
+    let mut recorder = Recorder::default();
     for message in messages {
         match &message.body {
-            MessageBody::System { text } if message.scope == MessageScope::Run => talk.thought(text.clone()),
+            MessageBody::System { text } if message.scope == MessageScope::Run => recorder.thought(text.clone()),
             MessageBody::System { .. } => {}
-            // Nudges and notices are said in the person's place and belong to the request.
-            MessageBody::Data { text } => talk.aside(text.clone()),
-            MessageBody::User { text } if message.scope == MessageScope::Run => talk.aside(text.clone()),
-            MessageBody::User { text } => talk.user(text.clone()),
+            // Nudges and notices have the role `user` and belong to the request.
+            MessageBody::Data { text } => recorder.user_in_request(text.clone()),
+            MessageBody::User { text } if message.scope == MessageScope::Run => recorder.user_in_request(text.clone()),
+            MessageBody::User { text } => recorder.user(text.clone()),
             MessageBody::Assistant { text, tool_calls } => {
-                talk.turn();
-                talk.said(text.clone(), !tool_calls.is_empty());
+                recorder.turn();
+                recorder.assistant(text.clone(), !tool_calls.is_empty());
                 for call in tool_calls {
-                    talk.call(Some(call.id.to_string()), call.name.clone(), CallArguments::from(&call.arguments));
+                    recorder.call(Some(call.id.to_string()), call.name.clone(), CallArguments::from(&call.arguments));
                 }
             }
             MessageBody::Tool(result) => {
                 let outcome = outcome_of_status(result.status, &result.text);
-                talk.ended(Some(&result.call_id.to_string()), Some(&result.name), outcome, result.text.clone());
+                recorder.result_with_outcome(
+                    Some(&result.call_id.to_string()),
+                    Some(&result.name),
+                    outcome,
+                    result.text.clone(),
+                );
             }
         }
     }
-    talk.done()
+    recorder.done()
 }
 
 fn outcome_of_status(status: ToolStatus, text: &str) -> CallOutcome {

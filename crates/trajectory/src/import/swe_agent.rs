@@ -1,57 +1,61 @@
-//! SWE-agent's `.traj` files.
+//! Imports SWE-agent's `.traj` files.
 //!
-//! Source: SWE-agent, "Output files": `trajectory`, a list of steps with `action`, `observation`, `thought`, `response`;
-//! and `history`, the messages that the model saw. The steps are read where there are any. An action is a command line:
-//! its first word is taken as the tool, the whole as the argument `command`.
+//! Source: SWE-agent, "Output files": `trajectory`, a list of steps with `action`, `observation`, `thought`,
+//! `response`; and `history`, the messages that the model saw. The steps are used if there are any. An action is a
+//! command line: its first word becomes the tool, and the whole line the argument `command`.
 
 use serde_json::{Value, json};
 
-use super::talk::Talk;
-use super::{Broken, field, text_of};
+use super::recorder::Recorder;
+use super::{InvalidItem, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
-/// Reads one file.
-pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, Broken> {
+/// Imports one file.
+pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
     let list = |name: &str| file.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut talk = Talk::default();
+    let mut recorder = Recorder::default();
     let history = list("history");
     match list("trajectory") {
-        [] => from_history(&mut talk, history),
+        [] => from_history(&mut recorder, history),
         steps => {
             if let Some(request) = request(history) {
-                talk.user(request);
+                recorder.user(request);
             }
             for (index, step) in steps.iter().enumerate() {
                 if !step.is_object() {
-                    return Err(Broken { index, what_it_is: "step", what: "must be an object with `action`".into() });
+                    return Err(InvalidItem {
+                        index,
+                        item_kind: "step",
+                        what: "must be an object with `action`".into(),
+                    });
                 }
-                take_step(&mut talk, step);
+                take_step(&mut recorder, step);
             }
         }
     }
-    Ok(talk.done())
+    Ok(recorder.done())
 }
 
-fn take_step(talk: &mut Talk, step: &Value) {
-    talk.turn();
+fn take_step(recorder: &mut Recorder, step: &Value) {
+    recorder.turn();
     let action = field(step, "action").trim();
     let thought = match field(step, "thought") {
         "" if action.is_empty() => field(step, "response"),
         thought => thought,
     };
-    talk.said(thought.to_owned(), !action.is_empty());
+    recorder.assistant(thought.to_owned(), !action.is_empty());
     if !action.is_empty() {
-        act(talk, action);
-        talk.result(None, None, None, text_of(step.get("observation")));
+        act(recorder, action);
+        recorder.result(None, None, None, text_of(step.get("observation")));
     }
 }
 
-fn act(talk: &mut Talk, action: &str) {
+fn act(recorder: &mut Recorder, action: &str) {
     let tool = action.split_whitespace().next().unwrap_or("unknown").to_owned();
-    talk.call(None, tool, CallArguments::parse(&json!({ "command": action }).to_string()));
+    recorder.call(None, tool, CallArguments::parse(&json!({ "command": action }).to_string()));
 }
 
-/// What the person asked for: the last thing said before the model begins, demonstrations aside.
+/// The request of the person: the last user message before the model begins, without demonstrations.
 fn request(history: &[Value]) -> Option<String> {
     let before = history.iter().take_while(|message| field(message, "role") != "assistant" || is_demo(message));
     let asked = before.filter(|message| field(message, "role") == "user" && !is_demo(message));
@@ -62,27 +66,27 @@ fn is_demo(message: &Value) -> bool {
     message.get("is_demo").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The messages alone: what follows an action is its observation, whoever it is attributed to.
-fn from_history(talk: &mut Talk, history: &[Value]) {
+/// Imports only messages: the message after an action is its observation, whatever its role is.
+fn from_history(recorder: &mut Recorder, history: &[Value]) {
     let mut acted = false;
     for message in history.iter().filter(|message| !is_demo(message)) {
         let content = || text_of(message.get("content"));
         match field(message, "role") {
             "assistant" => {
-                talk.turn();
+                recorder.turn();
                 let action = field(message, "action").trim();
                 let thought = if action.is_empty() { content() } else { field(message, "thought").to_owned() };
                 acted = !action.is_empty();
-                talk.said(thought, acted);
+                recorder.assistant(thought, acted);
                 if acted {
-                    act(talk, action);
+                    act(recorder, action);
                 }
             }
             "user" | "tool" if acted => {
-                talk.result(None, None, None, content());
+                recorder.result(None, None, None, content());
                 acted = false;
             }
-            "user" => talk.user(content()),
+            "user" => recorder.user(content()),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ fn lines(events: &[TrajectoryEvent]) -> Vec<String> {
     events.iter().map(TrajectoryEvent::to_line).collect()
 }
 
-/// What a file becomes: its form, and its first recording line by line.
+/// The imported format and the lines of the first recording.
 fn imported(text: &str) -> (Format, Vec<String>) {
     let imported = import(text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
     (imported.format, lines(&imported.trajectories[0]))
@@ -112,7 +112,7 @@ fn messages_of_anthropic_are_read_and_logs_of_sessions_that_wrap_them() {
     for text in [json!(messages).to_string(), json!({"messages": messages}).to_string(), log.join("\n")] {
         assert_eq!(imported(&text), (Format::Anthropic, expected.clone()), "{text}");
     }
-    // The blocks of one answer on lines of their own.
+    // The blocks of one answer on separate lines.
     let mut apart = messages.clone();
     let blocks = apart[1]["content"].as_array().unwrap().clone();
     apart.splice(1..2, blocks.iter().map(|block| json!({"role": "assistant", "id": "m1", "content": [block]})));
@@ -196,7 +196,7 @@ fn trajectories_of_mini_swe_agent_are_read_in_each_version() {
         observed("c2", done, 0),
         exit.clone(),
     ];
-    // Version 2 can also read the command from the text, and shows results without tags.
+    // Version 2 can also parse the command from the text, and shows results without tags.
     let text_based = vec![
         system.clone(),
         task.clone(),
@@ -237,7 +237,7 @@ fn trajectories_of_mini_swe_agent_are_read_in_each_version() {
     for (format, messages) in [
         ("mini-swe-agent-1", v1("bash")),
         ("mini-swe-agent-1", v1("mswea_bash_command")),
-        ("", v1("bash")), // the first files name no format
+        ("", v1("bash")), // the first files contain no format
         ("mini-swe-agent-1.1", tool_calls),
         ("mini-swe-agent-1.1", text_based),
         ("mini-swe-agent-1.1", responses),

@@ -1,14 +1,14 @@
-//! What kind of line it is, told from its first characters.
+//! Determines the kind of a line from its first characters.
 //!
-//! [`kind`] is asked with what was read of the line and the character that follows. It is pure, and knows neither the
-//! lines before nor how the text came in pieces.
+//! [`kind`] is called with the part of the line that was read and the character that follows. It is pure. It knows
+//! neither the lines before nor how the text was cut into pieces.
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing but blanks.
     Blank,
-    /// Text, and whatever is nothing else.
+    /// Text, and every line of no other kind.
     Prose,
     /// `# ` to `###### `.
     Heading,
@@ -26,14 +26,14 @@ pub(super) enum Kind {
     Fence,
 }
 
-/// Most characters of a line that are held back until its kind is known. 16: the longest number of an item with its
-/// point and blank has 11; what has more marks in a row than this is a rule.
+/// Most characters of a line that are held back until its kind is known. 16: the longest number of a list entry, with
+/// its point and blank, has 11 characters. A line that begins with more marks than this is a rule.
 const HELD: usize = 16;
 
 /// Longest run of backticks or tildes that opens a fence. Longer ones are padding.
 const LONGEST_FENCE: u32 = 64;
 
-/// The first characters of a line, without its indentation, each run of blanks as one.
+/// The first characters of a line without its indentation. Each run of blanks is one blank.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub(super) struct Head {
     held: [char; HELD],
@@ -42,7 +42,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Takes one more character, which is no newline.
+    /// Adds one more character, which must not be a newline.
     pub(super) fn push(&mut self, c: char) {
         let c = if c.is_whitespace() { ' ' } else { c };
         if c == ' ' && self.total > 0 && self.held().last() == Some(&' ') {
@@ -57,22 +57,22 @@ impl Head {
         self.total = self.total.saturating_add(1);
     }
 
-    /// Nothing was read but indentation.
+    /// Whether only indentation was read.
     pub(super) fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// What was read, as far as it is kept.
+    /// The stored part of the characters that were read.
     fn held(&self) -> &[char] {
         &self.held[..(self.total as usize).min(HELD)]
     }
 
-    /// A line of marks has a `|` among them: it divides the columns of a table.
+    /// Whether a line of marks contains a `|`, which divides the columns of a table.
     pub(super) fn has_pipe(&self) -> bool {
         self.held().contains(&'|')
     }
 
-    /// How many times the line's first character stands at its beginning.
+    /// The number of times that the first character is repeated at the beginning of the line.
     pub(super) fn run(&self) -> u32 {
         self.run
     }
@@ -82,7 +82,7 @@ impl Head {
         self.held().first().copied()
     }
 
-    /// What of it is text of a line of that kind, not its mark.
+    /// The stored characters that are text of a line of this kind, without its mark.
     pub(super) fn text(&self, kind: Kind) -> &[char] {
         match kind {
             Kind::Prose | Kind::Code => self.held(),
@@ -91,20 +91,21 @@ impl Head {
         }
     }
 
-    /// Begins with a bullet and a blank.
+    /// Whether it begins with a bullet and a blank.
     fn is_bulleted(&self) -> bool {
         matches!(self.held(), ['-' | '*' | '+', ' ', ..])
     }
 
-    /// Has nothing but its first character, again and again.
+    /// Whether it consists of its first character only.
     fn is_uniform(&self) -> bool {
         self.run == self.total
     }
 }
 
-/// The kind of a line that begins so; `None`: that depends on what follows. A newline as `next` always decides.
+/// The kind of a line that begins with this head. `None`: it depends on the following characters. A newline as `next`
+/// always decides.
 ///
-/// `may_fence` is false where a fence cannot stand, because it is indented too far.
+/// `may_fence` is false if the line is indented too far for a fence.
 pub(super) fn kind(head: &Head, next: char, may_fence: bool) -> Option<Kind> {
     let Some(first) = head.first() else {
         return if next.is_ascii_digit() || is_mark(next) { None } else { Some(Kind::Prose) };
@@ -123,7 +124,8 @@ pub(super) fn kind(head: &Head, next: char, may_fence: bool) -> Option<Kind> {
     }
 }
 
-/// A line of fenced code that begins so: code, or what closes the fence of `length` of these marks. `None` as above.
+/// The kind of a line of fenced code that begins with this head: code, or the closing fence of at least `length` marks.
+/// `None` as above.
 pub(super) fn kind_in_fence(head: &Head, next: char, mark: char, length: u32) -> Option<Kind> {
     let blanks_follow = head.total == head.run + 1 && head.held().last().is_none_or(|c| *c == ' ');
     match next {
@@ -149,11 +151,11 @@ pub(super) fn kind_in_fence(head: &Head, next: char, mark: char, length: u32) ->
     }
 }
 
-/// A line that begins with digits.
+/// The kind of a line that begins with digits.
 fn number(held: &[char], next: char) -> Option<Kind> {
     let digits = held.iter().take_while(|c| c.is_ascii_digit()).count();
     match next {
-        // Nine digits are the longest number of an item in CommonMark.
+        // In CommonMark, the number of a list entry has at most nine digits.
         '0'..='9' if digits == held.len() && digits < 9 => None,
         '.' | ')' if digits == held.len() => None,
         _ if digits < held.len() && next.is_whitespace() => Some(Kind::Item),
@@ -161,8 +163,8 @@ fn number(held: &[char], next: char) -> Option<Kind> {
     }
 }
 
-/// A line that begins with three backticks or tildes, or more. Tildes alone are a fence where they are three, and a rule
-/// where they are more; between backticks and the end of the line stands no other backtick, which the caller sees to.
+/// The kind of a line that begins with at least three backticks or tildes. A line of tildes alone is a fence if it has
+/// three, and a rule if it has more. The caller makes sure that no backtick follows the opening ones in the same line.
 fn fence(head: &Head, first: char, next: char) -> Option<Kind> {
     let blanks_follow = !head.is_uniform();
     match next {
@@ -181,7 +183,7 @@ fn fence(head: &Head, first: char, next: char) -> Option<Kind> {
     }
 }
 
-/// A line that has nothing but marks so far.
+/// The kind of a line that has only marks so far.
 fn marks(head: &Head, next: char) -> Option<Kind> {
     match next {
         '\n' => Some(Kind::Rule),
@@ -191,7 +193,7 @@ fn marks(head: &Head, next: char) -> Option<Kind> {
     }
 }
 
-/// What rules, borders, underlines and padding are made of.
+/// Whether rules, borders, underlines and padding are made of this character.
 pub(super) fn is_mark(c: char) -> bool {
     c.is_ascii_punctuation()
         || matches!(c, '\u{2500}'..='\u{259F}' | '‐'..='―' | '•' | '◦' | '▪' | '‣' | '…' | '·' | '‾')
@@ -201,8 +203,8 @@ pub(super) fn is_mark(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// The kind of a line, and how many of its characters had to be seen for it, the newline included.
-    fn told(line: &str, in_fence: Option<(char, u32)>) -> (Kind, usize) {
+    /// The kind of a line, and how many of its characters were needed to determine it, including the newline.
+    fn kind_of(line: &str, in_fence: Option<(char, u32)>) -> (Kind, usize) {
         let mut head = Head::default();
         for (at, next) in line.chars().chain(['\n']).enumerate() {
             let kind = match in_fence {
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_told_from_its_first_characters() {
+    fn the_first_characters_give_the_kind_of_a_line() {
         for (line, expected, seen) in [
             ("Words", Kind::Prose, 1),
             ("שלום", Kind::Prose, 1),
@@ -266,7 +268,7 @@ mod tests {
             ("{", Kind::Rule, 2),
             ("{ \"a\"", Kind::Prose, 4),
         ] {
-            assert_eq!(told(line, None), (expected, seen), "{line:?}");
+            assert_eq!(kind_of(line, None), (expected, seen), "{line:?}");
         }
     }
 
@@ -281,7 +283,7 @@ mod tests {
             ("```` ````", Kind::Code, 6),
             ("~~~~", Kind::Code, 1),
         ] {
-            assert_eq!(told(line, Some(('`', 4))), (expected, seen), "{line:?}");
+            assert_eq!(kind_of(line, Some(('`', 4))), (expected, seen), "{line:?}");
         }
     }
 

@@ -1,32 +1,33 @@
-//! Whole lines that come again and again, one by one or a few in turn: bullets, numbered items, steps.
+//! Detects whole lines that are repeated, one by one or in a cycle of a few: bullets, numbered entries, steps.
 //!
-//! What makes a line is its text without the bullet or the number before it, with blanks collapsed. Lines of fewer than
-//! [`TRIVIAL`] characters stand for nothing by themselves; they belong to the next longer line, so that a label that
-//! comes again with another value each time is no repetition.
+//! A line is its text without the bullet or the number before it, with collapsed blanks. A line of fewer than
+//! [`TRIVIAL`] characters is not compared alone. It belongs to the next longer line. So a label that is repeated with a
+//! different value each time is no repetition.
 //!
-//! Lines are told apart by a hash of 64 bits. A false verdict needs a line that differs from the one it follows and
-//! collides with it, among fifteen that truly repeat.
+//! Lines are compared by a hash of 64 bits. A false verdict needs a collision: a line that differs from the line it is
+//! compared with and has the same hash, among fifteen lines that truly repeat.
 
 use super::Chant;
 use super::head::Kind;
 use super::plain::BLANK;
 
-/// Shorter lines are no evidence. 12 characters: longer than "- Yes, done." and the closing braces of code.
+/// Shorter lines are no evidence. 12 characters: longer than "- Yes, done." without its bullet, and than the closing
+/// braces of code.
 const TRIVIAL: u32 = 12;
 
 /// Longest cycle, in lines.
 const CYCLE: usize = 4;
 
-/// Repetitions of a cycle that are chanting. 16: more than the entries that a person writes alike by hand.
+/// Repetitions of a cycle that are chanting. 16: more than the similar entries that a person writes by hand.
 const REPEATS: u32 = 16;
 
-/// Characters of a line that are kept to be quoted.
+/// Characters of a line that are stored for the quote.
 const QUOTED: usize = 32;
 
-/// Odd and without pattern: the fractional bits of the square root of 3.
+/// An odd number without a pattern: the fractional bits of the square root of 3.
 const SPREAD: u64 = 0xBB67_AE85_84CA_A73B;
 
-/// Its powers from the eighth down to the first: eight characters are hashed at once.
+/// Its powers from the eighth down to the first. Eight characters are hashed at once.
 const POWERS: [u64; 8] = {
     let mut powers = [SPREAD; 8];
     let mut at = 7;
@@ -37,28 +38,29 @@ const POWERS: [u64; 8] = {
     powers
 };
 
-/// The lines of a text, as far as they repeat.
+/// The recent lines of a text, for the comparison.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct Lines {
     line: Line,
-    /// Short lines since the last longer one.
+    /// Hash of the short lines since the last longer one.
     before: u64,
     /// The last longer lines, newest first; 0 where there is none.
     last: [u64; CYCLE],
     /// Their lengths, in characters.
     lengths: [u32; CYCLE],
-    /// How many lines in a row were equal to the one so many before, by that distance less 1.
+    /// For each distance from 1 to 4, the number of lines in a row that are equal to the line at this distance before
+    /// them. The index is the distance less 1.
     equal: [u32; CYCLE],
 }
 
 /// The line that is being read.
 #[derive(Clone, Debug, PartialEq, Default)]
 struct Line {
-    /// It counts at all.
+    /// Whether the line is compared.
     counts: bool,
     hash: u64,
     chars: u32,
-    /// A blank came last. It counts when something follows.
+    /// Whether a blank came last. It is hashed when another character follows.
     blank: bool,
     quote: [u32; QUOTED],
 }
@@ -71,7 +73,7 @@ impl Lines {
         self.line = Line { counts, ..Line::default() };
     }
 
-    /// Takes a piece of the line.
+    /// Reads a piece of the line.
     pub(super) fn take(&mut self, chars: &[u32]) {
         let Some((last, most)) = chars.split_last().filter(|_| self.line.counts) else { return };
         if std::mem::take(&mut self.line.blank) {
@@ -81,7 +83,7 @@ impl Lines {
         self.line.add(if self.line.blank { most } else { chars });
     }
 
-    /// Ends the line and tells whether it closes a chant.
+    /// Ends the line. Returns a verdict if the line completes a chant.
     pub(super) fn end(&mut self) -> Option<Chant> {
         let line = &self.line;
         if !line.counts || line.chars == 0 {
@@ -116,7 +118,8 @@ impl Lines {
 }
 
 impl Line {
-    /// Adds characters: the hash is a polynomial over them, so that it does not matter how many come at once.
+    /// Adds characters to the hash. The hash is a polynomial over them, so the number of characters added at once does
+    /// not matter.
     fn add(&mut self, chars: &[u32]) {
         if let Some(free) = self.quote.get_mut(self.chars as usize..) {
             free.iter_mut().zip(chars).for_each(|(free, c)| *free = *c);

@@ -1,20 +1,21 @@
-//! The characters that are compared: Unicode scalar values, each run of white space as one blank.
+//! Normalises the characters that are compared: Unicode scalar values, each run of white space as one blank.
 
-/// What white space becomes.
+/// The character that replaces a run of white space.
 pub(super) const BLANK: u32 = b' ' as u32;
 
-/// Characters that are made plain at once. 128: they fit in the fastest cache beside what reads them.
+/// Characters that are normalised at once. 128: they fit in the fastest cache together with the code that reads them.
 pub(super) const BLOCK: usize = 128;
 
-/// Some characters, made plain.
+/// A block of normalised characters.
 pub(super) struct Plain {
     chars: [u32; BLOCK],
     len: usize,
 }
 
 impl Plain {
-    /// Makes the beginning of `text` plain, and moves it behind what was read: at most [`BLOCK`] characters.
-    /// `after_word` is whether something but a blank came last; otherwise a blank is left out.
+    /// Normalises the beginning of `text`, at most [`BLOCK`] characters, and moves `text` behind the part that was
+    /// read. `after_word` says whether the last character before was not a blank. If it is false, a leading blank is
+    /// left out.
     pub(super) fn read(text: &mut &str, after_word: &mut bool) -> Self {
         let mut plain = Self { chars: [0; BLOCK], len: 0 };
         let (bytes, mut read) = (text.as_bytes(), 0);
@@ -35,8 +36,8 @@ impl Plain {
         plain
     }
 
-    /// A character is always written and a superfluous blank overwritten by the next: that costs less than to foresee
-    /// where words end.
+    /// Adds a character. A character is always written, and the next one overwrites a superfluous blank. That is
+    /// cheaper than predicting where words end.
     #[inline(always)]
     fn push(&mut self, c: u32, blank: bool, after_word: &mut bool) {
         self.chars[self.len % BLOCK] = if blank { BLANK } else { c };
@@ -44,13 +45,14 @@ impl Plain {
         *after_word = !blank;
     }
 
-    /// The characters.
+    /// The normalised characters.
     pub(super) fn chars(&self) -> &[u32] {
         &self.chars[..self.len]
     }
 }
 
-/// Where in `text`, in bytes, the plain character of that index ends: read again, one by one.
+/// The end, in bytes, of the normalised character with this index in `text`. Reads the text again, character by
+/// character.
 pub(super) fn end_of(text: &str, mut after_word: bool, index: usize) -> usize {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     let mut begin = 0;

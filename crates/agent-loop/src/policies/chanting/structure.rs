@@ -1,53 +1,54 @@
-//! The lines of Markdown, told apart while they stream: [`Structure::next`] cuts a text into [`Part`]s.
+//! Splits streamed Markdown into lines and their kinds: [`Structure::next`] cuts a text into [`Part`]s.
 //!
-//! A line's kind is decided at its beginning, from a few characters that are held back until then, and from what the
-//! lines before left open: a fence, a list, a table, a paragraph. How the text comes in pieces makes no difference: what
-//! is known of an unfinished line is in the state, never in the piece.
+//! The kind of a line is decided at its beginning, from a few characters that are held back until then, and from the
+//! blocks that earlier lines left open: a fence, a list, a table, a paragraph. The result does not depend on how the
+//! text was cut into pieces, because everything known about an unfinished line is in the state.
 
 use super::head::{Head, Kind, is_mark, kind, kind_in_fence};
 
-/// Longest line that is taken for code, a table row, an entry of a list and so on, in characters. What is longer is read
-/// as prose from there on: no person's table row has 4096 characters, but a stuck model's rule below a heading has.
+/// Longest line of code, of a table, of a list entry and so on, in characters. A longer line is read as prose from
+/// there on. No person writes a table row of 4096 characters, but the rule that a stuck model writes below a heading
+/// can be that long.
 const LONGEST_LINE: usize = 4096;
 
-/// The same for a rule. Nobody's terminal is wider than 256 characters.
+/// The same for a rule. No terminal of a person is wider than 256 characters.
 const LONGEST_RULE: usize = 256;
 
 /// A piece of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Part<'a> {
-    /// A line begins; its first characters, without the mark, are in the head.
+    /// A line begins. The head contains its first characters.
     Begin(Kind, Head),
-    /// More of the line, without its end.
+    /// The next piece of the line, without its end.
     Text(Kind, &'a str),
-    /// The line is too long for what it was taken for: the rest is prose.
+    /// The line is too long for its kind. The rest of it is prose.
     Spill,
     /// The line ends.
     End(Kind),
 }
 
-/// What is known of the text so far.
+/// The state of the text so far: the open blocks, and the line that is being read.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct Structure {
-    /// The line's kind, once it is known, and until then how it begins.
+    /// The kind of the line. `None` until it is known; `head` then holds its first characters.
     line: Option<Kind>,
     head: Head,
-    /// Blanks before the head; a tab is four.
+    /// Blanks before the head. A tab counts as four.
     indent: usize,
-    /// Characters of the line since its kind is known; not counted for prose.
+    /// Characters of the line since its kind is known. Not counted for prose.
     chars: usize,
-    /// A row of marks has a `|` among them.
+    /// A row of marks contains a `|`.
     pipe: bool,
     fence: Option<Fence>,
-    /// What the line opens, if it ends as it should.
+    /// The fence that the line opens, if the line ends as it must.
     opening: Option<Fence>,
-    /// The line before is text that indented lines belong to, not blank and not code.
+    /// The line before is text that an indented line may continue: neither blank nor code.
     paragraph: bool,
     list: bool,
     table: bool,
 }
 
-/// Fenced code: the mark and how many of them open it. Only as many close it.
+/// Fenced code: the mark, and how many of them opened it. As many are needed to close it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Fence {
     mark: char,
@@ -55,7 +56,7 @@ struct Fence {
 }
 
 impl Structure {
-    /// The next part of the text; `rest` is moved behind it. `None`: everything is read.
+    /// Returns the next part of the text and moves `rest` behind it. `None`: everything is read.
     pub(super) fn next<'a>(&mut self, rest: &mut &'a str) -> Option<Part<'a>> {
         match self.line {
             None => self.begin(rest),
@@ -84,12 +85,12 @@ impl Structure {
         None
     }
 
-    /// The line's kind, seen from the character before which it is read.
+    /// Decides the kind of the line from its head and the character that follows.
     fn decide(&self, next: char) -> Option<Kind> {
         if self.head.is_empty() && next.is_whitespace() {
             return (next == '\n').then_some(Kind::Blank);
         }
-        // In a list, code is as far indented as the text of its entry.
+        // In a list, a fence may be indented as far as the text of its entry.
         let may_fence = self.indent < 4 || self.list;
         match self.fence {
             Some(fence) if may_fence => kind_in_fence(&self.head, next, fence.mark, fence.length),
@@ -139,7 +140,7 @@ impl Structure {
         Some(Part::End(kind))
     }
 
-    /// How much of a line, in bytes, is within so many characters of it.
+    /// The length, in bytes, of the part of `line` that is within the first `most` characters of the whole line.
     fn within(&self, most: usize, line: &str) -> usize {
         let left = most.saturating_sub(self.chars);
         if line.len() <= left {

@@ -1,16 +1,16 @@
-//! Prose that repeats itself: windows over the last characters, counted exactly and found cheaply.
+//! Detects prose that repeats itself: compares the last characters with earlier ones, exactly and at low cost.
 //!
-//! The rule is that of [`super`]: the last [`WINDOW`] characters, looked for backwards. Asking it after each character
-//! would cost thousands of comparisons, so it is asked only where it can hold:
+//! [`super`] defines the rule: search backwards for the last [`WINDOW`] characters. Applying the rule after each
+//! character would cost thousands of comparisons. So it is applied only where it can hold:
 //!
-//! - Of every window one *gram* of [`GRAM`] characters stands for it: the one with the least hash, the first of equals.
-//!   Which one that is depends on nothing but the window, so equal windows have equal grams at equal places. (These are
-//!   the minimizers of document fingerprinting: Schleimer, Wilkerson, Aiken, "Winnowing", 2003.)
-//! - Only the grams that stand for a window are remembered, about one for 18 characters: [`Record`].
-//! - Ten counted windows need ten records of one gram within reach. How many there are is counted beside them, and as
-//!   long as there are fewer, nothing is compared at all.
+//! - One *gram* of [`GRAM`] characters represents each window: the gram with the smallest hash, the first of equal
+//!   ones. The choice depends only on the window, so equal windows have equal grams at equal positions. (These are the
+//!   minimizers of document fingerprinting: Schleimer, Wilkerson, Aiken, "Winnowing", 2003.)
+//! - Only the grams that represent a window are stored, about one for 18 characters: [`Record`].
+//! - Ten counted windows need ten records of one gram within reach. The number of records of each gram is counted, and
+//!   as long as there are fewer, nothing is compared.
 //!
-//! Hashes only choose what is compared: a verdict follows from equal characters, and a collision costs some time.
+//! Hashes only select what is compared. A verdict always follows from equal characters; a collision costs only time.
 
 use super::Chant;
 use super::plain::BLANK;
@@ -18,71 +18,74 @@ use super::plain::BLANK;
 /// Characters of a window. Source: the chanting rule of Gemini CLI.
 pub(super) const WINDOW: u32 = 50;
 
-/// Occurrences that are chanting. Source: the same.
+/// Occurrences that are chanting. Source: the chanting rule of Gemini CLI.
 pub(super) const OCCURRENCES: usize = 10;
 
-/// Longest average spacing of the counted occurrences, in characters. Source: the same, in its newer, measured form.
+/// Longest average spacing of the counted occurrences, in characters. Source: the newer, measured form of that rule.
 const MAX_SPACING: u32 = 250;
 
-/// Most different texts between neighbouring occurrences; with more, it is a list whose entries begin alike. Source: the
-/// same.
+/// Most different texts between neighbouring occurrences. With more of them, the text is a list whose entries begin
+/// alike. Source: the newer, measured form of that rule.
 const MAX_PERIODS: usize = 5;
 
-/// How far the first of the counted occurrences lies behind the last at most.
+/// Most characters from the first of the counted occurrences to the last.
 const REACH: u32 = MAX_SPACING * (OCCURRENCES as u32 - 1);
 
-/// Characters that are kept: the last window, everything within its reach, and those of one call that come after it.
+/// Characters that are kept: the last window, everything within its reach, and the characters that one call may add.
 const KEPT: usize = (REACH + WINDOW) as usize + HASHED;
 
-/// Characters of a gram. 16: a character moves through the 64 bits of the hash in steps of 4, and is out after 16.
+/// Characters of a gram. 16: each step shifts the 64 bits of the hash by 4, so a character no longer affects it after
+/// 16.
 const GRAM: u32 = 16;
 
 /// Grams in a window.
 const GRAMS: u32 = WINDOW - GRAM + 1;
 
-/// Hashes of grams that are kept: those of one window and many more, so that they are seldom moved.
+/// Hashes of grams that are kept: those of one window and many more, so that they are moved only rarely.
 const HASHED: usize = 256;
 
-/// Records that are kept. Prose has about 128 within reach; with more than this, the oldest are forgotten early, and a
-/// repetition with the longest spacing is seen late or not at all. Text of small periods has one for 35 characters.
+/// Records that are kept. Prose has about 128 within reach, and text with small periods has one for 35 characters. With
+/// more records than this, the oldest are dropped early. Then a repetition with the longest spacing is detected late or
+/// not at all.
 const RECORDS: usize = 384;
 
-/// Places of the table that counts records by their tag.
+/// Slots of the table that counts records by their tag.
 const PLACES: usize = 512;
 
-/// Odd and without pattern: the golden ratio in 64 bits.
+/// An odd number without a pattern: the golden ratio in 64 bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The last characters of a run of prose, and where in them the same grams were seen.
+/// The last characters of a run of prose, and the positions of equal grams in them.
 #[derive(Clone, PartialEq)]
 pub(super) struct Window {
     /// Characters of this run.
     len: u32,
-    /// The characters; the one that was taken as the n-th stands at `(n - 1) % KEPT`.
+    /// The characters. The n-th one is at `(n - 1) % KEPT`.
     kept: [u32; KEPT],
-    /// Of the last 16 characters.
+    /// Hash of the last 16 characters.
     hash: u64,
-    /// Hashes of the grams that end at the last `hashed` characters; [`NO_GRAM`] where fewer than 16 were there.
+    /// Hashes of the grams that end at the last `hashed` characters; [`NO_GRAM`] if fewer than 16 characters had been
+    /// read.
     grams: [i32; HASHED],
     hashed: usize,
-    /// The least hash of the window's grams, and where that gram ends.
+    /// The smallest hash of the window's grams, and the end of that gram.
     min: i32,
     min_end: u32,
     /// There are enough records of the window's gram for a verdict.
     hot: bool,
-    /// A ring: `records` of them from `oldest` on.
+    /// A ring buffer: it holds `records` records, and `oldest` is the index of the first.
     ring: [Record; RECORDS],
     oldest: usize,
     records: usize,
-    /// How many records there are with tags of that place.
+    /// The number of records for each slot of their tags.
     places: [u16; PLACES],
 }
 
-/// Greater than every hash, which has 30 bits: signed, since that is what processors compare many of at once.
+/// Greater than every hash. Hashes have 30 bits and are signed, because processors compare many signed numbers at once.
 const NO_GRAM: i32 = i32::MAX;
 
-/// A gram that stood for a window, and the ends of those that followed within a window's length and are the same: text
-/// with a short period repeats its gram with every period, and needs one record for all of them.
+/// A gram that represented a window, and the last end of the equal grams that followed within the length of a window.
+/// Text with a short period repeats its gram in every period and needs only one record for all of them.
 #[derive(Clone, Copy, PartialEq, Default)]
 struct Record {
     end: u32,
@@ -122,7 +125,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Begins a new run: what was taken so far repeats nothing that comes.
+    /// Begins a new run, which is not compared with the text before it.
     pub(super) fn restart(&mut self) {
         (self.len, self.hash, self.hashed) = (0, 0, 0);
         (self.min, self.min_end, self.hot) = (NO_GRAM, 0, false);
@@ -130,7 +133,8 @@ impl Window {
         self.places.fill(0);
     }
 
-    /// Takes prose and stops at the first character with which it chants: which of them it is, and what was seen.
+    /// Reads prose and stops at the first character with which it chants. Returns the index of that character, and the
+    /// verdict.
     pub(super) fn take(&mut self, chars: &[u32]) -> Option<(usize, Chant)> {
         let mut taken = 0;
         while taken < chars.len() {
@@ -149,7 +153,7 @@ impl Window {
         None
     }
 
-    /// Takes a blank, where there is something that it divides: a line has ended.
+    /// Adds a blank at the end of a line, unless there is no character before it or the last one is a blank already.
     pub(super) fn blank(&mut self) -> Option<Chant> {
         let last = self.len.checked_sub(1).map(|at| self.kept[at as usize % KEPT]);
         if last.is_none_or(|last| last == BLANK) {
@@ -158,13 +162,13 @@ impl Window {
         self.take(&[BLANK]).map(|(_, chant)| chant)
     }
 
-    /// Moves the hashes of the last window to the front, when there is no room for more.
+    /// Moves the hashes of the last window to the front if the buffer is full.
     fn make_room(&mut self) {
         if self.hashed < HASHED {
             return;
         }
         if self.len >= u32::MAX - HASHED as u32 {
-            return self.restart(); // positions are 32 bits; after 4 thousand million characters the run begins anew
+            return self.restart(); // positions have 32 bits; the run restarts after 4 billion characters
         }
         let last = GRAMS as usize - 1;
         self.grams.copy_within(HASHED - last.., 0);
@@ -178,7 +182,7 @@ impl Window {
         self.kept[..wrapped.len()].copy_from_slice(wrapped);
     }
 
-    /// Hashes the grams that end at these characters, which come next.
+    /// Hashes the grams that end at these characters.
     fn hash(&mut self, chars: &[u32]) {
         let mut hash = self.hash;
         let grams = &mut self.grams[self.hashed..];
@@ -191,7 +195,7 @@ impl Window {
         grams[..short.min(chars.len())].fill(NO_GRAM);
     }
 
-    /// Slides the window over the characters after the `first` ones, from one gram that stands for it to the next.
+    /// Moves the window over the characters after `first`, from one representing gram to the next.
     fn slide(&mut self, first: u32) -> Option<(u32, Chant)> {
         let mut end = first;
         loop {
@@ -223,12 +227,12 @@ impl Window {
         }
     }
 
-    /// Where the hash of the gram that ends at this character is kept.
+    /// The index of the hash of the gram that ends at this character.
     fn place_of(&self, end: u32) -> usize {
         self.hashed - 1 - (self.len - end) as usize
     }
 
-    /// The first gram that ends after `from`, up to `to`, and has a lesser hash than the one that stands for the window.
+    /// The end of the first gram after `from`, up to `to`, that has a smaller hash than the representing gram.
     fn find_less(&self, from: u32, to: u32) -> Option<u32> {
         if from >= to {
             return None;
@@ -246,7 +250,7 @@ impl Window {
         None
     }
 
-    /// Finds the gram that stands for the window that ends here, the first of equals.
+    /// Finds the gram that represents the window that ends here: the smallest hash, the first of equal ones.
     fn find_least(&mut self, end: u32) {
         let last = self.place_of(end);
         let grams = &self.grams[last + 1 - GRAMS as usize..=last];
@@ -255,7 +259,7 @@ impl Window {
         (self.min, self.min_end) = (least, end + 1 - GRAMS + at as u32);
     }
 
-    /// Remembers the gram that stands for the window by now.
+    /// Stores a record of the gram that represents the window now.
     fn record(&mut self) {
         let (tag, end) = (self.min as u16, self.min_end);
         let newest = (self.oldest + self.records + RECORDS - 1) % RECORDS;
@@ -275,7 +279,7 @@ impl Window {
         self.hot = usize::from(self.places[place(tag)]) >= OCCURRENCES;
     }
 
-    /// The rule itself, asked of the window that ends here. Every occurrence within reach has its record.
+    /// Applies the rule to the window that ends here. Every occurrence within reach has a record.
     #[cold]
     fn judge(&self, end: u32) -> Option<Chant> {
         let (tag, lag) = (self.min as u16, end - self.min_end);
@@ -313,7 +317,7 @@ impl Window {
         None
     }
 
-    /// How many different texts lie between neighbouring ends; `None`: too many. The ends descend.
+    /// The number of different texts between neighbouring ends; `None`: too many. The ends are in descending order.
     fn periods(&self, ends: &[u32; OCCURRENCES]) -> Option<usize> {
         let mut different = [(0, 0); MAX_PERIODS];
         let mut found = 0;
@@ -329,7 +333,7 @@ impl Window {
         Some(found)
     }
 
-    /// Whether the `length` characters that end at these two places are the same, character by character.
+    /// Whether the `length` characters that end at these two positions are equal.
     fn equal(&self, one: u32, other: u32, length: u32) -> bool {
         let (mut one, mut other) = ((one - length) as usize % KEPT, (other - length) as usize % KEPT);
         let mut left = length as usize;

@@ -1,4 +1,4 @@
-//! Reading and writing conditions as a person writes them, with messages that say what was meant.
+//! Parses and writes conditions in the form of the settings. The error messages name the word that was probably meant.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::policies::counters::{TABLE, Unit};
 use crate::policies::rule::{Condition, ToolCount, micro_usd, positive};
 
-/// The words of conditions that are no counters.
+/// The words of conditions that are not counters.
 const OTHERS: [&str; 9] =
     ["any", "all", "not", "tool_calls_of", "repeated_replies", "tool_loop", "chanting", "says", "calls"];
 
@@ -118,7 +118,7 @@ fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<u64, A::Error> {
     map.next_value::<Positive>().map(|Positive(number)| number)
 }
 
-/// Dollars: more than nothing, at most a thousand million.
+/// An amount in dollars: above 0, at most one billion.
 fn dollars<'de, A: MapAccess<'de>>(map: &mut A) -> Result<f64, A::Error> {
     match map.next_value::<f64>()? {
         usd if usd > 0.0 && usd <= 1e9 => Ok(usd),
@@ -126,7 +126,7 @@ fn dollars<'de, A: MapAccess<'de>>(map: &mut A) -> Result<f64, A::Error> {
     }
 }
 
-/// A condition that is either there or not; its opposite is written with `not`.
+/// A flag, which must be true. Its opposite is written with `not`.
 fn flag<'de, A: MapAccess<'de>>(map: &mut A, key: &str) -> Result<bool, A::Error> {
     if map.next_value::<bool>()? {
         return Ok(true);

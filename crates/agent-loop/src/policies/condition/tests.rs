@@ -97,7 +97,7 @@ fn every_word_can_be_read_and_has_the_same_name_in_evidence() {
         condition.each_leaf(&mut |leaf| {
             let told = match leaf {
                 Leaf::AtLeast(count, _) => count.word(),
-                Leaf::Seen(sight) => sight.word(),
+                Leaf::Seen(observed) => observed.word(),
                 Leaf::Never => "never",
             };
             assert!(word == told || matches!(word, "not" | "any" | "all"), "{word} tells {told}");
@@ -105,7 +105,7 @@ fn every_word_can_be_read_and_has_the_same_name_in_evidence() {
     }
 }
 
-/// Feeds a condition's run and tells at which event it turned true, and what it told.
+/// Feeds events to a rule with this condition. Returns the index of the event that made it true, and the finding.
 fn first(when: Condition, seen: &[Observation<'_>]) -> Option<(usize, Finding)> {
     let rules = StopRules::of(vec![Rule::new("own", when, Then::Stop)]);
     let mut state = StopState::default();
@@ -128,7 +128,8 @@ fn each_leaf_fires_at_its_threshold_and_not_before() {
     let (unknown, invalid) = (result(CallOutcome::UnknownTool), result(CallOutcome::InvalidArguments));
     let poor = Compacted { before: 100, after: 95 };
     use StopReason::*;
-    // The last event of each row is the one at which it fires; without it, it does not. Then: reason, count, threshold.
+    // The last event of each row makes the condition true; without it, the condition is false. Then: reason, count,
+    // threshold.
     let table: &[(Condition, &[Observation<'_>], StopReason, u64, u64)] = &[
         (Condition::AtLeast(Counter::Steps, 2), &[Step, Step], OperatorRule, 2, 2),
         (Condition::AtLeast(Counter::WallMs, 2_000), &[Clock(500), Clock(2_499), Clock(2_500)], WallClock, 2, 2),

@@ -1,4 +1,4 @@
-//! What a rule sees of the measures: everything, or what has been counted since it fired last.
+//! The measures as a rule sees them: since the beginning of the request, or since the rule fired last.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::policies::rule::Count;
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) measures: &'a Measures,
-    /// From where on the rule counts; absent: from the beginning of the request.
+    /// The start of the rule's count; `None`: the beginning of the request.
     pub(crate) since: Option<&'a Baseline>,
 }
 
 impl View<'_> {
-    /// What has been counted from there on.
+    /// The count since the start.
     pub(super) fn count(&self, count: Count<'_>) -> u64 {
         let base = self.since.map_or(0, |since| since.count(count));
         self.measures.count(count).saturating_sub(base)
     }
 }
 
-/// What had been counted when a rule fired last.
+/// The counts at the moment when a rule fired last.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub(crate) struct Baseline {
@@ -34,7 +34,7 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// What the condition counts, as it stands.
+    /// The current values of all counts in the condition.
     pub(crate) fn of(condition: &Condition, measures: &Measures) -> Self {
         let mut baseline = Self::default();
         condition.each_leaf(&mut |leaf| {
@@ -49,7 +49,7 @@ impl Baseline {
         baseline
     }
 
-    /// A streak that was broken counts from nothing again.
+    /// Lowers the baseline of a streak that was broken, so that the streak counts from 0 again.
     pub(crate) fn lower(&mut self, condition: &Condition, measures: &Measures) {
         condition.each_leaf(&mut |leaf| {
             if let Leaf::AtLeast(count, _) = leaf

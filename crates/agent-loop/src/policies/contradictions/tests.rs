@@ -1,6 +1,6 @@
 use super::*;
 
-/// The problems of these settings, with limits of 100 model calls and an hour, and 50 steps.
+/// The problems of these settings, with limits of 100 model calls and one hour, and 50 steps.
 fn problems(text: &str) -> Vec<String> {
     let stops: StopsConfig = toml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(stops.validate(), Vec::<String>::new(), "{text}");
@@ -16,7 +16,7 @@ fn problems(text: &str) -> Vec<String> {
     stops.problems(&limits, Some(50))
 }
 
-/// One rule with this condition, that only tells the model.
+/// The problems of one rule that has this condition and only sends a notice.
 fn notice(when: &str) -> Vec<String> {
     problems(&format!("[[rules]]\nname = 'x'\nwhen = {when}\nthen = 'notice'"))
 }
@@ -80,7 +80,7 @@ fn what_only_code_can_write_is_seen_as_well() {
         "not steps = 0",
     );
     check(&problems(Condition::ToolLoop(false)), &["never holds"], "tool_loop = false");
-    // Too many cases to look at: nothing is said.
+    // With too many cases, the condition is not checked.
     let pair = || Condition::Any(vec![Condition::AtLeast(Counter::Steps, 1), Condition::Says("x".into())]);
     let mut many: Vec<Condition> = (0..20).map(|_| pair()).collect();
     many.push(Condition::ToolLoop(false));

@@ -1,23 +1,23 @@
-//! Tool calls by the names of the tools.
+//! Counts tool calls by tool name.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Tools that are counted by name. 256: twice what the largest tool sets offer; a model that invents names without end
-/// does not make the state grow.
+/// Most tools that are counted by name. 256: twice as many as the largest tool sets offer. The limit keeps the state
+/// small when a model invents tool names.
 const MAX_TOOLS: usize = 256;
 
-/// Longest name that is counted by itself, in bytes. 128: twice what providers allow.
+/// Longest name that is counted, in bytes. 128: twice what providers allow.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Calls of each tool.
+/// The number of calls of each tool.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub(super) struct ByTool(BTreeMap<String, u64>);
 
 impl ByTool {
-    /// One more. Tools in `named` always have a place: invented names cannot drive them out.
+    /// Counts one call. Tools in `named` are always counted, even if invented names have filled the table.
     pub(super) fn add(&mut self, named: &[String], name: &str) {
         if let Some(count) = self.0.get_mut(name) {
             *count = count.saturating_add(1);
@@ -27,7 +27,7 @@ impl ByTool {
         }
     }
 
-    /// Calls of that tool.
+    /// The number of calls of this tool.
     pub(super) fn of(&self, tool: &str) -> u64 {
         self.0.get(tool).copied().unwrap_or(0)
     }

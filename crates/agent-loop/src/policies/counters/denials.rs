@@ -1,4 +1,4 @@
-//! Asking again for what was denied: the same call, by name and canonical arguments.
+//! Counts repeated requests for a call that was denied: the same call, by name and canonical arguments.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::policies::digest;
 use crate::policies::observation::{CallOutcome, Observation};
 
-/// Open calls that are remembered; the oldest is forgotten first. 64: four times the calls that run side by side.
+/// Most open calls that are stored; the oldest is dropped first. 64: four times as many as run side by side.
 const MAX_OPEN: usize = 64;
 
-/// Different denied calls that are remembered. 64: whoever is denied more than that is ended by another rule.
+/// Most different denied calls that are stored. 64: another rule ends a run with more denials.
 const MAX_DENIED: usize = 64;
 
-/// How often each call was denied.
+/// The number of denials of each call.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub(super) struct Denials {
@@ -22,15 +22,15 @@ pub(super) struct Denials {
     open: VecDeque<(u64, u64)>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     denied: BTreeMap<u64, u64>,
-    /// Of the call that was denied last.
+    /// Denials of the call that was denied last.
     newest: u64,
 }
 
 impl Denials {
-    /// Takes what was seen.
+    /// Processes an observation.
     pub(super) fn observe(&mut self, seen: &Observation<'_>) {
         match seen {
-            // What the step before left open never gets a result.
+            // Calls that the previous step left open never get a result.
             Observation::Step => self.open.clear(),
             Observation::ToolCall { name, arguments, .. } => {
                 if self.open.len() == MAX_OPEN {
@@ -58,7 +58,7 @@ impl Denials {
         }
     }
 
-    /// How often the call that was denied last was denied; 0 without one.
+    /// How often the call that was denied last was denied; 0 if there is none.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }

@@ -3,7 +3,7 @@ use belay_protocol::Arguments;
 use super::*;
 use crate::policies::Totals;
 
-/// Feeds observations and compares a counter after each.
+/// Feeds observations, and compares the counter after each.
 fn check(counter: Counter, seen: &[(Observation<'_>, u64)]) {
     let mut counters = Counters::default();
     for (at, (seen, count)) in seen.iter().enumerate() {
@@ -79,7 +79,7 @@ fn money_follows_totals_alone_and_never_runs_backwards() {
 
 #[test]
 fn an_empty_answer_counts_when_the_loop_goes_on_without_a_call() {
-    // s: a step begins; e: an empty answer; n: one that a brake has answered; t: a text; c: a call.
+    // s: a step begins; e: an empty answer; n: one that a guardrail has handled; t: a text; c: a call.
     for (events, count) in [
         ("seseses", 3),
         ("sesese", 2),

@@ -1,18 +1,19 @@
-//! Reading what the judge answered.
+//! Parses the answer of the judge.
 
 use serde_json::{Map, Value};
 
-/// The number that is asked for. Specific, since a generic name confused models (Gemini CLI's experience).
+/// The key of the confidence. It is specific because a generic name confused models (Gemini CLI's experience).
 pub(super) const CONFIDENCE: &str = "unproductive_state_confidence";
 
-/// The reasoning that is asked for before it.
+/// The key of the reasoning, which the answer must contain before the confidence.
 pub(super) const ANALYSIS: &str = "unproductive_state_analysis";
 
-/// Places at which an object is looked for. 64: an answer has one, and its reasoning may quote a few.
+/// Most positions at which an object is searched for. 64: an answer contains one object, and its reasoning may quote a
+/// few.
 const MAX_PLACES: usize = 64;
 
-/// The confidence, from 0 to 1, that the work goes in circles. `None`: the answer does not say, or says nonsense, which
-/// is taken as a question that failed.
+/// The confidence that the run is stuck, from 0 to 1. `None`: the answer has no valid confidence. The question then
+/// counts as failed.
 pub fn parse(answer: &str) -> Option<f64> {
     let confidence = match object(answer)?.get(CONFIDENCE)? {
         Value::Number(number) => number.as_f64()?,
@@ -22,12 +23,12 @@ pub fn parse(answer: &str) -> Option<f64> {
     (0.0..=1.0).contains(&confidence).then_some(confidence)
 }
 
-/// What the judge saw, in its words. `None`: it does not say.
+/// The reasoning of the judge. `None`: the answer contains none.
 pub fn analysis(answer: &str) -> Option<String> {
     object(answer)?.get(ANALYSIS)?.as_str().map(str::to_owned)
 }
 
-/// The last object in the answer that has the number: models think aloud before it, and wrap it in a fence.
+/// The last object of the answer that contains the confidence. Models write reasoning before it and wrap it in a fence.
 fn object(answer: &str) -> Option<Map<String, Value>> {
     let places = answer.char_indices().rev().filter(|(_, c)| *c == '{').take(MAX_PLACES);
     places

@@ -6,7 +6,7 @@ use crate::policies::{CallOutcome, RunLimits, StopsConfig, ToolCount};
 mod cost;
 mod properties;
 
-/// Rules of an operator alone, as TOML.
+/// Only these rules of an operator, from TOML.
 fn rules(text: &str) -> StopRules {
     with(&format!("enabled = false\n{text}"))
 }
@@ -17,10 +17,10 @@ fn with(text: &str) -> StopRules {
     StopRules::compile(&stops, &RunLimits::none())
 }
 
-/// Feeds a run of letters and tells each verdict: the index of its event, what follows, and the rule.
+/// Feeds a run of letters and returns each verdict: the index of its event, the action, and the rule.
 ///
-/// s: a step; c: a call, f and o: it failed, it worked; u: no such tool; t: the same text again; d: another text;
-/// i: a hundred tokens; R: recover; X: detection off; N: a new request.
+/// s: a step; c: a call; f and o: it failed, it succeeded; u: no such tool; t: the same text again; d: another text; i:
+/// a hundred tokens; R: recover; X: detection off; N: a new request.
 fn run(rules: &StopRules, events: &str) -> Vec<(usize, Action, String)> {
     let mut state = StopState::default();
     let arguments = Arguments::parse("{}");
@@ -102,7 +102,7 @@ fn a_strike_grants_a_recovery_turn_and_the_last_one_ends_the_run() {
 #[test]
 fn a_recovery_lets_only_the_layers_behind_the_verdict_forget() {
     use Action::{Notice, Recover, Stop};
-    // The errors of the steps before count on over the recovery from repeated answers.
+    // The errors of earlier steps keep their count over the recovery from repeated answers.
     let rules = with("errors_notice = 2\nerrors_stop = 3");
     check(
         &rules,
@@ -116,7 +116,7 @@ fn one_behaviour_seen_by_two_strikes_is_one_strike() {
     use Action::Recover;
     let both = "[[rules]]\nname = 'a'\nwhen = { unknown_tools = 2 }\nthen = 'strike'\n\
         [[rules]]\nname = 'b'\nwhen = { consecutive_errors = 2 }\nthen = 'strike'";
-    // At the same moment, and one while the verdict of the other stands.
+    // Both at the same moment, and one while the verdict of the other is in force.
     check(&rules(both), "scuscuRscuscoscu", &[(5, Recover, "a")]);
     check(&rules(&both.replace("errors = 2", "errors = 3")), "scuscuscuRscuscosc", &[(5, Recover, "a")]);
 }
@@ -144,7 +144,7 @@ fn of_several_rules_that_turn_true_at_once_the_table_decides() {
     let one_call = || ToolCount { tool: "t".into(), count: 1 };
     use Condition::{All, Calls, ToolCallsOf};
     let tool_calls = |count| Condition::AtLeast(Counter::ToolCalls, count);
-    // Each row: rules that all turn true at the first call, and which of them is told.
+    // Each row: rules that all become true at the first call, and the one that is reported.
     for (rules, told) in [
         (vec![steps("a", Calls("t".into()), Then::Stop), steps("b", tool_calls(1), Then::Stop)], "b"),
         (vec![steps("a", tool_calls(1), Then::Stop), steps("b", Calls("t".into()), Then::Stop)], "a"),

@@ -1,4 +1,4 @@
-//! The fingerprint of a call: what it asks for, without what changes by itself.
+//! The fingerprint of a call: its content without the parts that change by themselves.
 
 use belay_protocol::{Arguments, ToolSpec};
 
@@ -9,52 +9,52 @@ use super::reader::Reader;
 use super::words::Kind;
 use super::writes::Effect;
 
-/// Words of the arguments that are remembered until the result comes, to recognise them in it.
+/// Words of the arguments that are stored until the result arrives, to recognise them in it.
 pub(super) const ECHO_WORDS: usize = 10;
 
-/// What a call asks for.
+/// The analysed form of a call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
-    /// The masked key: name and arguments. Equal keys are the same call.
+pub(super) struct CallAnalysis {
+    /// The masked key: name and arguments. Two calls with equal keys are the same call.
     pub(super) key: u64,
     /// Digest of the name.
     pub(super) name: u32,
-    /// What it is about: ids, paths, names; without pages, limits and prose. 0: nothing of the kind.
+    /// The target: ids, paths, names; without pages, limits and prose. 0: none.
     pub(super) target: u32,
-    /// The words of its prose, as a set of 64 bits.
+    /// The words of its prose, as a bit set of 64 bits.
     pub(super) sketch: u64,
-    /// What kind of call it is.
+    /// The kind of call.
     pub(super) kind: Kind,
-    /// It looks for words, so that a result may repeat them at length.
+    /// Whether it searches for words, so that a long result may repeat them.
     pub(super) searches: bool,
-    /// It names a file, or asks a person: time alone changes no answer.
+    /// Whether it names a file or asks a person: then time alone changes no answer.
     pub(super) has_path: bool,
-    /// It says which, by a path, an id, or a name.
+    /// Whether a path, an id or a name identifies its target.
     pub(super) aimed: bool,
-    /// Its numbers under names that say nothing, as a small digest; 0: none.
+    /// A small digest of the numbers under keys without a known meaning; 0: none.
     pub(super) numbers: u8,
-    /// It is about an address on the web.
+    /// Whether its target is a web address.
     pub(super) web: bool,
-    /// It lets time pass.
+    /// Whether it lets time pass.
     pub(super) waits: bool,
-    /// What its result tells that is no news.
-    pub(super) gives: Gives,
-    /// What it changes, if it changes something.
+    /// The parts of its result that are no news.
+    pub(super) volatile: VolatileParts,
+    /// The change that it makes, if any.
     pub(super) effect: Effect,
-    /// Its words.
+    /// The words of its arguments.
     pub(super) echo: Echo,
 }
 
-/// What the result of a call tells that changes by itself, beyond what any text tells.
+/// The parts of a call's result that change by themselves, in addition to those that are masked in every text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Gives {
-    /// Nothing of the kind.
+pub(super) enum VolatileParts {
+    /// None.
     #[default]
-    News,
-    /// The numbers of receipts, as every change has a new one.
+    None,
+    /// The numbers of receipts, because every change gets a new one.
     Receipts,
-    /// Nothing but the numbers of clocks and processes.
-    Ticks,
+    /// All numbers, because they come from clocks and processes.
+    AllNumbers,
 }
 
 /// The first different words of the arguments, as digests.
@@ -73,19 +73,20 @@ impl Echo {
         }
     }
 
-    /// Whether the word of that digest is one of them.
+    /// Whether it contains the word with this digest.
     pub(super) fn has(&self, word: u64) -> bool {
         self.words[..self.len].contains(&Self::short(word))
     }
 
-    /// 24 bits: a word in a result is taken for one of ten by accident less than once in a million times.
+    /// Shortens a digest to 24 bits: a word in a result matches one of ten words by accident less than once in a
+    /// million times.
     fn short(word: u64) -> u32 {
         digest::short(word) & 0xff_ffff
     }
 }
 
-impl Asked {
-    /// Reads a call.
+impl CallAnalysis {
+    /// Analyses a call.
     pub(super) fn of(config: &ToolLoopConfig, name: &str, arguments: &Arguments, spec: Option<&ToolSpec>) -> Self {
         let mut reader = Reader::new(config, name, spec);
         match arguments {
@@ -106,9 +107,9 @@ mod tests {
 
     use super::*;
 
-    fn asked(call: &str) -> Asked {
+    fn analyse(call: &str) -> CallAnalysis {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
-        Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None)
+        CallAnalysis::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None)
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
             (r#"f {"path":"a","x":1767322222}"#, r#"f {"path":"a","x":1767322999}"#, true),
             (r#"f {"x":"seen 2026-01-02T03:04:05Z"}"#, r#"f {"x":"seen 2026-01-02T03:09:17Z"}"#, true),
             (r#"f {"path":"/tmp/tmpa1b2c3/x"}"#, r#"f {"path":"/tmp/tmpd4e5f6/x"}"#, true),
-            // Never volatile: which, where to go on, what is written.
+            // Never volatile: identities, positions to continue from, written content.
             (
                 r#"close {"id":"550e8400-e29b-41d4-a716-446655440000"}"#,
                 r#"close {"id":"550e8400-e29b-41d4-a716-446655440001"}"#,
@@ -154,7 +155,7 @@ mod tests {
             // Reformatted.
             (r#"bash {"command":"ls   -la\n x"}"#, r#"bash {"command":"ls -la x"}"#, true),
             (r#"read {"path":"./a//b"}"#, r#"read {"path":"a/b"}"#, true),
-            // Reworded remarks.
+            // Remarks in other words.
             (r#"bash {"command":"ls","description":"see"}"#, r#"bash {"command":"ls","description":"look"}"#, true),
             (
                 r#"issue_create {"title":"a","description":"b"}"#,
@@ -165,7 +166,7 @@ mod tests {
             ("f {broken", "f {broken", true),
             ("f {broken", "f {broke", false),
         ] {
-            assert_eq!(asked(one).key == asked(other).key, same, "{one} {other}");
+            assert_eq!(analyse(one).key == analyse(other).key, same, "{one} {other}");
         }
     }
 
@@ -187,7 +188,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(asked(one).target == asked(other).target, same, "{one} {other}");
+            assert_eq!(analyse(one).target == analyse(other).target, same, "{one} {other}");
         }
     }
 
@@ -202,7 +203,7 @@ mod tests {
             (r#"read_file {"path":"a"}"#, Kind::Read),
             (r#"memory {"action":"add","content":"x"}"#, Kind::Write),
         ] {
-            assert_eq!(asked(call).kind, kind, "{call}");
+            assert_eq!(analyse(call).kind, kind, "{call}");
         }
     }
 
@@ -215,7 +216,7 @@ mod tests {
                 target_args: vec!["q".into()],
                 ..ToolSpec::new(name, "", serde_json::Value::Null)
             };
-            Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), Some(&spec))
+            CallAnalysis::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), Some(&spec))
         };
         for (name, kind, expected) in [
             ("frobnicate", None, Kind::Other),

@@ -1,10 +1,11 @@
-//! What a shell command does, as far as its first words tell.
+//! Determines the kind of a shell command by its first words.
 
 use super::words::Kind;
 
-/// Reads a command line: the kind of its most telling part. Words that only wrap another command say nothing.
+/// The kind of a command line: that of its part with the greatest weight. Programs that only wrap another command are
+/// skipped.
 pub(super) fn kind(command: &str) -> Kind {
-    // Sent to a terminal, nothing means: show me what has come in the meantime.
+    // An empty command that is sent to a terminal asks for new output.
     if command.trim().is_empty() {
         return Kind::Poll;
     }
@@ -13,30 +14,30 @@ pub(super) fn kind(command: &str) -> Kind {
     for part in parts(command) {
         let Some(kind) = part_kind(part) else { continue };
         slept |= kind == Kind::Wait;
-        // The part that changes something tells most, then what runs, then what looks.
+        // A part that changes something has the greatest weight, then one that runs something, then one that reads.
         if found.is_none_or(|known| weight(kind) > weight(known)) {
             found = Some(kind);
         }
     }
     match found {
-        // Looking again after a while is what polling is.
+        // Reading again after a while is polling.
         Some(Kind::Read | Kind::Run) if slept => Kind::Poll,
         Some(kind) => kind,
         None => Kind::Run,
     }
 }
 
-/// Whether a command lets time pass before or after it does something.
+/// Whether a command lets time pass before or after another action.
 pub(super) fn sleeps(command: &str) -> bool {
     command.contains("sleep") && parts(command).any(|part| part_kind(part) == Some(Kind::Wait))
 }
 
-/// Whether what a command prints is nothing but process ids.
+/// Whether the output of a command consists only of process ids.
 pub(super) fn prints_pids(command: &str) -> bool {
     ["pgrep", "pidof"].iter().any(|program| command.contains(program))
 }
 
-/// The simple commands of a line. A `|` or `;` within quotes is a part of a word.
+/// The simple commands of a line. A `|` or `;` in quotes does not separate commands.
 fn parts(command: &str) -> impl Iterator<Item = &str> {
     let mut quote = None;
     command.split(move |letter| match (quote, letter) {
@@ -45,7 +46,7 @@ fn parts(command: &str) -> impl Iterator<Item = &str> {
             false
         }
         (Some(open), letter) => {
-            // A line ends a quote that was never closed: it was an apostrophe.
+            // The end of the line ends an unclosed quote: the quote was an apostrophe.
             if letter == open || letter == '\n' {
                 quote = None;
             }
@@ -66,7 +67,7 @@ fn weight(kind: Kind) -> u8 {
     }
 }
 
-/// The kind of one simple command. `None`: there is none.
+/// The kind of one simple command. `None`: the part contains no command.
 fn part_kind(part: &str) -> Option<Kind> {
     let mut words = part.split_ascii_whitespace().peekable();
     let wraps = |word: &str| {
@@ -94,7 +95,7 @@ fn part_kind(part: &str) -> Option<Kind> {
         "sleep" | "wait" => Kind::Wait,
         "ps" | "pgrep" | "top" | "htop" | "watch" | "netstat" | "ss" | "lsof" | "ping" | "nc" | "squeue" | "qstat"
         | "journalctl" | "nvidia-smi" | "free" | "df" | "jobs" => Kind::Poll,
-        // They ask the world, whose answer may change by and by.
+        // These programs query the network. Its answer may change over time.
         "dig" | "nslookup" | "host" | "whois" | "getent" => Kind::Other,
         "tail" => {
             if has("-f") || has("-F") {
@@ -137,13 +138,13 @@ fn part_kind(part: &str) -> Option<Kind> {
     })
 }
 
-/// Tools that ask a service: their verbs stand second or third.
+/// Programs that talk to a service. Their verb is one of the first words behind the program's name.
 fn cluster<'a>(words: impl Iterator<Item = &'a str>) -> Kind {
     for word in words.filter(|word| !word.starts_with('-')).take(3) {
         match word {
             "get" | "describe" | "status" | "view" | "list" | "ls" | "ps" | "logs" | "watch" | "wait" | "inspect"
             | "top" | "is-active" | "stats" | "checks" | "events" => return Kind::Poll,
-            // Not "run", which is a noun where a verb follows: `gh run view`.
+            // Not "run", which is a noun if a verb follows: `gh run view`.
             "apply" | "delete" | "create" | "scale" | "rm" | "build" | "stop" | "start" | "restart" | "merge"
             | "close" | "comment" | "edit" | "push" | "pull" | "install" | "upgrade" | "patch" | "destroy" => {
                 return Kind::Write;
@@ -154,7 +155,7 @@ fn cluster<'a>(words: impl Iterator<Item = &'a str>) -> Kind {
     Kind::Write
 }
 
-/// Whether the command redirects its output into a file; `2>&1` and `>/dev/null` are no files.
+/// Whether the command redirects its output to a file. `2>&1` and `>/dev/null` are not files.
 fn writes_to_a_file(part: &str) -> bool {
     part.match_indices('>').any(|(at, _)| {
         let target = part[at + 1..].trim_start_matches('>').trim_start();

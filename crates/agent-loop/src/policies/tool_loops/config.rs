@@ -1,40 +1,41 @@
-//! The numbers of this policy.
+//! The settings of loop detection in tool calls.
 
 use serde::{Deserialize, Serialize};
 
 use super::Part;
 use super::history::HISTORY;
 
-/// How tool cycles are recognised.
+/// Thresholds and tool lists of loop detection in tool calls.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLoopConfig {
-    /// Repetitions of a cycle that are a loop, and of one call with one result wherever it stands. At least 2. Source of
-    /// the default 5: Gemini CLI, `TOOL_CALL_LOOP_THRESHOLD`.
+    /// Repetitions of a cycle that are a loop. Also the repetitions of one call with one result, with any calls between
+    /// them. At least 2. Source of the default 5: Gemini CLI, `TOOL_CALL_LOOP_THRESHOLD`.
     pub repeats: u32,
-    /// The longest cycle that is looked for, in calls. At least 1; `repeats` times `max_period` is at most 40, the calls
-    /// that are remembered.
+    /// The longest cycle that is searched for, in calls. At least 1. `repeats` times `max_period` is at most 40, the
+    /// number of stored calls.
     pub max_period: u32,
     /// Different calls with the same long result, or the same error, that are a loop. At least 2.
     pub same_result: u32,
-    /// Similar calls with the same short result ("no results") that are a loop. At least 2. More than `same_result`,
-    /// because a short answer tells little about whether it is the same.
+    /// Similar calls with the same short result ("no results") that are a loop. At least 2. Greater than `same_result`,
+    /// because equal short answers are weak evidence.
     pub same_short_result: u32,
-    /// Results of one call, all of them seen before but not all the same, that are a loop. At least 2.
+    /// Results of one call that are a loop if all of them were seen before, but not all are the same. At least 2.
     pub alternating: u32,
-    /// Questions how far something is, with the same answer, that are a loop. At least 2; half of it once the answer says
-    /// that it has ended.
+    /// Polls with the same answer that are a loop. At least 2. Half as many if the answer says that the polled work has
+    /// ended.
     pub polls: u32,
-    /// How often a place may return to an earlier state before that is a loop. At least 1.
+    /// Returns of a target to an earlier state that are a loop. At least 1.
     pub oscillations: u32,
-    /// Calls in a row without anything new that are a loop. At least 2. Polls do not count, and harmless calls only among
-    /// themselves: four times as many are a loop.
+    /// Calls in a row without news that are a loop. At least 2. Polls do not count. Harmless calls count separately:
+    /// four times as many are a loop.
     pub stagnation: u32,
-    /// Names of tools that ask how far something is, beyond those that their names give away.
+    /// Names of polling tools, in addition to those that are recognised by their names.
     pub polling_tools: Vec<String>,
-    /// Names of tools that tell nothing about the work and change nothing, beyond those that their names give away.
+    /// Names of harmless tools, which neither report about the work nor change anything. In addition to those that are
+    /// recognised by their names.
     pub harmless_tools: Vec<String>,
-    /// The part of the analysis that is left out, to measure what it buys. No setting.
+    /// A part of the analysis that is left out, to measure its effect. Not a setting.
     #[serde(skip)]
     pub without: Option<Part>,
 }
@@ -58,12 +59,12 @@ impl Default for ToolLoopConfig {
 }
 
 impl ToolLoopConfig {
-    /// Whether a part of the analysis is at work.
+    /// Whether a part of the analysis is enabled.
     pub(super) fn has(&self, part: Part) -> bool {
         self.without != Some(part)
     }
 
-    /// What is wrong with it, in words for an operator; empty when nothing is. `prefix` is put before each key.
+    /// Returns every problem for the operator; empty if there is none. `prefix` is put before each key.
     pub fn validate(&self, prefix: &str) -> Vec<String> {
         let mut wrong = Vec::new();
         for (key, value, least) in [
@@ -86,7 +87,7 @@ impl ToolLoopConfig {
                 self.repeats, self.max_period
             ));
         }
-        // A place counts its returns in one byte.
+        // The count of returns is stored in one byte.
         if self.oscillations > 255 {
             wrong.push(format!("{prefix}oscillations: must be at most 255, not {}", self.oscillations));
         }

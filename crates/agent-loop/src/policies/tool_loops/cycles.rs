@@ -1,16 +1,16 @@
-//! Exact cycles: the same one to five calls, over and over.
+//! Finds exact cycles: the same one to five calls, repeated.
 
 use std::collections::VecDeque;
 
 use super::history::{Entry, HISTORY};
 use super::words::Kind;
 
-/// Which calls are looked at.
+/// A selection of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// All.
+    /// All calls.
     Whole,
-    /// All but harmless ones, which may stand between any others.
+    /// All calls except harmless ones, which may come between any others.
     Telling,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Newest {
 }
 
 impl Newest {
-    /// At most `count` calls of that view.
+    /// Takes the newest calls of this view, at most `count`.
     pub(super) fn of(history: &VecDeque<Entry>, view: View, count: usize) -> Self {
         let mut newest = Self { entries: [Entry::default(); HISTORY], len: 0 };
         let seen = history
@@ -41,9 +41,9 @@ impl Newest {
     }
 }
 
-/// The shortest cycle of at most `longest` calls that has been repeated `repeats` times up to the newest call, newest
-/// first, if its results, as far as they are known, were the same each time. Cycles that wait for something are left to
-/// the rule for polling.
+/// Finds the shortest cycle of at most `longest` calls that was repeated `repeats` times up to the newest call. All
+/// known results at one position of the cycle must be the same. Returns the calls of one cycle, newest first. Cycles
+/// that wait for something are left to the rule for polling.
 pub(super) fn cycle(newest: &Newest, repeats: usize, longest: usize) -> Option<&[Entry]> {
     let entries = newest.entries();
     (1..=longest)
@@ -62,13 +62,15 @@ fn same_results<'a>(calls: impl Iterator<Item = &'a Entry>) -> bool {
     known.next().is_none_or(|first| known.all(|result| result == first))
 }
 
-/// Whether a cycle asks how far something is, and changes nothing. Several different calls do so only if one of them lets
-/// time pass or is told that something is under way, or if each of them asks as time passes; a look among others is a look.
+/// Whether a cycle polls and changes nothing. Several different calls poll only if one of them lets time pass, if a
+/// result says that something is in progress, or if time passes between the calls of each. A read among other calls is
+/// not a poll.
 fn waits(all: &[Entry], period: usize) -> bool {
     let cycle = &all[..period];
-    let (asks, patient) = (cycle.iter().any(|entry| entry.polls), cycle.iter().any(|entry| entry.patient));
+    let (asks, fully_tolerant) =
+        (cycle.iter().any(|entry| entry.polls), cycle.iter().any(|entry| entry.fully_tolerant));
     let one = cycle.iter().all(|entry| entry.key == cycle[0].key);
     let waits = all.iter().any(|entry| entry.kind == Kind::Wait || entry.waits);
-    let each = cycle.iter().all(|entry| entry.polls || entry.kind.is_harmless()) && (patient || one);
+    let each = cycle.iter().all(|entry| entry.polls || entry.kind.is_harmless()) && (fully_tolerant || one);
     asks && (waits || each) && !cycle.iter().any(|entry| !entry.polls && matches!(entry.kind, Kind::Write | Kind::Run))
 }

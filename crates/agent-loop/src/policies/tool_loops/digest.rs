@@ -1,28 +1,28 @@
-//! A small 64-bit digest: the same on every machine and in every version, because digests are stored with the run.
+//! A digest of 64 bits. It is the same on every machine and in every version, because digests are stored with the run.
 //!
-//! It is made for equality among a few hundred things of one run, where an accidental collision is about as likely as
-//! a flipped bit in memory. It is no protection against somebody who looks for collisions, and needs to be none: whoever
-//! chooses the calls can as well vary them.
+//! It compares a few hundred values of one run. An accidental collision among them is about as likely as a flipped bit
+//! in memory. It does not resist an attacker who searches for collisions, and does not need to: an attacker who chooses
+//! the calls can vary them instead.
 
 /// Odd constants with well mixed bits: the fractional parts of the square roots of 2 and 3.
 const MIX: [u64; 2] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
 
-/// A digest under way.
+/// A digest that is being computed.
 #[derive(Clone, Copy)]
 pub(super) struct Digest(u64);
 
 impl Digest {
-    /// Begins; different seeds give unrelated digests of the same data.
+    /// Begins a digest. Different seeds give unrelated digests of the same data.
     pub(super) fn new(seed: u64) -> Self {
         Self(seed ^ MIX[1])
     }
 
-    /// Takes a number.
+    /// Adds a number.
     pub(super) fn word(&mut self, word: u64) {
         self.0 = fold(self.0 ^ MIX[0], word ^ MIX[1]).wrapping_add(word);
     }
 
-    /// Takes a text; its length is part of it, so that no two sequences of texts run together.
+    /// Adds a text and its length. The length keeps two different sequences of texts from giving the same bytes.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<8>();
         for chunk in chunks {
@@ -30,11 +30,11 @@ impl Digest {
         }
         // A loop over at most seven bytes is faster than a copy of unknown length.
         let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        // The rest has at most seven bytes, so the place of the eighth is free for the length.
+        // The rest has at most seven bytes, so the length fits into the eighth.
         self.word(last ^ (bytes.len() as u64).rotate_left(56));
     }
 
-    /// The digest.
+    /// Returns the digest.
     pub(super) fn finish(self) -> u64 {
         fold(self.0 ^ MIX[1], MIX[0])
     }
@@ -55,12 +55,12 @@ pub(super) fn pair(first: u64, second: u64) -> u64 {
     digest.finish()
 }
 
-/// 32 bits of a digest, never 0: 0 stands for "none".
+/// 32 bits of a digest, never 0, because 0 means "none".
 pub(super) fn short(digest: u64) -> u32 {
     ((digest ^ (digest >> 32)) as u32).max(1)
 }
 
-/// Multiplies to 128 bits and folds the halves together, as wyhash does.
+/// Multiplies to 128 bits and combines the halves by XOR, as wyhash does.
 fn fold(a: u64, b: u64) -> u64 {
     let wide = u128::from(a) * u128::from(b);
     (wide as u64) ^ ((wide >> 64) as u64)

@@ -1,21 +1,21 @@
-//! The newest calls of a run, the ones whose results are still to come, and how often each was repeated.
+//! The newest calls of a run, and the calls whose results have not arrived yet.
 
 use std::collections::VecDeque;
 
-use super::call::{Asked, ECHO_WORDS, Echo, Gives};
+use super::call::{CallAnalysis, ECHO_WORDS, Echo, VolatileParts};
 use super::pack::{Bytes, Packed};
 use super::words::Kind;
 use super::writes::Effect;
 
-/// Calls that are remembered. 40: eight cycles of five calls, or the twenty calls of a stagnation with as many
+/// Most calls that are stored. 40: eight cycles of five calls, or the twenty calls of a stagnation with as many
 /// thoughts between them.
 pub(super) const HISTORY: usize = 40;
 
-/// Calls without a result that are remembered. More than that in one batch are counted, but their results are not
-/// looked at; 20 is beyond what runs side by side.
+/// Most calls without a result that are stored. With more in one batch, the further calls are counted, but their
+/// results are not examined. 20: more than run side by side.
 const OPEN: usize = 20;
 
-/// After so many later calls, a call whose result has not come is taken as one that will never have one.
+/// A call that has no result after this many later calls is assumed never to get one.
 const OPEN_AGE: u32 = 2 * HISTORY as u32;
 
 /// One call.
@@ -23,27 +23,27 @@ const OPEN_AGE: u32 = 2 * HISTORY as u32;
 pub(super) struct Entry {
     /// The masked key.
     pub(super) key: u64,
-    /// What it told; 0 while that is not known.
+    /// Digest of its result; 0 until the result is known.
     pub(super) result: u32,
-    /// What it is about.
+    /// Digest of its target.
     pub(super) target: u32,
     /// The words of its prose.
     pub(super) sketch: u64,
-    /// Its name: a place in the table of names.
+    /// The index of its name in the table of names.
     pub(super) name: u8,
     /// Its kind.
     pub(super) kind: Kind,
-    /// Its numbers under names that say nothing: items, or a counter; 0: none.
+    /// Digest of the numbers under keys without a known meaning, which may be items or a counter; 0: none.
     pub(super) numbers: u8,
-    /// It is about an address on the web.
+    /// Whether its target is a web address.
     pub(super) web: bool,
-    /// It asks how far something is.
+    /// Whether it polls.
     pub(super) polls: bool,
-    /// It was not run, for no fault of its own.
+    /// Whether it was not run, for a reason that is not its fault.
     pub(super) void: bool,
-    /// It does so while time passes.
-    pub(super) patient: bool,
-    /// It lets time pass, or told that something is under way.
+    /// Whether it polls while time passes.
+    pub(super) fully_tolerant: bool,
+    /// Whether it lets time pass, or its result said that something is in progress.
     pub(super) waits: bool,
 }
 
@@ -56,7 +56,7 @@ impl Packed for Entry {
         self.target.put(out);
         out.extend_from_slice(&self.sketch.to_le_bytes());
         out.extend_from_slice(&[self.name, self.numbers]);
-        let flags = [self.web, self.polls, self.void, self.patient, self.waits];
+        let flags = [self.web, self.polls, self.void, self.fully_tolerant, self.waits];
         let bits = flags.iter().enumerate().map(|(place, flag)| u8::from(*flag) << (3 + place)).sum::<u8>();
         out.push(self.kind as u8 | bits);
     }
@@ -65,29 +65,29 @@ impl Packed for Entry {
         let (key, result, target, sketch) = (bytes.u64(), bytes.u32(), bytes.u32(), bytes.u64());
         let [name, numbers, bits] = bytes.next();
         let kind = Kind::ALL.get(usize::from(bits & 7)).copied().unwrap_or_default();
-        let [web, polls, void, patient, waits] = std::array::from_fn(|place| bits >> (3 + place) & 1 == 1);
-        Self { key, result, target, sketch, name, kind, numbers, web, polls, void, patient, waits }
+        let [web, polls, void, fully_tolerant, waits] = std::array::from_fn(|place| bits >> (3 + place) & 1 == 1);
+        Self { key, result, target, sketch, name, kind, numbers, web, polls, void, fully_tolerant, waits }
     }
 }
 
-/// A call whose result is still to come.
+/// A call without a result yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Open {
-    /// Which call, counted from the first.
+    /// The number of the call, counted from the first of the run.
     pub(super) call: u32,
     /// Digest of its name.
     pub(super) name: u32,
-    /// It looks for words.
+    /// Whether it searches for words.
     pub(super) searches: bool,
-    /// It says which, by a path, an id, or a name.
+    /// Whether a path, an id or a name identifies its target.
     pub(super) aimed: bool,
-    /// What its result tells that is no news.
-    pub(super) gives: Gives,
-    /// It is about a file.
+    /// The parts of its result that are no news.
+    pub(super) volatile: VolatileParts,
+    /// Whether its target is a file.
     pub(super) local: bool,
-    /// What it changes.
+    /// The change that it makes.
     pub(super) effect: Effect,
-    /// Its words.
+    /// The words of its arguments.
     pub(super) echo: Echo,
 }
 
@@ -99,7 +99,7 @@ impl Packed for Open {
             number.put(out);
         }
         out.push(self.echo.len as u8 | u8::from(self.searches) << 6 | u8::from(self.aimed) << 7);
-        out.push(self.gives as u8 | u8::from(self.local) << 7);
+        out.push(self.volatile as u8 | u8::from(self.local) << 7);
         for word in &self.echo.words {
             out.extend_from_slice(&word.to_le_bytes()[..3]);
         }
@@ -108,42 +108,42 @@ impl Packed for Open {
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let (call, name) = (bytes.u32(), bytes.u32());
         let effect = Effect { place: bytes.u32(), state: bytes.u32(), back: bytes.u32() };
-        let [bits, gives] = bytes.next();
-        let local = gives & 128 != 0;
-        let gives = match gives & 127 {
-            0 => Gives::News,
-            1 => Gives::Receipts,
-            _ => Gives::Ticks,
+        let [bits, volatile] = bytes.next();
+        let local = volatile & 128 != 0;
+        let volatile = match volatile & 127 {
+            0 => VolatileParts::None,
+            1 => VolatileParts::Receipts,
+            _ => VolatileParts::AllNumbers,
         };
         let words = std::array::from_fn(|_| {
             let [a, b, c] = bytes.next();
             u32::from_le_bytes([a, b, c, 0])
         });
         let echo = Echo { words, len: usize::from(bits & 63).min(ECHO_WORDS) };
-        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, gives, local, effect, echo }
+        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, volatile, local, effect, echo }
     }
 }
 
 impl Open {
-    /// Remembers a call until its result comes.
-    pub(super) fn push(open: &mut VecDeque<Self>, call: u32, asked: &Asked) {
-        while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < call) {
+    /// Stores a call until its result arrives.
+    pub(super) fn push(open: &mut VecDeque<Self>, number: u32, call: &CallAnalysis) {
+        while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < number) {
             open.pop_front();
         }
         if open.len() < OPEN {
-            let Asked { name, searches, aimed, gives, effect, echo, .. } = *asked;
-            open.push_back(Self { call, name, searches, aimed, gives, local: asked.has_path, effect, echo });
+            let CallAnalysis { name, searches, aimed, volatile, effect, echo, .. } = *call;
+            open.push_back(Self { call: number, name, searches, aimed, volatile, local: call.has_path, effect, echo });
         }
     }
 
-    /// The oldest call of that name.
+    /// Takes the oldest call of this name.
     pub(super) fn pop(open: &mut VecDeque<Self>, name: u32) -> Option<Self> {
         let at = open.iter().position(|call| call.name == name)?;
         open.remove(at)
     }
 }
 
-/// Remembers one more call.
+/// Stores one more call.
 pub(super) fn push(history: &mut VecDeque<Entry>, entry: Entry) {
     if history.len() == HISTORY {
         history.pop_front();

@@ -1,4 +1,4 @@
-//! What the key of an argument says about its value.
+//! Classifies arguments by their keys.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,40 +6,40 @@ use std::sync::LazyLock;
 use super::lexicon::lexicon;
 use super::words::{self, Kind};
 
-/// What a value is for.
+/// The purpose of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// Changes from call to call without meaning: a nonce, a timestamp, an attempt.
     Volatile,
-    /// Mostly so, but at times the very thing that is asked for: a session, a token.
+    /// Usually without meaning, but sometimes the target: a session, a token.
     Weak,
-    /// Words to whoever reads along: a thought, a justification.
+    /// Text for human readers: a thought, a justification.
     Remark,
-    /// Says what is done: `action: "poll"`.
+    /// The action: `action: "poll"`.
     Action,
-    /// Where to go on, or how much of it: a page, an offset, a limit.
+    /// A position to continue from, or an amount: a page, an offset, a limit.
     Page,
-    /// Says which: an id, a name.
+    /// Identifies the target: an id, a name.
     Target,
-    /// Says which file.
+    /// Identifies a file.
     Path,
-    /// What is looked for.
+    /// A search query.
     Query,
-    /// What a model is asked to do: its answer does not repeat it.
+    /// A task for a model. The model's answer does not repeat it.
     Prompt,
     /// A program and its arguments.
     Command,
-    /// What is written.
+    /// Content that is written.
     Content,
-    /// What an edit replaces.
+    /// The text that an edit replaces.
     Old,
-    /// What it is replaced by.
+    /// The replacement text of an edit.
     New,
     /// Anything else.
     Other,
 }
 
-/// Reads a key, in any of the usual spellings, as an argument of the tool of that name.
+/// The class of a key, in any of the usual spellings, as an argument of this tool.
 pub(super) fn class(key: &str, tool: &str) -> Class {
     let mut squashed = [0; 24];
     let mut len = 0;
@@ -55,16 +55,16 @@ pub(super) fn class(key: &str, tool: &str) -> Class {
         return Class::Other;
     }
     let class = by_word(word);
-    // The noun in the tool's own name is what the tool is about: the session of `close_session` is no decoration.
+    // A noun in the tool's name is the target of the tool: the session of `close_session` identifies it.
     if matches!(class, Class::Volatile | Class::Weak) && names(tool, word.strip_suffix("id").unwrap_or(word)) {
         return Class::Target;
     }
-    // What a person is asked is not looked up in other words until it is found: each question is its own.
+    // A question to a person is not a search that is reworded until it succeeds: each question is its own.
     if matches!(class, Class::Query | Class::Prompt) && names_a_person(tool) && words::meaning(tool).kind != Kind::Read
     {
         return Class::Content;
     }
-    // Whoever is asked gives an answer, which does not repeat the question.
+    // A tool that asks somebody returns an answer that does not repeat the question.
     if matches!(class, Class::Query | Class::Content) && !names_a_person(tool) && asks(tool) {
         return Class::Prompt;
     }
@@ -78,7 +78,7 @@ fn asks(tool: &str) -> bool {
     asks
 }
 
-/// Whether a tool is about a person, by its name.
+/// Whether a tool concerns a person, by its name.
 pub(super) fn names_a_person(tool: &str) -> bool {
     ["user", "human", "person"].iter().any(|noun| names(tool, noun))
 }
@@ -88,7 +88,7 @@ fn names(tool: &str, noun: &str) -> bool {
     noun.len() >= 4 && tool.as_bytes().windows(noun.len()).any(|part| part.eq_ignore_ascii_case(noun))
 }
 
-/// What whole keys say, without their dashes and underscores.
+/// Classes of complete keys, written without dashes and underscores.
 #[rustfmt::skip]
 static KEYS: LazyLock<HashMap<&'static str, Class>> = LazyLock::new(|| {
     lexicon(&[
@@ -120,7 +120,7 @@ fn by_word(word: &str) -> Class {
     match KEYS.get(word) {
         Some(class) => *class,
         None if word.is_empty() => Class::Volatile,
-        // "page_hint", "page_info": whatever else it says, it says where to go on.
+        // "page_hint", "page_info": each of these is a position to continue from.
         None if word.starts_with("page") => Class::Page,
         None if ends_with(word, FILES) => Class::Path,
         None if ends_with(word, NOUNS) => Class::Target,
@@ -128,10 +128,10 @@ fn by_word(word: &str) -> Class {
     }
 }
 
-/// Nouns of files.
+/// Nouns for files.
 const FILES: &str = "path file filename dir directory folder";
 
-/// Nouns that say which. Slack names messages by their times.
+/// Nouns that identify something. Slack identifies messages by their times.
 #[rustfmt::skip]
 const NOUNS: &str = "id cwd url uri href link key name title index idx row col column cell range sheet table host hostname domain \
     ip address port email user account customer order ticket issue number repo repository owner branch commit \

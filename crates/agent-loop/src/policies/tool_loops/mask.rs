@@ -1,36 +1,36 @@
-//! The masker: cuts text into pieces and hides what changes by itself, such as times, request ids and durations.
+//! Splits text into pieces and masks those that change by themselves, such as times, request ids and durations.
 //!
-//! Nothing is copied: the pieces are slices, and whoever takes them feeds them to a digest. Spaces and quotes are no
-//! pieces, so that reformatted text is the same text.
+//! Nothing is copied: the pieces are slices, and the callers add them to a digest. Spaces and quotes are not pieces, so
+//! that reformatted text counts as the same text.
 
 use super::shapes;
 
 /// A piece of text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Piece<'a> {
-    /// A run of letters, digits, underscores and anything outside of ASCII.
+    /// A run of letters, digits, underscores and characters outside of ASCII.
     Word(&'a [u8]),
     /// Punctuation.
     Mark(u8),
-    /// Something that changes by itself.
+    /// A part that changes by itself.
     Volatile,
 }
 
-/// Where the text stands, which decides what counts as volatile.
+/// The origin of the text. It decides what is volatile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A result: everything that is known to change by itself.
     Result,
     /// A search query: times, and ids that nobody would search for.
     Query,
-    /// Any other argument. Ids and durations are the work itself here (`docker rm 3f2a9b…`, `sleep 30`); only precise
-    /// times, and values that are announced as volatile, are hidden.
+    /// Any other argument. Ids and durations are part of the work here (`docker rm 3f2a9b…`, `sleep 30`). Only precise
+    /// times are volatile, and values behind a word that marks them as volatile.
     Argument,
-    /// Nowhere: nothing is hidden.
+    /// Nothing is volatile.
     Plain,
 }
 
-/// Cuts `text` into pieces, in order.
+/// Splits `text` into pieces, in order.
 pub(super) fn pieces<'a>(text: &'a [u8], place: Place, mut take: impl FnMut(Piece<'a>)) {
     let mut at = 0;
     while at < text.len() {
@@ -45,7 +45,7 @@ pub(super) fn pieces<'a>(text: &'a [u8], place: Place, mut take: impl FnMut(Piec
     }
 }
 
-/// Takes the word that begins at `at`, with what belongs to it, and returns where to go on.
+/// Takes the word that begins at `at`, with the text that belongs to it. Returns the position behind it.
 fn word<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece<'a>)) -> usize {
     let end = shapes::word_end(text, at);
     let word = &text[at..end];
@@ -81,10 +81,10 @@ fn word<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece
     }
 }
 
-/// Takes the punctuation at `at`, with what belongs to it, and returns where to go on.
+/// Takes the punctuation at `at`, with the text that belongs to it. Returns the position behind it.
 fn mark<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece<'a>)) -> usize {
     let hidden = match text[at] {
-        // "#17": a build, a job, an attempt. In arguments it says which.
+        // "#17": a build, a job, an attempt. In arguments it identifies the target.
         b'#' if place == Place::Result => shapes::number_end(text, at + 1),
         b'/' if place != Place::Plain => shapes::temporary(text, at),
         _ => None,
@@ -105,7 +105,7 @@ fn mark<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece
 mod tests {
     use super::*;
 
-    /// Pieces as text: words and marks apart by spaces, `~` for what is hidden.
+    /// Shows pieces as text: words and marks separated by spaces, `~` for volatile pieces.
     fn show(text: &str, place: Place) -> String {
         let mut out = Vec::new();
         pieces(text.as_bytes(), place, |piece| {
@@ -202,7 +202,7 @@ mod tests {
             ["", "#", "/tmp/", "1.", "1:", "12:34:", "Jan", "Jan ", "0x", "request_id", "pid:", "\u{b5}s 5 \u{b5}s"]
         {
             for end in 0..=text.len() {
-                // Cut anywhere, even within a character.
+                // Split anywhere, even within a character.
                 pieces(&text.as_bytes()[..end], Place::Result, |_| ());
             }
         }

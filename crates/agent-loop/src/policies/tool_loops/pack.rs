@@ -1,7 +1,7 @@
-//! Packing: lists of small fixed-size records as one string, four characters for three bytes.
+//! Packs lists of small fixed-size records into one string, four characters for three bytes.
 //!
-//! The state of this policy is stored at each step of a run. As JSON numbers its digests would take ten characters for
-//! four bytes; packed they take five and a third.
+//! The state of this policy is stored at each step of a run. As JSON numbers, its digests would take ten characters for
+//! four bytes. Packed, they take five and a third.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(super) trait Packed: Sized {
     fn take(bytes: &mut Bytes<'_>) -> Self;
 }
 
-/// Bytes that are read from the front; what is missing reads as zeros.
+/// Bytes that are read from the front. Missing bytes read as zeros.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl Bytes<'_> {
@@ -90,7 +90,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Writes a list.
+/// Serialises a list.
 pub(super) fn serialize<T: Packed, S: Serializer>(items: &VecDeque<T>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut bytes = Vec::with_capacity(items.len() * T::SIZE);
     for item in items {
@@ -99,7 +99,7 @@ pub(super) fn serialize<T: Packed, S: Serializer>(items: &VecDeque<T>, serialize
     serializer.serialize_str(&encode(&bytes))
 }
 
-/// Reads a list. What cannot be read is an empty list: a detector that has forgotten begins to count again, whereas a
+/// Deserialises a list. Unreadable text gives an empty list: a detector without its state starts to count again, but a
 /// run that cannot be loaded is lost.
 pub(super) fn deserialize<'de, T: Packed, D: Deserializer<'de>>(deserializer: D) -> Result<VecDeque<T>, D::Error> {
     let text = String::deserialize(deserializer)?;

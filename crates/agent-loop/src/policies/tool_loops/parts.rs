@@ -1,4 +1,4 @@
-//! The parts of the analysis, each of which can be left out to measure what it buys.
+//! The parts of the analysis. Each can be disabled to measure its effect.
 
 /// A part of the analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,17 +11,17 @@ pub enum Part {
     Command,
     /// Tables and values of database queries.
     Sql,
-    /// Whether a result says yes, no, nothing, or not yet.
+    /// Whether a result means yes, no, nothing, or pending.
     Tone,
-    /// Times, ids and durations that are hidden in texts.
+    /// Masked times, ids and durations.
     Masks,
-    /// Numbers that each change gives out anew, and those of clocks.
+    /// Numbers that each change gets anew, and numbers of clocks.
     Receipts,
     /// Words of the call that its result repeats.
     Echo,
-    /// Words of queries, to tell rewordings.
+    /// Words of queries, to recognise rewordings.
     Wording,
-    /// The run's clock, to tell polling.
+    /// The run's clock, to recognise polling.
     Pace,
     /// Cycles of one to five calls.
     Cycles,
@@ -29,9 +29,9 @@ pub enum Part {
     Repeats,
     /// Different calls with the same result.
     Varied,
-    /// Changes that are taken back.
+    /// Changes that are undone.
     Writes,
-    /// Many calls in a row without anything new.
+    /// Many calls in a row without news.
     Stagnation,
 }
 
@@ -55,17 +55,17 @@ impl Part {
         Self::Stagnation,
     ];
 
-    /// Its word on the command line.
+    /// The word on the command line.
     pub fn word(self) -> &'static str {
         self.row().0.trim_start_matches("without ")
     }
 
-    /// The name of the analysis that lacks it.
+    /// The name of the analysis without this part.
     pub fn lack(self) -> &'static str {
         self.row().0
     }
 
-    /// What it looks at.
+    /// A description of the part.
     pub fn about(self) -> &'static str {
         self.row().1
     }

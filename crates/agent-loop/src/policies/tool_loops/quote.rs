@@ -4,10 +4,10 @@ use belay_protocol::Arguments;
 use belay_protocol::stop::QUOTE_MAX_CHARS;
 use serde_json::{Map, Value};
 
-/// How much is kept, in bytes: a little more than a quote shows, so that it can show that there was more.
+/// Bytes that are stored: a little more than a quote shows, so that the quote can show that it was cut.
 const KEPT: usize = QUOTE_MAX_CHARS + 8;
 
-/// Replaces `quote`. Allocates for the first call of a run at most, and writes only as much as is kept.
+/// Replaces `quote`. Allocates at most for the first call of a run, and writes only the stored bytes.
 pub(super) fn write(quote: &mut String, name: &str, arguments: &Arguments) {
     quote.clear();
     quote.reserve(KEPT + 4);
@@ -31,7 +31,7 @@ fn text(quote: &mut String, text: &str) {
 fn object(quote: &mut String, map: &Map<String, Value>) {
     quote.push('{');
     let mut last: Option<&String> = None;
-    // The next key in order each time: arguments have few keys, and a sorted copy would be an allocation.
+    // Takes the next key in order each time. Arguments have few keys, and a sorted copy would be an allocation.
     while let Some((key, inner)) =
         map.iter().filter(|(key, _)| last.is_none_or(|last| *key > last)).min_by_key(|(key, _)| *key)
     {

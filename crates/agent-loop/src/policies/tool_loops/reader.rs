@@ -1,11 +1,11 @@
-//! Walks through the arguments of a call.
+//! Analyses the arguments of a call.
 
 use belay_protocol::{ToolKind, ToolSpec};
 use serde_json::Value;
 
 use super::Part;
 use super::ToolLoopConfig;
-use super::call::{Asked, ECHO_WORDS, Echo, Gives};
+use super::call::{CallAnalysis, ECHO_WORDS, Echo, VolatileParts};
 use super::command;
 use super::digest;
 use super::keys::{self, Class};
@@ -17,13 +17,14 @@ use super::values::{
 use super::words::{self, Kind};
 use super::writes::Effect;
 
-/// Bytes of a text argument that are looked at for its words. The digest covers all of it.
+/// Bytes of a text argument that are examined for words. The digest covers all of it.
 const WORDS_WITHIN: usize = 512;
 
-/// The first letter of the scripts that put no spaces between words: Chinese, Japanese.
+/// The first letter of the scripts without spaces between words: Chinese, Japanese.
 const FIRST_WITHOUT_SPACES: char = '\u{2e80}';
 
-/// Different things that a text names, each once, however often and in whatever order. More than that are not told apart.
+/// The different targets that a text names. Each counts once, in any order. Further ones than the array holds are
+/// ignored.
 #[derive(Default)]
 struct Once {
     digests: [u64; 16],
@@ -43,14 +44,15 @@ impl Once {
     }
 }
 
-/// Whether a text is a pattern of file names, with a star in the last of them; `.*` is of a regular expression.
+/// Whether a text is a pattern of file names, with a star in the last path component. `.*` belongs to a regular
+/// expression.
 fn is_glob(text: &str) -> bool {
     let name = text.rsplit('/').next().unwrap_or_default();
     name.contains('*') && !text.contains(".*") && !text.contains([' ', '\\', '(', '^', '$'])
 }
 
-/// Walks through the arguments. Every leaf becomes a digest of its path and its value; their sum does not depend on
-/// the order of keys, and needs no sorted copy.
+/// Visits the arguments. Every leaf becomes a digest of its path and its value. The sum of the digests does not depend
+/// on the order of keys and needs no sorted copy.
 pub(super) struct Reader<'a> {
     config: &'a ToolLoopConfig,
     spec: Option<&'a ToolSpec>,
@@ -58,13 +60,13 @@ pub(super) struct Reader<'a> {
     meaning: words::Meaning,
     action: Option<words::Meaning>,
     command: Option<Kind>,
-    /// Leaves that count, and how many.
+    /// The sum of the leaves that count, and their number.
     key: u64,
     leaves: u32,
-    /// Leaves that count only where nothing else does.
+    /// Leaves that count only if there are no others.
     weak: u64,
     remarks: u64,
-    /// Leaves that are no action: what is added is what is removed.
+    /// Leaves that are not an action. They connect an addition with the removal of the same object.
     object: u64,
     target: u64,
     /// Texts that are written, or judged.
@@ -129,7 +131,7 @@ impl<'a> Reader<'a> {
             () => Class::Other,
         };
         let class = match (class, outer) {
-            // Within something that is written or searched every key is a part of it.
+            // Within written or searched content, every key is a part of the content.
             (Class::Volatile, _) => Class::Volatile,
             (_, Some(outer @ (Class::Content | Class::Command | Class::Volatile))) => outer,
             (class, _) => class,
@@ -157,7 +159,7 @@ impl<'a> Reader<'a> {
                 let (digest, epoch) = number_digest(number);
                 self.number(path, digest, epoch, class);
             }
-            // An empty container differs from one with something in it by its path alone.
+            // An empty container differs from a full one by its path alone.
             Value::Null | Value::Object(_) | Value::Array(_) => self.leaf(path, 2, class),
             Value::Bool(value) => self.leaf(path, 3 + u64::from(*value), class),
         }
@@ -190,7 +192,7 @@ impl<'a> Reader<'a> {
             Class::Volatile => {}
             Class::Content if self.meaning.kind == Kind::Run => self.program(path, text),
             Class::Content | Class::Old | Class::New => {
-                // Spaces are part of what is written.
+                // Spaces are part of written content.
                 let digest = digest::of(bytes);
                 self.leaf(path, digest, class);
                 self.content = self.content.wrapping_add(digest::pair(7, digest));
@@ -203,7 +205,7 @@ impl<'a> Reader<'a> {
                 self.has_path |= class == Class::Path;
                 self.aimed |= matches!(class, Class::Target | Class::Path);
                 self.web |= trimmed.contains("://");
-                // A window of time under `start` and `end` says which, a page token does not.
+                // A time range under `start` and `end` identifies the target, a page token does not.
                 let window = class == Class::Page && trimmed.contains(['-', '/', ':']);
                 if window || matches!(class, Class::Target | Class::Path) {
                     self.aim(aim_digest(trimmed));
@@ -222,7 +224,7 @@ impl<'a> Reader<'a> {
             }
             Class::Query if self.config.has(Part::Sql) && sql_kind(trimmed).is_some() => self.sql(path, trimmed),
             Class::Query if is_glob(trimmed) => {
-                // A glob is a wording of what is looked for; where, is what stands before its first star.
+                // A glob is a wording of a search. The path before its first star is the target.
                 self.searches = true;
                 self.leaf(path, digest::of(bytes), class);
                 let fixed = trimmed.split(['*', '?', '[', '{']).next().unwrap_or_default();
@@ -236,7 +238,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text whose words may vary: a command, a query, a remark, anything unknown.
+    /// Reads text whose wording may vary: a command, a query, a remark, anything unknown.
     fn prose(&mut self, path: u64, text: &str, class: Class) {
         if class == Class::Command && self.command.is_none() && self.config.has(Part::Command) {
             self.command = Some(command::kind(text));
@@ -244,7 +246,7 @@ impl<'a> Reader<'a> {
             self.ticks |= command::prints_pids(text);
         }
         self.searches |= class == Class::Query;
-        // What is written without spaces may be a whole sentence.
+        // Text without spaces may be a whole sentence.
         let single = !text.contains(|letter: char| letter.is_whitespace() || letter >= FIRST_WITHOUT_SPACES);
         let masks = self.config.has(Part::Masks);
         let place = match class {
@@ -253,7 +255,7 @@ impl<'a> Reader<'a> {
             _ => Place::Argument,
         };
         let digest = masked_digest(text.as_bytes(), place);
-        // A value that is nothing but a random id, under a name that says nothing, is most likely one.
+        // A value that consists only of a random id, under a key without a known meaning, is most likely volatile.
         let word = text.as_bytes();
         let random = masks && class == Class::Other && single && !word.is_empty() && {
             let end = shapes::word_end(word, 0);
@@ -282,8 +284,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A database query. Its tables and values say which, and the columns of its conditions what is looked for. What it
-    /// shows of them, and in which order, may be put in many ways.
+    /// Reads a database query. Its tables and values are the target, and the columns of its conditions are the words of
+    /// the search. The selected columns and the order do not count, because they can be worded in many ways.
     fn sql(&mut self, path: u64, text: &str) {
         self.leaf(path, masked_digest(text.as_bytes(), Place::Query), Class::Query);
         if self.command.is_none() {
@@ -291,10 +293,10 @@ impl<'a> Reader<'a> {
         }
         let mut aims = Once::default();
         let (mut before, mut place) = (Sql::Keyword, Sql::Keyword);
-        // The name of a table, until it is known that it is not the name of its schema.
+        // The name of a table, until it is clear that it is not the name of its schema.
         let mut source = None;
         let within = &text.as_bytes()[..text.len().min(WORDS_WITHIN)];
-        // Between quotes stands a value: every second part.
+        // Every second part is a value between quotes.
         for (part, quoted) in within.split(|byte| *byte == b'\'').zip([false, true].into_iter().cycle()) {
             pieces(part, Place::Query, |piece| {
                 let word = match piece {
@@ -306,7 +308,7 @@ impl<'a> Reader<'a> {
                     _ => return,
                 };
                 source.take().into_iter().for_each(|source| aims.add(source));
-                // One sign is in too many results: "0 rows".
+                // A single character occurs in too many results: "0 rows".
                 if word.len() > 1 {
                     self.echo.add(digest::of(word));
                 }
@@ -332,14 +334,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A program that is run: the files and numbers in it say which, its other words how.
+    /// Reads a program. The files and numbers in it are the target, its other words are the wording.
     fn program(&mut self, path: u64, text: &str) {
         self.leaf(path, digest::of(text.as_bytes()), Class::Content);
         let mut aims = Once::default();
         let within = &text[..text.floor_char_boundary(WORDS_WITHIN)];
         for chunk in within.split(|letter: char| !(letter.is_alphanumeric() || "_./-".contains(letter))) {
             let named = |at: usize| at > 0 && (2..=8).contains(&(chunk.len() - at - 1));
-            // `f(17)` is about 17; `head(10)` shows ten.
+            // In `f(17)` the number is a target; in `head(10)` it is an amount.
             let head = &within[..chunk.as_ptr() as usize - within.as_ptr() as usize];
             let shows = ["head(", "tail(", "limit(", "sample("].iter().any(|call| head.ends_with(call));
             let digits = !chunk.is_empty() && chunk.bytes().all(|byte| byte.is_ascii_digit());
@@ -354,8 +356,8 @@ impl<'a> Reader<'a> {
         self.note_words(within.as_bytes(), Place::Argument, true);
     }
 
-    /// Puts the paths in a text into the target, and its other words into the sketch. The program itself and its flags
-    /// are in neither.
+    /// Adds the paths in a text to the target, and its other words to the sketch. The program itself and its flags are
+    /// in neither.
     fn aim_at_paths(&mut self, text: &str, class: Class) {
         for (place, chunk) in text.split_ascii_whitespace().enumerate() {
             let chunk = chunk.trim_matches(['"', '\'', '(', ')', ',', ';']);
@@ -364,7 +366,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let dot = chunk.rfind('.').is_some_and(|at| at > 0 && (1..=5).contains(&(chunk.len() - at - 1)));
-            // Whoever names a host names it right after `ssh`.
+            // In an `ssh` command, a host stands right after `ssh`.
             let host = place == 1 && class == Class::Command && text.starts_with("ssh ");
             self.web |= chunk.contains("://");
             if chunk.contains('/') || dot || host {
@@ -390,7 +392,8 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// The first five letters of a word, so that its forms are one. Short words and numbers say nothing.
+    /// Adds the first five letters of a word to the sketch, so that its inflected forms are equal. Short words and
+    /// numbers are ignored.
     fn sketch_word(&mut self, word: &[u8]) {
         if !self.config.has(Part::Wording) {
             return;
@@ -399,7 +402,8 @@ impl<'a> Reader<'a> {
             && let Ok(text) = str::from_utf8(word)
             && text.contains(|letter| letter >= FIRST_WITHOUT_SPACES)
         {
-            // Each sign is a word, and the script is one: half of the signs are enough.
+            // In a script without spaces, each character counts as a word, and one bit stands for the script. So half
+            // of the characters are enough for similarity.
             self.sketch |= 1;
             for letter in text.chars().filter(|letter| *letter >= FIRST_WITHOUT_SPACES) {
                 self.sketch |= 1 << (digest::of(letter.encode_utf8(&mut [0; 4]).as_bytes()) >> 58);
@@ -445,7 +449,7 @@ impl<'a> Reader<'a> {
         self.leaves += 1;
     }
 
-    pub(super) fn finish(mut self) -> Asked {
+    pub(super) fn finish(mut self) -> CallAnalysis {
         let config = self.config;
         let meaning = self.action.unwrap_or(self.meaning);
         let listed = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(self.tool));
@@ -461,31 +465,32 @@ impl<'a> Reader<'a> {
                 _ => meaning.kind,
             }
         };
-        // What a command or a look is made for is told to whoever reads along, and reworded each time. What is written
-        // somewhere is its text, and so is a thought.
-        let told = self.command.is_none() && matches!(kind, Kind::Write | Kind::Harmless | Kind::Note | Kind::Other);
-        if told || self.leaves == 0 {
+        // The remarks of a command or a read are for human readers and are reworded each time. The remarks of a write
+        // or of a thought are its content.
+        let remarks_are_content =
+            self.command.is_none() && matches!(kind, Kind::Write | Kind::Harmless | Kind::Note | Kind::Other);
+        if remarks_are_content || self.leaves == 0 {
             self.key = self.key.wrapping_add(self.remarks);
         }
         if self.leaves == 0 {
             self.key = self.key.wrapping_add(self.weak);
         }
-        // What is written is no target, but what is looked at is: forty texts to classify are forty.
+        // Written content is not a target, but examined content is: forty texts to classify are forty targets.
         if kind != Kind::Write {
             self.target = self.target.wrapping_add(self.content);
         }
-        let gives = match kind {
-            _ if !config.has(Part::Receipts) => Gives::News,
-            Kind::Harmless => Gives::Ticks,
-            _ if self.ticks => Gives::Ticks,
-            Kind::Write | Kind::Note => Gives::Receipts,
-            _ => Gives::News,
+        let volatile = match kind {
+            _ if !config.has(Part::Receipts) => VolatileParts::None,
+            Kind::Harmless => VolatileParts::AllNumbers,
+            _ if self.ticks => VolatileParts::AllNumbers,
+            Kind::Write | Kind::Note => VolatileParts::Receipts,
+            _ => VolatileParts::None,
         };
         let local = self.command.is_some() && kind == Kind::Read && !self.web;
         let person = self.command.is_none() && keys::names_a_person(self.tool);
         let name = digest::of(self.tool.as_bytes());
         let target = if self.target == 0 { 0 } else { digest::short(self.target) };
-        Asked {
+        CallAnalysis {
             key: digest::pair(name, self.key),
             name: digest::short(name),
             target,
@@ -497,7 +502,7 @@ impl<'a> Reader<'a> {
             numbers: if self.numbers == 0 { 0 } else { (self.numbers >> 56).max(1) as u8 },
             web: self.web,
             waits: self.waits || meaning.waits || self.declared_kind() == Some(Kind::Wait),
-            gives,
+            volatile,
             effect: self.effect(kind, meaning.adds, target),
             echo: if config.has(Part::Echo) { self.echo } else { Echo::default() },
         }
@@ -519,18 +524,18 @@ impl<'a> Reader<'a> {
             return Effect::default();
         }
         let short = digest::short;
-        // What has no target is told apart by the tool.
+        // Without a target, the tool identifies the location.
         let place = if target == 0 { short(digest::of(self.tool.as_bytes())) } else { target };
         if self.old != 0 {
             let there = digest::pair(self.old, self.new);
             return Effect { place, state: short(there), back: short(digest::pair(self.new, self.old)) };
         }
         match adds {
-            // What is added and removed is told apart by all that is said of it; a file that is created by its path.
+            // An addition and its removal are matched by all their arguments; a created file by its path.
             Some(adds) => {
                 let what = if target == 0 { self.object } else { self.target };
                 let place = short(digest::pair(11, what));
-                // What is created with a text is told apart by the text.
+                // A file that is created with content is identified by the content too.
                 let state = if adds && target != 0 && self.state != 0 { self.state } else { 13 + u64::from(adds) };
                 Effect { place, state: short(digest::pair(13, state)), back: 0 }
             }

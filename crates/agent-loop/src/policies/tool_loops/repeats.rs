@@ -1,4 +1,4 @@
-//! How often each call was repeated since something new was learnt.
+//! Counts the repetitions of each call since the last news.
 
 use std::collections::VecDeque;
 
@@ -6,22 +6,23 @@ use super::ToolLoopConfig;
 use super::pack::{Bytes, Packed};
 use super::words::Kind;
 
-/// Calls whose repetitions are counted; then the one that was made longest ago is forgotten.
+/// Most calls whose repetitions are counted. Beyond that, the call that was made longest ago is dropped.
 const CALLS: usize = 16;
 
-/// Idle seconds before a repeated call that make it polling: longer than most models think about a call that they have
-/// made before, shorter than most people would wait.
+/// Seconds before a repeated call that make it polling. Longer than most models think about a call that they have made
+/// before, shorter than most people would wait.
 pub(super) const POLLING_GAP_SECS: u32 = 10;
 
-/// How patiently a call is counted.
+/// The number of repetitions that are allowed for a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PollTolerance {
-    /// A repetition is a repetition.
+    /// The call does not poll: the limit for repetitions applies.
     #[default]
     None,
-    /// It may be waiting for something: a file that is read, or a program that is run, after a pause.
+    /// The call may be waiting for something: a file that is read, or a program that is run, after a pause. Half of the
+    /// limit for polling applies.
     Some,
-    /// It asks how far something is.
+    /// The call polls: the limit for polling applies.
     Full,
 }
 
@@ -29,20 +30,20 @@ pub(super) enum PollTolerance {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Repeats {
     key: u32,
-    /// What it told last; 0 before it told anything.
+    /// Digest of its last result; 0 before the first one.
     result: u32,
-    /// How often in a row it told that.
+    /// Number of equal results in a row.
     same: u16,
-    /// How often it told anything.
+    /// Number of results.
     all: u16,
-    /// Calls whose results have not come.
+    /// Calls without a result yet.
     open: u16,
-    patience: PollTolerance,
-    /// How often time passed before it was called again, while nothing else was done.
+    tolerance: PollTolerance,
+    /// Number of repetitions that came after a pause with nothing else done in between.
     idle: u16,
-    /// What it asks about has come to its end.
+    /// Whether the result says that the polled work has ended.
     ended: bool,
-    /// Its newest call, counted from the first of the run.
+    /// The number of its newest call, counted from the first of the run.
     call: u32,
 }
 
@@ -55,7 +56,7 @@ impl Packed for Repeats {
         for count in [self.same, self.all, self.open, self.idle] {
             out.extend_from_slice(&count.to_le_bytes());
         }
-        out.push(self.patience as u8 | u8::from(self.ended) << 7);
+        out.push(self.tolerance as u8 | u8::from(self.ended) << 7);
         self.call.put(out);
     }
 
@@ -63,96 +64,96 @@ impl Packed for Repeats {
         let (key, result) = (bytes.u32(), bytes.u32());
         let (same, all, open, idle) = (bytes.u16(), bytes.u16(), bytes.u16(), bytes.u16());
         let [bits] = bytes.next();
-        let patience = match bits & 127 {
+        let tolerance = match bits & 127 {
             0 => PollTolerance::None,
             1 => PollTolerance::Some,
             _ => PollTolerance::Full,
         };
         let call = bytes.u32();
-        Self { key, result, same, all, open, patience, idle, ended: bits & 128 != 0, call }
+        Self { key, result, same, all, open, tolerance, idle, ended: bits & 128 != 0, call }
     }
 }
 
-/// A call that is made, as far as patience is concerned.
-pub(super) struct Made {
+/// The facts about a new call that decide whether it polls.
+pub(super) struct NewCall {
     pub(super) key: u32,
     pub(super) kind: Kind,
     pub(super) has_path: bool,
-    /// Which call it is, counted from the first.
+    /// The number of the call, counted from the first of the run.
     pub(super) call: u32,
-    /// The newest call that let time pass; 0: none.
+    /// The number of the newest call that let time pass; 0: none.
     pub(super) waited: u32,
-    /// The newest call before which time has passed for long; 0: none.
+    /// The number of the newest call that followed a long pause; 0: none.
     pub(super) paused: u32,
-    /// It lets time pass itself.
+    /// Whether the call itself lets time pass.
     pub(super) waits: bool,
-    /// Seconds since the call before; 0 where there is no clock, or something else was done in between.
+    /// Seconds since the call before; 0 if there is no clock, or if another call was made in between.
     pub(super) idle: u32,
-    /// There is a clock.
+    /// Whether there is a clock.
     pub(super) timed: bool,
 }
 
-/// A loop of repetitions.
+/// A finding of repetitions.
 pub(super) struct Repeated {
     pub(super) count: u16,
     pub(super) threshold: u32,
-    /// It was polling.
+    /// Whether the call polls.
     pub(super) polls: bool,
 }
 
 impl Repeats {
-    /// Counts a call, and tells how patiently, and whether it has been polling for too long. Of a result that has not
-    /// come, nothing else is assumed than that it is the same again.
+    /// Counts a call. Returns its tolerance, and a finding if it has polled for too long. A result that has not arrived
+    /// yet is assumed to equal the last one.
     pub(super) fn call(
         all: &mut VecDeque<Self>,
         config: &ToolLoopConfig,
-        made: &Made,
+        call: &NewCall,
     ) -> (PollTolerance, Option<Repeated>) {
-        let mut repeats = take(all, made.key);
-        let waited = repeats.call != 0 && made.waited > repeats.call;
-        let paused = repeats.call != 0 && made.paused > repeats.call;
-        if made.idle >= POLLING_GAP_SECS {
+        let mut repeats = take(all, call.key);
+        let waited = repeats.call != 0 && call.waited > repeats.call;
+        let paused = repeats.call != 0 && call.paused > repeats.call;
+        if call.idle >= POLLING_GAP_SECS {
             repeats.idle = repeats.idle.saturating_add(1);
         }
-        // Most of the repetitions came after a while: once is no habit.
+        // At least half of the repetitions must come after a pause. A few are not enough.
         let idle = repeats.idle > 0 && 2 * repeats.idle >= repeats.all;
-        let patience = match made.kind {
+        let tolerance = match call.kind {
             Kind::Wait => PollTolerance::Full,
-            // A name that promises a poll is believed where time passes, or where nobody tells.
-            Kind::Poll if made.waits || waited || idle || !made.timed => PollTolerance::Full,
+            // A tool with the name of a poll counts as polling if time passes, or if there is no clock.
+            Kind::Poll if call.waits || waited || idle || !call.timed => PollTolerance::Full,
             Kind::Poll => PollTolerance::Some,
             Kind::Write | Kind::Harmless | Kind::Note => PollTolerance::None,
-            Kind::Other | Kind::Read if (idle || paused) && !made.has_path => PollTolerance::Full,
+            Kind::Other | Kind::Read if (idle || paused) && !call.has_path => PollTolerance::Full,
             _ if waited => PollTolerance::Some,
             _ => PollTolerance::None,
         };
-        repeats.patience = repeats.patience.max(patience);
-        repeats.call = made.call;
+        repeats.tolerance = repeats.tolerance.max(tolerance);
+        repeats.call = call.call;
         repeats.open = repeats.open.saturating_add(1);
-        let (patience, count) = (repeats.patience, repeats.same.saturating_add(repeats.open));
+        let (tolerance, count) = (repeats.tolerance, repeats.same.saturating_add(repeats.open));
         let threshold = repeats.threshold(config);
         put(all, repeats);
-        let found = patience != PollTolerance::None && u32::from(count) >= threshold;
-        (patience, found.then_some(Repeated { count, threshold, polls: true }))
+        let found = tolerance != PollTolerance::None && u32::from(count) >= threshold;
+        (tolerance, found.then_some(Repeated { count, threshold, polls: true }))
     }
 
-    /// Takes what a call told, and tells how patiently it is counted from now on, and whether it was repeated too often.
+    /// Records a result. Returns the tolerance of the call from now on, and a finding if it was repeated too often.
     pub(super) fn result(
         all: &mut VecDeque<Self>,
         config: &ToolLoopConfig,
         key: u32,
-        told: Outcome,
+        outcome: Outcome,
     ) -> (PollTolerance, Option<Repeated>) {
         let mut repeats = take(all, key);
         repeats.open = repeats.open.saturating_sub(1);
         repeats.all = repeats.all.saturating_add(1);
-        repeats.same = if repeats.result == told.result { repeats.same.saturating_add(1) } else { 1 };
-        repeats.result = told.result;
-        repeats.ended = told.ended;
-        if told.pending {
-            repeats.patience = PollTolerance::Full;
+        repeats.same = if repeats.result == outcome.result { repeats.same.saturating_add(1) } else { 1 };
+        repeats.result = outcome.result;
+        repeats.ended = outcome.ended;
+        if outcome.pending {
+            repeats.tolerance = PollTolerance::Full;
         }
-        let polls = repeats.patience != PollTolerance::None;
+        let polls = repeats.tolerance != PollTolerance::None;
         let threshold = repeats.threshold(config);
         let often = if polls { 2 * threshold } else { config.alternating };
         let found = if !polls && u32::from(repeats.same) >= threshold {
@@ -162,19 +163,19 @@ impl Repeats {
         } else {
             None
         };
-        let patience = repeats.patience;
+        let tolerance = repeats.tolerance;
         put(all, repeats);
-        (patience, found)
+        (tolerance, found)
     }
 
-    /// A call was not run after all.
+    /// Records that a call was not run.
     pub(super) fn withdraw(all: &mut VecDeque<Self>, key: u32) {
         if let Some(repeats) = all.iter_mut().find(|repeats| repeats.key == key) {
             repeats.open = repeats.open.saturating_sub(1);
         }
     }
 
-    /// Something new was learnt: every count begins anew. What is known about patience stays, and so do open calls.
+    /// Resets every count after news. The tolerance and the open calls remain.
     pub(super) fn renew(all: &mut VecDeque<Self>) {
         for repeats in all {
             (repeats.same, repeats.all, repeats.result, repeats.idle) = (0, 0, 0, 0);
@@ -182,21 +183,21 @@ impl Repeats {
     }
 
     fn threshold(&self, config: &ToolLoopConfig) -> u32 {
-        match self.patience {
+        match self.tolerance {
             PollTolerance::None => config.repeats,
-            // What has ended does not change any more.
+            // Work that has ended does not change any more.
             PollTolerance::Full if !self.ended => config.polls,
             _ => config.polls.div_ceil(2),
         }
     }
 }
 
-/// What a call told.
+/// The result of a call.
 pub(super) struct Outcome {
     pub(super) result: u32,
-    /// Something is under way.
+    /// Whether something is in progress.
     pub(super) pending: bool,
-    /// Something has come to its end.
+    /// Whether something has ended.
     pub(super) ended: bool,
 }
 

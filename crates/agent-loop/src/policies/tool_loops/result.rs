@@ -1,99 +1,101 @@
-//! The fingerprint of a result: what it tells, without what changes by itself and without the words of its own call.
+//! The fingerprint of a result: its content without the parts that change by themselves, and without the words of its
+//! own call.
 
 use super::Part;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::ToolLoopConfig;
-use super::call::{Echo, Gives};
+use super::call::{Echo, VolatileParts};
 use super::digest::{self, Digest};
 use super::lexicon::lexicon;
 use super::mask::{Piece, Place, pieces};
 
-/// Letters and digits from which on a result has enough substance to be told from others by it. 80: a line of text;
-/// what is shorter is mostly a verdict ("no results", "ok") that many different calls share.
+/// Letters and digits from which a result has enough content to be distinguished by it. 80: a line of text. A shorter
+/// result is usually a verdict ("no results", "ok") that many different calls share.
 const LONG: usize = 80;
 
-/// Letters and digits from which on a result is a sentence, and no mere verdict.
+/// Letters and digits from which a result is a sentence and not only a verdict.
 const SENTENCE: usize = 40;
 
-/// How much of a longer result is read, from its beginning and from its end, in bytes.
+/// The length that is read of a longer result, from its beginning and from its end, in bytes.
 const PART: usize = 8 * 1024;
 
-/// Bytes from the beginning within which the tone is looked for.
+/// The tone is determined within this many bytes from the beginning.
 const TONE_WITHIN: usize = 512;
 
-/// The beginning of a long result, in bytes: where it says how it went, if it says so at all. Further on, "error" and
-/// "not" are words like any other.
+/// The beginning of a long result, in bytes, which reports success or failure if the result does so at all. Behind it,
+/// "error" and "not" are ordinary words.
 const OPENING: usize = 48;
 
-/// What a result tells.
+/// The analysed form of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
-    /// Equal digests tell the same. Never 0.
+pub(super) struct ResultAnalysis {
+    /// Results with equal digests have the same content. Never 0.
     pub(super) digest: u32,
-    /// It has substance of its own.
+    /// Whether it has enough content of its own.
     pub(super) long: bool,
-    /// It is a sentence at least.
+    /// Whether it is at least a sentence.
     pub(super) sentence: bool,
-    /// It says nothing, or that there is nothing.
+    /// Whether it is empty, or says that there is nothing.
     pub(super) empty: bool,
-    /// It says that something is not there.
+    /// Whether it says that something does not exist.
     pub(super) missing: bool,
-    /// It says no, nothing, or failed: anywhere in a short text, at the beginning of a long one.
+    /// Whether it says no, nothing, or failed: anywhere in a short text, at the beginning of a long one.
     pub(super) negative: bool,
-    /// It says yes, done, or passed, and nothing else: anywhere in a short text, at the beginning of a long one.
+    /// Whether it says yes, done, or passed, and nothing else: anywhere in a short text, at the beginning of a long
+    /// one.
     pub(super) positive: bool,
-    /// It says that something is under way.
+    /// Whether it says that something is in progress.
     pub(super) pending: bool,
-    /// It says that something has come to its end.
+    /// Whether it says that something has ended.
     pub(super) ended: bool,
 }
 
-impl Told {
-    /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
+impl ResultAnalysis {
+    /// Analyses a result. `searches`: the call searched for words, which a long result may repeat.
     pub(super) fn of(
         config: &ToolLoopConfig,
         text: &str,
         failed: bool,
         echo: &Echo,
         searches: bool,
-        gives: Gives,
+        volatile: VolatileParts,
     ) -> Self {
         let place = if config.has(Part::Masks) { Place::Result } else { Place::Plain };
         let bytes = text.as_bytes();
-        let mut reader = Reader::new(echo, failed || searches, gives);
+        let mut reader = Reader::new(echo, failed || searches, volatile);
         if bytes.len() <= 2 * PART {
             pieces(bytes, place, |piece| reader.take(piece));
         } else {
             pieces(&bytes[..PART], place, |piece| reader.take(piece));
-            // The end begins with a line, so that a longer time of day before it does not shift its words.
+            // The end part begins at a line, so that a longer time of day before it does not shift its words.
             let tail = &bytes[bytes.len() - PART..];
             let line = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             pieces(&tail[line..], place, |piece| reader.take(piece));
             reader.whole.word(bytes.len() as u64 / 256);
             reader.news.word(bytes.len() as u64 / 256);
         }
-        let told = reader.finish(failed);
+        let analysis = reader.finish(failed);
         if config.has(Part::Tone) {
-            return told;
+            return analysis;
         }
-        let Self { digest, long, sentence, .. } = told;
+        let Self { digest, long, sentence, .. } = analysis;
         Self { digest, long, sentence, ..Self::default() }
     }
 }
 
 struct Reader<'a> {
     echo: &'a Echo,
-    /// The words of the call matter however long the result is.
+    /// Whether the words of the call are recognised in a result of any length.
     listens: bool,
-    /// What is no news besides.
-    gives: Gives,
-    /// Words that may still be a part of a receipt.
+    /// Further parts that are no news.
+    volatile: VolatileParts,
+    /// The number of following words that may belong to a receipt.
     receipt: u8,
-    /// Everything but what is volatile.
+    /// Everything except volatile pieces.
     whole: Digest,
-    /// The same without the words of the call.
+    /// Everything except volatile pieces and the words of the call.
     news: Digest,
     marks: u64,
     hidden: bool,
@@ -106,11 +108,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(echo: &'a Echo, listens: bool, gives: Gives) -> Self {
+    fn new(echo: &'a Echo, listens: bool, volatile: VolatileParts) -> Self {
         Self {
             echo,
             listens,
-            gives,
+            volatile,
             receipt: 0,
             whole: Digest::new(15),
             news: Digest::new(15),
@@ -125,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, piece: Piece<'_>) {
-        let piece = if self.gives == Gives::News { piece } else { self.without_receipts(piece) };
+        let piece = if self.volatile == VolatileParts::None { piece } else { self.without_receipts(piece) };
         match piece {
             Piece::Word(word) => {
                 let digest = digest::of(word);
@@ -137,7 +139,7 @@ impl<'a> Reader<'a> {
                 if !self.listens && self.substance >= LONG {
                     self.substance += word.len();
                 } else if self.echo.has(digest) {
-                    // A run of such words is one, however many there are.
+                    // A run of such words counts as one, whatever its length.
                     if !self.echoed {
                         self.news.word(1);
                     }
@@ -169,12 +171,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Hides what each change gives out anew ("messageId": "48121", "revision": 3), and every number of a clock.
+    /// Masks values that each change gets anew ("messageId": "48121", "revision": 3), and every number of a clock.
     fn without_receipts<'t>(&mut self, piece: Piece<'t>) -> Piece<'t> {
         match piece {
             Piece::Word(word) => {
                 let number = word.iter().any(u8::is_ascii_digit);
-                let hidden = number && (self.gives == Gives::Ticks || self.receipt > 0);
+                let hidden = number && (self.volatile == VolatileParts::AllNumbers || self.receipt > 0);
                 self.receipt = if gives_receipt(word) { RECEIPT_WORDS } else { self.receipt.saturating_sub(1) };
                 if hidden { Piece::Volatile } else { piece }
             }
@@ -188,17 +190,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self, failed: bool) -> Told {
+    fn finish(mut self, failed: bool) -> ResultAnalysis {
         self.whole.word(self.marks);
         if !self.echoed {
             self.news.word(self.marks);
         }
         let long = self.substance >= LONG;
         let tone = if long { self.opening.finish() } else { self.tone.finish() };
-        // "Nothing found for …" is the same whatever was looked for. "Page 3" is not: it says which it is.
+        // "Nothing found for …" is the same for every query. "Page 3" is not: it identifies the page.
         let denies = failed || tone.negative || tone.empty || tone.missing;
         let digest = if denies && (!long || self.listens) { self.news.finish() } else { self.whole.finish() };
-        Told {
+        ResultAnalysis {
             digest: digest::short(digest::pair(digest, u64::from(failed))),
             long,
             sentence: self.substance >= SENTENCE,
@@ -215,7 +217,7 @@ impl<'a> Reader<'a> {
 /// Words after the name of a receipt that may be its value: `id: INV-2031` has two.
 const RECEIPT_WORDS: u8 = 2;
 
-/// Whether a word names what is given out anew with each change.
+/// Whether a word names a value that each change gets anew.
 fn gives_receipt(word: &[u8]) -> bool {
     let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
     let ends = word.ends_with(b"Id") || word.ends_with(b"_id") || word.ends_with(b"ID");
@@ -224,7 +226,7 @@ fn gives_receipt(word: &[u8]) -> bool {
         .any(|name| is(name))
 }
 
-/// The words that were heard.
+/// The tone of the words so far.
 #[derive(Clone, Copy, Default)]
 struct Tone {
     positive: bool,
@@ -237,17 +239,18 @@ struct Tone {
     exit: bool,
     before: Before,
     bracket: u8,
-    /// The word before says that something is under way, unless it names what follows ("waiting": 3).
+    /// Whether the word before says that something is in progress. It does not count if it is the name of a value
+    /// ("waiting": 3).
     under_way: bool,
 }
 
-/// What a word says by itself.
+/// The meaning of a single word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
-    /// Trouble, unless there is none of it.
+enum WordMeaning {
+    /// Trouble, unless a negation precedes it.
     Trouble,
     Failed,
-    /// Trouble that is none, unless there is none of it: then all is well.
+    /// A problem that is not a failure. With a negation before it, the result is positive.
     Warning,
     No,
     Zero,
@@ -273,40 +276,40 @@ enum Says {
 }
 
 #[rustfmt::skip]
-static TONES: LazyLock<HashMap<&'static str, Says>> = LazyLock::new(|| {
+static TONES: LazyLock<HashMap<&'static str, WordMeaning>> = LazyLock::new(|| {
     lexicon(&[
-        (Says::Trouble, "error errors problem problems failure failures fail vulnerabilities"),
-        (Says::Failed, "failed"),
-        (Says::Warning, "issue issues warning warnings"),
-        (Says::No, "no"),
-        (Says::Zero, "0"),
-        (Says::Not, "not cannot isn wasn doesn didn couldn"),
-        (Says::In, "in"),
-        (Says::State, "status state phase is still conclusion"),
-        (Says::Found, "found exist exists"),
-        (Says::Missing, "enoent 404 nonexistent"),
-        (Says::Such, "such"),
-        (Says::Empty, "none null nothing empty nil"),
-        (Says::Things, "results result matches match hits items entries rows records"),
-        (Says::Bad, "denied timed invalid missing unable refused timeout exception traceback unauthorized forbidden false \
+        (WordMeaning::Trouble, "error errors problem problems failure failures fail vulnerabilities"),
+        (WordMeaning::Failed, "failed"),
+        (WordMeaning::Warning, "issue issues warning warnings"),
+        (WordMeaning::No, "no"),
+        (WordMeaning::Zero, "0"),
+        (WordMeaning::Not, "not cannot isn wasn doesn didn couldn"),
+        (WordMeaning::In, "in"),
+        (WordMeaning::State, "status state phase is still conclusion"),
+        (WordMeaning::Found, "found exist exists"),
+        (WordMeaning::Missing, "enoent 404 nonexistent"),
+        (WordMeaning::Such, "such"),
+        (WordMeaning::Empty, "none null nothing empty nil"),
+        (WordMeaning::Things, "results result matches match hits items entries rows records"),
+        (WordMeaning::Bad, "denied timed invalid missing unable refused timeout exception traceback unauthorized forbidden false \
             failing unavailable blocked captcha robot login limit 429 403 401 500 503"),
-        (Says::Good, "ok okay success successful successfully passed passes pass written wrote created updated saved deleted \
+        (WordMeaning::Good, "ok okay success successful successfully passed passes pass written wrote created updated saved deleted \
             removed added sent applied valid clean uploaded copied moved renamed installed accepted inserted modified \
             edited formatted committed pushed generated yes approved confirmed true healthy green 200 201 204 \
             available up"),
-        (Says::Done, "done complete completed succeeded finished"),
-        (Says::Ended, "cancelled canceled terminated"),
-        (Says::UnderWay, "pending queued processing provisioning waiting initializing in_progress inprogress awaiting \
+        (WordMeaning::Done, "done complete completed succeeded finished"),
+        (WordMeaning::Ended, "cancelled canceled terminated"),
+        (WordMeaning::UnderWay, "pending queued processing provisioning waiting initializing in_progress inprogress awaiting \
             awaiting_approval deploying building scheduled starting containercreating"),
-        (Says::Progress, "progress"),
-        (Says::Ready, "ready"),
-        (Says::Yet, "yet"),
-        (Says::Running, "running"),
-        (Says::Exit, "exit"),
+        (WordMeaning::Progress, "progress"),
+        (WordMeaning::Ready, "ready"),
+        (WordMeaning::Yet, "yet"),
+        (WordMeaning::Running, "running"),
+        (WordMeaning::Exit, "exit"),
     ])
 });
 
-/// What the word before said.
+/// The meaning of the word before.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Before {
     #[default]
@@ -331,48 +334,48 @@ impl Tone {
         let lower = &mut lower[..word.len()];
         lower.copy_from_slice(word);
         lower.make_ascii_lowercase();
-        let says = TONES.get(str::from_utf8(lower).unwrap_or_default()).copied().unwrap_or(Says::Nothing);
+        let says = TONES.get(str::from_utf8(lower).unwrap_or_default()).copied().unwrap_or(WordMeaning::Nothing);
         match says {
-            Says::Trouble | Says::Failed | Says::Warning => {
+            WordMeaning::Trouble | WordMeaning::Failed | WordMeaning::Warning => {
                 match before {
                     Before::No | Before::Zero => self.positive = true,
-                    _ => self.negative |= says != Says::Warning,
+                    _ => self.negative |= says != WordMeaning::Warning,
                 }
-                self.ended |= says == Says::Failed && before == Before::State;
+                self.ended |= says == WordMeaning::Failed && before == Before::State;
                 return;
             }
-            Says::No => self.before = Before::No,
-            Says::Zero => self.before = Before::Zero,
-            Says::Not => (self.negative, self.before) = (true, Before::Not),
-            Says::In => self.before = Before::In,
-            Says::State => self.before = Before::State,
-            Says::Found => self.missing |= before == Before::Not,
-            Says::Missing => (self.negative, self.missing) = (true, true),
-            Says::Such => self.missing |= before == Before::No,
-            Says::Empty => self.empty = true,
-            Says::Things => self.empty |= matches!(before, Before::No | Before::Zero),
-            Says::Bad => self.negative = true,
-            Says::Good => self.positive |= before != Before::Not,
-            Says::Done if before == Before::Not => self.pending = true,
-            Says::Done => (self.positive, self.ended) = (true, true),
-            Says::Ended => self.ended = true,
-            Says::UnderWay => self.under_way = true,
-            Says::Progress => self.pending |= before == Before::In,
-            Says::Ready => self.pending |= before == Before::Not,
-            Says::Yet => self.pending = true,
-            Says::Running => {
+            WordMeaning::No => self.before = Before::No,
+            WordMeaning::Zero => self.before = Before::Zero,
+            WordMeaning::Not => (self.negative, self.before) = (true, Before::Not),
+            WordMeaning::In => self.before = Before::In,
+            WordMeaning::State => self.before = Before::State,
+            WordMeaning::Found => self.missing |= before == Before::Not,
+            WordMeaning::Missing => (self.negative, self.missing) = (true, true),
+            WordMeaning::Such => self.missing |= before == Before::No,
+            WordMeaning::Empty => self.empty = true,
+            WordMeaning::Things => self.empty |= matches!(before, Before::No | Before::Zero),
+            WordMeaning::Bad => self.negative = true,
+            WordMeaning::Good => self.positive |= before != Before::Not,
+            WordMeaning::Done if before == Before::Not => self.pending = true,
+            WordMeaning::Done => (self.positive, self.ended) = (true, true),
+            WordMeaning::Ended => self.ended = true,
+            WordMeaning::UnderWay => self.under_way = true,
+            WordMeaning::Progress => self.pending |= before == Before::In,
+            WordMeaning::Ready => self.pending |= before == Before::Not,
+            WordMeaning::Yet => self.pending = true,
+            WordMeaning::Running => {
                 self.running = true;
                 self.pending |= before == Before::State;
             }
-            Says::Exit => self.exit = true,
-            Says::Nothing => {}
+            WordMeaning::Exit => self.exit = true,
+            WordMeaning::Nothing => {}
         }
         if self.before == Before::Nothing {
             self.no_then(before);
         }
     }
 
-    /// "no" before anything that is no trouble is a no.
+    /// "no" before a word that is not trouble makes the result negative.
     fn no_then(&mut self, before: Before) {
         self.negative |= before == Before::No;
     }
@@ -398,13 +401,13 @@ impl Tone {
 mod tests {
     use belay_protocol::Arguments;
 
-    use super::super::call::Asked;
+    use super::super::call::CallAnalysis;
     use super::*;
 
-    fn told(call: &str, text: &str) -> Told {
+    fn analysis(call: &str, text: &str) -> ResultAnalysis {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
-        let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None);
-        Told::of(&ToolLoopConfig::default(), text, false, &asked.echo, asked.searches, asked.gives)
+        let call = CallAnalysis::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None);
+        ResultAnalysis::of(&ToolLoopConfig::default(), text, false, &call.echo, call.searches, call.volatile)
     }
 
     #[test]
@@ -425,7 +428,7 @@ mod tests {
             ((r#"g {"id":5}"#, "3 of order 5".into()), (r#"g {"id":61}"#, "4 of order 61".into()), false),
             ((r#"g {"page":5}"#, "page 5".into()), (r#"g {"page":6}"#, "page 6".into()), false),
             ((r#"g {"name":"ann"}"#, page("ann")), (r#"g {"name":"bob"}"#, page("bob")), false),
-            // A receipt is given out with each change; a list of what is there has ids that tell which.
+            // Each change gets a new receipt. A list of existing things has ids that identify them.
             (
                 (r#"send {"text":"hi"}"#, r#"{"messageId": "481"}"#.into()),
                 (r#"send {"text":"hi"}"#, r#"{"messageId": "497"}"#.into()),
@@ -452,7 +455,7 @@ mod tests {
             ((r#"bash {"command":"wc -l a"}"#, "4711".into()), (r#"bash {"command":"wc -l a"}"#, "4823".into()), false),
             (("f", "x".repeat(40_000)), ("f", "x".repeat(50_000)), false),
         ] {
-            assert_eq!(told(one.0, &one.1).digest == told(other.0, &other.1).digest, same, "{one:?} {other:?}");
+            assert_eq!(analysis(one.0, &one.1).digest == analysis(other.0, &other.1).digest, same, "{one:?} {other:?}");
         }
     }
 
@@ -480,14 +483,14 @@ mod tests {
             (r#"{"state":"failed"}"#, "negative ended"),
             ("weather: 21 degrees", ""),
         ] {
-            let told = told("f", text);
+            let analysis = analysis("f", text);
             let heard: Vec<&str> = [
-                (told.empty, "empty"),
-                (told.missing, "missing"),
-                (told.negative, "negative"),
-                (told.positive, "positive"),
-                (told.pending, "pending"),
-                (told.ended, "ended"),
+                (analysis.empty, "empty"),
+                (analysis.missing, "missing"),
+                (analysis.negative, "negative"),
+                (analysis.positive, "positive"),
+                (analysis.pending, "pending"),
+                (analysis.ended, "ended"),
             ]
             .into_iter()
             .filter_map(|(heard, word)| heard.then_some(word))

@@ -1,11 +1,11 @@
-//! The shapes of volatile text, as regular expressions over bytes. Each function looks at the text from a place on and
-//! returns where its shape ends.
+//! The shapes of volatile text, as regular expressions over bytes. Each function examines the text from a position on
+//! and returns the end of its shape.
 
 use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Names in braces that the patterns below use.
+/// Names in braces that the patterns use.
 const NAMES: [(&str, &str); 14] = [
     (
         "{DATE_TIME}",
@@ -17,9 +17,9 @@ const NAMES: [(&str, &str); 14] = [
         "{DATE}",
         "(?:{DAY},? *)?(?:{YEAR}-{NN}-{NN}|{YEAR}/{NN}/{NN}|{NN}/{NN}/{YEAR}|{NN}[.]{NN}[.]{YEAR}|{NN}[-/. ]{MONTH}[-/,]? *{YEAR}|{MONTH}[.]? *{NN},? *{YEAR})",
     ),
-    // A date only if a time follows: "May 5" may be anything.
+    // A date only if a time follows: "May 5" alone may be something else.
     ("{SHORT_DATE}", "(?:{DAY},? *)?{MONTH}[.]? *{NN}"),
-    // Without a date before it, hours and minutes alone are no time: "12:34" may be a line and a column.
+    // Hours and minutes are a time only after a date: "12:34" alone may be a line and a column.
     ("{TIME}", "{CLOCK}(?:{SECONDS})?(?:{ZONE})?"),
     ("{CLOCK}", "(?:[01]?[0-9]|2[0-4]):[0-5][0-9]"),
     ("{SECONDS}", ":[0-9]{2}(?:[.,][0-9]+)?"),
@@ -31,7 +31,7 @@ const NAMES: [(&str, &str); 14] = [
     ),
     ("{YEAR}", "(?:19|2[01])[0-9]{2}"),
     ("{NN}", "[0-9]{1,2}"),
-    // A value that counts or measures by itself. What is left to pay with, or to ask with, goes down by itself.
+    // Names of values that count or measure by themselves. Remaining credits and quotas decrease by themselves.
     (
         "{NUMBER}",
         "(?:attempts?|retry|retries|try|pid|tid|took|elapsed(?:_?time)?|total_?time|duration|latency|uptime|timestamp|ts|(?:dur|ela|took)[a-z_]*ms|credits_?(?:left|remaining|used)|quota_?(?:left|remaining)|rate_?limit_?(?:remaining|reset))",
@@ -43,32 +43,32 @@ const NAMES: [(&str, &str); 14] = [
     ),
 ];
 
-/// Between a name and its value.
+/// The text between a name and its value.
 const SEPARATOR: &str = "[ \"'=:#(\\[`]{1,4}";
 
-/// The pattern at the beginning of a text, without regard to case.
+/// Compiles a pattern that matches at the beginning of a text, case-insensitively.
 fn shape(pattern: &str) -> Regex {
     let expanded = NAMES.iter().fold(pattern.to_owned(), |pattern, (name, meaning)| pattern.replace(name, meaning));
     let pattern = format!(r"\A(?:{expanded})");
     RegexBuilder::new(&pattern).unicode(false).case_insensitive(true).build().expect("the pattern is a constant")
 }
 
-/// Where the match at `at` ends.
+/// The end of the match at `at`.
 fn end_of(shape: &Regex, text: &[u8], at: usize) -> Option<usize> {
     shape.find(text.get(at..)?).map(|found| at + found.end())
 }
 
-/// Whether a byte belongs to a word. Bytes outside of ASCII do, so that no character is cut.
+/// Whether a byte belongs to a word. Bytes outside of ASCII do, so that no character is split.
 pub(super) fn in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Where the word that begins at `at` ends.
+/// The end of the word that begins at `at`.
 pub(super) fn word_end(text: &[u8], at: usize) -> usize {
     at + text[at..].iter().take_while(|byte| in_word(**byte)).count()
 }
 
-/// Where the number that begins at `at` ends, decimals included.
+/// The end of the number that begins at `at`, including decimals.
 pub(super) fn number_end(text: &[u8], at: usize) -> Option<usize> {
     let digits = |at: usize| text.get(at..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_digit()).count();
     let end = at + digits(at);
@@ -76,7 +76,7 @@ pub(super) fn number_end(text: &[u8], at: usize) -> Option<usize> {
     (end > at).then_some(if decimals > 0 { end + 1 + decimals } else { end })
 }
 
-/// A date, a time, or both: where it ends, and whether it is precise, that is, tells a second other than 0.
+/// The end of a date, a time, or both, and whether it is precise: whether its second is not 0.
 pub(super) fn date_time(text: &[u8], at: usize) -> Option<(usize, bool)> {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| shape("{DATE_TIME}"));
     static PRECISE: LazyLock<Regex> =
@@ -85,20 +85,21 @@ pub(super) fn date_time(text: &[u8], at: usize) -> Option<(usize, bool)> {
     Some((end, PRECISE.is_match(&text[at..end])))
 }
 
-/// Seconds since 1970 between 2017 and 2036, or milli-, micro- or nanoseconds: a word of 10, 13, 16 or 19 digits.
-/// Bytes may be as many, and are progress.
+/// The end of a Unix time between 2017 and 2036 in seconds, milli-, micro- or nanoseconds: a word of 10, 13, 16 or 19
+/// digits. A number of bytes may have as many digits; it is progress and not masked.
 pub(super) fn epoch(text: &[u8], at: usize) -> Option<usize> {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| shape(r"(?:1[5-9]|20)[0-9]{8}(?:[0-9]{3}){0,3}\b(?:[.][0-9]+)?"));
     static BYTES: LazyLock<Regex> = LazyLock::new(|| shape(r" *(?:bytes?|b)\b"));
     end_of(&SHAPE, text, at).filter(|end| !BYTES.is_match(&text[*end..]))
 }
 
-/// A duration: "12 ms", "3.4s", "2m13s", "5 minutes". A time that remains is no such thing: it tells how far a wait is.
+/// The end of a duration: "12 ms", "3.4s", "2m13s", "5 minutes". A remaining time is not one: it shows the progress of
+/// a wait.
 pub(super) fn duration(text: &[u8], at: usize) -> Option<usize> {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         let unit = r"(?:(?:\xc2\xb5|\xce\xbc|[mun])s|m?sec|secs|seconds?|mins?|minutes?|hrs?|hours?|days?|millis|milliseconds)";
         let number = "[0-9]+(?:[.][0-9]+)?";
-        // Letters alone are units in lower case: "12M" is a size. A space apart, only seconds are.
+        // Single letters are units only in lower case: "12M" is a size. After a space, only "s" is a unit.
         let close = format!("(?:(?-i:[smhd])|{unit})");
         shape(&format!(r"{number}(?: (?:(?-i:s)|{unit})|{close}(?:{number}{close})*)\b"))
     });
@@ -107,7 +108,8 @@ pub(super) fn duration(text: &[u8], at: usize) -> Option<usize> {
     end_of(&SHAPE, text, at).filter(ends)
 }
 
-/// A UUID, hexadecimal digits that are no number, an address in memory, or a random mix of letters and digits.
+/// The end of a UUID, of hexadecimal digits that are not a number, of a memory address, or of a random mix of letters
+/// and digits.
 pub(super) fn random_id(text: &[u8], at: usize, end: usize) -> Option<usize> {
     static SHAPE: LazyLock<Regex> =
         LazyLock::new(|| shape(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|0x[0-9a-z_]{5,}"));
@@ -115,7 +117,8 @@ pub(super) fn random_id(text: &[u8], at: usize, end: usize) -> Option<usize> {
         return Some(end);
     }
     let word = &text[at..end];
-    // How often letters and digits alternate: "sha256" once, "3f2a9bc" five times. An underscore begins anew.
+    // Counts how often letters and digits alternate: "sha256" once, "3f2a9bc" five times. An underscore restarts the
+    // comparison.
     let (mut changes, mut before, mut hex) = (0, None, true);
     for byte in word {
         let kind = match byte {
@@ -131,7 +134,7 @@ pub(super) fn random_id(text: &[u8], at: usize, end: usize) -> Option<usize> {
     (random || (word.len() >= 8 && changes >= 3)).then_some(end)
 }
 
-/// A random name under a directory for temporary files: where it ends. The slash before it is part of the shape.
+/// The end of a random name in a directory for temporary files. The slash before it is part of the shape.
 pub(super) fn temporary(text: &[u8], at: usize) -> Option<usize> {
     const ROOTS: [&[u8]; 2] = [b"/tmp/", b"/var/folders/"];
     let root = ROOTS.iter().find(|root| text[at..].starts_with(root))?;
@@ -144,13 +147,13 @@ pub(super) fn temporary(text: &[u8], at: usize) -> Option<usize> {
     (random || made).then_some(begin + len)
 }
 
-/// Whether a word without digits may begin something volatile: a date, or a value that it announces.
+/// Whether a word without digits may begin a volatile piece: a date, or a name whose value follows.
 pub(super) fn may_announce(word: &[u8]) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| shape(r"(?:{DAY}|{MONTH}|{NUMBER}|{ID}(?:_?id|_?key)?|nonce)\z"));
     (2..=24).contains(&word.len()) && SHAPE.is_match(word)
 }
 
-/// Where the value ends that the word at `at` announces. `None`: it announces nothing.
+/// The end of the volatile value whose name begins at `at`. `None`: no such value follows.
 pub(super) fn announced(text: &[u8], at: usize) -> Option<usize> {
     static NUMBER: LazyLock<Regex> = LazyLock::new(|| shape(&format!("{{NUMBER}}{SEPARATOR}")));
     static NAMED_ID: LazyLock<Regex> = LazyLock::new(|| shape(&format!("(?:nonce|{{ID}}[ _-]?(?:id|key)){SEPARATOR}")));
@@ -162,7 +165,7 @@ pub(super) fn announced(text: &[u8], at: usize) -> Option<usize> {
     let named = end_of(&NAMED_ID, text, at);
     let begin = named.or_else(|| end_of(&ID, text, at))?;
     let len = text[begin..].iter().take_while(|byte| in_word(**byte) || **byte == b'-').count();
-    // An id has a digit, and is long unless it is called one.
+    // An id contains a digit. It must be long unless its name says that it is an id.
     let random = text[begin..begin + len].iter().any(u8::is_ascii_digit) && (named.is_some() || len >= 6);
     random.then_some(begin + len)
 }

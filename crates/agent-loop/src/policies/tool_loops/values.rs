@@ -9,7 +9,7 @@ use super::mask::{Piece, Place, pieces};
 use super::shapes;
 use super::words::Kind;
 
-/// Whether a text is a database query, and whether it only looks.
+/// Whether a text is a database query, and whether it only reads.
 pub(super) fn sql_kind(text: &str) -> Option<Kind> {
     let first = text.split_ascii_whitespace().next().unwrap_or_default();
     let is = |verbs: &[&str]| verbs.iter().any(|verb| first.eq_ignore_ascii_case(verb));
@@ -21,24 +21,24 @@ pub(super) fn sql_kind(text: &str) -> Option<Kind> {
     }
 }
 
-/// What a word of a database query says.
+/// The role of a word in a database query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sql {
     /// A table follows: `from`, `join`.
     Source,
-    /// How many follow, or from where on.
+    /// An amount or a position follows: `limit`, `offset`.
     Page,
     /// Conditions follow: `where`.
     Condition,
     /// An order follows: `group`, `order`.
     Order,
-    /// How, and not which.
+    /// A keyword without a target.
     Keyword,
     /// A name or a value.
     Name,
 }
 
-/// Reads a word of a database query.
+/// Determines the role of a word in a database query.
 pub(super) fn sql_word(word: &[u8]) -> Sql {
     const KEYWORDS: [&str; 32] = [
         "select", "and", "or", "not", "like", "ilike", "lower", "upper", "trim", "by", "asc", "desc", "count", "sum",
@@ -56,7 +56,7 @@ pub(super) fn sql_word(word: &[u8]) -> Sql {
     }
 }
 
-/// The program in a list of arguments: what a shell is told to run, or the list itself.
+/// The kind of a list of arguments: of the command that a shell runs, or of the list itself.
 pub(super) fn program(items: &[Value]) -> Kind {
     let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
     match words.as_slice() {
@@ -65,7 +65,7 @@ pub(super) fn program(items: &[Value]) -> Kind {
     }
 }
 
-/// The digest of a number, and whether it looks like seconds since 1970. 1 and 1.0 are the same number.
+/// The digest of a number, and whether it looks like a Unix time. 1 and 1.0 are the same number.
 pub(super) fn number_digest(number: &serde_json::Number) -> (u64, bool) {
     let value = number.as_f64().unwrap_or_default();
     let epoch = [1.0, 1e3, 1e6].iter().any(|unit| (1.5e9..2.1e9).contains(&(value / unit)));
@@ -73,7 +73,7 @@ pub(super) fn number_digest(number: &serde_json::Number) -> (u64, bool) {
     (whole.map_or(value.to_bits(), |whole| whole as u64), epoch)
 }
 
-/// A whole number as text on the stack, to find it again in a result.
+/// A whole number as decimal text on the stack, to recognise it in a result.
 pub(super) fn itoa(value: u64) -> Decimal {
     let mut decimal = Decimal { digits: [0; 20], from: 20 };
     let mut rest = value;
@@ -98,7 +98,7 @@ impl Decimal {
     }
 }
 
-/// Words and punctuation with volatile pieces hidden; runs of spaces are one.
+/// Digest of words and punctuation, with volatile pieces masked. White space only separates words.
 pub(super) fn masked_digest(text: &[u8], place: Place) -> u64 {
     let mut digest = Digest::new(3);
     pieces(text, place, |piece| match piece {
@@ -109,7 +109,8 @@ pub(super) fn masked_digest(text: &[u8], place: Place) -> u64 {
     digest.finish()
 }
 
-/// A path, id or name as it stands; of a path `./a//b` only `a/b`, and without random names of temporary files.
+/// Digest of a path, id or name. A path is normalised: `./a//b` equals `a/b`, and random names of temporary files are
+/// masked.
 pub(super) fn path_digest(text: &str) -> u64 {
     if let Some((address, query)) = text.split_once('?').filter(|_| text.contains("://")) {
         return address_digest(address, query, |class| class == Class::Volatile);
@@ -136,14 +137,14 @@ pub(super) fn path_digest(text: &str) -> u64 {
     digest.finish()
 }
 
-/// The same without what leads on within one thing: `?page=3` of an address.
+/// The same, without the parts that select a page of one target: `?page=3` in an address.
 pub(super) fn aim_digest(text: &str) -> u64 {
     let Some((address, query)) = text.split_once('?') else { return path_digest(text) };
     address_digest(address, query, |class| matches!(class, Class::Page | Class::Volatile))
 }
 
-/// An address with its query in any order, without what `hides` and without what only defeats a cache: a time or a
-/// random id under a name that says nothing.
+/// Digest of an address with its query in any order. Leaves out the keys that `hides` selects, and values that only
+/// defeat a cache: a time or a random id under a key without a known meaning.
 fn address_digest(address: &str, query: &str, hides: impl Fn(Class) -> bool) -> u64 {
     let mut digest = path_digest(address);
     for part in query.split('&') {
@@ -160,7 +161,7 @@ fn address_digest(address: &str, query: &str, hides: impl Fn(Class) -> bool) -> 
     digest
 }
 
-/// A symbol without regard to its spelling: `processOrder`, `process_order`.
+/// Digest of a symbol in any spelling: `processOrder`, `process_order`.
 pub(super) fn loose_digest(text: &str) -> u64 {
     let mut digest = Digest::new(6);
     for byte in text.bytes().filter(|byte| *byte != b'_' && shapes::in_word(*byte)) {

@@ -1,25 +1,25 @@
-//! Varied arguments, same result: a search that is reworded and finds nothing, each time.
+//! Finds varied calls with the same result: for example a search that is reworded and finds nothing each time.
 
 use std::collections::VecDeque;
 
 use super::ToolLoopConfig;
 use super::history::Entry;
-use super::result::Told;
+use super::result::ResultAnalysis;
 use super::words::Kind;
 
-/// Different calls that tell the same.
+/// A finding of different calls with the same result.
 #[derive(Debug)]
 pub(super) struct Varied {
     pub(super) count: u32,
     pub(super) threshold: u32,
 }
 
-/// Looks at the calls since something new was learnt, the newest being the one at `at` that told `told`.
+/// Examines the calls since the last news. The newest call is at `at`, and `result` is its result.
 pub(super) fn varied(
     history: &VecDeque<Entry>,
     since: usize,
     at: usize,
-    told: &Told,
+    result: &ResultAnalysis,
     failed: bool,
     config: &ToolLoopConfig,
 ) -> Option<Varied> {
@@ -27,15 +27,15 @@ pub(super) fn varied(
     if newest.kind.is_harmless() || newest.kind == Kind::Wait {
         return None;
     }
-    // What was done, or found in order, was done or found for each of them.
-    let done = newest.kind == Kind::Write && !told.long;
-    let passed = told.positive && !(newest.kind == Kind::Read && told.long);
+    // A write, or a positive result, is work for each of the calls.
+    let done = newest.kind == Kind::Write && !result.long;
+    let passed = result.positive && !(newest.kind == Kind::Read && result.long);
     if !failed && (done || passed) {
         return None;
     }
     let group = || {
         let calls = history.iter().enumerate().skip(since);
-        calls.filter(|(place, entry)| *place == at || counts(entry, told.digest)).map(|(_, entry)| entry)
+        calls.filter(|(place, entry)| *place == at || counts(entry, result.digest)).map(|(_, entry)| entry)
     };
     if group().all(|entry| entry.key == newest.key) {
         return None;
@@ -46,8 +46,8 @@ pub(super) fn varied(
     if newest.polls {
         return hit(reworded.count, config.polls);
     }
-    if told.sentence && !told.empty && !failed && newest.target != 0 {
-        // What is asked about one thing in any words, and answered by the same sentence each time.
+    if result.sentence && !result.empty && !failed && newest.target != 0 {
+        // Different questions about one target, with the same sentence as the answer each time.
         let one = group().filter(|entry| {
             entry.name == newest.name && entry.target == newest.target && entry.numbers == newest.numbers
         });
@@ -55,19 +55,19 @@ pub(super) fn varied(
             return Some(found);
         }
     }
-    if told.empty || (!failed && !told.long) {
-        // Queries that differ in one word each may go through a list: they get half as many again.
+    if result.empty || (!failed && !result.long) {
+        // Queries that differ by one word each may go through a list. They are allowed half as many again.
         let threshold = config.same_short_result;
         return hit(reworded.count, if reworded.list { threshold + threshold / 2 } else { threshold });
     }
-    if told.missing && !told.long {
-        // Looking for one of many files fails many times; guessing where one is should end.
+    if result.missing && !result.long {
+        // A search for one of many files fails many times. Guessing the location of one file should end earlier.
         return hit(reworded.count, config.same_result).or_else(|| hit(all, 2 * config.same_short_result));
     }
-    if failed || told.negative {
+    if failed || result.negative {
         return hit(all, config.same_result);
     }
-    // Different things may well be equal at length: the same file on ten hosts.
+    // Different targets may have equal long results: the same file on ten hosts.
     hit(group().filter(|entry| same_thing(entry, newest)).count() as u32, config.same_result)
 }
 
@@ -75,23 +75,24 @@ fn counts(entry: &Entry, result: u32) -> bool {
     entry.result == result && !entry.void && !entry.kind.is_harmless()
 }
 
-/// Whether two calls that told the same at length are about one thing, whatever their words. Different addresses on the
-/// web do not lead to one page unless they lead nowhere, and neither do different numbers under a name that says nothing.
+/// Whether two calls with the same long result have one target, whatever their words. Different web addresses count as
+/// one target, because only a useless page, such as an error page, is the same for all of them. Different numbers under
+/// a key without a known meaning count as one target too.
 fn same_thing(one: &Entry, other: &Entry) -> bool {
     let web = one.web && other.web;
     let numbered = one.numbers != 0 && other.numbers != 0;
     one.name == other.name && (one.target == other.target || web || numbered)
 }
 
-/// Calls that say the same in other words.
+/// Calls with the same meaning in other words.
 struct Reworded {
     count: u32,
-    /// Each differs from the next in one word.
+    /// Whether each differs from the next by one word.
     list: bool,
 }
 
-/// Goes back from the newest call. A call is compared with the newest and with the last that was similar, since wording
-/// drifts.
+/// Counts similar calls, starting at the newest. A call is compared with the newest and with the last similar one,
+/// because the wording drifts.
 fn reworded<'a>(group: impl DoubleEndedIterator<Item = &'a Entry>, newest: &'a Entry) -> Reworded {
     let (mut reworded, mut link) = (Reworded { count: 0, list: newest.sketch != 0 }, newest);
     for entry in group.rev() {
@@ -106,8 +107,8 @@ fn reworded<'a>(group: impl DoubleEndedIterator<Item = &'a Entry>, newest: &'a E
     reworded
 }
 
-/// Whether two calls of a tool are about the same, in words of which more than half are shared, or without words. Numbers
-/// under a name that says nothing may each be another item.
+/// Whether two calls of a tool have the same target, and either share more than half of their words or have none.
+/// Different numbers under a key without a known meaning may be different items, so such calls are not similar.
 fn similar(one: &Entry, other: &Entry) -> bool {
     let shared = (one.sketch & other.sketch).count_ones();
     let fewer = one.sketch.count_ones().min(other.sketch.count_ones());

@@ -1,45 +1,45 @@
-//! What the words in a tool's name say about the tool, where the tool does not declare it.
+//! Determines the kind of a tool from the words of its name, if the tool does not declare it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::lexicon::lexicon;
 
-/// What kind of call it is, as far as its words tell.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing is known.
+    /// Unknown.
     #[default]
     Other,
-    /// It looks at something.
+    /// Reads something.
     Read,
-    /// It changes something.
+    /// Changes something.
     Write,
-    /// It runs a program: a build, tests.
+    /// Runs a program: a build, tests.
     Run,
-    /// It asks how far something is.
+    /// Polls the state of something.
     Poll,
-    /// It lets time pass.
+    /// Lets time pass.
     Wait,
-    /// It tells nothing about the work and changes nothing: a clock, a thought.
+    /// Neither reports about the work nor changes anything: a clock, a thought.
     Harmless,
-    /// A note to itself, a list of what is to be done: harmless as well, but written again word by word it tells that
-    /// the work stands still.
+    /// A note of the model to itself, such as a to-do list. Harmless as well, but the same note again shows that there
+    /// is no progress.
     Note,
 }
 
 impl Kind {
-    /// Every kind; the place is the stored number.
+    /// Every kind. The index is the stored number.
     pub(super) const ALL: [Self; 8] =
         [Self::Other, Self::Read, Self::Write, Self::Run, Self::Poll, Self::Wait, Self::Harmless, Self::Note];
 
-    /// Whether it neither tells about the work nor changes it.
+    /// Whether it neither reports about the work nor changes it.
     pub(super) fn is_harmless(self) -> bool {
         matches!(self, Self::Harmless | Self::Note)
     }
 }
 
-/// What a single word says.
+/// The meaning of a single word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hint {
     Read,
@@ -48,24 +48,24 @@ enum Hint {
     Remove,
     Run,
     Poll,
-    /// "check": asks about a state, unless it says what is checked.
+    /// "check": polls a state, unless the name says what is checked.
     Check,
-    /// What is checked in the sense of a build or a test.
+    /// The object of a check that is a build or a test.
     Checked,
-    /// Something that is under way elsewhere: looking at it is polling.
+    /// Something that runs elsewhere: reading its state is polling.
     Ongoing,
     Wait,
     Harmless,
-    /// Notes to itself, which are harmless even where they are written.
+    /// Notes of the model to itself. They are harmless even if the tool writes them.
     Note,
     /// "git": its status and its log do not change by themselves.
     Local,
-    /// Says nothing.
+    /// No meaning.
     Filler,
     Unknown,
 }
 
-/// What single words say. One that is not here says nothing known.
+/// The meaning of known words.
 #[rustfmt::skip]
 static HINTS: LazyLock<HashMap<&'static str, Hint>> = LazyLock::new(|| {
     lexicon(&[
@@ -98,7 +98,7 @@ fn hint(word: &str) -> Hint {
     HINTS.get(word).copied().unwrap_or(Hint::Unknown)
 }
 
-/// What the words of a name say together.
+/// The combined meaning of the words of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meaning {
     /// The kind.
@@ -107,12 +107,12 @@ pub(super) struct Meaning {
     pub(super) adds: Option<bool>,
     /// Whether it waits for something.
     pub(super) waits: bool,
-    /// Whether any word is known at all.
+    /// Whether at least one word is known.
     pub(super) known: bool,
 }
 
-/// Reads a name: its words in any of the usual spellings (`get_job`, `getJob`, `get-job`). Of `change__get` and
-/// `mcp__ci__get_job`, what stands before the last `__` names a server, and counts only where the rest says nothing.
+/// Analyses a name: its words in any of the usual spellings (`get_job`, `getJob`, `get-job`). In `change__get` and
+/// `mcp__ci__get_job`, the part before the last `__` names a server. It counts only if no word of the rest is known.
 pub(super) fn meaning(name: &str) -> Meaning {
     match name.rsplit_once("__").map(|(_, tool)| words_meaning(tool)) {
         Some(meaning) if meaning.known => meaning,
@@ -121,21 +121,21 @@ pub(super) fn meaning(name: &str) -> Meaning {
 }
 
 fn words_meaning(name: &str) -> Meaning {
-    let mut seen = Seen::default();
+    let mut hints = Hints::default();
     for_each_word(name, |word| {
-        seen.replaces |= word == "replace";
-        seen.take(hint(word));
+        hints.replaces |= word == "replace";
+        hints.take(hint(word));
     });
-    // "find_and_replace" begins with what it does first, and is named for what it does then.
-    if seen.replaces {
-        seen.first_act = Some(Hint::Write);
+    // "find_and_replace": the first verb is a preparation, the replacement is the purpose.
+    if hints.replaces {
+        hints.first_act = Some(Hint::Write);
     }
-    seen.meaning()
+    hints.meaning()
 }
 
-/// How often each hint was given.
+/// The hints that the words of a name have given.
 #[derive(Default)]
-struct Seen {
+struct Hints {
     first_act: Option<Hint>,
     poll: bool,
     check: bool,
@@ -150,11 +150,11 @@ struct Seen {
     any: bool,
 }
 
-impl Seen {
+impl Hints {
     fn take(&mut self, hint: Hint) {
         match hint {
             Hint::Read | Hint::Write | Hint::Add | Hint::Remove | Hint::Run => {
-                // The first verb says what is done; a later one is its object: "get_commit", "run_command".
+                // The first verb is the action. A later verb is its object: "get_commit", "run_command".
                 self.first_act.get_or_insert(hint);
             }
             Hint::Poll => self.poll = true,
@@ -191,7 +191,7 @@ impl Seen {
         } else if self.poll && !self.local {
             Kind::Poll
         } else if self.wait {
-            // "wait_for_element" watches something; "wait" lets time pass.
+            // "wait_for_element" observes something; "wait" lets time pass.
             if objects || act.is_some() { Kind::Poll } else { Kind::Wait }
         } else if act == Some(Hint::Run) {
             Kind::Run
@@ -208,7 +208,7 @@ impl Seen {
     }
 }
 
-/// Calls `take` with each word of a name, in lower case. Words longer than 20 bytes say nothing and are cut.
+/// Calls `take` with each word of a name, in lower case. Words are cut at 20 bytes; longer words are never known.
 pub(super) fn for_each_word(name: &str, mut take: impl FnMut(&str)) {
     let mut word = [0; 20];
     let mut len = 0;

@@ -1,32 +1,32 @@
-//! Oscillating writes: what is written, taken back, and written again.
+//! Finds oscillating writes: a state is written, undone, and written again.
 
 use std::collections::VecDeque;
 
 use super::pack::{Bytes, Packed};
 
-/// Places whose writes are remembered; then the one that was written to longest ago is forgotten.
+/// Most locations whose writes are stored. Beyond that, the location that was written longest ago is dropped.
 const PLACES: usize = 12;
 
-/// States that are remembered of a place. 6: an oscillation through more is a plan.
+/// States that are stored for each location. 6: an oscillation through more states is a plan.
 const STATES: usize = 6;
 
-/// What a call changes.
+/// The change that a call makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Effect {
-    /// Which place: a path, a key, an id. 0: the call changes nothing that could come back.
+    /// The location: a path, a key, an id. 0: the call makes no change that could be undone.
     pub(super) place: u32,
-    /// The state that it makes, or the change that it is.
+    /// The state after the change, or the change itself.
     pub(super) state: u32,
-    /// The change that it would take back. 0: it does not say what was there before.
+    /// The opposite change. 0: the call does not say what was there before.
     pub(super) back: u32,
 }
 
-/// The writes to one place.
+/// The writes to one location.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Writes {
     place: u32,
     returns: u8,
-    /// Oldest first; 0 where there is none.
+    /// Oldest first; 0 if there is none.
     states: [u32; STATES],
 }
 
@@ -47,7 +47,7 @@ impl Packed for Writes {
     }
 }
 
-/// Takes a write that has succeeded and tells how often the place has returned to an earlier state by now.
+/// Records a successful write. Returns how often the location has returned to an earlier state.
 pub(super) fn record(places: &mut VecDeque<Writes>, effect: Effect) -> u8 {
     if effect.place == 0 {
         return 0;
@@ -73,8 +73,8 @@ pub(super) fn record(places: &mut VecDeque<Writes>, effect: Effect) -> u8 {
     returns
 }
 
-/// Something new was written: going back and forth around real work is how one tries things out.
-pub(super) fn forgive(places: &mut VecDeque<Writes>) {
+/// Resets the counts after news: undoing a change around real work is a normal way to try things out.
+pub(super) fn reset_returns(places: &mut VecDeque<Writes>) {
     for writes in places {
         writes.returns = 0;
     }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn returns_to_an_earlier_state_are_counted() {
-        // Each row: states as digits of one place, and the returns after the last.
+        // Each row: states of one location as digits, and the returns after the last.
         for (states, returns) in [
             ("1", 0),
             ("1111", 0),
@@ -96,7 +96,7 @@ mod tests {
             ("121212", 4),
             ("123123", 3),
             ("123456789", 0),
-            ("12345671", 0), // 1 is forgotten
+            ("12345671", 0), // 1 has been dropped
         ] {
             let mut places = VecDeque::new();
             let mut count = 0;
@@ -113,7 +113,7 @@ mod tests {
         let mut places = VecDeque::new();
         let counts: Vec<u8> = [there, back, there, back, there].map(|effect| record(&mut places, effect)).into();
         assert_eq!(counts, [0, 1, 2, 3, 4]);
-        forgive(&mut places);
+        reset_returns(&mut places);
         assert_eq!(record(&mut places, back), 1);
     }
 

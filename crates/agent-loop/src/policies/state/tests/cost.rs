@@ -1,4 +1,4 @@
-//! What an observation costs. Prints figures; asserts the budget, which is far above them.
+//! Measures the cost of an observation. Prints figures and asserts the budget, which is far above them.
 
 use std::time::Instant;
 
@@ -7,8 +7,8 @@ use belay_protocol::Arguments;
 use crate::policies::state::*;
 use crate::policies::{CallOutcome, RunLimits, StopsConfig, Totals};
 
-/// Most nanoseconds that the median observation may take, with every policy and limit on. 2 µs: a run makes a few
-/// hundred, and a model call takes seconds.
+/// Most nanoseconds for the median observation, with every policy and limit enabled. 2 µs: a run has a few hundred
+/// observations, and a model call takes seconds.
 const MEDIAN_NS: u128 = 2_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What holds for any run, any rules, and a restart at any moment.
+//! Properties that hold for any run, any rules, and a restart at any moment.
 
 use belay_protocol::Arguments;
 use proptest::prelude::*;
@@ -104,7 +104,7 @@ impl Seen {
     }
 }
 
-/// Rules that between them use every leaf but chanting, whose state is not stored, in every way there is.
+/// Rules that together use every leaf except chanting, whose state is not stored, with every action.
 fn rules() -> StopRules {
     let stops: StopsConfig = toml::from_str(
         r#"
@@ -181,13 +181,13 @@ proptest! {
     ) {
         let rules = rules();
         let (mut some, mut every) = (StopState::default(), StopState::default());
-        // What pieces of text change is asked about with the next whole thing, as it is meant.
+        // Changes by pieces of text are evaluated at the next complete observation, by design.
         for seen in run.iter().filter(|seen| !matches!(seen, Seen::Text(_))) {
-            every.untold = rules.watched.asked;
+            every.untold = rules.watched.read_measures;
             let told = seen.show(&mut some, &rules);
             prop_assert_eq!(&told, &seen.show(&mut every, &rules), "{:?}", seen);
             if told.is_some_and(|told| told.action != Action::Notice) {
-                break; // what is true still after a recovery strikes at the next event that changes it, not at any
+                break; // what is still true after a recovery strikes only at an event that changes it
             }
         }
     }
@@ -211,7 +211,7 @@ proptest! {
         let told = StopState::default().observe(&rules, Observation::Totals(&totals)).expect("all are true");
         let mut measures = Measures::default();
         measures.observe(&rules.watched, &Observation::Totals(&totals));
-        // Each candidate by hand: stop before strike before notice, then the table, then the order.
+        // Finds the expected rule: stop before strike before notice, then the precedence, then the order.
         let mut best: Option<(usize, usize, belay_protocol::StopReason)> = None;
         for (at, &(leaf, then)) in chosen.iter().enumerate() {
             let reason = leaves[leaf].holds(&measures).expect("true").reason;

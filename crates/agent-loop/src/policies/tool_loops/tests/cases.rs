@@ -1,8 +1,8 @@
-//! Runs as they happen, healthy and not, in the notation of [`super::notation`].
+//! Realistic runs, healthy and pathological, in the notation of [`super::notation`].
 
 use std::ops::RangeInclusive;
 
-/// What they are, and what happens.
+/// The name of each run, and its script.
 pub(super) const HEALTHY: &[(&str, &str)] = &[
     (
         "refactoring",
@@ -142,7 +142,7 @@ pub(super) const HEALTHY: &[(&str, &str)] = &[
     ("checks of one thing", "a() -> 1\n3x git_status() -> clean | run_tests() -> ok"),
 ];
 
-/// What they are, what happens, and between which calls they are ended.
+/// The name of each run, its script, and the calls between which a loop must be found.
 pub(super) const PATHOLOGICAL: &[(&str, &str, RangeInclusive<usize>)] = &[
     ("created anew", "30x create_file(path=a, content=x) -> ok | create_file(path=a, content=y) -> ok", 6..=10),
     ("classified anew", "30x classify(text=the thing) -> spam | list() -> a b", 10..=10),

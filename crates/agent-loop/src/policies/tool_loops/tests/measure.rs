@@ -1,4 +1,4 @@
-//! What an event costs, printed: `cargo test --release -p belay-agent-loop -- --ignored --nocapture measure`.
+//! Prints the cost of an event: `cargo test --release -p belay-agent-loop -- --ignored --nocapture measure`.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Tables and properties of the whole policy.
+//! Tables and properties of loop detection in tool calls as a whole.
 
 mod cases;
 mod measure;

@@ -1,9 +1,10 @@
-//! A notation for runs that reads like a transcript.
+//! A notation for runs in the form of a transcript.
 //!
-//! A script is lines of steps, several of them apart by `|`. A step is `name(key=value, …)`, or `name("…")` for the one
-//! argument `command`, then optionally `->` and the result, a `!` before it if the call failed. `5x` before a line
-//! repeats it. A line `batch` before a line asks for all of its steps before the first result. `clock 5` moves the clock
-//! by so many seconds. Within a repeated line these differ each time:
+//! A script consists of lines, and a line of steps that are separated by `|`. A step is `name(key=value, …)`, or
+//! `name("…")` for the single argument `command`. Optionally `->` and the result follow, with a `!` before the result
+//! if the call failed. `5x` before a line repeats the line. A line `batch` before a line makes all calls of the line
+//! before the first result. `clock 5` advances the clock by this number of seconds. In a repeated line, these
+//! placeholders differ each time:
 //!
 //! | written | becomes |
 //! |---|---|
@@ -13,7 +14,7 @@
 //! | `{u}` | a UUID |
 //! | `{t}` | a time of day with its date |
 //!
-//! and `{long}` is always the same long text, `{long {i}}` one that differs each time.
+//! and `{long}` is always the same long text, `{long {i}}` a different one each time.
 
 use belay_protocol::{Arguments, Finding};
 use serde_json::{Map, Value};
@@ -21,7 +22,7 @@ use serde_json::{Map, Value};
 use super::super::super::observation::{CallOutcome, Observation};
 use super::super::{ToolLoopConfig, ToolLoops};
 
-/// What happens.
+/// An event of a script.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Call { name: String, arguments: Arguments },
@@ -41,7 +42,7 @@ impl Event {
     }
 }
 
-/// Reads a script.
+/// Parses a script.
 pub(super) fn read(script: &str) -> Vec<Event> {
     let mut events = Vec::new();
     let mut now = 1_000;
@@ -146,7 +147,7 @@ fn map(arguments: &str) -> Map<String, Value> {
         .collect()
 }
 
-/// Plays events and tells at which call a loop was found, and which.
+/// Plays events. Returns the number of the call at which a loop was found, and the finding.
 pub(super) fn play(config: &ToolLoopConfig, events: &[Event]) -> Option<(usize, Finding)> {
     let mut loops = ToolLoops::default();
     let mut calls = 0;

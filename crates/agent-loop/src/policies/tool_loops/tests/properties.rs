@@ -1,4 +1,4 @@
-//! What holds for every run.
+//! Properties that hold for every run.
 
 use belay_protocol::Arguments;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ const LOOPS: [&str; 8] = [
     "9x run_tests(suite=all, fast=yes) -> !3 of 40 failed",
 ];
 
-/// The same events with the keys of the arguments in another order, and nonces in arguments and results.
+/// The same events with the keys of the arguments in another order, and with nonces in arguments and results.
 fn disguised(events: &[Event], turn: usize, nonces: &[u32]) -> Vec<Event> {
     let mut nonces = nonces.iter().cycle();
     let mut nonce = || u64::from(*nonces.next().expect("a cycle")).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -47,7 +47,7 @@ fn verdict(events: &[Event]) -> Option<(usize, String)> {
     play(&ToolLoopConfig::default(), events).map(|(at, finding)| (at, finding.rule))
 }
 
-/// Any event, out of few enough that repetitions are common.
+/// Any event, from so few values that repetitions are common.
 fn event() -> impl Strategy<Value = Event> {
     let name = prop::sample::select(vec!["read", "edit", "run_tests", "get_status", "sleep", "think", "search", "f"]);
     let key = prop::sample::select(vec!["path", "query", "old_string", "new_string", "content", "page", "id"]);

@@ -1,4 +1,4 @@
-//! Longer runs, as they are and disguised.
+//! Tests longer runs, unchanged and disguised.
 
 use belay_protocol::Arguments;
 use serde_json::{Map, Value, json};
@@ -11,14 +11,14 @@ fn found(events: &[Event]) -> Option<(usize, Finding)> {
     play(&ToolLoopConfig::default(), events)
 }
 
-/// Ways to disguise a run, none of which changes what it does.
+/// Ways to disguise a run. None of them changes what the run does.
 const DISGUISES: [fn(usize, &Event) -> Vec<Event>; 5] = [shuffled, nonces, noisy, thoughtful, talkative];
 
 fn random(at: usize) -> u64 {
     (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Keys in another order.
+/// Puts the keys in another order.
 fn shuffled(at: usize, event: &Event) -> Vec<Event> {
     with_arguments(event, |pairs| {
         let turn = at % pairs.len().max(1);
@@ -26,7 +26,7 @@ fn shuffled(at: usize, event: &Event) -> Vec<Event> {
     })
 }
 
-/// A request id, a nonce and a time in the arguments.
+/// Adds a request id, a nonce and a time to the arguments.
 fn nonces(at: usize, event: &Event) -> Vec<Event> {
     with_arguments(event, |pairs| {
         pairs.push(("request_id".into(), json!(format!("req_{:x}", random(at)))));
@@ -35,7 +35,7 @@ fn nonces(at: usize, event: &Event) -> Vec<Event> {
     })
 }
 
-/// Times, durations and ids in the results.
+/// Adds times, durations and ids to the results.
 fn noisy(at: usize, event: &Event) -> Vec<Event> {
     let Event::Result { name, outcome, text } = event else { return vec![event.clone()] };
     let (seconds, id) = (at % 59 + 1, random(at));
@@ -43,12 +43,12 @@ fn noisy(at: usize, event: &Event) -> Vec<Event> {
     vec![Event::Result { name: name.clone(), outcome: *outcome, text }]
 }
 
-/// A thought before each call, reworded.
+/// Adds a reworded thought before each call.
 fn thoughtful(at: usize, event: &Event) -> Vec<Event> {
     between(event, call_and_result("think", "thought", &format!("I could look at {:x}", random(at)), "ok"))
 }
 
-/// A clock, a ping, a note before each call.
+/// Adds a clock, a ping or a note before each call.
 fn talkative(at: usize, event: &Event) -> Vec<Event> {
     let clock = format!("2026-01-02T03:04:{:02}Z", at % 60);
     let harmless = match at % 3 {
@@ -119,7 +119,7 @@ fn disguises_delay_the_end_of_a_pathological_run_by_a_few_calls_at_most() {
         for (which, disguise) in DISGUISES.into_iter().enumerate() {
             let events = disguised(&plain, disguise);
             let calls = |events: &[Event]| events.iter().filter(|event| matches!(event, Event::Call { .. })).count();
-            // Harmless calls that were put between are not the run's own.
+            // Harmless calls that were added do not belong to the run.
             let each = calls(&events) / calls(&plain);
             let at = found(&events).map_or(usize::MAX, |(at, _)| at.div_ceil(each));
             if at > range.end() + 3 {

@@ -1,9 +1,9 @@
-//! A firing and a near-miss row for every principle.
+//! A positive and a near-miss row for every principle.
 
 use super::super::*;
 use super::notation::{play, read};
 
-/// Each row: a script, and at which call a loop is found, and which; `"-"` for none.
+/// Each row: a script, and the expected finding: the number of the call and the kind of loop; `"-"` for none.
 fn check(rows: &[(&str, &str)]) {
     let mut wrong = Vec::new();
     for (script, expected) in rows {
@@ -40,13 +40,13 @@ fn exact_cycles_fire_at_the_call_that_completes_the_fifth_repetition() {
         ("9x f(a=1) | g(a=1) | h(a=1) | i(a=1)", "20 cycle"),
         ("9x f(a=1) | g(a=1) | h(a=1) | i(a=1) | j(a=1)", "25 cycle"),
         ("9x f(a=1) | g(a=1) | h(a=1) | i(a=1) | j(a=1) | k(a=1)", "-"),
-        // With something else before.
+        // With another call before.
         ("f(a=1) -> z\n9x read(path=a) -> x", "6 cycle"),
-        // Results are looked at, where they are known.
+        // Known results are compared.
         ("9x read(path=a) -> line {i}", "-"),
         ("50x next() -> record {i}", "-"),
         ("9x f(a=1) -> x | g(a=1) -> {i}", "-"),
-        // What changes by itself is no news.
+        // Volatile parts are no news.
         ("9x read(path=a, nonce={r}) -> ok at {t}", "5 cycle"),
         ("9x read(path=a, request_id={u}) -> request {u} took {i} ms", "5 cycle"),
         ("9x bash(\"make  build # {t}\") -> !error in a.c, pid {i}", "5 cycle"),
@@ -82,7 +82,7 @@ fn a_call_that_recurs_with_the_same_result_and_no_news_between_is_a_loop() {
              h(a=1) -> z | g(a=1) -> y | f(a=1) -> x",
             "13 repeated",
         ),
-        // An unknown tool between that tells nothing new.
+        // Calls of an unknown tool between them bring no news.
         ("9x f(a=1) -> x | muse(about={w}) -> hm", "11 repeated"),
         // News between: tests after each edit, the plan before each file.
         ("60x edit(path=a{i}, old_string=x, new_string=y) -> edited | run_tests() -> !3 failed", "-"),
@@ -109,19 +109,19 @@ fn several_different_calls_are_a_poll_only_if_one_of_them_waits_or_each_asks() {
         ),
         ("9x clock 30 | bash(\"kubectl get pods\") -> 1 of 3 | clock 5 | bash(\"kubectl logs x\") -> at it", "-"),
         ("9x bash(\"kubectl get pods\") -> 1 of 3 | bash(\"kubectl logs x\") -> at it", "-"),
-        // One who waits between asks whether it has changed.
+        // A run that waits between the calls asks whether the value has changed.
         ("9x get_price(of=x) -> 12 | sleep(seconds=30) -> ok", "-"),
         ("9x clock 40 | get_price(of=x) -> 12", "-"),
         ("9x clock 3 | get_price(of=x) -> 12", "5 cycle"),
-        // The pace of each call counts, whatever stands between.
+        // The interval between the calls counts, with any other calls between them.
         ("20x clock 6 | forecast(of=x) -> rain | clock 6 | think(thought={w}) -> ok", "9 cycle"),
-        // What is in a file is not under way, and a person is not asked again by waiting.
+        // The content of a file is not a state, and waiting does not make a second question to a person a poll.
         ("9x bash(\"grep summary run.log\") -> 88: waiting for the table", "5 cycle"),
         ("9x clock 14 | ask_user(question=British or American?) -> null", "5 cycle"),
-        // A name that promises a poll, called as quickly as possible.
+        // The name of a poll, called as fast as possible.
         ("20x clock 2 | service_status(name=x) -> failed", "12 polling"),
         ("20x clock 20 | service_status(name=x) -> deploying", "-"),
-        // Nothing, sent to a terminal, asks for what has come.
+        // An empty command, sent to a terminal, asks for new output.
         ("9x terminal(command=) -> no new output", "-"),
         ("9x terminal(command=make) -> no new output", "5 cycle"),
     ]);
@@ -163,7 +163,7 @@ fn what_is_given_out_anew_is_no_news() {
 #[test]
 fn what_is_looked_for_in_other_words_is_the_same() {
     check(&[
-        // Globs differ in wording, and are about a folder.
+        // Globs differ in wording; their target is a folder.
         ("20x find_files(pattern=*{w}*.py, directory=src) -> No files found", "8 varied"),
         ("20x find_files(pattern=*.py, directory={w}) -> No files found", "-"),
         ("20x find_files(pattern={w}.py, directory=src) -> No files found", "-"),
@@ -172,13 +172,13 @@ fn what_is_looked_for_in_other_words_is_the_same() {
         ("20x python(code=x = read('{w}.csv') print(x.head())) -> Empty table", "-"),
         ("20x python(code=print(head({i}))) -> Empty table", "8 varied"),
         ("20x python(code=print(f({i}))) -> Empty table", "-"),
-        // One thing, asked in any words, with one sentence for an answer.
+        // One target, different questions, one sentence as the answer.
         (
             "20x vision(image=a.jpg, prompt=tell me {w} {w} {i}) -> A round grey device on a white wall can be seen there.",
             "8 varied",
         ),
         ("20x vision(image={w}.jpg, prompt=tell me) -> A round grey device on a white wall can be seen there.", "-"),
-        // Without spaces between the words.
+        // Text without spaces between the words.
         (
             "4x search(query=用户喜欢的电影{w}, threshold=0.5) -> 没有找到
              4x search(query=我喜欢什么电影{w}, threshold=0.5) -> 没有找到",
@@ -196,7 +196,7 @@ fn what_is_looked_for_in_other_words_is_the_same() {
              search(query=医生) -> 没有找到",
             "-",
         ),
-        // A number that is always the same tells no item, one that changes may.
+        // A constant number does not identify an item, a changing one may.
         ("20x search(query=mend foo bar {w}, threshold=5) -> none", "12 varied"),
         ("20x search(query=mend foo bar, item={i}) -> none", "-"),
         ("20x search(query=mend foo bar, page_hint={i}) -> none", "8 varied"),
@@ -221,7 +221,7 @@ fn many_calls_without_news_are_a_loop() {
              4x bash(\"true\") -> | bash(\"echo standby\") -> standby | bash(\"echo ok\") -> ok",
             "45 repeated",
         ),
-        // Read again after the context was shortened, they are news.
+        // After compaction, reading the files again is news.
         (
             "18x read(path=a{i}) -> text {i}
              18x read(path=a{i}) -> text {i}
@@ -239,7 +239,7 @@ fn different_calls_with_the_same_result_are_a_loop_unless_they_are_a_batch() {
         ("20x search(query=how to mend {w} in foo) -> {long}", "5 varied"),
         ("20x fetch(url=http://x/{w}) -> Access denied. {long}", "5 varied"),
         ("20x fetch(url=http://x/{w}) -> {long {i}}", "-"),
-        // Short: only where the calls are alike.
+        // Short results: only if the calls are similar.
         ("20x search(query=mend foo bar {w} {i}) -> No results found.", "12 varied"),
         (
             "search(query=nginx timeout) -> No results for 'nginx timeout'
@@ -260,7 +260,7 @@ fn different_calls_with_the_same_result_are_a_loop_unless_they_are_a_batch() {
         ("40x grep(pattern={w}{i}, path=src) -> No matches found", "-"),
         ("40x get_order(id={i}) -> none", "-"),
         ("12x events(start=2026-{i}-01, end=2026-{i}-28) -> []", "-"),
-        // Done, written, passed: for each of them.
+        // Positive results: each call is work.
         ("40x write(path=a{i}, content=x) -> ok", "-"),
         ("40x lint(path=a{i}) -> All checks passed. {long}", "-"),
         ("40x lint(path=a{i}) -> no issues", "-"),
@@ -268,7 +268,7 @@ fn different_calls_with_the_same_result_are_a_loop_unless_they_are_a_batch() {
         ("40x bash(\"kubectl delete pod web-{r}\") -> deleted", "-"),
         ("40x bash(\"python migrate.py --batch {i}\") -> done", "-"),
         ("40x send_message(to={w}{i}, text=hello) -> sent", "-"),
-        // The same file on many hosts; but the same page for any address, or wherever one clicks.
+        // The same file on many hosts is work. The same page for any address, or for any click, is a loop.
         ("20x read_remote(host=h{i}, path=/etc/x) -> {long}", "-"),
         ("40x read_remote(host=h{i}, path=/etc/x) -> {long}", "21 repeated"),
         ("20x fetch(url=http://x/{w}) -> {long}", "5 varied"),
@@ -287,7 +287,7 @@ fn different_calls_with_the_same_result_are_a_loop_unless_they_are_a_batch() {
              4x query(sql=select * from users where lower(name) = ann limit {i}) -> []",
             "8 varied",
         ),
-        // Answers, pictures.
+        // Answers and images.
         ("20x ask_user(question=May I delete file {w}?) -> yes", "-"),
         ("20x generate_image(prompt=a cat in the style of {w}) -> http://x/{r}.png", "-"),
     ]);
@@ -300,10 +300,10 @@ fn the_same_error_for_different_calls_is_a_loop() {
         ("20x query(sql=select {w} from t) -> !syntax error at line 1, request id {r}", "5 varied"),
         ("9x f(a={i}) -> !out of memory | think(thought={w}) -> ok", "9 varied"),
         ("9x f(a={i}) -> !line 7{i} is wrong", "-"),
-        // Looking where a file might be.
+        // Searching for the location of a file.
         ("8x read(path={w}/x.toml) -> !File not found: {w}/x.toml", "-"),
         ("30x read(path={w}{i}/x.toml) -> !File not found: {w}{i}/x.toml", "16 varied"),
-        // Progress between.
+        // Progress in between.
         ("20x fetch(url=http://x/{w}) -> !connection refused | read(path={i}) -> {i}", "-"),
     ]);
 }
@@ -323,7 +323,7 @@ fn polling_is_counted_slowly_and_anew_with_each_change() {
         ("40x bash(\"sleep 5 && cat out\") -> !no such file", "24 polling"),
         ("20x bash(\"gh run view 17\") -> queued", "-"),
         ("20x process(action=poll, sessionId=a) -> no new output", "-"),
-        // By the result, the clock, or pauses alone.
+        // Recognised by the result, the clock, or pauses alone.
         ("20x fetch_thing(id=1) -> pending", "-"),
         ("40x fetch_thing(id=1) -> pending", "24 polling"),
         ("20x temperature() -> 21 | clock 30", "-"),
@@ -334,12 +334,12 @@ fn polling_is_counted_slowly_and_anew_with_each_change() {
         // Without results.
         ("20x get_status(id=1)", "-"),
         ("40x get_status(id=1)", "24 polling"),
-        // What is no polling.
+        // Calls that are not polling.
         ("9x set_status(id=1, status=open) -> ok", "5 cycle"),
         ("9x git_status() -> clean", "5 cycle"),
         ("9x check_syntax(path=a) -> !x", "5 cycle"),
         ("9x get_status(id=1) -> down | restart(id=1) -> ok", "10 cycle"),
-        // Several at once.
+        // Several polls at once.
         ("20x get_job(id=1) -> running | get_job(id=2) -> running | get_job(id=3) -> running", "-"),
     ]);
 }
@@ -361,10 +361,10 @@ fn writing_and_taking_back_is_a_loop() {
             "20x set_flag(name=debug, value=on) -> ok | edit(path=a, old_string=x{i}, new_string=y) -> ok | set_flag(name=debug, value=off) -> ok",
             "-",
         ),
-        // Commands and UI actions are made again and again.
+        // Commands and UI actions are repeated without being a loop.
         ("20x bash(\"git add -A\") -> | bash(\"git commit -m step{i}\") -> step {i}", "-"),
         ("20x save(path=a) -> ok | edit(path=a, old_string=x{i}, new_string=y{i}) -> ok", "-"),
-        // What fails changes nothing.
+        // A failed write changes nothing.
         ("4x write(path=a, content=x) -> !full | write(path=a, content=y) -> !full", "5 varied"),
     ]);
 }
@@ -447,6 +447,6 @@ fn through_the_engine_the_first_loop_is_a_strike_and_the_second_ends_the_run() {
             state.recover();
         }
     }
-    // Two events for each call: the fifth call of each is the ninth event of its own.
+    // Each call is two events, so the fifth repetition of a call is its ninth event.
     assert_eq!(verdicts, [(8, Action::Recover, 1), (18, Action::Stop, 2)]);
 }

@@ -1,20 +1,20 @@
-//! A sink that notes whether anybody has received a piece: from then on a call is never sent again.
+//! A sink that records whether a reader has received a piece. After that, a call is never sent again.
 
 use belay_protocol::{DeltaSink, Heard, Usage};
 
-/// Passes everything on.
-pub(crate) struct Listening<'a> {
+/// Passes everything on to the inner sink.
+pub(crate) struct TrackingSink<'a> {
     inner: &'a mut dyn DeltaSink,
     heard: bool,
 }
 
-impl<'a> Listening<'a> {
-    /// Nothing has been heard yet.
+impl<'a> TrackingSink<'a> {
+    /// Wraps a sink that has received nothing yet.
     pub(crate) fn new(inner: &'a mut dyn DeltaSink) -> Self {
         Self { inner, heard: false }
     }
 
-    /// Whether anybody has received a piece.
+    /// Whether a reader has received a piece.
     pub(crate) fn heard(&self) -> bool {
         self.heard
     }
@@ -25,7 +25,7 @@ impl<'a> Listening<'a> {
     }
 }
 
-impl DeltaSink for Listening<'_> {
+impl DeltaSink for TrackingSink<'_> {
     fn sent(&mut self) {
         self.inner.sent();
     }

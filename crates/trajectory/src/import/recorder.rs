@@ -1,4 +1,4 @@
-//! A conversation, put down as events.
+//! Records a conversation as events.
 
 use std::collections::VecDeque;
 
@@ -6,20 +6,20 @@ use belay_agent_loop::policies::CallOutcome;
 
 use crate::event::{CallArguments, TrajectoryEvent, looks_failed, outcome_of};
 
-/// Puts down who says what, and knows which call a result belongs to.
+/// Records messages as events, and finds the call that a result belongs to.
 #[derive(Debug, Default)]
-pub(super) struct Talk {
+pub(super) struct Recorder {
     events: Vec<TrajectoryEvent>,
     /// Calls without a result, oldest first: id and tool.
     open: VecDeque<(Option<String>, String)>,
-    /// The person has said something.
+    /// Whether the person has sent a message.
     begun: bool,
-    /// The model has answered without asking for anything: what the person says next is a new request.
+    /// Whether the model has answered without a call. Then the next message of the person is a new request.
     answered: bool,
 }
 
-impl Talk {
-    /// The person says something.
+impl Recorder {
+    /// Records a message of the person.
     pub(super) fn user(&mut self, text: String) {
         if !self.begun || self.answered {
             self.events.push(TrajectoryEvent::Reset);
@@ -28,55 +28,61 @@ impl Talk {
         self.events.push(TrajectoryEvent::User(text));
     }
 
-    /// Somebody speaks in the person's place, within the request.
-    pub(super) fn aside(&mut self, text: String) {
+    /// Records a message in the role `user` within the request.
+    pub(super) fn user_in_request(&mut self, text: String) {
         self.answered = false;
         self.events.push(TrajectoryEvent::User(text));
     }
 
-    /// A model call begins.
+    /// Records the beginning of a model call.
     pub(super) fn turn(&mut self) {
         self.answered = false;
         self.events.push(TrajectoryEvent::Turn);
     }
 
-    /// Its tokens.
+    /// Records the tokens of the model call.
     pub(super) fn usage(&mut self, input: u64, output: u64) {
         if input + output > 0 {
             self.events.push(TrajectoryEvent::Usage { input, output });
         }
     }
 
-    /// It thinks.
+    /// Records a thought.
     pub(super) fn thought(&mut self, text: String) {
         if !text.is_empty() {
             self.events.push(TrajectoryEvent::Other(text));
         }
     }
 
-    /// It says something. Nothing is put down for nothing, unless it is all that the model did.
-    pub(super) fn said(&mut self, text: String, with_calls: bool) {
+    /// Records a text of the model. An empty text is recorded only if the reply contains nothing else.
+    pub(super) fn assistant(&mut self, text: String, with_calls: bool) {
         if !text.is_empty() || !with_calls {
             self.answered = !with_calls;
             self.events.push(TrajectoryEvent::Assistant(text));
         }
     }
 
-    /// It asks for a tool; `written`: the arguments as text.
+    /// Records a call.
     pub(super) fn call(&mut self, id: Option<String>, name: String, args: CallArguments) {
         self.answered = false;
         self.open.push_back((id, name.clone()));
         self.events.push(TrajectoryEvent::Tool { id: None, name, args });
     }
 
-    /// A result. `ok`: as recorded; `None`: the text itself has to tell.
+    /// Records a result. `ok`: as recorded; `None`: derived from the text.
     pub(super) fn result(&mut self, id: Option<&str>, name: Option<&str>, ok: Option<bool>, text: String) {
         let outcome = outcome_of(ok.unwrap_or_else(|| !looks_failed(&text)), &text);
-        self.ended(id, name, outcome, text);
+        self.result_with_outcome(id, name, outcome, text);
     }
 
-    /// A result whose outcome is known.
-    pub(super) fn ended(&mut self, id: Option<&str>, name: Option<&str>, outcome: CallOutcome, text: String) {
+    /// Records a result with a known outcome.
+    pub(super) fn result_with_outcome(
+        &mut self,
+        id: Option<&str>,
+        name: Option<&str>,
+        outcome: CallOutcome,
+        text: String,
+    ) {
         let of_id = || id.and_then(|id| self.open.iter().position(|(open, _)| open.as_deref() == Some(id)));
         let of_name = || name.and_then(|name| self.open.iter().position(|(_, open)| open == name));
         let place = of_id().or_else(of_name).or_else(|| (id.is_none() && name.is_none()).then_some(0));
@@ -85,7 +91,7 @@ impl Talk {
         self.events.push(TrajectoryEvent::ToolResult { id: None, name, outcome, text });
     }
 
-    /// What was put down.
+    /// The recorded events.
     pub(super) fn done(self) -> Vec<TrajectoryEvent> {
         self.events
     }
