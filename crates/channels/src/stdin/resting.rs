@@ -1,4 +1,5 @@
-//! Runs that rest on a question, until they go on: by an answer from here or from elsewhere, or because nobody gave one.
+//! Runs that wait for approval, until they continue: after an answer from this or another channel, or because the
+//! request expired.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -6,15 +7,15 @@ use std::sync::Arc;
 use belay_protocol::{RunId, RunRecord, RunWatch};
 use futures_util::future::select_all;
 
-/// Runs that rest.
+/// The runs that wait for approval.
 #[derive(Default)]
 pub(super) struct Resting(Vec<Rest>);
 
-/// A run and the record with which it rests.
+/// A run and the record with which it paused.
 pub(super) struct Rest {
     pub(super) watch: RunWatch,
     pub(super) record: Arc<RunRecord>,
-    /// Whether it has been answered and is about to go on.
+    /// Whether the request has been answered, so that the run is about to continue.
     is_answered: bool,
 }
 
@@ -27,17 +28,17 @@ impl Resting {
         self.0.is_empty()
     }
 
-    /// Notes that a run has its answer.
+    /// Records that the approval request of a run has been answered.
     pub(super) fn answered(&mut self, run: RunId) {
         self.0.iter_mut().filter(|rest| rest.watch.run_id == run).for_each(|rest| rest.is_answered = true);
     }
 
-    /// Whether one of them is about to go on.
+    /// Whether one of the runs is about to continue.
     pub(super) fn one_goes_on(&self) -> bool {
         self.0.iter().any(|rest| rest.is_answered)
     }
 
-    /// The first one that rests no longer; never, while all do. Cancel safe.
+    /// Returns the first run that is no longer paused. Pending while all are paused. Cancel safe.
     pub(super) async fn next(&mut self) -> Rest {
         if self.0.is_empty() {
             return pending().await;
@@ -48,14 +49,14 @@ impl Resting {
 }
 
 impl Rest {
-    /// Returns when the run goes on, has ended, or nobody works on it any more.
+    /// Returns when the run continues or has ended, or when its record is no longer updated.
     async fn is_over(&mut self) {
         let Self { watch, record, .. } = self;
         let _ = watch.finished.wait_for(|now| !rests_with(now.as_ref(), record)).await; // closed: over too
     }
 }
 
-/// Whether that is the record with which a run rested.
+/// Whether the current record is the one with which the run paused.
 pub(super) fn rests_with(now: Option<&Arc<RunRecord>>, then: &Arc<RunRecord>) -> bool {
     now.is_some_and(|now| Arc::ptr_eq(now, then))
 }

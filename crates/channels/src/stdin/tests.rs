@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// What has been printed, shared with the test.
+/// A writer whose output the test reads.
 #[derive(Clone, Default)]
 struct Paper(Arc<Mutex<String>>);
 
@@ -33,7 +33,7 @@ impl Write for Paper {
     }
 }
 
-/// A reader that gives what the test sends, and ends when the test drops its end.
+/// A reader that returns the text that the test sends, and ends when the test drops its sender.
 struct Typed(std_mpsc::Receiver<&'static str>);
 
 impl Read for Typed {
@@ -73,7 +73,7 @@ impl Run {
         self.finished.send_replace(Some(Arc::new(self.record(RunStatus::Completed, reply))));
     }
 
-    /// Lays it to rest on a question, which is shown.
+    /// Pauses it with an approval request, which is shown.
     async fn ask(&self, channel: &StdinChannel) -> GateId {
         let gate = GateId::new();
         let waiting_for = WaitingFor {
@@ -137,12 +137,12 @@ async fn open(input: &'static [u8]) -> (StdinChannel, InboundStream, Paper) {
     (channel, stream, paper)
 }
 
-/// The next envelope, soon.
+/// Returns the next envelope, within 5 s.
 async fn next(stream: &mut InboundStream) -> Option<Envelope> {
     timeout(Duration::from_secs(5), stream.next()).await.expect("the channel went on in time")
 }
 
-/// Whether the channel stays silent for a moment. The moment is real: a thread may be about to speak.
+/// Whether the channel sends nothing for 50 ms of real time: a thread may be about to send.
 async fn is_silent(stream: &mut InboundStream) -> bool {
     timeout(Duration::from_millis(50), stream.next()).await.is_err()
 }

@@ -1,12 +1,12 @@
-//! In which groups the bot is served, and which of their messages are for it. Pure.
+//! Decides which groups the bot serves, and which of their messages are for it. Pure.
 //!
-//! A group is where something is said, and never who says it: people are on a list of their own.
+//! The allowed groups and the allowed people are separate lists.
 
 use std::collections::HashSet;
 
 use crate::config::{GroupAnswer, GroupsConfig};
 
-/// What is known of groups.
+/// The settings for groups.
 pub(super) struct Groups {
     allow: HashSet<i64>,
     answer: GroupAnswer,
@@ -21,18 +21,18 @@ pub(super) enum Addressed {
     Nobody,
     /// Another bot, by a command that names it.
     OtherBot,
-    /// Somebody, and whether that is the bot is not known before its user name is.
+    /// Somebody; whether it is the bot is unknown until the bot's user name is known.
     Perhaps,
 }
 
-/// What becomes of a group message.
+/// Whether a group message is for the bot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// It is for the bot.
     Yes,
-    /// It is not, and why.
+    /// No, for this reason.
     No(&'static str),
-    /// To be asked again once the bot's user name is known.
+    /// Undecided until the bot's user name is known.
     NotYet,
     /// The group is not on the list.
     Unlisted,
@@ -43,12 +43,12 @@ impl Groups {
         Self { allow: config.allow.iter().copied().collect(), answer: config.answer }
     }
 
-    /// Whether the bot is served there.
+    /// Whether the bot serves this group.
     pub(super) fn serve(&self, chat: i64) -> bool {
         self.allow.contains(&chat)
     }
 
-    /// Decides on a message of a group.
+    /// Decides whether a message of a group is for the bot.
     pub(super) fn hear(&self, chat: i64, addressed: Addressed) -> Heard {
         if !self.serve(chat) {
             return Heard::Unlisted;

@@ -1,5 +1,4 @@
-//! Who may talk to the bot, and from where. The one place that says so: messages and taps are let in by it, and work that goes
-//! on by itself is asked about here.
+//! Who may talk to the bot, and from which conversations. Messages, taps and autonomous work are all checked here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use super::conversation::Conversation;
 use super::groups::{Addressed, Groups, Heard};
 use crate::config::TelegramConfig;
 
-/// People by their numeric ids, and the groups in which the bot is served.
+/// Allowed people by their numeric ids, and the groups that the bot serves.
 pub(super) struct People {
     pub(super) allow: HashSet<u64>,
     pub(super) operators: HashSet<u64>,
@@ -28,7 +27,7 @@ impl People {
         }
     }
 
-    /// What somebody on the lists may do; `None`: they are on none.
+    /// The role of a person on the lists; `None` if the person is on no list.
     pub(super) fn role(&self, id: u64) -> Option<Role> {
         match id {
             id if self.operators.contains(&id) => Some(Role::Operator),
@@ -56,7 +55,7 @@ impl ChannelAccess for People {
 
     fn serves(&self, conversation: &str) -> bool {
         let Ok(Conversation { chat, .. }) = conversation.parse() else { return false };
-        // A private chat has the id of its person. Bot API, Chat, `id`.
+        // A private chat has the id of its person (Bot API, Chat, `id`).
         match u64::try_from(chat) {
             Ok(person) => self.role(person).is_some(),
             Err(_) => self.groups.serve(chat),
@@ -64,8 +63,8 @@ impl ChannelAccess for People {
     }
 }
 
-/// The lists in force: a snapshot that is swapped as a whole when the settings are reloaded. Clones share one. Each message,
-/// tap and question about standing is judged by the lists of its moment.
+/// The current lists, as a snapshot that a reload of the settings swaps as a whole. Clones share it. Each message, tap
+/// and access check uses the lists of its moment.
 #[derive(Clone)]
 pub struct AllowLists(Arc<ArcSwap<People>>);
 
@@ -75,22 +74,22 @@ impl AllowLists {
         People::of(config).into()
     }
 
-    /// Goes by the lists of these settings from now on, and by whom the bot answers in groups; nothing else is looked at.
+    /// Replaces the lists of people and groups, and the rule for group messages. Ignores all other settings.
     pub fn replace(&self, config: &TelegramConfig) {
         self.0.store(Arc::new(People::of(config)));
     }
 
-    /// What somebody on the lists may do; `None`: they are on none.
+    /// The role of a person on the lists; `None` if the person is on no list.
     pub(super) fn role(&self, id: u64) -> Option<Role> {
         self.0.load().role(id)
     }
 
-    /// Whether the bot is served in that group.
+    /// Whether the bot serves this group.
     pub(super) fn serve(&self, chat: i64) -> bool {
         self.0.load().groups.serve(chat)
     }
 
-    /// Decides on a message of a group.
+    /// Decides whether a message of a group is for the bot.
     pub(super) fn hear(&self, chat: i64, addressed: Addressed) -> Heard {
         self.0.load().groups.hear(chat, addressed)
     }
@@ -112,7 +111,7 @@ impl ChannelAccess for AllowLists {
     }
 }
 
-/// The id of the group that a conversation is in; `None`: it is private.
+/// The id of a conversation's group; `None` if the conversation is private.
 fn group_of(conversation: &str) -> Option<i64> {
     conversation.parse::<Conversation>().ok().map(|it| it.chat).filter(|chat| *chat < 0)
 }

@@ -28,7 +28,7 @@ fn in_groups(answer: GroupAnswer) -> Groups {
     Groups::new(&GroupsConfig { allow: vec![-100], answer })
 }
 
-/// A message with these fields over those of a private text of user 42.
+/// A private text message of user 42, with these fields replaced.
 fn message(fields: Value) -> Value {
     let mut message = json!({
         "message_id": 5, "date": 1, "text": "hello",
@@ -61,7 +61,7 @@ fn judge(rules: &Rules, message: Value) -> Verdict {
     rules.judge(serde_json::from_value(json!({"update_id": 900, "message": message})).unwrap())
 }
 
-/// The verdict in a line: the text, or the kind of the refusal.
+/// The verdict as one line: the text, or the kind of refusal.
 fn line(verdict: Verdict) -> String {
     match verdict {
         Verdict::Message(inbound) => match inbound.body {
@@ -151,7 +151,7 @@ fn private_messages_are_heard_from_those_on_the_lists_only() {
         (json!({"text": null, "photo": photo, "from": from(43, false)}), "(stranger 43)"),
         (json!({"text": null, "group_chat_created": true}), "(says nothing)"),
         (json!({"chat": {"id": -5, "type": "channel"}}), "(a channel post)"),
-        // Telegram adds fields; a field that we do not know changes nothing.
+        // Telegram adds fields; an unknown field changes nothing.
         (json!({"some_future_field": {"x": [1]}}), "hello"),
     ] {
         assert_eq!(line(judge(&rules(), message(fields.clone()))), expected, "{fields}");
@@ -395,7 +395,7 @@ fn a_word_to_end_the_daemon_from_before_its_start_is_not_for_it() {
         ("/quit", 999, false),
         ("/Shutdown now", 999, false),
         ("/exit@belay_bot", 999, false),
-        ("/quit", 1000, true), // Telegram counts whole seconds: it may have come just after
+        ("/quit", 1000, true), // Telegram counts whole seconds: it may have been sent after the start
         ("/quit", 1001, true),
         ("/status", 999, true),
         ("what does /quit do?", 999, true),
@@ -418,7 +418,7 @@ fn what_was_written_long_before_the_start_is_not_answered_as_new() {
         let rules = Rules { since: start, max_age_s, ..rules() };
         assert_eq!(line(judge(&rules, message(json!({ "date": date })))), expected, "{max_age_s} s, {date}");
     }
-    // Who is not heard anyway is told nothing.
+    // Messages that the bot ignores anyway get no notice.
     let rules = Rules { since: start, max_age_s: 3600, ..rules() };
     let stranger = json!({"from": {"id": 99, "is_bot": false, "first_name": "S"}});
     assert_eq!(line(judge(&rules, message(stranger))), "(stranger 99)");

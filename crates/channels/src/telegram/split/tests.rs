@@ -12,7 +12,7 @@ fn plain(markdown: &str) -> Vec<String> {
     pieces(markdown).into_iter().map(|piece| piece.plain).collect()
 }
 
-/// The text that Telegram would show for this HTML. Panics where Telegram would answer "can't parse entities".
+/// The text that Telegram shows for this HTML. Panics where Telegram would answer "can't parse entities".
 fn shown(html: &str) -> String {
     let (mut text, mut open, mut rest) = (String::new(), Vec::new(), html);
     while let Some(c) = rest.chars().next() {
@@ -49,7 +49,7 @@ fn without_space(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-/// What holds for the pieces of any text.
+/// Checks the invariants of the pieces of any text.
 fn check(markdown: &str) {
     let pieces = pieces(markdown);
     for piece in &pieces {
