@@ -1,6 +1,9 @@
-//! Places of TCP connections. When all are taken, a new connection gets that of the one that has had no request for longest, so
-//! that idle ones, however many, shut nobody out. A request whose body is still arriving, from a caller who has not proven who it
-//! is, keeps no place either: slow bodies cost no credentials. A connection with any other request keeps its place.
+//! Slots for TCP connections.
+//!
+//! When all slots are taken, a new connection replaces the one that has been idle for longest. So idle connections,
+//! however many, shut nobody out. A connection also counts as idle while the body of an unauthenticated request is
+//! still arriving, because slow bodies cost an attacker no credentials. A connection with any other request keeps its
+//! slot.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,26 +17,26 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-/// All places.
+/// All slots.
 pub(crate) struct ConnectionSlots(Arc<Shared>);
 
 struct Shared {
     limit: usize,
-    /// Locked for moments, never across a wait.
+    /// Locked briefly, never across an await.
     table: Mutex<Table>,
-    /// Told when a place is free, or its connection has become idle.
+    /// Notified when a slot is free, or its connection has become idle.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct Table {
     taken: usize,
-    /// Connections that were told to go and have not gone yet.
+    /// Connections that were told to close and are still open.
     going: usize,
-    /// Connections that may be closed: those without a request, and those with one that is still arriving. The one that has
-    /// waited for longest first.
+    /// Connections that may be closed: those without a request, and those whose request is still arriving. Longest idle
+    /// first.
     idle: BTreeMap<u64, CancellationToken>,
-    /// The number of the next one that becomes idle.
+    /// The number of the next connection that becomes idle.
     next: u64,
 }
 
@@ -42,16 +45,17 @@ impl ConnectionSlots {
         Self(Arc::new(Shared { limit, table: Mutex::default(), changed: Notify::new() }))
     }
 
-    /// A place, as soon as there is one: at once, or when the oldest idle connection has gone. One caller at a time.
+    /// Takes a slot as soon as there is one: at once, or when the longest idle connection has closed. For one caller at
+    /// a time.
     ///
     /// # Cancel safety
-    /// A connection that was told to go goes; its place is free for the next caller.
+    /// A connection that was told to close still closes; its slot is free for the next caller.
     pub(crate) async fn take(&self) -> ConnectionSlot {
         loop {
             if let Some(seat) = self.0.try_take() {
                 return ConnectionSlot(Kind::Seat(seat));
             }
-            self.0.changed.notified().await; // a change since the look before is remembered
+            self.0.changed.notified().await; // a change since the last check is remembered
         }
     }
 }
@@ -89,27 +93,27 @@ impl Table {
     }
 }
 
-/// The place of one connection; free again when it is dropped.
+/// The slot of one connection; dropping it frees the slot.
 pub(crate) struct ConnectionSlot(Kind);
 
 enum Kind {
     Seat(Arc<Seat>),
-    /// Of a listener whose callers are trusted: kept until the connection ends by itself.
+    /// For a listener with trusted callers: kept until the connection ends by itself.
     Permit(#[allow(dead_code, reason = "held")] OwnedSemaphorePermit),
 }
 
 struct Seat {
     shared: Arc<Shared>,
-    /// Locked after the table, where both are.
+    /// Lock order: the table first, then this.
     state: Mutex<SeatState>,
     told_to_go: CancellationToken,
 }
 
 #[derive(Default)]
 struct SeatState {
-    /// Requests that have arrived, a response on its way included.
+    /// Requests that have arrived and are not completely answered.
     requests: u32,
-    /// Its number among the idle ones.
+    /// The connection's number among the idle ones.
     idle: Option<u64>,
     gone: bool,
 }
@@ -127,7 +131,7 @@ impl From<OwnedSemaphorePermit> for ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Returns once the connection has to go. Cancel safe.
+    /// Returns when the connection has to close. Cancel safe.
     pub(crate) fn told_to_go(&self) -> impl Future<Output = ()> + use<> {
         let token = match &self.0 {
             Kind::Seat(seat) => Some(seat.told_to_go.clone()),
@@ -141,7 +145,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// What marks the beginning of requests.
+    /// Returns the handle that marks the beginning of requests.
     pub(crate) fn requests(&self) -> Requests {
         Requests(match &self.0 {
             Kind::Seat(seat) => Some(seat.clone()),
@@ -172,9 +176,9 @@ impl Drop for ConnectionSlot {
 pub(crate) struct Requests(Option<Arc<Seat>>);
 
 impl Requests {
-    /// A request has come. Until it is [secured](Arrival::secure), its connection may be closed; from then on, until the answer
-    /// is dropped, not. One without a body is `whole` and secured at once. `None`: it was told to go, and nothing of the request
-    /// may be done any more.
+    /// Begins a request. Until it is [secured](Arrival::secure), its connection may be closed; after that, not until
+    /// the answer is dropped. A request without a body is `whole` and secured at once. `None`: the connection was told
+    /// to close, so the request must not be handled.
     pub(crate) fn begin(&self, whole: bool) -> Option<Request> {
         if let Some(seat) = &self.0 {
             let mut table = seat.shared.table();
@@ -189,7 +193,7 @@ impl Requests {
 }
 
 impl SeatState {
-    /// It has done something just now: among those that may be closed, it is the last.
+    /// Moves the connection to the end of the idle ones, after activity.
     fn move_back(&mut self, table: &mut Table, told_to_go: &CancellationToken) {
         if let Some(number) = self.idle.take() {
             table.idle.remove(&number);
@@ -198,7 +202,7 @@ impl SeatState {
     }
 }
 
-/// A request on its way in.
+/// A request that is still arriving.
 #[derive(Clone)]
 pub(crate) struct Arrival {
     seat: Option<Arc<Seat>>,
@@ -207,8 +211,8 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// The request has arrived whole, or its caller has proven who it is: its connection keeps its place. `false`: it was told to
-    /// go before, and nothing of the request may be done any more.
+    /// Secures the connection's slot, because the request has arrived completely or its caller is authenticated.
+    /// `false`: the connection was told to close before, so the request must not be handled.
     pub(crate) fn secure(&self) -> bool {
         let Some(seat) = &self.seat else { return true };
         let mut table = seat.shared.table();
@@ -232,12 +236,12 @@ impl Arrival {
 pub(crate) struct Request(Arrival);
 
 impl Request {
-    /// The request's way in.
+    /// The handle for securing the request.
     pub(crate) fn arrival(&self) -> Arrival {
         self.0.clone()
     }
 
-    /// The body of the request, which secures it when it has arrived or is read no further.
+    /// Wraps the body of the request. The request is secured when the body has arrived or is read no further.
     pub(crate) fn until_arrived<B>(&self, body: B) -> Body
     where
         B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
@@ -245,7 +249,7 @@ impl Request {
         Body::new(Arriving { body, arrival: self.0.clone() })
     }
 
-    /// The body of the answer, which ends the request when it has been sent.
+    /// Wraps the body of the answer. The request ends when the body has been sent.
     pub(crate) fn until_sent(self, body: Body) -> Body {
         Body::new(Sending { body, _request: self })
     }
@@ -281,7 +285,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Arriving<B> {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let arrived = matches!(polled, Poll::Ready(None)) || (polled.is_ready() && self.body.is_end_stream());
-        // Told to go: the connection is about to be closed, and whoever reads this with it.
+        // Told to close: the connection ends soon, and this reader with it.
         if arrived && !self.arrival.secure() { Poll::Pending } else { polled }
     }
 

@@ -1,4 +1,4 @@
-//! The tools about runs: begin one, see where it stands, stop it.
+//! The tools about runs: start one, read its status, stop it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::routes::{NewMessage, stop_run};
 
-/// How often a client that asked for it hears that a wait goes on. 2 s: clients that count silence count in tens of seconds.
+/// Interval of progress notifications during a wait, if the client asked for them. 2 s: clients use idle timeouts of
+/// tens of seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// `send_message`: hands a message over, and with `wait_ms` waits until its run rests.
+/// The tool `send_message`: sends a message, and with `wait_ms` waits until its run has ended or waits for approval.
 pub(super) async fn send(
     app: &App,
     principal: Principal,
@@ -38,7 +39,7 @@ pub(super) async fn send(
     let (Some(limit), Some(run)) = (wait, begun.run) else { return Ok(begun.told) };
     match wait_for(app, run, begun.watch, limit, context).await? {
         Waited::Until(Some(record)) => Ok(told_run(&record)),
-        Waited::Until(None) => Ok(begun.told), // gone from the store meanwhile: what was said at the beginning holds
+        Waited::Until(None) => Ok(begun.told), // deleted from the store meanwhile: the first answer is still correct
         Waited::Cancelled => {
             if tied && begun.ours {
                 app.tell(principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
@@ -48,7 +49,8 @@ pub(super) async fn send(
     }
 }
 
-/// `run_status`: where a run stands, with `wait_ms` once it rests.
+/// The tool `run_status`: returns the status of a run. With `wait_ms` it waits until the run has ended or waits for
+/// approval.
 pub(super) async fn status(
     app: &App,
     principal: Principal,
@@ -73,7 +75,7 @@ pub(super) async fn status(
     }
 }
 
-/// `stop_run`: what has ended, and what has not yet.
+/// The tool `stop_run`: returns which runs have ended and which are still ending.
 pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Result<Value, CallFailure> {
     let run = app.visibility(&principal).visible_run(asked.run()?).await?;
     let report = stop_run(app, principal, run, Duration::ZERO).await?;
@@ -86,14 +88,15 @@ pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Res
     Ok(told)
 }
 
-/// A message that was taken.
+/// An accepted message.
 struct Begun {
-    /// The run that answers it, or goes on because of it; `None`: it was a command and is answered.
+    /// The run that answers the message, or that continues because of it. `None`: it was a command, which has been
+    /// answered.
     run: Option<RunId>,
     watch: Option<RunWatch>,
-    /// Whether this call has begun the run.
+    /// Whether this call has started the run.
     ours: bool,
-    /// What is said about it without waiting.
+    /// The answer without waiting.
     told: Value,
 }
 
@@ -118,8 +121,7 @@ impl Begun {
     }
 }
 
-/// Hands a message to the agent; one that is `tied` to its call is not left behind by a call that is cancelled before the
-/// run has a name.
+/// Hands a message to the agent. A `tied` message is stopped if its call is cancelled before the run has an id.
 async fn hand_over(
     app: &App,
     inbound: Inbound,
@@ -136,21 +138,21 @@ async fn hand_over(
     }
 }
 
-/// A place among those who wait; a call that does not wait needs none.
+/// Takes a permit for a waiting call. A call that does not wait needs none.
 fn place(app: &App, wait: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>, CallFailure> {
     let taken = wait.map(|_| app.streams.clone().try_acquire_owned()).transpose();
     taken.map_err(|_full| CallFailure::too_many_wait())
 }
 
-/// What came of waiting.
+/// The result of a wait.
 enum Waited {
-    /// The run rests, or the time is up, or the gateway ends. `None`: there is no such run.
+    /// The run has ended or waits for approval, the time is up, or the gateway ends. `None`: there is no such run.
     Until(Option<Arc<RunRecord>>),
-    /// Nobody waits any more.
+    /// The client cancelled the call.
     Cancelled,
 }
 
-/// Waits until a run rests, and tells a client that gave a token for it how it gets on.
+/// Waits until a run has ended or waits for approval. Sends progress notifications if the client gave a token for them.
 async fn wait_for(
     app: &App,
     run: RunId,
@@ -167,20 +169,20 @@ async fn wait_for(
         loop {
             ticks.tick().await;
             let progress = progress(app, run, token.clone(), begun.elapsed(), limit).await;
-            // A client that cannot be told has gone away, which ends the call by itself.
+            // If the notification fails, the client has disconnected, which ends the call by itself.
             let _ = context.peer.notify_progress(progress).await;
         }
     };
-    // Side by side: a client that has stopped reading, or a slow store, holds up the telling, but no end of the wait.
+    // Concurrent: a stalled client or a slow store may delay the notifications, but not the end of the wait.
     tokio::select! {
-        biased; // who is gone waits for nothing
+        biased; // cancellation first
         () = context.ct.cancelled() => Ok(Waited::Cancelled),
         record = app.wait_for_run(run, watch, limit) => Ok(Waited::Until(record?)),
         never = telling => match never {},
     }
 }
 
-/// How a run gets on. What grows is the time: how much work a run has before it nobody knows.
+/// A progress notification of a run. Its figure is the elapsed time, because the remaining work of a run is unknown.
 async fn progress(
     app: &App,
     run: RunId,
@@ -195,7 +197,7 @@ async fn progress(
             record.usage.model_calls,
             record.usage.tool_calls
         ),
-        // The wait itself tells of a run that is gone, or a store that cannot be read.
+        // The wait itself reports a missing run or an unreadable store.
         Ok(None) | Err(_) => "the run goes on".to_owned(),
     };
     ProgressNotificationParam::new(token, waited.as_secs_f64()).with_total(limit.as_secs_f64()).with_message(about)
