@@ -1,7 +1,7 @@
-//! Sockets and connections: bind, accept, serve, drain.
+//! Listens, accepts, serves and drains connections.
 //!
-//! Connections are served by hyper directly rather than by `axum::serve`, which offers no limit on their number and no
-//! time limit for their headers.
+//! hyper serves the connections directly. `axum::serve` offers no limit on their number and no time limit for their
+//! headers.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -36,21 +36,22 @@ use crate::router::router;
 use crate::write_timeout::WriteTimeout;
 use crate::ws;
 
-/// Longest time between two requests on a connection, and for the headers of one to arrive. 30 s: hyper's own default;
-/// who is slower holds a place that others need.
+/// Longest time between two requests on a connection, and for the headers of a request to arrive. 30 s: hyper's own
+/// default. A slower client holds a slot that others need.
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Most bytes of headers, and of a body's piece. 64 KiB: eight times what common proxies let through.
+/// Most bytes of headers, and of one chunk of a body. 64 KiB: eight times the limit of common proxies.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Connections to the control socket at a time; more wait. They are counted apart, so that the brakes work while TCP is
-/// full.
+/// Connections to the control socket at a time; more wait. They have slots of their own, so that operators can stop
+/// runs while TCP is full.
 const SOCKET_CONNECTIONS: usize = 64;
 
-/// Pause after a failed accept: out of file descriptors, most likely, and trying at once would only burn time.
+/// Pause after a failed accept. The usual cause is a lack of file descriptors; an immediate retry would only waste CPU
+/// time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Bound, and not yet serving.
+/// A gateway that is bound and not yet serving.
 pub struct Gateway {
     app: Shared,
     router: Router,
@@ -61,10 +62,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Takes the address and the control socket. From here on connections are queued by the kernel.
+    /// Binds the address and the control socket. From then on the kernel queues connections.
     ///
     /// # Errors
-    /// The configuration is refused, the address or the socket cannot be had; see [`GatewayError`].
+    /// The configuration is refused, or the address or the socket is not available; see [`GatewayError`].
     pub async fn bind(parts: GatewayParts) -> Result<(Self, HttpChannel), GatewayError> {
         let problems = parts.config.validate();
         if !problems.is_empty() {
@@ -118,26 +119,26 @@ impl Gateway {
         Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, orphans, sockets }, channel))
     }
 
-    /// Where it listens; `None`: on the control socket alone.
+    /// The address that it listens on; `None`: only the control socket.
     pub fn addr(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// Serves until `stop`, then refuses new messages, lets open requests and streams end within the configured
+    /// Serves until `stop`. Then it refuses new messages, lets open requests and streams end within the configured
     /// `drain_s`, and returns when the last connection is closed.
     ///
     /// # Errors
-    /// None at present; the type leaves room for a listener that breaks for good.
+    /// None at present; the type leaves room for a listener that fails for good.
     ///
     /// # Cancel safety
-    /// Dropped midway, every connection is closed at once.
+    /// If dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
         let Self { app, router, tcp, socket, mut orphans, mut sockets } = self;
         let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
         let (places, socket_places) =
             (ConnectionSlots::new(app.config.max_connections), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
-        // The one that was accepted and has no place yet; the kernel queues the others.
+        // An accepted connection that has no slot yet; the kernel queues the others.
         let mut arrived: Option<(TcpStream, IpAddr)> = None;
         let mut ready = app.ready.clone();
         let mut starting = true;
@@ -184,15 +185,15 @@ impl Gateway {
     }
 }
 
-/// What a connection is served with.
+/// The router and the drain token that connections are served with.
 pub(crate) struct Line {
     pub(crate) router: Router,
     pub(crate) draining: CancellationToken,
 }
 
 impl Line {
-    /// Serves one connection to its end. When draining begins it ends after the request in progress; when others need its place,
-    /// as soon as it has no request that has arrived or is proven.
+    /// Serves one connection to its end. When draining begins, it ends after the request in progress. When others need
+    /// its slot, it ends as soon as it has no request that has arrived or is authenticated.
     pub(crate) async fn serve<I>(self, io: I, peer: Peer, place: ConnectionSlot)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -228,12 +229,12 @@ impl Line {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, ?peer, "connection ended"); // the other end's doing: broken off, or not HTTP
+            tracing::debug!(%error, ?peer, "connection ended"); // caused by the peer: disconnected, or not HTTP
         }
     }
 }
 
-/// Says so when a connection's task has panicked.
+/// Logs that the task of a connection has panicked.
 pub(crate) fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
@@ -249,7 +250,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Binds the first address of the name; all of them must be loopback unless a token is needed.
+/// Binds the first address of the name. All addresses must be loopback unless a token is configured.
 async fn listen(address: &str, any_token: bool) -> Result<TcpListener, GatewayError> {
     let resolve = |source| GatewayError::Resolve { address: address.into(), source };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(resolve)?.collect();
@@ -264,13 +265,13 @@ async fn listen(address: &str, any_token: bool) -> Result<TcpListener, GatewayEr
     TcpListener::bind(first).await.map_err(|source| GatewayError::Listen { address: first, source })
 }
 
-/// The next TCP connection. Cancel safe.
+/// Returns the next TCP connection. Cancel safe.
 async fn accept_tcp(listener: Option<&TcpListener>) -> (TcpStream, IpAddr) {
     let Some(listener) = listener else { return std::future::pending().await };
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let _ = stream.set_nodelay(true); // only speed is lost without it
+                let _ = stream.set_nodelay(true); // without it only latency suffers
                 return (stream, address.ip());
             }
             Err(error) => pause_after(&error).await,
@@ -278,7 +279,7 @@ async fn accept_tcp(listener: Option<&TcpListener>) -> (TcpStream, IpAddr) {
     }
 }
 
-/// The next connection to the control socket, and whether its user may use it. Cancel safe.
+/// Returns the next connection to the control socket, and whether its user may use it. Cancel safe.
 pub(crate) async fn accept_socket(
     socket: Option<&ControlSocket>,
     places: &Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! `/api/v1/tools`: what runs can call, how each of it gets on, and switching it off and on.
+//! `/api/v1/tools`: the tools that runs can call, their health, and disabling and enabling them.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,19 +15,19 @@ pub(crate) struct ToolList {
     tools: Vec<ToolHealth>,
 }
 
-/// Why a tool is switched off.
+/// The reason for disabling a tool.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Why {
     detail: String,
 }
 
-/// All of them, by name, MCP servers among them.
+/// Lists all tools by name, MCP servers included.
 pub(crate) async fn list(State(app): State<Shared>, Caller(principal): Caller) -> Result<Json<ToolList>, ApiError> {
     asked(&app, principal, ToolRequest::List).await.map(|tools| Json(ToolList { tools }))
 }
 
-/// Switches one off until it is switched on.
+/// Disables a tool until it is enabled.
 pub(crate) async fn disable(
     State(app): State<Shared>,
     Operator(principal): Operator,
@@ -37,7 +37,7 @@ pub(crate) async fn disable(
     one(&app, principal, ToolRequest::Disable { name, detail }).await
 }
 
-/// Switches one on.
+/// Enables a tool.
 pub(crate) async fn enable(
     State(app): State<Shared>,
     Operator(principal): Operator,

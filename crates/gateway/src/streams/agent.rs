@@ -1,4 +1,4 @@
-//! Facts and fragments of one run as `agent` events. Pure.
+//! Converts facts and deltas of one run to `agent` events. Pure.
 
 use belay_protocol::{Delta, Event, EventKind, Partial, RunId, RunRecord, RunStatus, SessionKey, UnixMillis};
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub(crate) struct AgentEvent {
     /// Absent in a notice, which belongs to no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_id: Option<RunId>,
-    /// 1, 2, 3 … for each run and reader. A gap: fragments were dropped on the way to a slow reader.
+    /// 1, 2, 3 … for each run and reader. A gap: deltas were dropped because the reader was too slow.
     pub(crate) seq: u64,
     /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan` or `subagent`; `notice` belongs to no run.
     pub(crate) stream: &'static str,
@@ -22,13 +22,13 @@ pub(crate) struct AgentEvent {
     pub(crate) ts: i64,
     pub(crate) data: Value,
     pub(crate) session_key: SessionKey,
-    /// The number of the fact that it is made of, for going on behind it; fragments have none.
+    /// The number of the underlying fact, as a cursor; deltas have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cursor: Option<u64>,
 }
 
 impl AgentEvent {
-    /// A notice in a conversation, if that is what the fact is.
+    /// Converts a fact to a notice of a conversation, if it is one.
     pub(crate) fn notice(fact: &Event) -> Option<Self> {
         let EventKind::Notice { text } = &fact.kind else { return None };
         Some(Self {
@@ -42,39 +42,39 @@ impl AgentEvent {
         })
     }
 
-    /// Whether it may be dropped on the way to a slow reader: what it says comes again.
+    /// Whether it may be dropped for a slow reader: later events repeat its content.
     pub(crate) fn is_passing(&self) -> bool {
         self.cursor.is_none() && self.data.get("final").is_none()
     }
 }
 
-/// Turns what is heard of one run into events.
+/// Converts the news of one run to events.
 pub(crate) struct AgentMapper {
     run: RunId,
     session: SessionKey,
     seq: u64,
-    /// What the model has said in the step it is at.
+    /// The model's text in the current step.
     said: Partial,
     ended: bool,
 }
 
 impl AgentMapper {
-    /// For a run of that session, of which the reader has had `seq` events.
+    /// For a run of that session whose reader has received `seq` events.
     pub(crate) fn new(run: RunId, session: SessionKey, seq: u64) -> Self {
         Self { run, session, seq, said: Partial::default(), ended: false }
     }
 
-    /// The number of its last event.
+    /// The number of the last event.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Whether its run has ended.
+    /// Whether the run has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.ended
     }
 
-    /// What is heard of the run, at that date.
+    /// Converts news of the run, at that date.
     pub(crate) fn news(&mut self, news: News, at: UnixMillis) -> Vec<AgentEvent> {
         match news {
             News::Fact(fact, record) => self.fact(&fact, record.as_deref()),
@@ -87,7 +87,7 @@ impl AgentMapper {
         }
     }
 
-    /// A fact, and the run's record where the fact is its end.
+    /// Converts a fact. `record` is the run's record if the fact is its end.
     fn fact(&mut self, fact: &Event, record: Option<&RunRecord>) -> Vec<AgentEvent> {
         if self.ended {
             return Vec::new();
@@ -98,12 +98,12 @@ impl AgentMapper {
             self.ended = true;
             events.extend(self.whole_answer(record, fact.at));
         }
-        // Only the last event of a fact carries its number: who goes on behind it has had all of them.
+        // Only the last event of a fact carries its cursor: a reader that resumes there has received all of them.
         events.push(AgentEvent { cursor: Some(fact.seq.0), ..self.event(stream, data, fact.at) });
         events
     }
 
-    /// A fragment.
+    /// Converts a delta.
     fn delta(&mut self, delta: Delta, at: UnixMillis) -> Option<AgentEvent> {
         if self.ended {
             return None;
@@ -126,7 +126,7 @@ impl AgentMapper {
         Some(self.event(stream, data, at))
     }
 
-    /// What was said before the fragments that follow, to a reader who comes late, or has missed some.
+    /// Converts the text before the following deltas, for a reader that joined late or has missed deltas.
     fn so_far(&mut self, said: Partial, at: UnixMillis) -> Vec<AgentEvent> {
         if self.ended {
             return Vec::new();
@@ -142,12 +142,12 @@ impl AgentMapper {
         events.collect()
     }
 
-    /// So many fragments were dropped: the numbers show it.
+    /// Counts dropped deltas, so that the numbers have a gap.
     fn lost(&mut self, fragments: u64) {
         self.seq += fragments;
     }
 
-    /// The answer of a run that ended well, for readers who missed pieces of it: `delta` is what follows the pieces.
+    /// The whole answer of a completed run, for readers that missed parts of it: `delta` is the missing rest.
     fn whole_answer(&mut self, record: Option<&RunRecord>, at: UnixMillis) -> Option<AgentEvent> {
         let record = record.filter(|record| record.status == RunStatus::Completed)?;
         let text = record.reply.as_deref().filter(|text| !text.is_empty())?;
@@ -171,7 +171,7 @@ impl AgentMapper {
     }
 }
 
-/// A text of a step as a whole, to a reader who has `had` a part of it; `None`: nothing is new.
+/// The whole text of a step, for a reader that `had` a part of it; `None`: nothing is new.
 fn told_anew(had: &str, text: &str, step: u32) -> Option<Value> {
     match text.strip_prefix(had) {
         Some("") => None,
