@@ -1,4 +1,4 @@
-//! The fragments of a run at work, as one reader takes them.
+//! The deltas of a live run, for one reader.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use tokio::time::{Instant, sleep_until};
 use super::order::{FragmentPosition, Order};
 use super::source::News;
 
-/// Fragments of text that wait are handed on as one of at most so many bytes, so that who comes behind catches up.
+/// Waiting text deltas are joined up to this length, so that a slow reader catches up.
 const JOINED_MAX_BYTES: usize = 4096;
 
-/// Longest time that a fragment waits for the facts before it. 250 ms: what a fact may wait for its commit (50 ms, see
-/// [`belay_protocol::Durability::Relaxed`]) on a busy disk. What is later than that comes behind it.
+/// Longest time that a delta waits for the facts before it. 250 ms: a fact may wait 50 ms for its commit (see
+/// [`belay_protocol::Durability::Relaxed`]), and longer on a busy disk. A later fact comes after the delta.
 const HELD_MAX: Duration = Duration::from_millis(250);
 
-/// The fragments of a run at work.
+/// The deltas of a live run.
 pub(crate) struct Live {
     pub(crate) run: RunId,
     session: SessionKey,
     deltas: broadcast::Receiver<Delta>,
-    /// What was taken and not handed on yet.
+    /// Received and not yet returned.
     front: Option<Heard>,
-    /// Until when that waits, if it does. Those behind it wait at their source, which drops what is too much.
+    /// Until when `front` waits, if it does. Later deltas wait in the channel, which drops them when it is full.
     held_until: Option<Instant>,
 }
 
-/// What is heard.
+/// An item of the stream of deltas.
 enum Heard {
     SoFar(Partial),
     Delta(Delta),
@@ -36,7 +36,7 @@ enum Heard {
 }
 
 impl Heard {
-    /// Where it stands; `None`: nowhere, or at the beginning.
+    /// The position in the run; `None`: no position.
     fn place(&self) -> Option<FragmentPosition> {
         match self {
             Self::Delta(Delta::Tool { call_id, .. }) => Some(FragmentPosition::Call(call_id.clone())),
@@ -50,28 +50,28 @@ impl Heard {
 }
 
 impl Live {
-    /// Takes fragments from now on, behind what was said so far.
+    /// Receives deltas from now on, after the text `so_far`.
     pub(crate) fn new(run: RunId, session: SessionKey, so_far: Partial, deltas: broadcast::Receiver<Delta>) -> Self {
         let said = !so_far.text.is_empty() || !so_far.reasoning.is_empty();
         Self { run, session, deltas, front: said.then_some(Heard::SoFar(so_far)), held_until: None }
     }
 
-    /// The run, and its session.
+    /// Returns the run and its session.
     pub(crate) fn into_run(self) -> (RunId, SessionKey) {
         (self.run, self.session)
     }
 
-    /// What is there already and belongs before this fact of the run.
+    /// Returns a buffered item that belongs before this fact of the run.
     pub(crate) fn before(&mut self, fact: &Event, order: &Order) -> Option<News> {
         self.pull();
         let place = self.front.as_ref()?.place();
         if order.precedes(place.as_ref(), fact) { self.take() } else { None }
     }
 
-    /// What comes next, once it may be shown; `None`: nothing more will, since the run has been let go of.
+    /// Returns the next item, once it may be shown; `None`: the run is no longer live.
     ///
     /// # Cancel safety
-    /// Cancel safe: what was not handed on stays at the front.
+    /// Cancel safe: an item that was not returned stays at the front.
     pub(crate) async fn next(&mut self, order: &mut Order) -> Option<News> {
         loop {
             if self.front.is_none() {
@@ -93,7 +93,7 @@ impl Live {
         }
     }
 
-    /// Hands on what is at the front.
+    /// Returns the front item.
     fn take(&mut self) -> Option<News> {
         self.held_until = None;
         let heard = self.front.take()?;
@@ -108,7 +108,7 @@ impl Live {
         Some(news)
     }
 
-    /// The same, with the fragments of the same text that wait behind it.
+    /// Joins a text delta with the waiting deltas of the same text.
     fn joined(&mut self, mut delta: Delta) -> Delta {
         if let Delta::Text { step, text } = &mut delta {
             while text.len() < JOINED_MAX_BYTES {
@@ -125,7 +125,7 @@ impl Live {
         delta
     }
 
-    /// Takes what is there to the front, if that is empty.
+    /// Receives a waiting delta, if the front is empty.
     fn pull(&mut self) {
         if self.front.is_none() {
             self.front = match self.deltas.try_recv() {
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A run with a step behind it, whose facts the log has not brought yet.
+    /// A live run with one step behind it, whose facts the log has not delivered yet.
     fn at_work() -> (broadcast::Sender<Delta>, Live, Order, impl Fn(EventKind) -> Event) {
         let (run, deltas) = (RunId::new(), broadcast::Sender::new(64));
         let live = Live::new(run, "s".into(), Partial::default(), deltas.subscribe());

@@ -1,14 +1,14 @@
-//! Which fragments of a run may be shown, by the facts of it that have been brought. Pure.
+//! Decides which deltas of a run may be shown, from the facts that were delivered. Pure.
 //!
-//! A fragment is heard at once, while the facts that come before it are shown when they are on disk, which may be a moment
-//! later. So a fragment of a step waits until the step before it is complete: its model call, and the results of its
-//! tools. A fact that is ready early, the other way round, waits for the fragments that belong before it.
+//! A delta arrives at once. A fact that precedes it is shown when it is on disk, which may be a moment later. So a
+//! delta of a step waits until the previous step is complete: its model call, and the results of its tools. In the
+//! other direction, a fact that is ready early waits for the deltas before it.
 
 use std::collections::HashMap;
 
 use belay_protocol::{CallId, Event, EventKind, RunId};
 
-/// Where a fragment stands in the course of its run.
+/// The position of a delta in its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FragmentPosition {
     /// In the model's answer of that step.
@@ -17,25 +17,26 @@ pub(crate) enum FragmentPosition {
     Call(CallId),
 }
 
-/// How far the facts of the run at work have been brought.
+/// How many facts of the live run have been delivered.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     run: Option<RunId>,
-    /// Work has begun, or has begun again after a question.
+    /// The run has started, or resumed after an approval request.
     at_work: bool,
-    /// The step of its last model call. Calls of the runs that it starts are passed over: its own tools are at work then.
+    /// The step of the last model call. Calls of child runs are ignored: they occur while the run's own tools work.
     called: u32,
-    /// Tool calls that have begun and not ended, and how many of each id: the runs that a tool starts tell of their calls
-    /// under the same run, and models number them anew for each.
+    /// Tool calls that have begun and not ended, with their number per id. The child runs of a tool report their calls
+    /// under the same run, and models may reuse ids in each run.
     calls: HashMap<CallId, u32>,
-    /// Nothing is waited for up to this step, nor before the output of tools where `calls` is not all there is.
+    /// Up to this step, nothing is waited for. `some_calls`: nor before the output of tools, because `calls` may be
+    /// incomplete.
     waived: u32,
     some_calls: bool,
 }
 
 impl Order {
-    /// Who comes late, at that step, has not been brought the facts before it and does not wait for them. Its own model call
-    /// may be among them: the next step waits for no more than what is known to be at work.
+    /// Joins a run late, at that step. The facts before were not delivered and are not waited for. The step's own model
+    /// call may be among them: the next step waits only for known calls.
     pub(crate) fn join(&mut self, run: RunId, step: u32) {
         if self.run != Some(run) {
             *self = Self {
@@ -49,7 +50,7 @@ impl Order {
         }
     }
 
-    /// A fact is brought.
+    /// Records a delivered fact.
     pub(crate) fn bring(&mut self, fact: &Event) {
         if matches!(fact.kind, EventKind::RunStarted { .. }) && fact.run_id != self.run {
             *self = Self { run: fact.run_id, ..Self::default() };
@@ -77,7 +78,7 @@ impl Order {
         }
     }
 
-    /// Whether all that comes before a fragment has been brought.
+    /// Whether everything before a delta has been delivered.
     pub(crate) fn allows(&self, place: &FragmentPosition) -> bool {
         match place {
             FragmentPosition::Step(step) if *step <= self.waived => true,
@@ -86,7 +87,7 @@ impl Order {
         }
     }
 
-    /// A fragment has waited for long enough, and is shown with those that follow it in the same place.
+    /// Records that a delta has waited long enough. It is shown, and so are later ones at the same position.
     pub(crate) fn waive(&mut self, place: &FragmentPosition) {
         match place {
             FragmentPosition::Step(step) => self.waived = *step,
@@ -94,7 +95,7 @@ impl Order {
         }
     }
 
-    /// Whether what is heard there belongs before a fact, which would be brought next. `None`: fragments that were lost.
+    /// Whether an item at that position belongs before a fact that would be delivered next. `None`: lost deltas.
     pub(crate) fn precedes(&self, place: Option<&FragmentPosition>, fact: &Event) -> bool {
         match (&fact.kind, place) {
             (EventKind::RunEnded { .. }, _) => true,
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// `start`, `model STEP`, `tool CALL`, `result CALL`, `question`; another word is a fact that decides nothing.
+    /// `start`, `model STEP`, `tool CALL`, `result CALL`, `question`; another word is a fact without influence.
     fn fact(run: RunId, words: &str) -> Event {
         let (word, of) = words.split_once(' ').unwrap_or((words, ""));
         let (call_id, name) = (CallId::from(of), String::new());
@@ -154,10 +155,10 @@ mod tests {
             (&["start", "model 1"], step(2), true),
             (&["start", "model 1", "tool a", "tool b", "result a"], step(2), false),
             (&["start", "model 1", "tool a", "tool b", "result a", "result b"], step(2), true),
-            // A run that the tool has started calls the model too.
+            // A child run of the tool calls the model too.
             (&["start", "model 1", "tool a", "model 1", "model 2", "result a"], step(3), false),
             (&["start", "model 3", "model 1"], step(4), true),
-            // Its calls may bear the id of the tool's own.
+            // The child run's calls may have the same id as the tool's own call.
             (&["start", "model 1", "tool a", "tool a", "result a"], step(2), false),
             (&["start", "model 1", "tool a", "tool a", "result a"], FragmentPosition::Call("a".into()), true),
             (&["start", "model 1", "tool a", "tool a", "result a", "model 1", "result a"], step(2), true),

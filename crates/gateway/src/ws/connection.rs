@@ -1,5 +1,5 @@
-//! One connection: a reader, a writer, and a set of tasks, all of one task of the server's. When it ends, for whatever reason,
-//! every wait and every subscription of it ends with it; the runs that it began go on.
+//! Serves one connection: a reader, a writer, and a set of tasks, all inside one task of the server. When the
+//! connection ends, all its waits and subscriptions end with it; the runs that it started continue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,28 +30,29 @@ use crate::streams::{Source, Target, Terminal};
 /// Longest frame of a client. 1 MiB: ten times the longest message.
 pub(super) const MAX_FRAME_BYTES: usize = 1024 * 1024;
 
-/// What is read at a time. 16 KiB: most frames are smaller, and each connection holds as much.
+/// Size of the read buffer. 16 KiB: most frames are smaller, and each connection has such a buffer.
 pub(super) const READ_BUFFER_BYTES: usize = 16 * 1024;
 
-/// How often a connection is told that we live.
+/// Interval of the `tick` event.
 pub(super) const TICK: Duration = Duration::from_secs(15);
 
-/// A client of whom nothing was heard for so long, not even the answer to a ping, is gone. 60 s: four ticks.
+/// A client is considered gone after this time without a frame, even without the answer to a ping. 60 s: four ticks.
 pub(super) const DEAF_AFTER: Duration = Duration::from_secs(60);
 
-/// Requests under way, an `agent` whose run has not ended among them. Then: `UNAVAILABLE`.
+/// Most open requests, including each `agent` request whose run has not ended. One more: `UNAVAILABLE`.
 const REQUESTS: usize = 64;
 
-/// Places beyond these for the brakes and for answers, so that a client can always stop what it has begun.
+/// Additional requests for stops and approval decisions, so that a client can always stop what it has started.
 const BRAKES: usize = 8;
 
-/// What one connection follows at a time. Then: `UNAVAILABLE`.
+/// Most runs and sessions that one connection follows. One more: `UNAVAILABLE`.
 const FOLLOWED: usize = 256;
 
-/// Longest time that the answer to a run's end waits for the last events of that run. 5 s: reading them takes milliseconds.
+/// Longest time that the answer about a run's end waits for the last events of that run. 5 s: reading them takes
+/// milliseconds.
 const LAST_EVENTS_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the other end gets to take what waits for it, and the word that it is the end.
+/// How long the client has to read the remaining data and the close frame.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end.
@@ -78,7 +79,7 @@ pub(super) async fn serve(app: Shared, mut socket: WebSocket, arrival: SocketArr
         talk.tasks.shutdown().await;
         outgoing.end();
         if close.is_some() {
-            // Who reads gets what waits; who does not is not waited for.
+            // A reading client gets the remaining data; a stalled one is not waited for.
             let _ = timeout(FAREWELL, writing).await;
         }
         close
@@ -87,7 +88,7 @@ pub(super) async fn serve(app: Shared, mut socket: WebSocket, arrival: SocketArr
     farewell(sink, talk.stream, close).await;
 }
 
-/// Writes what waits, to the end of the queue or of the connection.
+/// Writes the queued frames, until the queue ends or the connection breaks.
 async fn write(sink: &mut SplitSink<WebSocket, Message>, outgoing: &Outgoing) {
     while let Some(frame) = outgoing.next().await {
         let message = match frame {
@@ -100,8 +101,8 @@ async fn write(sink: &mut SplitSink<WebSocket, Message>, outgoing: &Outgoing) {
     }
 }
 
-/// Says why, and waits a moment for the other end to have heard it: a connection that is simply dropped loses what was
-/// sent last.
+/// Sends the close frame, and waits briefly for the client's answer. A connection that is simply dropped loses the data
+/// that was sent last.
 async fn farewell(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>, close: Option<Close>) {
     let Some(close) = close else { return };
     let said = async {
@@ -109,16 +110,16 @@ async fn farewell(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStre
             while let Some(Ok(_)) = stream.next().await {}
         }
     };
-    let _ = timeout(FAREWELL, said).await; // who does not answer is not waited for
+    let _ = timeout(FAREWELL, said).await; // a client that does not answer is not waited for
 }
 
-/// What a task of the connection has come to.
+/// The result of a task of the connection.
 enum Ended {
-    /// What a request has come to.
+    /// The result of a request.
     Called(Box<Result<Outcome, RpcError>>),
-    /// A run goes on beyond the end of this daemon: the request that waits for its end has no more answer.
+    /// A run continues after the end of this daemon: the request that waits for its end gets no further answer.
     Unanswered,
-    /// Something that was followed is at its end.
+    /// Something that was followed has ended.
     Followed,
 }
 
@@ -129,11 +130,11 @@ struct Talk {
     stream: SplitStream<WebSocket>,
     outgoing: Arc<Outgoing>,
     tasks: JoinSet<Ended>,
-    /// Requests that wait for an answer, or for another one: their tasks and ids.
+    /// Requests that wait for an answer, or for a second one: their tasks and ids.
     requests: HashMap<Id, String>,
     followed: Followed,
     heard_at: Instant,
-    /// Whether the client knows that the daemon is about to end.
+    /// Whether the client has received the shutdown event.
     told: bool,
     _place: tokio::sync::OwnedSemaphorePermit,
 }
@@ -156,7 +157,7 @@ impl Talk {
         }
     }
 
-    /// Talks until the other end goes away (`None`), or has to.
+    /// Serves the connection until the client disconnects (`None`), or until it has to be closed.
     async fn run(&mut self) -> Option<Close> {
         let (app, outgoing) = (self.app.clone(), self.outgoing.clone());
         let mut ready = app.ready.clone();
@@ -176,7 +177,7 @@ impl Talk {
                             }
                         }
                         Some(Ok(Message::Binary(_))) => return Some(Close::binary()),
-                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => {} // answered by the library
+                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => {} // the library answers them
                         Some(Ok(Message::Close(_))) | None => return None,
                         Some(Err(error)) => return Close::of_error(&error),
                     }
@@ -207,15 +208,15 @@ impl Talk {
         }
     }
 
-    /// Says once that no more messages are taken. What runs still gets its end said.
+    /// Sends the shutdown event once: no more messages are accepted. The ends of running runs are still sent.
     fn tell_shutdown(&mut self) {
         if !std::mem::replace(&mut self.told, true) {
             self.outgoing.send(event("shutdown", &json!({ "reason": "Belay is shutting down" })));
         }
     }
 
-    /// Begins what a frame asks for, or says what is wrong with it. A connection is ended by a frame that nobody can be
-    /// told about.
+    /// Handles one frame: starts its request, or answers what is wrong with it. A frame without an id closes the
+    /// connection, because nobody can be answered.
     fn frame(&mut self, text: &str) -> Option<Close> {
         let request = match Request::read(text) {
             Ok(request) => request,
@@ -272,8 +273,8 @@ impl Talk {
     fn ask(&mut self, method: Method, request: &Request) {
         let (caller, params) = (self.caller.clone(), request.params().to_owned());
         let mut calling = Box::pin(async move { call(&caller, method, &params).await });
-        // Polled once here, in the order of the frames: by then a call has handed over what it hands to the agent. In tasks
-        // of their own a stop could overtake the message that it is to stop. Only the wait for the answer is left to the task.
+        // Polled once here, in the order of the frames: this hands the request to the agent. In tasks of their own, a
+        // stop could overtake the message that it is to stop. Only the wait for the answer is left to the task.
         let at_once = calling.as_mut().now_or_never();
         let task = self.tasks.spawn(async move {
             Ended::Called(Box::new(match at_once {
@@ -284,7 +285,7 @@ impl Talk {
         self.requests.insert(task.id(), request.id.clone());
     }
 
-    /// A task has ended. The connection ends with the reading of a session that was subscribed to.
+    /// Handles the end of a task. If reading a subscribed session has failed, the connection is closed.
     fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) -> Option<Close> {
         match ended {
             Ok((task, Ended::Called(outcome))) => {
@@ -313,7 +314,7 @@ impl Talk {
         None
     }
 
-    /// Says what a request has come to, and does what follows from it. Until its last answer nobody else may have its id.
+    /// Answers a request and does what follows from its result. Its id stays reserved until its last answer.
     fn called(&mut self, id: String, outcome: Result<Outcome, RpcError>) {
         match outcome {
             Ok(Outcome::Answered(payload)) => self.answer(&id, Ok(payload)),
@@ -326,7 +327,7 @@ impl Talk {
         }
     }
 
-    /// Follows a run that was begun here, and where its request has a second answer, waits for that.
+    /// Follows a run that was started here. If its request has a second answer, waits for that.
     fn follow_run(&mut self, id: String, begun: Begun) {
         let Begun { kind, run, session, watch, answers_twice } = begun;
         let finished = watch.as_ref().map(|watch| watch.finished.clone());
@@ -347,7 +348,7 @@ impl Talk {
         }
     }
 
-    /// Says how a run has ended: behind its last events, where the connection follows it.
+    /// Answers how a run has ended: after its last events, if the connection follows it.
     fn tell_end(&mut self, id: String, over: Over) {
         let Over { run, session, payload } = over;
         let behind = self.followed.behind(run, &session);
@@ -391,7 +392,7 @@ impl Talk {
     }
 }
 
-/// What became of a run; `None`: it goes on, and this daemon ends.
+/// The end of a run; `None`: it continues, and this daemon ends.
 async fn last_answer(
     app: &Shared,
     run: RunId,
@@ -402,13 +403,13 @@ async fn last_answer(
             let end = Terminal::of(&record, &app.model)?;
             Some(Ok(Outcome::Over(Over { run, session: record.session.clone(), payload: json_of(&end) })))
         }
-        Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, and is nowhere
+        Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, but the store does not have it
         Err(error) => Some(Err(error.into())),
     }
 }
 
 pub(super) fn json_of(value: &impl serde::Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default() // our own types: keys are texts, and nothing refuses
+    serde_json::to_value(value).unwrap_or_default() // our own types: all keys are strings, so it cannot fail
 }
 
 fn too_much_followed() -> ApiError {

@@ -1,4 +1,4 @@
-//! The beginning of a connection: a challenge, then `connect`, then who it is and what it may do.
+//! The handshake of a connection: a challenge, then `connect`, then its principal and scopes.
 
 use std::time::Duration;
 
@@ -25,21 +25,21 @@ use crate::streams::EVENTS;
 /// Longest time from the upgrade to `connect`. 15 s: a program has its token at hand.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Longest frame before that, in bytes. 64 KiB: many times what `connect` needs.
+/// Longest frame before `connect`, in bytes. 64 KiB: many times what `connect` needs.
 pub(super) const FRAME_MAX_BYTES: usize = 64 * 1024;
 
-/// Most characters that the log shows of what a client calls itself. 64: a name and a version have fewer.
+/// Longest client name in the log, in characters. 64: a name and a version are shorter.
 const SHOWN_MAX_CHARS: usize = 64;
 
-/// The versions of the protocol that are spoken. All of them have the same frames: clients of this form count up to 4.
+/// The supported protocol versions. All have the same frames: existing clients of this protocol count up to 4.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=4;
 
-/// A connection whose other end is known.
+/// An authenticated connection.
 pub(super) struct Session {
     pub(super) id: ConnectionId,
     pub(super) principal: Principal,
     pub(super) scopes: Scopes,
-    /// Held while it is open.
+    /// Held while the connection is open.
     pub(super) place: OwnedSemaphorePermit,
 }
 
@@ -52,7 +52,7 @@ struct Connect {
     role: Option<String>,
     scopes: Option<Vec<String>>,
     auth: Option<Credentials>,
-    /// What the client can do. Nothing depends on it.
+    /// The client's capabilities. Unused.
     #[serde(rename = "caps")]
     _caps: Option<Vec<IgnoredAny>>,
     #[serde(rename = "locale")]
@@ -61,7 +61,7 @@ struct Connect {
     _user_agent: Option<String>,
 }
 
-/// What a client says of itself; for the log, and nothing is decided by it.
+/// The client's description of itself. Only logged; nothing depends on it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClientInfo {
@@ -79,7 +79,8 @@ struct Credentials {
     token: Option<String>,
 }
 
-/// Greets, and waits for `connect`. An `Err` says how the connection ends; whoever is there has been told why.
+/// Sends the challenge and waits for `connect`. An `Err` is the way in which the connection ends; the client has
+/// received the reason.
 pub(super) async fn shake_hands(
     app: &Shared,
     socket: &mut WebSocket,
@@ -118,7 +119,7 @@ async fn refuse(socket: &mut WebSocket, deadline: Instant, id: &str, error: RpcE
     matches!(said, Ok(Ok(()))).then(|| Close::policy(close))
 }
 
-/// The first text; pings and pongs are passed over.
+/// Returns the first text frame; skips pings and pongs.
 async fn first_frame(socket: &mut WebSocket) -> Result<String, Option<Close>> {
     loop {
         return match socket.recv().await {
@@ -132,7 +133,7 @@ async fn first_frame(socket: &mut WebSocket) -> Result<String, Option<Close>> {
     }
 }
 
-/// Who it is and what it may do, and the answer that says so.
+/// Authenticates the connection, and makes the answer to `connect`.
 async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Result<(Session, Value), RpcError> {
     if request.method != "connect" {
         return Err(RpcError::invalid(format!("the first request is connect, not {:?}", request.method)));
@@ -183,7 +184,7 @@ async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Res
     Ok((Session { id, principal, scopes, place }, hello))
 }
 
-/// Who it is, by its request and by the token that it shows now. Both must say the same where both say something.
+/// Returns the principal, from the request and from the token in `connect`. If both name one, they must be the same.
 async fn admitted(
     app: &Shared,
     peer: Peer,
