@@ -1,5 +1,5 @@
-//! `belay ask`: one message without a daemon. The whole agent, with a channel that says one thing and answers the questions
-//! of its run, and a store in memory.
+//! `belay ask`: answers one message without a daemon. It starts the whole agent, with a store in memory and a channel
+//! that sends this message and answers the approval requests of its run.
 
 mod person;
 
@@ -39,7 +39,7 @@ use crate::wiring::{
     Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, keep_apart, workspace_of,
 };
 
-/// Answers one message; the exit code is the verdict of its run.
+/// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let text = crate::input::message(&args.text)?;
     let paths = Paths::find(env)?.with_named(&args.settings.files);
@@ -66,16 +66,16 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let closing = programs.closing();
     let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
-        // Nothing else runs: an interrupted question is given up at once.
+        // Nothing else runs, so an interrupted run is stopped at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
         rules: stop_rules(settings),
         queue: settings.queue.clone(),
         sessions: settings.sessions.clone(),
-        // One question is answered; nothing begins beside it.
+        // Only one message is answered, so routines are disabled.
         routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
         heartbeat: HeartbeatConfig::default(),
-        // Nothing outlives the answer.
+        // No job can outlive the answer.
         jobs: JobsConfig { enabled: false, ..settings.jobs.clone() },
         health: settings.tools.health.clone(),
         approvals: settings.approvals.clone(),
@@ -95,7 +95,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         max_tokens: settings.llm.max_tokens,
         max_attempts: settings.llm.max_attempts,
         ready: watch::channel(false).0,
-        // A question is answered in this process: nobody waits beside it for a worker's link.
+        // No worker link is served in this process.
         workers: None,
         context: programs.context(),
     })
@@ -130,7 +130,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     }
 }
 
-/// What a question leads to.
+/// The answer to the message.
 enum Answered {
     Run(Arc<RunRecord>),
     Command(String),
@@ -149,13 +149,13 @@ async fn until_answered(answer: oneshot::Receiver<Ack>, talk: Talk) -> Result<An
     }
 }
 
-/// Waits for the end of the run, and meanwhile has its questions answered.
+/// Waits for the end of the run, and lets the person answer its approval requests meanwhile.
 async fn until_ended(mut watch: RunWatch, mut talk: Talk) -> Option<Arc<RunRecord>> {
     let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
     let mut asking = None;
     loop {
         tokio::select! {
-            biased; // the end first: a question whose run has ended needs no answer
+            biased; // the end first: after it, no approval request needs an answer
             ended = watch.finished.wait_for(is_end) => return ended.ok()?.clone(),
             Some(said) = OptionFuture::from(asking.as_mut()) => {
                 asking = None;
@@ -168,7 +168,7 @@ async fn until_ended(mut watch: RunWatch, mut talk: Talk) -> Option<Arc<RunRecor
     }
 }
 
-/// Hands an answer to the agent, and tells the person if it did not count.
+/// Sends an answer to the agent. Tells the person if it was refused.
 async fn say(agent: &mpsc::Sender<Envelope>, said: Said) {
     let body = match said {
         Said::Decision(gate, decision) => Body::Control(Control::Decide { gate, decision }),
@@ -206,14 +206,14 @@ fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Fai
     }
 }
 
-/// The channel's id, its one session's key, and its principal's id.
+/// The channel's id, the key of its only session, and the id of its principal.
 const NAME: &str = "ask";
 
-/// Questions and answers that wait for each other: a run asks one at a time.
+/// Capacity of the queues of requests and answers: a run has one open request at a time.
 const TALK: usize = 4;
 
-/// Says one thing, passes on questions and their answers, and otherwise keeps quiet, so that the agent lives until it is
-/// told to stop.
+/// Sends one message, and passes approval requests and answers on. Its stream stays open, so the agent lives until it
+/// is stopped.
 struct AskChannel {
     id: ChannelId,
     /// Taken by `start`, which is called once.
@@ -221,7 +221,7 @@ struct AskChannel {
     questions: mpsc::Sender<(Question, String)>,
 }
 
-/// The other end of the channel.
+/// The person's end of the channel.
 struct Talk {
     say: mpsc::Sender<Envelope>,
     questions: mpsc::Receiver<(Question, String)>,
@@ -234,7 +234,7 @@ impl AskChannel {
         let (say, said) = mpsc::channel(TALK);
         let (questions, asked) = mpsc::channel(TALK);
         let first = Envelope { inbound: inbound(Body::Text(text), outputs), ack };
-        let _ = say.try_send(first); // it is empty, and its other end is here
+        let _ = say.try_send(first); // cannot fail: the queue is empty and its receiver is in this function
         let channel = Self { id: ChannelId::from(NAME), said: Mutex::new(Some(said)), questions };
         (channel, answer, Talk { say, questions: asked, person })
     }
@@ -263,7 +263,7 @@ impl Channel for AskChannel {
         Ok(Box::pin(said.take_until(intake.cancelled_owned())))
     }
 
-    /// Passes on a question. A reply is read from its run.
+    /// Passes an approval request to the person. Replies are read from the run.
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let Some(question) = message.question.clone() else { return Ok(()) };
         let gone = |_| DeliverError::Refused { detail: "nobody asks any more".into() };

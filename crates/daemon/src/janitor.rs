@@ -1,8 +1,8 @@
-//! Deletes what is too old by `[sessions]`, `routines.keep_routine_runs_days` and `gateway.openai_session_hours`: at the start, every hour,
-//! and when an operator asks.
+//! Deletes expired data by `[sessions]`, `routines.keep_routine_runs_days` and `gateway.openai_session_hours`: at the
+//! start, every hour, and on request of an operator.
 //!
-//! In small pieces, each a write of its own among all others: no message waits for more than one of them, and two rounds that
-//! meet share the work.
+//! It deletes in small batches, each in a write of its own among the other writes. So a message waits for at most one
+//! batch, and two concurrent rounds share the work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-/// How often it looks. The shortest setting is in hours.
+/// Interval of the rounds. The shortest retention setting is in hours.
 const PERIOD: Duration = Duration::from_secs(3600);
 
-/// Rows that one write deletes, or indexes. 200: a few milliseconds.
+/// Rows that one write deletes or indexes. 200: a few milliseconds.
 const PIECE: u32 = 200;
 
-/// Pages that one write gives back to the disk: 400 kB.
+/// Pages that one write returns to the disk: 400 kB.
 const PAGES: u32 = 100;
 
-/// Pause between two pieces, in which others write.
+/// Pause between two batches, in which others write.
 const BREATH: Duration = Duration::from_millis(20);
 
 const HOUR_MS: i64 = 3600 * 1000;
@@ -33,9 +33,9 @@ const HOUR_MS: i64 = 3600 * 1000;
 /// The janitor.
 pub(crate) struct Caretaker {
     config: SessionsConfig,
-    /// Days that routine runs of routines are kept; 0: as conversations are.
+    /// Days that routine runs are kept; 0: as long as conversations.
     keep_routine_runs_days: u32,
-    /// Hours that ephemeral sessions are kept; 0: as conversations are.
+    /// Hours that ephemeral sessions are kept; 0: as long as conversations.
     keep_ephemeral_hours: u32,
     archive: Arc<dyn Archive>,
     outputs: KeptOutputs,
@@ -43,7 +43,7 @@ pub(crate) struct Caretaker {
 }
 
 impl Caretaker {
-    /// One that has done nothing yet.
+    /// Creates a janitor that has done nothing yet.
     pub(crate) fn new(
         config: SessionsConfig,
         keep_routine_runs_days: u32,
@@ -55,7 +55,7 @@ impl Caretaker {
         Self { config, keep_routine_runs_days, keep_ephemeral_hours, archive, outputs, clock }
     }
 
-    /// Works until told to stop. Cancelled in the middle of a round, the next start goes on with it.
+    /// Works until it is stopped. If it is cancelled in the middle of a round, the next start continues.
     pub(crate) async fn work(&self, stop: CancellationToken) {
         let rounds = async {
             let mut ticks = interval(PERIOD);
@@ -69,10 +69,10 @@ impl Caretaker {
                 }
             }
         };
-        let _ = stop.run_until_cancelled(rounds).await; // cancelled is how it ends
+        let _ = stop.run_until_cancelled(rounds).await; // cancellation is the normal end
     }
 
-    /// From when on things are kept, as of now.
+    /// The oldest dates to keep, as of now.
     fn retention(&self) -> Retention {
         let before = |days: u32| (days > 0).then(|| self.days_ago(days));
         Retention {
@@ -106,7 +106,7 @@ impl Janitor for Caretaker {
             if removed.is_nothing() {
                 break;
             }
-            // The rows are gone: nobody can ask for these any more.
+            // Their rows are deleted: nobody can ask for these outputs any more.
             self.outputs.forget(&std::mem::take(&mut removed.run_ids)).await;
             all.add(removed);
             self.archive.shrink(PAGES).await?;
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Some day after every id that a test makes: 2100-01-01.
+    /// A date after every id that a test makes: 2100-01-01.
     const TODAY: i64 = 4_102_444_800_000;
 
     async fn house(config: SessionsConfig) -> (Caretaker, Arc<SqliteStore>, tempfile::TempDir) {

@@ -1,4 +1,4 @@
-//! `belay heartbeat`: how the heartbeat stands, what it would do now, and what it did lately.
+//! `belay heartbeat`: shows the state of the heartbeat, what it would do now, and its recent beats.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// How it stands.
+/// Shows the state of the heartbeat.
 pub(crate) async fn show(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let report = Client::find(args, env)?.get(&["api", "v1", "heartbeat"], &[]).await?;
     if args.json {
@@ -26,7 +26,7 @@ pub(crate) async fn show(args: &ClientArgs, env: &Environment, out: Output<'_>) 
     Ok(Exit::Fine)
 }
 
-/// Has it beat now.
+/// Starts a beat now.
 pub(crate) async fn now(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let path = ["api", "v1", "routines", "heartbeat", "fire"];
     let routine_run = Client::find(args, env)?.post(&path, Some(&json!({})), Duration::ZERO).await?;

@@ -17,7 +17,7 @@ use crate::routine_times::Times;
 /// Longest file of a routine, in bytes: four times its longest text.
 const FILE_MAX_BYTES: u64 = 256 * 1024;
 
-/// Something else than the list.
+/// Runs another subcommand than the list.
 pub(crate) async fn one(command: &RoutinesCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         RoutinesCommand::List(client) => list(client, env, out).await,
@@ -111,10 +111,10 @@ async fn create(
     Ok(Exit::Fine)
 }
 
-/// A routine as it is written in a file.
+/// Reads a routine from a TOML file.
 ///
 /// # Errors
-/// 65: it cannot be read, or is no routine.
+/// 65: the file cannot be read, or is no routine.
 pub(crate) fn read(file: &Path) -> Result<RoutineSpec, Failure> {
     let refuse = |what: String| Failure::new(Exit::UnusableInput, format!("{}: {what}", file.display()));
     let size = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?.len();
@@ -220,7 +220,7 @@ async fn next(
     Ok(Exit::Fine)
 }
 
-/// Whether it would fire, and when it does next. Exit 1: it would not.
+/// Prints whether the routine would fire, and when it fires next. Exit 1 if it would not.
 fn told(tested: &Json, as_json: bool, out: Output<'_>) -> Exit {
     let fires = tested.pointer("/fires").and_then(Json::as_bool).unwrap_or(false);
     if as_json {
@@ -271,7 +271,7 @@ fn state(routine: &Json) -> Cell {
     }
 }
 
-/// What sets a routine off, in words.
+/// The trigger of a routine, for people.
 fn set_off_by(routine: &Json) -> String {
     let part = |name: &str| text(routine, &format!("/trigger/{name}")).to_owned();
     match text(routine, "/trigger/kind") {

@@ -70,7 +70,7 @@ fn row(run: &Json, id_chars: usize) -> Vec<Cell> {
     ]
 }
 
-/// Why it ended, or what it waits for.
+/// The reason of the end, or what the run waits for.
 fn why(run: &Json) -> String {
     match text(run, "/waiting_for/tool") {
         "" => text(run, "/reason").to_owned(),

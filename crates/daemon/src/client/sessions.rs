@@ -1,4 +1,4 @@
-//! `belay sessions`: what was said, found, read out and deleted.
+//! `belay sessions`: lists, shows, searches, exports and deletes sessions.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// Messages that `show` prints.
+/// Number of messages that `show` prints.
 const SHOWN: &str = "500";
 
-/// Something else than the list.
+/// Runs another subcommand than the list.
 pub(crate) async fn one(command: &SessionsCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         SessionsCommand::List(args) => list(args, env, out).await,
@@ -57,7 +57,7 @@ fn row(session: &Json) -> Vec<Cell> {
     ]
 }
 
-/// Shows what was said in the conversation that goes on.
+/// Shows the messages of the current conversation.
 async fn show(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
     let path = ["api", "v1", "sessions", &args.key, "messages"];
@@ -79,7 +79,7 @@ async fn show(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<
     Ok(Exit::Fine)
 }
 
-/// Finds what was said. Nothing found is exit 1, as `grep` has it.
+/// Searches messages. Exit 1 if nothing is found, like `grep`.
 async fn search(args: &SearchArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let (words, limit) = (args.query.join(" "), args.limit.to_string());
     let mut query = vec![("q", words.as_str()), ("limit", limit.as_str())];
@@ -99,7 +99,7 @@ async fn search(args: &SearchArgs, env: &Environment, out: Output<'_>) -> Result
     Ok(if found.is_empty() { Exit::Failed } else { Exit::Fine })
 }
 
-/// Writes a session down.
+/// Exports a session.
 async fn export(args: &ExportArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let threads = if args.all_threads { "all" } else { "active" };
     let query = [("format", args.format.word()), ("threads", threads)];
@@ -126,7 +126,7 @@ async fn delete(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Resul
     Ok(Exit::Fine)
 }
 
-/// Deletes what is too old.
+/// Deletes data that is older than the settings allow.
 async fn prune(args: &ClientArgs, dry_run: bool, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(args, env)?;
     let query = [("dry_run", if dry_run { "true" } else { "false" })];
@@ -148,7 +148,7 @@ fn tell(answer: &Json, what: &str, args: &ClientArgs, out: Output<'_>) {
     }
 }
 
-/// Forgets secrets of a session.
+/// Deletes secrets of a session.
 async fn forget(args: &SessionArgs, name: Option<&str>, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let mut path = vec!["api", "v1", "sessions", args.key.as_str(), "secrets"];
     path.extend(name);

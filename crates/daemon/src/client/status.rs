@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// Prints the daemon's own account of itself.
+/// Prints the daemon's status report.
 pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(args, env)?;
     let report = client.get(&["api", "v1", "status"], &[]).await?;
@@ -54,7 +54,7 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Tools that fail again and again, or are off.
+/// Tools that fail repeatedly or are disabled.
 fn troubled(report: &Json) -> Vec<String> {
     let tools = report.pointer("/tools").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let words = |tool: &Json| {
@@ -67,7 +67,7 @@ fn troubled(report: &Json) -> Vec<String> {
     tools.iter().map(words).collect()
 }
 
-/// The models and keys that are left alone for a while.
+/// The models and keys that are in cooldown.
 fn cooling(report: &Json) -> Vec<String> {
     let candidates = report.pointer("/candidates").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let words = |candidate: &Json| {
@@ -77,7 +77,7 @@ fn cooling(report: &Json) -> Vec<String> {
     candidates.iter().filter_map(words).collect()
 }
 
-/// Work that outlives its turn.
+/// The row about jobs.
 fn jobs(report: &Json) -> Cell {
     if !report.pointer("/jobs").is_some_and(Json::is_object) {
         return Cell::new("unknown: the store does not answer", Tone::Bad);
@@ -96,7 +96,7 @@ fn jobs(report: &Json) -> Cell {
     Cell::new(words, if stuck > 0 { Tone::Warn } else { Tone::Plain })
 }
 
-/// Rules that start work.
+/// The row about routines.
 fn routines(report: &Json) -> Cell {
     if !report.pointer("/routines").is_some_and(Json::is_object) {
         return Cell::new("unknown: the store does not answer", Tone::Bad);
@@ -117,7 +117,7 @@ fn paused(report: &Json) -> Cell {
     }
 }
 
-/// What waits for an answer, a row for each question.
+/// One row for each open approval request.
 fn questions(answer: &Json) -> Vec<Vec<Cell>> {
     let questions = answer.pointer("/approvals").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let row = |question: &Json| {
@@ -141,7 +141,7 @@ fn spent(report: &Json) -> String {
         Some(limit) => format!("{spent} of {} today (UTC)", dollars(limit)),
         None => format!("{spent} today (UTC)"),
     };
-    // What people's own messages cost is the rest, and needs no line unless it has a limit.
+    // The rest is the cost of people's own messages. It gets no line unless it has a limit.
     let parts = Purpose::ALL.iter().filter_map(|purpose| {
         let of = number(report, &format!("/spent_today_for/{}", purpose.word()));
         match report.pointer(&format!("/limit_today_for/{}", purpose.word())).and_then(Json::as_u64) {

@@ -1,4 +1,4 @@
-//! `belay tools`: what runs can call, and how each of it gets on.
+//! `belay tools`: the tools that runs can call, and their health.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::output::{Cell, Output, Tone};
 /// Longest description in the list, in characters.
 const DESCRIBED: usize = 60;
 
-/// Something else than the list.
+/// Runs another subcommand than the list.
 pub(crate) async fn one(command: &ToolsCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         ToolsCommand::List(client) => list(client, env, out).await,
@@ -30,7 +30,7 @@ pub(crate) async fn one(command: &ToolsCommand, env: &Environment, out: Output<'
     }
 }
 
-/// Lists them all, by name.
+/// Lists all tools by name.
 pub(crate) async fn list(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let answer = Client::find(args, env)?.get(&["api", "v1", "tools"], &[]).await?;
     if args.json {
@@ -85,7 +85,7 @@ fn row(tool: &Json) -> Vec<Cell> {
     vec![text(tool, "/name").into(), state(tool), failed.into(), described.into()]
 }
 
-/// How a tool stands, in its colour.
+/// The state of a tool, with its colour.
 fn state(tool: &Json) -> Cell {
     let tone = match text(tool, "/state") {
         "ok" => Tone::Good,

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Answers one request with these bytes and returns what was asked.
+/// Answers one request with these bytes, and returns the request.
 async fn serve_once<S: AsyncReadExt + AsyncWriteExt + Unpin>(mut stream: S, answer: String) -> String {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];

@@ -1,4 +1,4 @@
-//! The way to the daemon: one message, one request.
+//! Sends messages to the daemon: one request for each message.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 /// The route, as segments of a path.
 const ROUTE: &[&str] = &["mcp"];
 
-/// What every request accepts, as the protocol demands.
+/// The `Accept` header of every request, as the protocol requires.
 ///
 /// Source: MCP 2025-06-18, "Streamable HTTP", "Sending Messages to the Server".
 const ACCEPTED: &str = "application/json, text/event-stream";
@@ -29,7 +29,7 @@ const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// Where a message of the newer protocol, which has no sessions, says its version.
+/// Where a message of the newer protocol, which has no sessions, has its version.
 const META_VERSION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
 
 /// Longest silence in an answer. 60 s: the daemon sends a comment every 15 s.
@@ -50,17 +50,17 @@ impl Post {
         Self { message, repeated: false }
     }
 
-    /// The same message, for another session than the one that it was first sent to.
+    /// Marks the message as repeated in another session than the first one.
     pub(super) fn repeated(self) -> Self {
         Self { repeated: true, ..self }
     }
 
-    /// Whether it was sent before, to a session that was gone.
+    /// Whether it was sent before, in a session that is gone.
     pub(super) fn is_repeated(&self) -> bool {
         self.repeated
     }
 
-    /// The id of a request; `None`: it has no answer.
+    /// The id of a request; `None`: the message has no answer.
     pub(super) fn id(&self) -> Option<&Json> {
         self.message.get("id").filter(|_| self.message.get("method").is_some())
     }
@@ -75,7 +75,7 @@ impl Post {
         self.message.pointer("/params/requestId").filter(|_| self.message["method"] == "notifications/cancelled")
     }
 
-    /// Adds the headers that say again what is in the message.
+    /// Adds the headers that repeat parts of the message.
     fn label(&self, mut request: RequestBuilder, session: Option<&Session>) -> RequestBuilder {
         let header = |text: &Json| text.as_str().and_then(|text| HeaderValue::from_str(text).ok());
         if let Some(version) = self.message.pointer(META_VERSION).and_then(header) {
@@ -93,41 +93,41 @@ impl Post {
     }
 }
 
-/// A session as the daemon knows it.
+/// A session of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     id: HeaderValue,
     version: HeaderValue,
 }
 
-/// How a message fared.
+/// The end of a request.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Whoever asked has an answer, if only that there is none.
+    /// It has been answered, possibly by an error.
     Answered { id: Json },
-    /// It began a session.
+    /// It has begun a session.
     Opened { id: Json, hello: Json, session: Session },
-    /// It was to begin one, and did not.
+    /// It should have begun a session, but failed.
     Unopened { id: Json },
-    /// Its session is not known any more; nothing was done.
+    /// Its session is unknown to the daemon; nothing was done.
     Lost { post: Post, session: Session },
 }
 
 /// The connection to the daemon, and the session of the client.
 pub(super) struct Line {
     client: Client,
-    /// What the session was begun with, to begin another.
+    /// The client's `initialize`, for beginning another session.
     hello: Option<Json>,
     session: Option<Session>,
 }
 
 impl Line {
-    /// Finds out whether the daemon offers this, and lets us in.
+    /// Checks that the daemon offers MCP and admits this user.
     ///
     /// # Errors
     /// It does not.
     pub(super) async fn open(client: Client) -> Result<Self, Failure> {
-        // Without a session this is refused; the route shows by how.
+        // Without a session this request is refused; the kind of refusal shows whether the route exists.
         let asked = client.request(Method::GET, ROUTE)?.header(ACCEPT, ACCEPTED);
         let answer = timeout(BEGIN_LIMIT, asked.send()).await;
         let place = client.place().to_owned();
@@ -152,25 +152,25 @@ impl Line {
         }
     }
 
-    /// Notes the session of the client.
+    /// Records the session of the client.
     pub(super) fn begin(&mut self, hello: Json, session: Session) {
         (self.hello, self.session) = (Some(hello), Some(session));
     }
 
-    /// Sends a message; its answers go to `output`, if anybody reads them.
+    /// Sends a message; its answers go to `output`, if there is one.
     pub(super) fn send(&self, post: Post, output: Option<mpsc::Sender<Json>>) -> impl Future<Output = Ended> + use<> {
         let session = self.session.clone().filter(|_| !post.is_hello());
         let request = self.prepared(&post, session.as_ref());
         async move { exchange(request, post, session, output.as_ref()).await }
     }
 
-    /// Begins another session in the place of one that is gone, unless that has been done; says whether there is one.
+    /// Begins a new session if the current one is `gone`. Returns whether there is a session.
     pub(super) async fn reopen(&mut self, gone: &Session) -> bool {
         if self.session.as_ref() != Some(gone) {
             return self.session.is_some();
         }
         let Some(hello) = self.hello.clone().map(Post::of) else { return false };
-        // The client has said hello long ago, and reads no second answer to it.
+        // The client has already had the answer to its `initialize`, so this one is dropped.
         let Ended::Opened { session, .. } = self.send(hello, None).await else { return false };
         self.session = Some(session);
         let initialized = Post::of(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
@@ -198,7 +198,7 @@ impl Line {
 /// Sends one request and passes its answers on.
 ///
 /// # Cancel safety
-/// Dropped, the connection is closed, which cancels a request that has no session.
+/// If dropped, the connection is closed, which cancels a request without a session.
 async fn exchange(
     request: Option<RequestBuilder>,
     post: Post,
@@ -250,26 +250,26 @@ async fn exchange(
     }
 }
 
-/// Answers in the daemon's place, where somebody waits for an answer.
+/// Answers with an error of the relay itself, if the message expects an answer.
 async fn failed(post: Post, what: &str, output: Option<&mpsc::Sender<Json>>) -> Ended {
     let Some(id) = post.id().cloned() else { return Ended::Answered { id: Json::Null } };
     say(output, error(&id, -32000, what)).await;
     if post.is_hello() { Ended::Unopened { id } } else { Ended::Answered { id } }
 }
 
-/// The answer that says why there is none.
+/// An error answer.
 pub(super) fn error(id: &Json, code: i32, message: &str) -> Json {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
-/// Puts a message where it is written as one line.
+/// Queues a message for the output.
 async fn say(output: Option<&mpsc::Sender<Json>>, message: Json) {
     if let Some(output) = output {
-        let _ = output.send(message).await; // the loop is over: nobody reads
+        let _ = output.send(message).await; // fails when the loop has ended: nobody reads
     }
 }
 
-/// What a refusal says that is no message of the protocol.
+/// The text of a refusal that is not a message of the protocol.
 fn words(status: StatusCode, answer: &[u8]) -> String {
     let json: Option<Json> = serde_json::from_slice(answer).ok();
     let ours = json.as_ref().and_then(|json| json.pointer("/error/message")).and_then(Json::as_str);
@@ -278,15 +278,15 @@ fn words(status: StatusCode, answer: &[u8]) -> String {
     format!("the daemon refuses the request (HTTP {}): {text}", status.as_u16())
 }
 
-/// The messages of one response, one after another.
+/// The messages of one response.
 struct Answers {
     response: Response,
-    /// The events that are whole and not yet taken; `None` before the first bytes.
+    /// Complete events that were not returned yet; `None` before the first bytes.
     events: Option<(Events, VecDeque<Vec<u8>>)>,
 }
 
 impl Answers {
-    /// The next message; `None`: there are no more.
+    /// Returns the next message; `None`: there are no more.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let kind = self.response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
@@ -304,7 +304,7 @@ impl Answers {
         Ok(next)
     }
 
-    /// The body as one message; an empty one is none.
+    /// The body as one message; `None` if it is empty.
     async fn whole(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let mut whole = Vec::new();
         while let Some(bytes) = self.chunk().await? {
