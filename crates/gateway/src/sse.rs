@@ -200,7 +200,7 @@ impl Feed {
         let Some((app, principal)) = &self.eyes else { return Ok(page) };
         let visibility = app.visibility(principal);
         let mut shown = VecDeque::with_capacity(page.len());
-        // Facts of one session are usually consecutive, so the last answer is cached.
+        // Facts of one session are usually consecutive, so the last result is cached.
         let mut newest: Option<(SessionKey, bool)> = None;
         while let Some(fact) = page.pop_front() {
             let seen = match (&fact.session, &newest) {

@@ -27,8 +27,8 @@ const TYPING_DEADLINE: Duration = Duration::from_secs(4);
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 
 /// Sends a reply, piece by piece, beginning with the first piece that Telegram has not accepted. The first piece
-/// replaces the text of the preview message. If that fails, it is sent as a new message, and the preview is deleted.
-/// The last piece of an approval request has its buttons.
+/// replaces the text of the preview message. If Telegram refuses that, the piece is sent as a new message and the
+/// preview is deleted. The last piece of an approval request has its buttons.
 pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), DeliverError> {
     let to = conversation(&message.route)?;
     let answered = message.route.reply_to.as_deref().and_then(|id| id.parse().ok());

@@ -18,7 +18,7 @@ pub(super) enum Person {
         /// Whether requests are coloured.
         colour: bool,
     },
-    /// Nobody.
+    /// No person.
     Absent,
 }
 

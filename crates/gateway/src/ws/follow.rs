@@ -55,8 +55,8 @@ impl Claims {
         claims.newest
     }
 
-    /// Returns the number of the run's last event if `follower` owns the run now. `None`: another follower owns it, or
-    /// all of it has been sent.
+    /// Claims a run for `follower`, unless another follower has it. Returns the number of the run's last event, or
+    /// `None` if another follower has the run or all of it has been sent.
     fn take(&self, kind: Kind, run: RunId, follower: u64) -> Option<u64> {
         let runs = &mut self.claims().runs;
         if runs.len() >= RUNS && !runs.contains_key(&(run, kind)) {
