@@ -8,9 +8,9 @@
 
 mod deliveries;
 mod lines;
+mod paused;
 mod printer;
 mod pump;
-mod resting;
 mod terminal;
 
 use std::fs::File;
@@ -32,7 +32,7 @@ use tracing::{error, warn};
 
 use self::deliveries::Deliveries;
 use self::lines::{Line, LineReader};
-use self::printer::{Look, Plain, Printer, Sink, harmless};
+use self::printer::{Look, Plain, Printer, Sink, escaped};
 use self::pump::{Ending, Pump};
 use self::terminal::{PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
@@ -109,7 +109,7 @@ impl StdinChannel {
             let ending = if input == Input::Terminal { Ending::AtOnce } else { Ending::AfterAnswers };
             let source = Source::Lines(Box::new(io::stdin()));
             if io::stdout().is_terminal() {
-                Self::new(source, Harmless(Plain(io::stdout())), ending, None)
+                Self::new(source, Escaped(Plain(io::stdout())), ending, None)
             } else {
                 Self::new(source, Plain(io::stdout()), ending, None)
             }
@@ -157,7 +157,7 @@ impl StdinChannel {
     pub async fn close(&self) {
         let is_started = self.source.lock().unwrap_or_else(PoisonError::into_inner).is_none();
         if let Some(prompt) = self.prompt.as_ref().filter(|_| is_started) {
-            prompt.reached().await;
+            prompt.stopped().await;
         }
     }
 
@@ -224,7 +224,7 @@ impl Channel for StdinChannel {
 impl Drop for StdinChannel {
     fn drop(&mut self) {
         if let Some(prompt) = &self.prompt {
-            prompt.tell();
+            prompt.stop();
         }
     }
 }
@@ -242,7 +242,7 @@ impl Open {
             && let Some(prompt) = &self.prompt
         {
             self.pump.lines.close(); // releases a prompt thread that is blocked on handing over a line
-            prompt.reached().await;
+            prompt.stopped().await;
         }
         next
     }
@@ -285,11 +285,11 @@ fn input() -> Input {
 }
 
 /// A sink that escapes control sequences, so that a text cannot control the terminal.
-struct Harmless<S>(S);
+struct Escaped<S>(S);
 
-impl<S: Sink> Sink for Harmless<S> {
+impl<S: Sink> Sink for Escaped<S> {
     fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
-        self.0.show(&harmless(text), look)
+        self.0.show(&escaped(text), look)
     }
 }
 

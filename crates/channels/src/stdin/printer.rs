@@ -80,7 +80,7 @@ impl Printer {
 }
 
 /// Escapes characters that control a terminal: model output must not move the cursor, change the title, or hide text.
-pub(super) fn harmless(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     belay_text::escaped(text).into_owned()
 }
 
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn escape_sequences_do_not_reach_a_terminal() {
-        assert_eq!(harmless("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
+        assert_eq!(escaped("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
         assert_eq!(
-            harmless("a\x1b[2J\x07b\tc\nd\u{9b}31m\r"),
+            escaped("a\x1b[2J\x07b\tc\nd\u{9b}31m\r"),
             r"a\u{1b}[2J\u{7}b".to_owned() + "\tc\nd" + r"\u{9b}31m\u{d}"
         );
     }

@@ -25,8 +25,8 @@ use tracing::{debug, warn};
 
 use super::deliveries::Deliveries;
 use super::lines::Line;
+use super::paused::{PausedRuns, is_paused_with};
 use super::printer::{Look, Printer};
-use super::resting::{Resting, rests_with};
 use crate::commands::{answers_a_question, asks_for_a_plan, ends_the_daemon};
 
 /// Number of unfinished runs at which texts wait. 15: a session's queue holds 20, and other channels may write to it
@@ -69,7 +69,7 @@ struct State {
     /// Lines that were sent and are not settled.
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
     /// Runs that wait for approval.
-    resting: Resting,
+    paused: PausedRuns,
     /// Texts that were sent and are not yet accepted.
     unaccepted: usize,
     /// Whether the last input was a Ctrl-C that had nothing to stop.
@@ -101,7 +101,7 @@ enum Progress {
     },
     Answered,
     /// A run waits for approval, and its approval request has been shown.
-    Rests {
+    Paused {
         watch: RunWatch,
         record: Arc<RunRecord>,
     },
@@ -141,9 +141,9 @@ impl Pump {
                     }
                 }
                 Some(progress) = self.state.open.next() => self.note(progress).await,
-                rest = self.state.resting.next() => {
+                paused_run = self.state.paused.next() => {
                     let deliveries = Arc::clone(&self.deliveries);
-                    self.state.open.push(Box::pin(answered(rest.watch, Some(rest.record), deliveries)));
+                    self.state.open.push(Box::pin(answered(paused_run.watch, Some(paused_run.record), deliveries)));
                 }
                 line = self.lines.recv(), if self.state.head.is_none() => self.take(line).await,
             }
@@ -156,7 +156,7 @@ impl Pump {
             None => self.state.head = Some(Head::End),
             Some(Line::Text(text)) if text.trim().is_empty() => {}
             Some(Line::Text(text)) => self.state.head = Some(Head::Line(text)),
-            Some(Line::Unusable(why)) => tell(&self.printer, &why).await,
+            Some(Line::Unusable(why)) => notify(&self.printer, &why).await,
         }
     }
 
@@ -166,7 +166,7 @@ impl Pump {
 
     /// Whether everything that was sent has its answer.
     fn is_quiet(&self) -> bool {
-        self.state.open.is_empty() && !self.state.resting.one_goes_on()
+        self.state.open.is_empty() && !self.state.paused.any_continues()
     }
 
     fn may_go(&self, text: &str) -> bool {
@@ -201,7 +201,7 @@ impl Pump {
             }
             Progress::Settled { text, quit, resumes } => {
                 self.accepted_or_refused(&text);
-                resumes.into_iter().for_each(|run| self.state.resting.answered(run));
+                resumes.into_iter().for_each(|run| self.state.paused.answered(run));
                 if quit {
                     // The lines after a /quit in a script are not for this daemon.
                     self.state.head = Some(Head::End);
@@ -216,7 +216,7 @@ impl Pump {
             }
             Progress::Again { text } => self.state.again = Some(text),
             Progress::Answered => {}
-            Progress::Rests { watch, record } => self.state.resting.add(watch, record),
+            Progress::Paused { watch, record } => self.state.paused.add(watch, record),
         }
     }
 
@@ -234,17 +234,17 @@ impl Pump {
         if std::mem::replace(&mut self.state.warned, true) {
             return Some(self.send("/quit".into()));
         }
-        let hint = if self.state.resting.is_empty() {
+        let hint = if self.state.paused.is_empty() {
             "Nothing is running. Press Ctrl-C again, or type /quit, to end."
         } else {
             "A question waits for your answer. Press Ctrl-C again, or type /quit, to end all the same."
         };
-        tell(&self.printer, hint).await;
+        notify(&self.printer, hint).await;
         None
     }
 }
 
-async fn tell(printer: &Printer, text: &str) {
+async fn notify(printer: &Printer, text: &str) {
     if let Err(error) = printer.show(text, Look::Plain).await {
         warn!(%error, "a notice could not be shown on standard output");
     }
@@ -307,7 +307,7 @@ async fn acknowledged(text: String, answer: oneshot::Receiver<Ack>) -> Progress 
 /// been shown.
 async fn answered(mut watch: RunWatch, before: Option<Arc<RunRecord>>, deliveries: Arc<Deliveries>) -> Progress {
     let is_news = |now: &Option<Arc<RunRecord>>| {
-        now.is_some() && before.as_ref().is_none_or(|before| !rests_with(now.as_ref(), before))
+        now.is_some() && before.as_ref().is_none_or(|before| !is_paused_with(now.as_ref(), before))
     };
     let record = watch.finished.wait_for(is_news).await.ok().and_then(|record| record.clone());
     let Some(record) = record else {
@@ -319,7 +319,7 @@ async fn answered(mut watch: RunWatch, before: Option<Arc<RunRecord>>, deliverie
         debug!(run = %watch.run_id, "the reply or question of a run was not delivered here");
     }
     match record.status {
-        RunStatus::Paused => Progress::Rests { watch, record },
+        RunStatus::Paused => Progress::Paused { watch, record },
         _ => Progress::Answered,
     }
 }

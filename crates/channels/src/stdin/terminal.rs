@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::lines::{LINE_MAX_BYTES, Line};
-use super::printer::{Look, Plain, Sink, harmless};
+use super::printer::{Look, Plain, Sink, escaped};
 use crate::config::StdinConfig;
 
 /// Number of history lines that are kept.
@@ -34,10 +34,10 @@ const PAINT_QUEUE: usize = 16;
 
 /// Longest wait for the end of the prompt. 3 s: the prompt asks the terminal for the cursor position, and gives up
 /// after 2 s without an answer.
-const PUT_AWAY_MAX: Duration = Duration::from_secs(3);
+const CLOSE_MAX: Duration = Duration::from_secs(3);
 
 /// Poll interval of the editor: the longest delay of a reply and of the end. 50 ms: people do not notice it.
-const LOOK_UP: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Output for replies: above the prompt while there is one, straight to the terminal afterwards.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ enum Painter {
 
 impl Sink for Screen {
     fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
-        let mut text = painted(&harmless(text), look, self.colour);
+        let mut text = painted(&escaped(text), look, self.colour);
         loop {
             let painter = self.painter.lock().unwrap_or_else(PoisonError::into_inner);
             let sender = match &*painter {
@@ -66,7 +66,7 @@ impl Sink for Screen {
                 Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => text = back,
             }
             drop(painter);
-            thread::sleep(LOOK_UP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -81,22 +81,22 @@ pub(super) struct Terminal {
 /// Ends the prompt and waits for its end.
 #[derive(Clone, Default)]
 pub(super) struct PromptEnd {
-    /// Makes the editor end within [`LOOK_UP`].
+    /// Makes the editor end within [`POLL_INTERVAL`].
     stop: Arc<AtomicBool>,
     /// Cancelled when the prompt's thread has ended, also by a panic.
-    away: CancellationToken,
+    ended: CancellationToken,
 }
 
 impl PromptEnd {
     /// Asks the prompt to end.
-    pub(super) fn tell(&self) {
+    pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the prompt and waits until the terminal is restored: about [`LOOK_UP`].
-    pub(super) async fn reached(&self) {
-        self.tell();
-        if timeout(PUT_AWAY_MAX, self.away.cancelled()).await.is_err() {
+    /// Ends the prompt and waits until the terminal is restored: about [`POLL_INTERVAL`].
+    pub(super) async fn stopped(&self) {
+        self.stop();
+        if timeout(CLOSE_MAX, self.ended.cancelled()).await.is_err() {
             warn!("the prompt did not end in time; the terminal may need a reset");
         }
     }
@@ -113,7 +113,7 @@ impl Terminal {
             .with_external_printer(printer)
             // Lets people keep a secret out of the history.
             .with_history_exclusion_prefix(Some(" ".into()))
-            .with_poll_interval(LOOK_UP)
+            .with_poll_interval(POLL_INTERVAL)
             .with_break_signal(Arc::clone(&end.stop));
         if let Some(history) = config.history_file.as_deref().and_then(open_history) {
             editor = editor.with_history(history);
@@ -131,12 +131,12 @@ impl Terminal {
 
     /// Shows the prompt until the break, or until the receiver of the lines is dropped. Ctrl-D means `/quit`: the
     /// daemon would continue for its other channels, and a prompt that no longer reads would look alive. The thread
-    /// blocks on the keyboard for at most [`LOOK_UP`], so it can always be ended.
+    /// blocks on the keyboard for at most [`POLL_INTERVAL`], so it can always be ended.
     ///
     /// # Errors
     /// The system cannot start a thread.
     pub(super) fn start(self, lines: mpsc::Sender<Line>, interrupts: mpsc::Sender<()>) -> io::Result<()> {
-        let ended = self.end.away.clone().drop_guard();
+        let ended = self.end.ended.clone().drop_guard();
         thread::Builder::new().name("stdin-prompt".into()).spawn(move || {
             let _ended = ended;
             self.edit(&lines, &interrupts);
@@ -168,11 +168,11 @@ impl Terminal {
                 }
             }
         }
-        self.put_away();
+        self.close();
     }
 
     /// Paints the remaining replies, then sends further replies straight to the terminal.
-    fn put_away(self) {
+    fn close(self) {
         let mut painter = self.screen.painter.lock().unwrap_or_else(PoisonError::into_inner);
         let mut editor = self.editor.with_immediately_accept(true); // one pass: paint, return
         if let Err(error) = editor.read_line(&BelayPrompt("")) {

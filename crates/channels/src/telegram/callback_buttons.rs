@@ -92,9 +92,9 @@ pub(super) fn parse(data: &str) -> Option<(GateId, Decision)> {
 /// Tells the person the result of a tap, and removes the buttons if the request is closed. Best effort: failures are
 /// logged and do not change the decision.
 pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>) {
-    let told = PressAnswer::of(ack);
-    tell(api, press, &told.text, told.is_alert).await;
-    let Some((chat, message_id)) = press.message.filter(|_| told.is_over) else { return };
+    let answer = PressAnswer::of(ack);
+    answer_query(api, press, &answer.text, answer.is_alert).await;
+    let Some((chat, message_id)) = press.message.filter(|_| answer.is_over) else { return };
     let parameters = EditMessageReplyMarkupParams::builder().chat_id(chat).message_id(message_id).build();
     if let Err(error) = api.call::<_, IgnoredAny>("editMessageReplyMarkup", &parameters, DEADLINE).await {
         debug!(%error, "the buttons of a question were not taken away");
@@ -102,7 +102,7 @@ pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>)
 }
 
 /// Answers a tap with a short notice, or with an alert that the person must close.
-pub(super) async fn tell(api: &BotApi, press: &ButtonPress, text: &str, is_alert: bool) {
+pub(super) async fn answer_query(api: &BotApi, press: &ButtonPress, text: &str, is_alert: bool) {
     let parameters = AnswerCallbackQueryParams::builder()
         .callback_query_id(&press.query)
         .text(text)

@@ -12,7 +12,7 @@ use super::NAME;
 use super::callback_buttons::{self, ButtonPress};
 use super::conversation::Conversation;
 use super::facts;
-use super::groups::{Addressed, Heard};
+use super::groups::{Addressed, Relevance};
 use super::people::AllowLists;
 use crate::commands::ends_the_daemon;
 
@@ -27,29 +27,29 @@ const NOT_HERE: &str = "Belay is not served in this group any more.";
 
 /// Number of group messages that are remembered. 256: only the newest messages, which are few, can still wait for their
 /// turn.
-const TAKEN_MAX: usize = 256;
+const ACCEPTED_MAX: usize = 256;
 
 /// The newest group messages that were for the bot. An edit of one is for the bot too, even if it no longer addresses
 /// the bot. Not stored: a restart forgets them. The lock is held for a few instructions and never across an await.
 #[derive(Debug, Default)]
-pub(super) struct Taken(Mutex<VecDeque<(i64, i32)>>);
+pub(super) struct AcceptedGroupMessages(Mutex<VecDeque<(i64, i32)>>);
 
-impl Taken {
+impl AcceptedGroupMessages {
     fn note(&self, message: &Message) {
         let id = (message.chat.id, message.message_id);
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.contains(&id) {
+        let mut accepted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if accepted.contains(&id) {
             return;
         }
-        if taken.len() >= TAKEN_MAX {
-            taken.pop_front();
+        if accepted.len() >= ACCEPTED_MAX {
+            accepted.pop_front();
         }
-        taken.push_back(id);
+        accepted.push_back(id);
     }
 
     fn has(&self, message: &Message) -> bool {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.contains(&(message.chat.id, message.message_id))
+        let accepted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.contains(&(message.chat.id, message.message_id))
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Rules {
     pub(super) max_age_s: u64,
     /// Start of this daemon, in seconds since 1970. An older `/quit` was meant for an earlier daemon.
     pub(super) since: u64,
-    pub(super) taken: Taken,
+    pub(super) accepted: AcceptedGroupMessages,
 }
 
 /// How an update is to be handled.
@@ -75,7 +75,7 @@ pub(super) enum Verdict {
     /// An answer to an approval request, by a button.
     Tapped(Box<Inbound>, ButtonPress),
     /// A tap that answers no request.
-    TappedInVain {
+    InvalidTap {
         /// The tap to answer.
         tap: ButtonPress,
         /// The text of the answer.
@@ -101,7 +101,7 @@ pub(super) enum Verdict {
     /// From a group that the bot does not serve.
     UnlistedGroup(i64),
     /// It names somebody; whether it is the bot is unknown until the bot's user name is known.
-    NotYet,
+    Undecided,
     /// Not for the bot, for this reason.
     NotForUs(&'static str),
 }
@@ -123,15 +123,15 @@ impl Rules {
         let is_private = match message.chat.type_field {
             ChatType::Private => true,
             ChatType::Group | ChatType::Supergroup => {
-                let addressed = match is_edit && self.taken.has(&message) {
-                    true => Addressed::Us, // the original message was for the bot
+                let addressed = match is_edit && self.accepted.has(&message) {
+                    true => Addressed::Bot, // the original message was for the bot
                     false => self.addressed(&message, &words),
                 };
-                match self.people.hear(message.chat.id, addressed) {
-                    Heard::Yes => false,
-                    Heard::No(why) => return Verdict::NotForUs(why),
-                    Heard::NotYet => return Verdict::NotYet,
-                    Heard::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
+                match self.people.relevance(message.chat.id, addressed) {
+                    Relevance::Yes => false,
+                    Relevance::No(why) => return Verdict::NotForUs(why),
+                    Relevance::Undecided => return Verdict::Undecided,
+                    Relevance::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
                 }
             }
             ChatType::Channel => return Verdict::NotForUs("a channel post"),
@@ -156,7 +156,7 @@ impl Rules {
             return Verdict::NotForUs("an end of the daemon from before its start");
         }
         if !is_private && !is_edit {
-            self.taken.note(&message);
+            self.accepted.note(&message);
         }
         let channel = ChannelId::new(NAME);
         Verdict::Message(Box::new(Inbound {
@@ -192,14 +192,14 @@ impl Rules {
         let tap = ButtonPress::of(query);
         let sender = query.from.id;
         let Some(role) = self.people.role(sender) else {
-            return Verdict::TappedInVain { tap, words: NOT_YOURS, stranger: Some(sender) };
+            return Verdict::InvalidTap { tap, words: NOT_YOURS, stranger: Some(sender) };
         };
         let answer = query.data.as_deref().and_then(callback_buttons::parse);
         let (Some((gate, decision)), Some(message)) = (answer, callback_buttons::message_of(query)) else {
-            return Verdict::TappedInVain { tap, words: OUT_OF_USE, stranger: None };
+            return Verdict::InvalidTap { tap, words: OUT_OF_USE, stranger: None };
         };
-        if message.chat.type_field != ChatType::Private && !self.people.serve(message.chat.id) {
-            return Verdict::TappedInVain { tap, words: NOT_HERE, stranger: None };
+        if message.chat.type_field != ChatType::Private && !self.people.serves_group(message.chat.id) {
+            return Verdict::InvalidTap { tap, words: NOT_HERE, stranger: None };
         }
         // No idempotency key: the request accepts one answer. No reply route: the tap itself is answered.
         let inbound = Inbound::new(
@@ -219,12 +219,12 @@ impl Rules {
             && replied.forum_topic_created.is_none()
             && replied.from.as_ref().is_some_and(|author| author.id == self.bot_id)
         {
-            addressed = Addressed::Us;
+            addressed = Addressed::Bot;
         }
         for entity in words.entities {
             match self.names(entity, words.text) {
-                Names::Us => return Addressed::Us,
-                Names::Unknown if addressed == Addressed::Nobody => addressed = Addressed::Perhaps,
+                Names::Bot => return Addressed::Bot,
+                Names::Unknown if addressed == Addressed::Nobody => addressed = Addressed::Unknown,
                 // `/stop@other_bot` is for the other bot, even in a reply to this one.
                 Names::Other if entity.type_field == MessageEntityType::BotCommand => return Addressed::OtherBot,
                 _ => {}
@@ -237,7 +237,7 @@ impl Rules {
         let name = match entity.type_field {
             MessageEntityType::TextMention => {
                 let is_us = entity.user.as_ref().is_some_and(|user| user.id == self.bot_id);
-                return if is_us { Names::Us } else { Names::Nobody };
+                return if is_us { Names::Bot } else { Names::Nobody };
             }
             MessageEntityType::Mention | MessageEntityType::BotCommand => {
                 let entity_text = bytes_of(text, entity).map_or("", |range| &text[range]);
@@ -250,7 +250,7 @@ impl Rules {
         };
         match self.username.get() {
             None => Names::Unknown,
-            Some(ours) if name.eq_ignore_ascii_case(ours) => Names::Us,
+            Some(ours) if name.eq_ignore_ascii_case(ours) => Names::Bot,
             Some(_) => Names::Other,
         }
     }
@@ -262,7 +262,7 @@ impl Rules {
         }
         let text = words.text;
         let mut names: Vec<Range<usize>> = Vec::new();
-        for entity in words.entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Us) {
+        for entity in words.entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Bot) {
             let Some(range) = bytes_of(text, entity) else { continue };
             // A command loses only the name: `/stop@belay_bot now` → `/stop now`.
             let is_command = entity.type_field == MessageEntityType::BotCommand;
@@ -298,7 +298,7 @@ fn without(text: &str, stretches: &[Range<usize>]) -> String {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
-    Us,
+    Bot,
     Other,
     Unknown,
     Nobody,

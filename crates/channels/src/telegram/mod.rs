@@ -45,7 +45,7 @@ use tracing::{info, warn};
 
 use self::api::BotApi;
 use self::conversation::Conversation;
-use self::intake::{Rules, Taken};
+use self::intake::{AcceptedGroupMessages, Rules};
 pub use self::people::AllowLists;
 use self::polling::Poller;
 use self::router::UpdateRouter;
@@ -108,7 +108,7 @@ impl Telegram {
             people: AllowLists::of(&config),
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            taken: Taken::default(),
+            accepted: AcceptedGroupMessages::default(),
         };
         let router = Arc::new(UpdateRouter::new(BotApi::new(http, &config.api_base, secrets.token), rules));
         let (sender, inbox) = mpsc::channel(INBOX);
@@ -257,7 +257,7 @@ fn usable_secret(secret: Option<SecretString>) -> Result<SecretString, &'static 
 
 /// A router whose Bot API cannot be reached.
 #[cfg(test)]
-fn test_desk() -> UpdateRouter {
+fn unreachable_router() -> UpdateRouter {
     use crate::config::GroupsConfig;
 
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // fails if another test has installed it
@@ -272,7 +272,7 @@ fn test_desk() -> UpdateRouter {
         }),
         max_age_s: 0,
         since: 0,
-        taken: Taken::default(),
+        accepted: AcceptedGroupMessages::default(),
     };
     UpdateRouter::new(
         BotApi::new(

@@ -8,7 +8,7 @@ use belay_protocol::principal::Role;
 use belay_protocol::{AccessDecision, ChannelAccess};
 
 use super::conversation::Conversation;
-use super::groups::{Addressed, Groups, Heard};
+use super::groups::{Addressed, Groups, Relevance};
 use crate::config::TelegramConfig;
 
 /// Allowed people by their numeric ids, and the groups that the bot serves.
@@ -45,7 +45,7 @@ impl ChannelAccess for People {
             return AccessDecision::NotAllowed(why);
         };
         let group = conversation.and_then(group_of);
-        match group.filter(|group| !self.groups.serve(*group)) {
+        match group.filter(|group| !self.groups.serves_group(*group)) {
             Some(group) => {
                 AccessDecision::NotAllowed(format!("{group} is not on the list channels.telegram.groups.allow"))
             }
@@ -58,7 +58,7 @@ impl ChannelAccess for People {
         // A private chat has the id of its person (Bot API, Chat, `id`).
         match u64::try_from(chat) {
             Ok(person) => self.role(person).is_some(),
-            Err(_) => self.groups.serve(chat),
+            Err(_) => self.groups.serves_group(chat),
         }
     }
 }
@@ -85,13 +85,13 @@ impl AllowLists {
     }
 
     /// Whether the bot serves this group.
-    pub(super) fn serve(&self, chat: i64) -> bool {
-        self.0.load().groups.serve(chat)
+    pub(super) fn serves_group(&self, chat: i64) -> bool {
+        self.0.load().groups.serves_group(chat)
     }
 
     /// Decides whether a message of a group is for the bot.
-    pub(super) fn hear(&self, chat: i64, addressed: Addressed) -> Heard {
-        self.0.load().groups.hear(chat, addressed)
+    pub(super) fn relevance(&self, chat: i64, addressed: Addressed) -> Relevance {
+        self.0.load().groups.relevance(chat, addressed)
     }
 }
 
@@ -166,9 +166,9 @@ mod tests {
         };
         let lists = AllowLists::of(&config(&[42], &[-1]));
         let shared = lists.clone();
-        assert!(shared.role(42).is_some() && shared.serve(-1) && shared.role(7).is_none());
+        assert!(shared.role(42).is_some() && shared.serves_group(-1) && shared.role(7).is_none());
         lists.replace(&config(&[7], &[-2]));
-        assert!(shared.role(42).is_none() && !shared.serve(-1) && shared.serve(-2));
+        assert!(shared.role(42).is_none() && !shared.serves_group(-1) && shared.serves_group(-2));
         assert_eq!(shared.standing_of("7", None), AccessDecision::May(Authority::Conversation));
         assert!(matches!(shared.standing_of("42", None), AccessDecision::NotAllowed(_)));
         assert!(shared.serves("7") && !shared.serves("42"));

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::api::ApiError;
-use super::router::{Parcel, Settled, Sorted, UpdateRouter, update_id};
+use super::router::{AgentMessage, Settled, Sorted, UpdateRouter, update_id};
 use super::setup::{self, ALLOWED, Pauses};
 
 /// How long Telegram holds the request before it returns an empty answer. 25 s: below the idle limits of common
@@ -45,7 +45,7 @@ const PACE: Duration = Duration::from_secs(1);
 
 /// Number of updates from the first unsettled one on at which polling stops. Telegram: getUpdates, `limit`: an answer
 /// has at most 100 updates, so further ones would not arrive.
-const TAKEN_MAX: usize = 100;
+const RECEIVED_MAX: usize = 100;
 
 /// Longest wait for an acknowledgement before the message is offered again. The store recognises a repeated message.
 const ACK_DEADLINE: Duration = Duration::from_secs(30);
@@ -68,15 +68,15 @@ pub(super) struct Poller {
     is_introduced: bool,
     is_set_up: bool,
     /// The pending request. It continues while messages are handed out.
-    asking: Option<Asking>,
+    request: Option<Request>,
     /// Time of the last answer.
-    heard: Instant,
+    answered_at: Instant,
     /// No request is sent before this time, because of an error.
-    rest_until: Instant,
+    paused_until: Instant,
     /// All updates before this number have been received.
     offset: Option<i64>,
     /// The offset of the last request.
-    asked: Option<i64>,
+    requested_offset: Option<i64>,
     /// All updates before this number are confirmed.
     confirmed: Option<i64>,
     batch: VecDeque<Box<RawValue>>,
@@ -84,13 +84,13 @@ pub(super) struct Poller {
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
     /// The numbers of the unsettled updates.
     unsettled: BTreeSet<i64>,
-    /// The numbers of received updates that may come again: those from `asked` on.
-    taken: BTreeSet<i64>,
+    /// The numbers of received updates that may come again: those from `requested_offset` on.
+    received: BTreeSet<i64>,
     pauses: Pauses,
 }
 
 type Batch = Vec<Box<RawValue>>;
-type Asking = Pin<Box<dyn Future<Output = Result<Batch, ApiError>> + Send>>;
+type Request = Pin<Box<dyn Future<Output = Result<Batch, ApiError>> + Send>>;
 
 /// The result of an offered message.
 enum Progress {
@@ -103,7 +103,7 @@ enum Progress {
 /// A message that is offered to the agent.
 struct Offer {
     update_id: i64,
-    parcel: Parcel,
+    message: AgentMessage,
     /// Time of the first offer.
     since: Instant,
 }
@@ -115,16 +115,16 @@ impl Poller {
             intake,
             is_introduced,
             is_set_up: false,
-            asking: None,
-            heard: Instant::now(),
-            rest_until: Instant::now(),
+            request: None,
+            answered_at: Instant::now(),
+            paused_until: Instant::now(),
             offset: None,
-            asked: None,
+            requested_offset: None,
             confirmed: None,
             batch: VecDeque::new(),
             open: FuturesUnordered::new(),
             unsettled: BTreeSet::new(),
-            taken: BTreeSet::new(),
+            received: BTreeSet::new(),
             pauses: Pauses::new(),
         }
     }
@@ -148,9 +148,9 @@ impl Poller {
                 let update_id = update_id(update);
                 self.batch.pop_front();
                 match sorted {
-                    Sorted::Message(parcel) => {
+                    Sorted::Message(message) => {
                         let update_id = update_id.unwrap_or_default(); // always present: the update was parsed
-                        return self.offer(Offer { update_id, parcel: *parcel, since: Instant::now() });
+                        return self.offer(Offer { update_id, message: *message, since: Instant::now() });
                     }
                     // `Later` cannot occur: the bot's name is known before the first request.
                     Sorted::Done | Sorted::Later => {}
@@ -167,11 +167,11 @@ impl Poller {
                     Progress::Settled(update_id) => _ = self.unsettled.remove(&update_id),
                     Progress::Again(offer) => return self.offer(*offer),
                 },
-                Some(answer) = OptionFuture::from(self.asking.as_mut()) => {
-                    self.asking = None;
+                Some(answer) = OptionFuture::from(self.request.as_mut()) => {
+                    self.request = None;
                     self.receive(answer);
                 }
-                Some(()) = OptionFuture::from(due.map(sleep_until)) => self.asking = Some(self.ask()),
+                Some(()) = OptionFuture::from(due.map(sleep_until)) => self.request = Some(self.ask()),
             }
         }
     }
@@ -179,15 +179,15 @@ impl Poller {
     fn offer(&mut self, offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
         let router = Arc::clone(&self.router);
-        let inbound = offer.parcel.inbound.clone();
+        let inbound = offer.message.inbound.clone();
         self.unsettled.insert(offer.update_id);
         self.open.push(Box::pin(async move {
             let ack = timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok);
-            match router.settle(&offer.parcel.after, ack).await {
+            match router.settle(&offer.message.after, ack).await {
                 Settled::Done => Progress::Settled(offer.update_id),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
-                    warn!(session = %offer.parcel.inbound.session, "a message was given up: its conversation stays full");
-                    router.say_not_taken(&offer.parcel).await;
+                    warn!(session = %offer.message.inbound.session, "a message was given up: its conversation stays full");
+                    router.notify_not_accepted(&offer.message).await;
                     Progress::Settled(offer.update_id)
                 }
                 Settled::Later { after, .. } => {
@@ -208,26 +208,26 @@ impl Poller {
 
     /// When to send the next request; `None`: not before something else has happened.
     fn due(&self) -> Option<Instant> {
-        if self.asking.is_some() {
+        if self.request.is_some() {
             return None;
         }
         let Some(&first) = self.unsettled.first() else {
-            return Some(self.rest_until);
+            return Some(self.paused_until);
         };
-        let may_ask = self.taken.range(first..).count() < TAKEN_MAX;
-        may_ask.then(|| self.rest_until.max(self.heard + PACE))
+        let may_ask = self.received.range(first..).count() < RECEIVED_MAX;
+        may_ask.then(|| self.paused_until.max(self.answered_at + PACE))
     }
 
     /// Requests the updates after the settled ones, which confirms the settled ones.
-    fn ask(&mut self) -> Asking {
-        self.asked = self.unsettled.first().copied().or(self.offset);
-        if let Some(asked) = self.asked {
-            self.taken = self.taken.split_off(&asked); // only now: the answer before may still have contained them
+    fn ask(&mut self) -> Request {
+        self.requested_offset = self.unsettled.first().copied().or(self.offset);
+        if let Some(requested_offset) = self.requested_offset {
+            self.received = self.received.split_off(&requested_offset); // only now: the answer before may still have contained them
         }
         let is_all_settled = self.unsettled.is_empty();
         let (hold, deadline) = if is_all_settled { (HOLD, DEADLINE) } else { (SHORT_HOLD, SHORT_DEADLINE) };
         let parameters = GetUpdatesParams::builder()
-            .maybe_offset(self.asked)
+            .maybe_offset(self.requested_offset)
             .timeout(hold.as_secs() as u32)
             .allowed_updates(ALLOWED.to_vec())
             .build();
@@ -237,11 +237,11 @@ impl Poller {
 
     /// Accepts the new updates of an answer; after an error, starts a pause.
     fn receive(&mut self, answer: Result<Batch, ApiError>) {
-        self.heard = Instant::now();
+        self.answered_at = Instant::now();
         let batch = match answer {
             Ok(batch) => batch,
             Err(error) => {
-                self.rest_until = self.heard + self.pause_after(&error);
+                self.paused_until = self.answered_at + self.pause_after(&error);
                 return;
             }
         };
@@ -250,18 +250,18 @@ impl Poller {
         let last = numbers().max();
         if !batch.is_empty() && last.is_none() {
             warn!("a batch of updates without numbers");
-            self.rest_until = self.heard + CONFLICT_PAUSE; // it cannot be confirmed and would come again at once
+            self.paused_until = self.answered_at + CONFLICT_PAUSE; // it cannot be confirmed and would come again at once
         }
-        self.confirmed = numbers().min().or(self.asked);
+        self.confirmed = numbers().min().or(self.requested_offset);
         self.offset = last.map(|last| last + 1).or(self.offset);
-        let mut is_new = |update: &RawValue| update_id(update).is_none_or(|number| self.taken.insert(number));
+        let mut is_new = |update: &RawValue| update_id(update).is_none_or(|number| self.received.insert(number));
         self.batch = batch.into_iter().filter(|update| is_new(update)).collect();
     }
 
     /// Confirms all updates before the first unsettled one. Best effort: without it, those updates come again at the
     /// next start.
     async fn confirm_settled(&mut self) {
-        self.asking = None; // Telegram answers one request at a time
+        self.request = None; // Telegram answers one request at a time
         while let Some(Some(progress)) = self.open.next().now_or_never() {
             if let Progress::Settled(update_id) = progress {
                 self.unsettled.remove(&update_id);
@@ -300,11 +300,11 @@ impl Poller {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::telegram::test_desk;
+    use crate::telegram::unreachable_router;
 
     #[tokio::test(start_paused = true)]
     async fn a_conflict_and_a_429_are_waited_for_as_long_as_they_demand() {
-        let mut poller = Poller::new(Arc::new(test_desk()), true, CancellationToken::new());
+        let mut poller = Poller::new(Arc::new(unreachable_router()), true, CancellationToken::new());
         let conflict = ApiError::Refused { code: 409, description: "Conflict".into(), migrate_to: None };
         for (error, seconds) in [(conflict, 10), (ApiError::Flood(Duration::from_secs(17)), 17)] {
             let demand = error.to_string();

@@ -24,7 +24,7 @@ const STRANGERS_MAX: usize = 256;
 /// Number of conversations that are remembered because they got the notice about old messages. Far more than a bot has,
 /// because only listed people get it. Above this number there is no notice, and each such message is logged as a
 /// warning.
-const TOLD_MAX: usize = 16_384;
+const NOTIFIED_MAX: usize = 16_384;
 
 /// Number of conversations whose last album is remembered. Far more than send albums at the same time. For further
 /// ones, more than one part of an album may be answered.
@@ -46,21 +46,21 @@ pub(super) struct UpdateRouter {
     /// Unlisted groups that were logged. Anybody may add the bot to a group.
     groups: Mutex<HashSet<i64>>,
     /// Conversations that got the notice that their messages are too old.
-    told_too_old: Mutex<HashSet<Conversation>>,
+    too_old_notified: Mutex<HashSet<Conversation>>,
     /// The last answered album of each conversation. Each picture of an album is an update of its own.
     albums: Mutex<VecDeque<(Conversation, String)>>,
 }
 
 /// A message for the agent.
-pub(super) struct Parcel {
+pub(super) struct AgentMessage {
     pub(super) inbound: Inbound,
     /// What to do after its acknowledgement.
-    pub(super) after: After,
+    pub(super) after: AfterAck,
 }
 
 /// What to tell the person after the agent's acknowledgement.
 #[derive(Default)]
-pub(super) struct After {
+pub(super) struct AfterAck {
     /// The tap to answer.
     tap: Option<ButtonPress>,
     /// The notice about attachments that are not read.
@@ -79,7 +79,7 @@ struct NotRead {
 /// What to do with an update.
 pub(super) enum Sorted {
     /// Hand it to the agent.
-    Message(Box<Parcel>),
+    Message(Box<AgentMessage>),
     /// Nothing more.
     Done,
     /// Have Telegram deliver it again later.
@@ -110,7 +110,7 @@ impl UpdateRouter {
             rules,
             strangers: Mutex::default(),
             groups: Mutex::default(),
-            told_too_old: Mutex::default(),
+            too_old_notified: Mutex::default(),
             albums: Mutex::default(),
         }
     }
@@ -129,18 +129,18 @@ impl UpdateRouter {
         let (update_id, album) = (update.update_id, album_of(&update));
         match self.rules.judge(update) {
             Verdict::Message(inbound) => {
-                let after = After { not_read: not_read(&inbound, album), tap: None };
-                return Sorted::Message(Box::new(Parcel { inbound: *inbound, after }));
+                let after = AfterAck { not_read: not_read(&inbound, album), tap: None };
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after }));
             }
             Verdict::Tapped(inbound, tap) => {
-                let after = After { tap: Some(tap), not_read: None };
-                return Sorted::Message(Box::new(Parcel { inbound: *inbound, after }));
+                let after = AfterAck { tap: Some(tap), not_read: None };
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after }));
             }
-            Verdict::TappedInVain { tap, words, stranger } => {
+            Verdict::InvalidTap { tap, words, stranger } => {
                 stranger.into_iter().for_each(|id| self.log_stranger(id));
-                callback_buttons::tell(&self.api, &tap, words, true).await;
+                callback_buttons::answer_query(&self.api, &tap, words, true).await;
             }
-            Verdict::NotYet => {
+            Verdict::Undecided => {
                 debug!(update_id, "the bot's own user name is not known yet");
                 return Sorted::Later;
             }
@@ -148,12 +148,12 @@ impl UpdateRouter {
                 if self.is_new_album(conversation, album)
                     && let Some(line) = facts::line(&not_read, false)
                 {
-                    self.say(conversation, Some(message_id), &line).await; // best effort
+                    self.send_notice(conversation, Some(message_id), &line).await; // best effort
                 }
             }
             Verdict::TooOld(conversation) => {
                 debug!(update_id, %conversation, "a message from long before the start is not answered");
-                self.say_too_old(conversation).await;
+                self.notify_too_old(conversation).await;
             }
             Verdict::Stranger(id) => self.log_stranger(id),
             Verdict::UnlistedGroup(id) => self.log_group(id),
@@ -176,31 +176,31 @@ impl UpdateRouter {
     }
 
     /// Tells a conversation once that its messages are too old. If sending fails, the next such message tries again.
-    async fn say_too_old(&self, conversation: Conversation) {
+    async fn notify_too_old(&self, conversation: Conversation) {
         {
-            let mut told = self.told_too_old();
+            let mut told = self.too_old_notified();
             if told.contains(&conversation) {
                 return;
             }
-            if told.len() >= TOLD_MAX {
-                warn!(%conversation, told = TOLD_MAX, "a message is too old to be answered, and its conversation gets \
+            if told.len() >= NOTIFIED_MAX {
+                warn!(%conversation, told = NOTIFIED_MAX, "a message is too old to be answered, and its conversation gets \
                                                        no notice");
                 return;
             }
             told.insert(conversation); // before it is sent: the webhook handles several updates at a time
         }
-        if !self.say(conversation, None, TOO_OLD).await {
-            self.told_too_old().remove(&conversation);
+        if !self.send_notice(conversation, None, TOO_OLD).await {
+            self.too_old_notified().remove(&conversation);
         }
     }
 
-    fn told_too_old(&self) -> MutexGuard<'_, HashSet<Conversation>> {
-        self.told_too_old.lock().unwrap_or_else(PoisonError::into_inner)
+    fn too_old_notified(&self) -> MutexGuard<'_, HashSet<Conversation>> {
+        self.too_old_notified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Interprets the agent's acknowledgement of a message; `None`: the agent dropped it or was too late. Answers a
     /// settled tap. Sends the notice about attachments after the first acceptance.
-    pub(super) async fn settle(&self, after: &After, ack: Option<Ack>) -> Settled {
+    pub(super) async fn settle(&self, after: &AfterAck, ack: Option<Ack>) -> Settled {
         let settled = settled(ack.as_ref());
         if let Some(tap) = after.tap.as_ref().filter(|_| settled == Settled::Done) {
             callback_buttons::answer(&self.api, tap, ack.as_ref()).await;
@@ -209,25 +209,25 @@ impl UpdateRouter {
             && matches!(ack, Some(Ack::Accepted(Accepted { duplicate: false, .. }) | Ack::Command(_)))
             && self.is_new_album(*conversation, album.clone())
         {
-            self.say(*conversation, *message_id, line).await; // best effort: the model is told as well
+            self.send_notice(*conversation, *message_id, line).await; // best effort: the model is told as well
         }
         settled
     }
 
     /// Tells the person that a message or a tap was given up. Best effort.
-    pub(super) async fn say_not_taken(&self, parcel: &Parcel) {
-        if let Some(tap) = &parcel.after.tap {
+    pub(super) async fn notify_not_accepted(&self, message: &AgentMessage) {
+        if let Some(tap) = &message.after.tap {
             return callback_buttons::answer(&self.api, tap, None).await;
         }
-        let inbound = &parcel.inbound;
+        let inbound = &message.inbound;
         let Some(route) = &inbound.reply_to else { return };
         let Ok(conversation) = route.conversation.parse() else { return };
         let message_id = route.reply_to.as_deref().and_then(|id| id.parse().ok());
-        self.say(conversation, message_id, NOT_TAKEN).await; // best effort
+        self.send_notice(conversation, message_id, NOT_TAKEN).await; // best effort
     }
 
     /// Sends a notice. Returns whether a retry is pointless: it was sent, or Telegram refuses it. Best effort.
-    async fn say(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
+    async fn send_notice(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
         match deliver::notice(&self.api, conversation, message_id, line, NOTICE_DEADLINE).await {
             Ok(()) => true,
             Err(error) => {
@@ -309,7 +309,7 @@ fn settled(ack: Option<&Ack>) -> Settled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telegram::test_desk;
+    use crate::telegram::unreachable_router;
 
     fn conversation(chat: usize) -> Conversation {
         chat.to_string().parse().expect("a conversation")
@@ -333,7 +333,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_conversation_has_its_last_album_and_few_are_remembered() {
-        let router = test_desk();
+        let router = unreachable_router();
         let album = |name: &str| Some(name.to_owned());
         assert!(router.is_new_album(conversation(1), album("a")));
         assert!(router.is_new_album(conversation(2), album("b")));
@@ -347,18 +347,18 @@ mod tests {
 
     #[tokio::test]
     async fn who_could_not_be_told_that_messages_are_too_old_is_told_with_the_next() {
-        let router = test_desk();
-        router.say_too_old(conversation(42)).await;
-        assert!(router.told_too_old().is_empty(), "nobody was reached");
+        let router = unreachable_router();
+        router.notify_too_old(conversation(42)).await;
+        assert!(router.too_old_notified().is_empty(), "nobody was reached");
     }
 
     #[tokio::test]
     async fn conversations_that_are_told_are_remembered_up_to_a_bound() {
-        let router = test_desk();
-        router.told_too_old().extend((0..TOLD_MAX).map(|chat| conversation(chat + 1)));
-        router.say_too_old(conversation(1)).await;
-        router.say_too_old(conversation(TOLD_MAX + 1)).await;
-        let told = router.told_too_old();
-        assert_eq!((told.len(), told.contains(&conversation(1))), (TOLD_MAX, true));
+        let router = unreachable_router();
+        router.too_old_notified().extend((0..NOTIFIED_MAX).map(|chat| conversation(chat + 1)));
+        router.notify_too_old(conversation(1)).await;
+        router.notify_too_old(conversation(NOTIFIED_MAX + 1)).await;
+        let told = router.too_old_notified();
+        assert_eq!((told.len(), told.contains(&conversation(1))), (NOTIFIED_MAX, true));
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::router::{Parcel, Settled, Sorted, UpdateRouter};
+use super::router::{AgentMessage, Settled, Sorted, UpdateRouter};
 
 /// Bot API, setWebhook, `secret_token`.
 const SECRET_HEADER: &str = "X-Telegram-Bot-Api-Secret-Token";
@@ -65,15 +65,15 @@ async fn receive(State(webhook): State<Arc<Webhook>>, request: Request) -> Statu
         return StatusCode::BAD_REQUEST;
     };
     match webhook.router.sort(&update).await {
-        Sorted::Message(parcel) => webhook.hand_over(*parcel).await,
+        Sorted::Message(message) => webhook.hand_over(*message).await,
         Sorted::Done => StatusCode::OK,
         Sorted::Later => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
 impl Webhook {
-    async fn hand_over(&self, parcel: Parcel) -> StatusCode {
-        let Parcel { inbound, after } = parcel;
+    async fn hand_over(&self, message: AgentMessage) -> StatusCode {
+        let AgentMessage { inbound, after } = message;
         let (ack, answer) = AckSender::channel();
         let handed = async {
             self.inbox.send(Envelope { inbound, ack }).await.ok()?; // closed: intake has ended

@@ -16,7 +16,7 @@ fn rules() -> Rules {
         people: people(in_groups(GroupAnswer::Mention)),
         max_age_s: 0,
         since: 0,
-        taken: Taken::default(),
+        accepted: AcceptedGroupMessages::default(),
     }
 }
 
@@ -72,12 +72,12 @@ fn line(verdict: Verdict) -> String {
         Verdict::Tapped(inbound, _) => {
             format!("{:?} of {:?} in {}", inbound.body, inbound.principal, inbound.session)
         }
-        Verdict::TappedInVain { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
+        Verdict::InvalidTap { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, not_read, .. } => format!("(no text, {} of album {album:?})", not_read[0].kind),
         Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
         Verdict::UnlistedGroup(id) => format!("(group {id} is not listed)"),
-        Verdict::NotYet => "(not yet)".into(),
+        Verdict::Undecided => "(not yet)".into(),
         Verdict::NotForUs(why) => format!("({why})"),
     }
 }
