@@ -36,7 +36,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The event that ends a wait for a run.
 enum Until {
     /// The run has ended or waits for approval.
-    Rest,
+    EndOrPause,
     /// The run has ended.
     End,
 }
@@ -88,12 +88,12 @@ pub(crate) struct App {
     /// Cancelled when the gateway has ended: nobody can read an answer any more.
     pub(crate) closed: CancellationToken,
     /// Queue of requests whose client disconnected before the answer came.
-    pub(crate) orphans: mpsc::Sender<AbandonedRequest>,
+    pub(crate) abandoned: mpsc::Sender<AbandonedRequest>,
 }
 
 /// Capacity of the queue of abandoned requests. Its consumer does nothing slow. When it is full, the run continues to
 /// its end.
-pub(crate) const ORPHAN_CAPACITY: usize = 256;
+pub(crate) const ABANDONED_CAPACITY: usize = 256;
 
 /// A message whose client has disconnected. Disconnecting was the client's only way to stop the run.
 pub(crate) struct AbandonedRequest {
@@ -103,26 +103,26 @@ pub(crate) struct AbandonedRequest {
 
 impl AbandonedRequest {
     /// Stops the run that the message started or resumed, if there is one.
-    pub(crate) async fn see_to(self, app: Shared) {
+    pub(crate) async fn stop_run(self, app: Shared) {
         let run = match timeout(ACK_LIMIT, self.answer).await {
             Ok(Ok(Ack::Accepted(Accepted { run_id, .. }))) => run_id,
             Ok(Ok(Ack::Command(CommandReply { resumes: Some(run_id), .. }))) => run_id,
             _ => return,
         };
-        app.tell(self.principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
+        app.send_control(self.principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
     }
 }
 
 /// Waits for the answer of an [`AbandonedRequest`]. If dropped before the answer, it queues that request.
-struct Asking<'a> {
+struct PendingAnswer<'a> {
     app: &'a App,
-    orphan: Option<AbandonedRequest>,
+    request: Option<AbandonedRequest>,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
-        if let Some(orphan) = self.orphan.take()
-            && self.app.orphans.try_send(orphan).is_err()
+        if let Some(request) = self.request.take()
+            && self.app.abandoned.try_send(request).is_err()
         {
             tracing::warn!("too many clients went away at once; the run of one goes on to its end");
         }
@@ -138,28 +138,28 @@ impl App {
     /// # Cancel safety
     /// Once sent, the agent handles the message; only the answer is lost.
     pub(crate) async fn ask(&self, inbound: Inbound) -> Result<Ack, ApiError> {
-        self.may_speak(&inbound).await?;
+        self.check_visible(&inbound).await?;
         answered(timeout(ACK_LIMIT, self.hand_over(inbound)?).await)
     }
 
     /// Like [`App::ask`], for a message whose run only this caller can stop, by disconnecting. If the caller is dropped
     /// or gets no answer in time, the run is stopped.
     pub(crate) async fn ask_while_there(&self, inbound: Inbound) -> Result<Ack, ApiError> {
-        self.may_speak(&inbound).await?;
+        self.check_visible(&inbound).await?;
         let principal = inbound.principal.clone();
         let answer = self.hand_over(inbound)?;
-        let mut asking = Asking { app: self, orphan: Some(AbandonedRequest { principal, answer }) };
-        let Some(orphan) = &mut asking.orphan else { return Err(ApiError::internal()) }; // set two lines above
-        let answer = timeout(ACK_LIMIT, &mut orphan.answer).await;
+        let mut pending = PendingAnswer { app: self, request: Some(AbandonedRequest { principal, answer }) };
+        let Some(request) = &mut pending.request else { return Err(ApiError::internal()) }; // set two lines above
+        let answer = timeout(ACK_LIMIT, &mut request.answer).await;
         if answer.is_ok() {
-            asking.orphan = None;
+            pending.request = None;
         }
         answered(answer)
     }
 
     /// Refuses a message in a session that its sender may not see, as if the session did not exist. For a conversation
     /// this needs no store read, so messages keep their order.
-    async fn may_speak(&self, inbound: &Inbound) -> Result<(), ApiError> {
+    async fn check_visible(&self, inbound: &Inbound) -> Result<(), ApiError> {
         self.visibility(&inbound.principal).visible_session(inbound.session.clone()).await.map(|_visible| ())
     }
 
@@ -182,7 +182,7 @@ impl App {
     }
 
     /// Sends a control message whose answer nobody needs. Never waits.
-    pub(crate) fn tell(&self, principal: Principal, control: Control) {
+    pub(crate) fn send_control(&self, principal: Principal, control: Control) {
         let inbound = self.control_message(principal, control);
         if self.intake.try_send(Envelope { inbound, ack: AckSender::nobody() }).is_err() {
             tracing::warn!("the dispatcher was not notified that a client disconnected; its run continues to its end");
@@ -219,9 +219,9 @@ impl App {
     ///
     /// # Errors
     /// 503 when all permits are taken.
-    pub(crate) fn stream_place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let place = self.streams.clone().try_acquire_owned();
-        place.map_err(|_none_left| ApiError::busy("too many event streams are open"))
+    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let permit = self.streams.clone().try_acquire_owned();
+        permit.map_err(|_none_left| ApiError::busy("too many event streams are open"))
     }
 
     /// Returns the run when it has ended; pauses before that are ignored. At the deadline, or when the daemon ends,
@@ -253,16 +253,19 @@ impl App {
         let deadline = Instant::now() + limit;
         if let Some(mut watch) = watch {
             watch.deltas = None; // an unread receiver would only hold deltas
-            if let Ok(Some(record)) = timeout_at(deadline, self.rest(&mut watch.finished)).await {
+            if let Ok(Some(record)) = timeout_at(deadline, self.end_or_pause(&mut watch.finished)).await {
                 return Ok(Some(record));
             }
         }
-        self.follow_in_store(run, deadline, Until::Rest).await
+        self.follow_in_store(run, deadline, Until::EndOrPause).await
     }
 
     /// The record of a live run when it has ended or waits for approval; `None`: the run is no longer live. Cancel
     /// safe.
-    pub(crate) async fn rest(&self, finished: &mut watch::Receiver<Option<Arc<RunRecord>>>) -> Option<Arc<RunRecord>> {
+    pub(crate) async fn end_or_pause(
+        &self,
+        finished: &mut watch::Receiver<Option<Arc<RunRecord>>>,
+    ) -> Option<Arc<RunRecord>> {
         let mut passed: Option<Arc<RunRecord>> = None;
         loop {
             let is_new = |record: &Option<Arc<RunRecord>>| match (record, &passed) {
@@ -270,7 +273,7 @@ impl App {
                 (record, _) => record.is_some(),
             };
             let record = finished.wait_for(is_new).await.ok()?.clone()?;
-            if self.rests(&record).await {
+            if self.is_ended_or_paused(&record).await {
                 return Some(record);
             }
             passed = Some(record);
@@ -279,15 +282,15 @@ impl App {
 
     /// Whether a run makes no progress by itself: it has ended, or waits for approval. After the answer the run is
     /// about to continue, although its record may still say "paused" for a moment.
-    async fn rests(&self, run: &RunRecord) -> bool {
+    async fn is_ended_or_paused(&self, run: &RunRecord) -> bool {
         match (run.status, &run.waiting_for) {
-            (RunStatus::Paused, Some(question)) => self.waits(question.approval).await,
+            (RunStatus::Paused, Some(question)) => self.is_open(question.approval).await,
             (status, _) => status.is_rest(),
         }
     }
 
     /// Whether an approval request is open. A request that cannot be read counts as open.
-    async fn waits(&self, gate: GateId) -> bool {
+    async fn is_open(&self, gate: GateId) -> bool {
         match self.gates.gate(gate).await {
             Ok(gate) => gate.is_none_or(|gate| gate.state == GateState::Waiting),
             Err(error) => {
@@ -309,7 +312,7 @@ impl App {
             tip.borrow_and_update(); // marked before the read: a later commit wakes this task
             let Some(record) = self.runs.run(run).await? else { return Ok(None) };
             let done = match until {
-                Until::Rest => self.rests(&record).await,
+                Until::EndOrPause => self.is_ended_or_paused(&record).await,
                 Until::End => record.status.is_end(),
             };
             if done || Instant::now() >= deadline || self.draining.is_cancelled() {

@@ -156,7 +156,7 @@ impl ChannelAccess for Auth {
             was => was,
         };
         match now.filter(|entry| self.is_open(*entry)) {
-            Some(entry) => AccessDecision::May(entry.place()),
+            Some(entry) => AccessDecision::May(entry.authority()),
             None => {
                 AccessDecision::NotAllowed(format!("the tokens and secrets of [gateway] admit nobody as {principal}"))
             }
@@ -219,7 +219,7 @@ mod tests {
             let auth = auth(configured.0, configured.1);
             let is = ["token", "operator-token", "loopback", "control-socket"].map(|who| {
                 match auth.standing_of(who, None) {
-                    AccessDecision::May(place) => Some(place),
+                    AccessDecision::May(authority) => Some(authority),
                     AccessDecision::NotAllowed(_) => None,
                 }
             });

@@ -56,7 +56,7 @@ impl Entry {
     }
 
     /// The authority of this entry.
-    pub(crate) fn place(self) -> Authority {
+    pub(crate) fn authority(self) -> Authority {
         self.role().into()
     }
 }
@@ -135,7 +135,7 @@ mod tests {
             (Entry::Signer, PrincipalRole::User),
             (Entry::RoutineHook, PrincipalRole::Client),
         ] {
-            assert_eq!((entry.role(), entry.place()), (role, Authority::from(role)), "{entry:?}");
+            assert_eq!((entry.role(), entry.authority()), (role, Authority::from(role)), "{entry:?}");
         }
     }
 

@@ -19,15 +19,15 @@ pub(crate) struct NewSocket {
 /// The peer of a connection, and its authentication.
 pub(crate) struct SocketArrival {
     pub(crate) peer: Peer,
-    pub(crate) entrance: Entrance,
+    pub(crate) auth: SocketAuth,
 }
 
 /// The authentication of a connection, and its permit.
-pub(crate) enum Entrance {
+pub(crate) enum SocketAuth {
     /// Authenticated by a token in its request or by the control socket. Holds a permit of the authenticated
     /// connections.
-    Proven(Principal, OwnedSemaphorePermit),
+    Authenticated(Principal, OwnedSemaphorePermit),
     /// Has not sent `connect` yet. Holds one of the few permits for unauthenticated connections. The principal is known
     /// if the address is enough to determine it.
-    Waiting(Option<Principal>, #[allow(dead_code, reason = "held until connect")] OwnedSemaphorePermit),
+    Unauthenticated(Option<Principal>, #[allow(dead_code, reason = "held until connect")] OwnedSemaphorePermit),
 }

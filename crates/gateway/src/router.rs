@@ -30,16 +30,16 @@ use crate::{mcp, ws};
 ///
 /// If both have a route with the same path, the gateway's route wins.
 pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
-    let brought = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
-    let brought = brought.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
+    let extra = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
+    let extra = extra.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
     let layers = ServiceBuilder::new()
         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, hooks::SECRET_HEADER]))
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(said_once));
-    guarded(&app).merge(open(&app)).with_state(app).fallback_service(brought).layer(layers)
+        .layer(from_fn(refuse_duplicate_headers));
+    guarded(&app).merge(open(&app)).with_state(app).fallback_service(extra).layer(layers)
 }
 
 /// Routes that need a principal.
@@ -150,7 +150,7 @@ const DECISIVE: [HeaderName; 10] = [
 ];
 
 /// Refuses a request that has one of the [`DECISIVE`] headers twice, on any route.
-async fn said_once(request: Request, next: Next) -> Response {
+async fn refuse_duplicate_headers(request: Request, next: Next) -> Response {
     let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
     match DECISIVE.iter().find(twice) {
         Some(name) => {

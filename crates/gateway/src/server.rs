@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::app::{AbandonedRequest, App, ORPHAN_CAPACITY, Shared};
+use crate::app::{ABANDONED_CAPACITY, AbandonedRequest, App, Shared};
 use crate::auth::Auth;
 use crate::channel::HttpChannel;
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
@@ -57,7 +57,7 @@ pub struct Gateway {
     router: Router,
     tcp: Option<TcpListener>,
     socket: Option<ControlSocket>,
-    orphans: mpsc::Receiver<AbandonedRequest>,
+    abandoned: mpsc::Receiver<AbandonedRequest>,
     sockets: mpsc::Receiver<NewSocket>,
 }
 
@@ -81,7 +81,7 @@ impl Gateway {
         let id = ChannelId::from("http");
         let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address()));
         let (channel, intake) = HttpChannel::new(id.clone(), auth.clone());
-        let (orphan_sender, orphans) = mpsc::channel(ORPHAN_CAPACITY);
+        let (abandoned_sender, abandoned) = mpsc::channel(ABANDONED_CAPACITY);
         let (new_sockets, sockets) = mpsc::channel(NEW_SOCKETS);
         let app = Arc::new(App {
             auth,
@@ -113,10 +113,10 @@ impl Gateway {
             started: AtomicBool::new(false),
             draining: CancellationToken::new(),
             closed: CancellationToken::new(),
-            orphans: orphan_sender,
+            abandoned: abandoned_sender,
             config: parts.config,
         });
-        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, orphans, sockets }, channel))
+        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, abandoned, sockets }, channel))
     }
 
     /// The address that it listens on; `None`: only the control socket.
@@ -133,10 +133,10 @@ impl Gateway {
     /// # Cancel safety
     /// If dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
-        let Self { app, router, tcp, socket, mut orphans, mut sockets } = self;
+        let Self { app, router, tcp, socket, mut abandoned, mut sockets } = self;
         let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
-        let (places, socket_places) =
+        let (slots, socket_slots) =
             (ConnectionSlots::new(app.config.max_connections), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
         // An accepted connection that has no slot yet; the kernel queues the others.
         let mut arrived: Option<(TcpStream, IpAddr)> = None;
@@ -145,7 +145,7 @@ impl Gateway {
         let mut connections = JoinSet::new();
         let mut deadline: Option<Instant> = None;
         loop {
-            let line = Line { router: router.clone(), draining: app.draining.clone() };
+            let service = ConnectionService { router: router.clone(), draining: app.draining.clone() };
             tokio::select! {
                 () = stop.cancelled(), if deadline.is_none() => {
                     app.draining.cancel();
@@ -153,8 +153,8 @@ impl Gateway {
                 }
                 () = until(deadline) => break,
                 Some(ended) = connections.join_next() => report(ended),
-                Some(orphan) = orphans.recv() => {
-                    connections.spawn(orphan.see_to(app.clone()));
+                Some(request) = abandoned.recv() => {
+                    connections.spawn(request.stop_run(app.clone()));
                 }
                 Some(socket) = sockets.recv() => {
                     connections.spawn(ws::serve(socket, app.clone()));
@@ -164,13 +164,13 @@ impl Gateway {
                     starting = false;
                 }
                 connection = accept_tcp(tcp.as_ref()), if arrived.is_none() => arrived = Some(connection),
-                place = places.take(), if arrived.is_some() => {
+                slot = slots.take(), if arrived.is_some() => {
                     if let Some((stream, address)) = arrived.take() {
-                        connections.spawn(line.serve(stream, Peer::Tcp(address), place));
+                        connections.spawn(service.serve(stream, Peer::Tcp(address), slot));
                     }
                 }
-                (stream, trusted, place) = accept_socket(socket.as_ref(), &socket_places) => {
-                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place.into()));
+                (stream, trusted, slot) = accept_socket(socket.as_ref(), &socket_slots) => {
+                    connections.spawn(service.serve(stream, Peer::Socket { trusted }, slot.into()));
                 }
             }
             if deadline.is_some() && connections.is_empty() {
@@ -186,20 +186,20 @@ impl Gateway {
 }
 
 /// The router and the drain token that connections are served with.
-pub(crate) struct Line {
+pub(crate) struct ConnectionService {
     pub(crate) router: Router,
     pub(crate) draining: CancellationToken,
 }
 
-impl Line {
+impl ConnectionService {
     /// Serves one connection to its end. When draining begins, it ends after the request in progress. When others need
     /// its slot, it ends as soon as it has no request that has arrived or is authenticated.
-    pub(crate) async fn serve<I>(self, io: I, peer: Peer, place: ConnectionSlot)
+    pub(crate) async fn serve<I>(self, io: I, peer: Peer, slot: ConnectionSlot)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { router, draining } = self;
-        let requests = place.requests();
+        let requests = slot.requests();
         let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             let (begun, mut router) = (requests.begin(request.body().is_end_stream()), router.clone());
             async move {
@@ -222,7 +222,7 @@ impl Line {
         let late = draining.is_cancelled();
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = place.told_to_go() => Ok(()),
+            () = slot.close_requested() => Ok(()),
             () = draining.cancelled(), if !late => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -282,14 +282,14 @@ async fn accept_tcp(listener: Option<&TcpListener>) -> (TcpStream, IpAddr) {
 /// Returns the next connection to the control socket, and whether its user may use it. Cancel safe.
 pub(crate) async fn accept_socket(
     socket: Option<&ControlSocket>,
-    places: &Arc<Semaphore>,
+    slots: &Arc<Semaphore>,
 ) -> (UnixStream, bool, OwnedSemaphorePermit) {
-    let (Some(socket), Ok(place)) = (socket, places.clone().acquire_owned().await) else {
+    let (Some(socket), Ok(slot)) = (socket, slots.clone().acquire_owned().await) else {
         return std::future::pending().await;
     };
     loop {
         match socket.accept().await {
-            Ok((stream, trusted)) => return (stream, trusted, place),
+            Ok((stream, trusted)) => return (stream, trusted, slot),
             Err(error) => pause_after(&error).await,
         }
     }

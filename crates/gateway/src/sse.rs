@@ -38,7 +38,7 @@ pub(crate) struct Feed {
     run: Option<RunFeed>,
     job: Option<JobFeed>,
     /// The principal whose visible facts are read; `None`: all facts are.
-    eyes: Option<(Shared, Principal)>,
+    viewer: Option<(Shared, Principal)>,
     draining: CancellationToken,
     ended: bool,
     /// Released when the stream is dropped.
@@ -110,7 +110,7 @@ impl Feed {
     ) -> Self {
         let tip = log.tip();
         let page = VecDeque::new();
-        Self { log, tip, cursor: after, page, run, job: None, eyes: None, draining, ended: false, _permit: permit }
+        Self { log, tip, cursor: after, page, run, job: None, viewer: None, draining, ended: false, _permit: permit }
     }
 
     /// Limits the facts to those of a job, up to the one that ends it.
@@ -119,9 +119,9 @@ impl Feed {
     }
 
     /// Limits the facts to those that this principal may see.
-    pub(crate) fn shown_to(self, app: Shared, principal: Principal) -> Self {
-        let eyes = app.visibility(&principal).own_only().is_some().then_some((app, principal));
-        Self { eyes, ..self }
+    pub(crate) fn visible_to(self, app: Shared, principal: Principal) -> Self {
+        let viewer = app.visibility(&principal).own_only().is_some().then_some((app, principal));
+        Self { viewer, ..self }
     }
 
     /// Whether the run or job had ended before the stream began.
@@ -156,7 +156,7 @@ impl Feed {
                 self.page.push_front(fact);
                 return delta_event(&delta);
             }
-            run.order.bring(&fact);
+            run.order.record(&fact);
             self.ended = matches!(fact.kind, EventKind::RunEnded { .. });
         }
         if self.job.is_some() {
@@ -197,7 +197,7 @@ impl Feed {
 
     /// Filters the facts that the reader may see.
     async fn shown(&self, mut page: VecDeque<Event>) -> Result<VecDeque<Event>, StoreError> {
-        let Some((app, principal)) = &self.eyes else { return Ok(page) };
+        let Some((app, principal)) = &self.viewer else { return Ok(page) };
         let visibility = app.visibility(principal);
         let mut shown = VecDeque::with_capacity(page.len());
         // Facts of one session are usually consecutive, so the last result is cached.

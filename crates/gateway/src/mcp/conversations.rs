@@ -47,12 +47,13 @@ pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversati
         return Err(no_such_session(&session).into());
     }
     earlier += shorten(&mut newest);
-    let mut told = json!({ "session": session, "messages": json_of(&newest) });
+    let mut answer = json!({ "session": session, "messages": json_of(&newest) });
     if earlier > 0 {
-        told["earlier"] = json!(earlier);
-        told["next"] = json!("Earlier messages are not shown; a larger limit shows more of them, as far as they fit.");
+        answer["earlier"] = json!(earlier);
+        answer["next"] =
+            json!("Earlier messages are not shown; a larger limit shows more of them, as far as they fit.");
     }
-    Ok(told)
+    Ok(answer)
 }
 
 /// Drops the oldest messages until the rest fits, and returns how many. If the newest alone is too long, it is cut.

@@ -63,10 +63,10 @@ impl From<ApiError> for CallFailure {
 }
 
 /// The result of a call.
-pub(super) fn told(answer: Result<Value, CallFailure>) -> CallToolResult {
+pub(super) fn tool_result(answer: Result<Value, CallFailure>) -> CallToolResult {
     match answer {
         Ok(value) => CallToolResult::structured(value),
-        Err(told) => CallToolResult::error(vec![ContentBlock::text(told.text())]),
+        Err(failure) => CallToolResult::error(vec![ContentBlock::text(failure.text())]),
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_error_is_one_sentence_and_the_next_step_another() {
-        for (told, text) in [
+        for (failure, text) in [
             (CallFailure::wrong("limit: must be 1"), "limit: must be 1. Look at the tool's schema and call it again."),
             (
                 CallFailure::from(ApiError::not_found("no such run.")),
@@ -112,7 +112,7 @@ mod tests {
             ),
             (CallFailure::from(ApiError::internal()), "an internal error occurred in Belay; see the log"),
         ] {
-            assert_eq!(told.text(), text);
+            assert_eq!(failure.text(), text);
         }
     }
 

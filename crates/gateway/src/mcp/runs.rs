@@ -34,15 +34,15 @@ pub(super) async fn send(
     let message = NewMessage::plain(session, text, idempotency_key, wait_ms);
     let (inbound, wait) = message.check(&app.config, app.channel.clone(), principal.clone())?;
     let tied = stop_on_cancel && wait.is_some();
-    let _place = place(app, wait)?;
+    let _permit = wait_permit(app, wait)?;
     let begun = Begun::of(hand_over(app, inbound, tied, context).await?)?;
-    let (Some(limit), Some(run)) = (wait, begun.run) else { return Ok(begun.told) };
+    let (Some(limit), Some(run)) = (wait, begun.run) else { return Ok(begun.answer) };
     match wait_for(app, run, begun.watch, limit, context).await? {
         Waited::Until(Some(record)) => Ok(told_run(&record)),
-        Waited::Until(None) => Ok(begun.told), // deleted from the store meanwhile: the first answer is still correct
+        Waited::Until(None) => Ok(begun.answer), // deleted from the store meanwhile: the first answer is still correct
         Waited::Cancelled => {
             if tied && begun.ours {
-                app.tell(principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
+                app.send_control(principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
             }
             Err(CallFailure::cancelled())
         }
@@ -66,7 +66,7 @@ pub(super) async fn status(
     if app.runs.run(run).await.map_err(ApiError::from)?.is_none() {
         return Err(no_such_run(run).into());
     }
-    let _place = place(app, Some(limit).filter(|limit| !limit.is_zero()))?;
+    let _permit = wait_permit(app, Some(limit).filter(|limit| !limit.is_zero()))?;
     let watch = app.watch(principal, run, false).await?;
     match wait_for(app, run, watch, limit, context).await? {
         Waited::Until(Some(record)) => Ok(told_run(&record)),
@@ -79,13 +79,13 @@ pub(super) async fn status(
 pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Result<Value, CallFailure> {
     let run = app.visibility(&principal).visible_run(asked.run()?).await?;
     let report = stop_run(app, principal, run, Duration::ZERO).await?;
-    let mut told = json_of(&report);
+    let mut answer = json_of(&report);
     if !report.still_running.is_empty() {
-        told["next"] = json!("Some of its processes are still ending: ask run_status, or call stop_run again.");
+        answer["next"] = json!("Some of its processes are still ending: ask run_status, or call stop_run again.");
     } else if report.stopped.is_empty() {
-        told["next"] = json!("There was nothing to stop; run_status shows how it ended.");
+        answer["next"] = json!("There was nothing to stop; run_status shows how it ended.");
     }
-    Ok(told)
+    Ok(answer)
 }
 
 /// An accepted message.
@@ -97,7 +97,7 @@ struct Begun {
     /// Whether this call has started the run.
     ours: bool,
     /// The answer without waiting.
-    told: Value,
+    answer: Value,
 }
 
 impl Begun {
@@ -105,16 +105,16 @@ impl Begun {
         match ack {
             Ack::Accepted(Accepted { run_id, session, duplicate, watch, .. }) => {
                 let next = next_step(belay_protocol::RunStatus::Accepted);
-                let mut told = json!({ "run_id": run_id, "session": session, "status": "accepted", "next": next });
+                let mut answer = json!({ "run_id": run_id, "session": session, "status": "accepted", "next": next });
                 if duplicate {
-                    told["duplicate"] = json!(true);
+                    answer["duplicate"] = json!(true);
                 }
-                Ok(Self { run: Some(run_id), watch, ours: !duplicate, told })
+                Ok(Self { run: Some(run_id), watch, ours: !duplicate, answer })
             }
             Ack::Command(answer) => {
-                let (run, mut told) = (answer.resumes, json_of(&answer));
-                told["status"] = json!("answered");
-                Ok(Self { run, watch: None, ours: false, told })
+                let (run, mut answer) = (answer.resumes, json_of(&answer));
+                answer["status"] = json!("answered");
+                Ok(Self { run, watch: None, ours: false, answer })
             }
             other => Err(ApiError::unexpected(&other).into()),
         }
@@ -139,7 +139,7 @@ async fn hand_over(
 }
 
 /// Takes a permit for a waiting call. A call that does not wait needs none.
-fn place(app: &App, wait: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>, CallFailure> {
+fn wait_permit(app: &App, wait: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>, CallFailure> {
     let taken = wait.map(|_| app.streams.clone().try_acquire_owned()).transpose();
     taken.map_err(|_full| CallFailure::too_many_wait())
 }

@@ -65,7 +65,7 @@ impl ServerHandler for Server {
         let Some(principal) = principal.cloned() else {
             return Err(ErrorData::internal_error("the request came past the guard", None));
         };
-        Ok(results::told(self.answer(request, principal, &context).await).into())
+        Ok(results::tool_result(self.answer(request, principal, &context).await).into())
     }
 }
 

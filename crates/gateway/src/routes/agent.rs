@@ -50,12 +50,12 @@ pub(crate) async fn of_run(
     State(app): State<Shared>,
     Caller(principal): Caller,
     run: VisibleRun,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Result<Response, ApiError> {
     let id = run.id();
     let run = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
     let source = Source::of_run(app.clone(), principal, id, run.session, after.unwrap_or_default(), None);
-    Ok(as_response(reset, events(app, source, place)).into_response())
+    Ok(as_response(reset, events(app, source, permit)).into_response())
 }
 
 /// Streams the agent events of a session's runs, without end. Without a cursor it begins now.
@@ -63,9 +63,9 @@ pub(crate) async fn of_session(
     State(app): State<Shared>,
     Caller(principal): Caller,
     session: VisibleSession,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Response {
     let mut source = Source::of_session(app.clone(), principal, session.into_key(), after);
     source.find_running().await;
-    as_response(reset, events(app, source, place)).into_response()
+    as_response(reset, events(app, source, permit)).into_response()
 }

@@ -19,12 +19,12 @@ use crate::visibility::VisibleRun;
 pub(crate) async fn all(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Response {
     let newest = *app.events.tip().borrow();
     let begin = after.is_none().then(|| begin(newest));
     let after = after.unwrap_or(newest);
-    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), place).shown_to(app, principal);
+    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), permit).visible_to(app, principal);
     as_response(reset, stream::iter(begin).chain(events(feed))).into_response()
 }
 
@@ -41,7 +41,7 @@ pub(crate) async fn of_run(
     State(app): State<Shared>,
     Caller(principal): Caller,
     run: VisibleRun,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Result<Response, ApiError> {
     let id = run.id();
     let watch = app.watch(principal, id, true).await?;
@@ -49,6 +49,6 @@ pub(crate) async fn of_run(
     let over = watch.is_none() && record.status.is_end();
     let after = after.unwrap_or_default();
     let run = RunFeed::new(app.runs.clone(), (id, record.session), after, watch, over);
-    let feed = Feed::new(app.events.clone(), after, Some(run), app.draining.clone(), place);
+    let feed = Feed::new(app.events.clone(), after, Some(run), app.draining.clone(), permit);
     Ok(as_response(reset, events(feed)).into_response())
 }

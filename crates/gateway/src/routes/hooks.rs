@@ -14,7 +14,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::routines::fired;
+use super::routines::trigger_runs;
 use super::webhook::from_hex;
 use crate::app::{App, Shared};
 use crate::checks::check_key;
@@ -55,12 +55,12 @@ pub(crate) async fn receive(
         return Err(ApiError::invalid("the body must not contain NUL"));
     }
     let caller = Entry::RoutineHook.principal();
-    let routine_runs = fired(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
+    let routine_runs = trigger_runs(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
     // The request names one routine.
     let Some(routine_run) = routine_runs.first() else { return Err(ApiError::internal()) };
     // No more than this: the result belongs to the routine's owner.
-    let told = json!({ "routine_run_id": routine_run.routine_run_id, "routine": routine_run.routine, "status": routine_run.status });
-    Ok(Json(told).into_response())
+    let answer = json!({ "routine_run_id": routine_run.routine_run_id, "routine": routine_run.routine, "status": routine_run.status });
+    Ok(Json(answer).into_response())
 }
 
 /// The routine of this path, if the secret is right; otherwise the error for the caller.

@@ -134,7 +134,7 @@ pub(crate) async fn create(
     if let Some(key) = asked_in {
         inbound.session = session(&key)?;
     }
-    let job = asked(&app, inbound).await?;
+    let job = ask_agent(&app, inbound).await?;
     Ok((StatusCode::ACCEPTED, Json(seen(&app, job).await?)).into_response())
 }
 
@@ -170,12 +170,12 @@ async fn change(
         find(app, &principal, id).await?;
     }
     let inbound = app.without_session(principal, Body::Control(Control::Job(request(id))));
-    let job = asked(app, inbound).await?;
+    let job = ask_agent(app, inbound).await?;
     Ok(Json(seen(app, job).await?).into_response())
 }
 
 /// Sends a job request to the agent and returns the job after it.
-async fn asked(app: &App, inbound: Inbound) -> Result<JobRecord, ApiError> {
+async fn ask_agent(app: &App, inbound: Inbound) -> Result<JobRecord, ApiError> {
     match app.ask(inbound).await? {
         Ack::Job(job) => Ok(*job),
         other => Err(ApiError::unexpected(&other)),
@@ -210,11 +210,11 @@ pub(crate) async fn events(
     State(app): State<Shared>,
     Caller(principal): Caller,
     JobPath(id): JobPath,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Result<Response, ApiError> {
     let job = find(&app, &principal, id).await?;
     let followed = JobFeed { over: job.state.is_over(), session: job.session };
-    let feed = Feed::new(app.events.clone(), after.unwrap_or_default(), None, app.draining.clone(), place);
+    let feed = Feed::new(app.events.clone(), after.unwrap_or_default(), None, app.draining.clone(), permit);
     Ok(as_response(reset, sse::events(feed.of_job(followed))).into_response())
 }
 

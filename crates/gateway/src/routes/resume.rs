@@ -27,7 +27,7 @@ pub(crate) struct Resume {
     /// The stream begins after this fact; `None`: the reader gives no cursor.
     pub(crate) after: Option<Seq>,
     /// Held until the stream is dropped.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) permit: OwnedSemaphorePermit,
     pub(crate) reset: Option<Reset>,
 }
 
@@ -53,7 +53,7 @@ impl FromRequestParts<Shared> for Resume {
             (Some(asked), None) => return Err(ApiError::invalid_cursor("since", asked, newest)),
             (beyond, _) => beyond.map(|asked| Reset { asked, newest }),
         };
-        Ok(Self { after: after.map(|after| after.min(newest)), place: app.stream_place()?, reset })
+        Ok(Self { after: after.map(|after| after.min(newest)), permit: app.stream_permit()?, reset })
     }
 }
 

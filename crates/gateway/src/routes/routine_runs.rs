@@ -10,7 +10,7 @@ use belay_protocol::{Principal, RoutineRecord, RoutineRequest, RoutineRunFilter,
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::routines::{find, fired};
+use super::routines::{find, trigger_runs};
 use crate::app::{App, Shared};
 use crate::checks::{KEY_MAX_BYTES, check_key, check_limit};
 use crate::error::ApiError;
@@ -42,7 +42,7 @@ pub(crate) struct NextParams {
 /// An event that another of the operator's systems reports.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Happened {
+pub(crate) struct ReportedEvent {
     source: String,
     event: String,
     /// Makes a repeated report recognisable.
@@ -171,9 +171,9 @@ pub(crate) async fn next(
 pub(crate) async fn emit(
     State(app): State<Shared>,
     Operator(principal): Operator,
-    JsonBody(happened): JsonBody<Happened>,
+    JsonBody(reported): JsonBody<ReportedEvent>,
 ) -> Result<Response, ApiError> {
-    let Happened { source, event, key, payload } = happened;
+    let ReportedEvent { source, event, key, payload } = reported;
     for (field, word) in [("source", &source), ("event", &event)] {
         if word.trim().is_empty() || word.len() > KEY_MAX_BYTES {
             return Err(ApiError::invalid(format!("{field}: must be a word of 1 to 256 bytes")));
@@ -183,5 +183,5 @@ pub(crate) async fn emit(
         check_key(key).map_err(|e| ApiError::invalid(format!("key: {e}")))?;
     }
     let request = RoutineRequest::Emit { source, event, key, payload: Value::Object(payload) };
-    Ok(Json(RoutineRunList { routine_runs: fired(&app, principal, request).await? }).into_response())
+    Ok(Json(RoutineRunList { routine_runs: trigger_runs(&app, principal, request).await? }).into_response())
 }

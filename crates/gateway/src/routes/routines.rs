@@ -36,7 +36,7 @@ struct RoutineList {
 /// The input of a routine run that is started by hand.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Hand {
+pub(crate) struct ManualRun {
     payload: Option<String>,
     /// Makes a repeated request recognisable. The header [`KEY_HEADER`] does the same.
     idempotency_key: Option<String>,
@@ -112,7 +112,7 @@ pub(crate) async fn put(
 
 /// Refuses to change a routine that the caller may not see, as if it did not exist. The agent checks too; for an
 /// operator only the agent checks.
-async fn look_first(app: &App, principal: &Principal, name: &str) -> Result<(), ApiError> {
+async fn check_visible(app: &App, principal: &Principal, name: &str) -> Result<(), ApiError> {
     match app.visibility(principal).own_only() {
         Some(_) => find(app, principal, name).await.map(|_theirs| ()),
         None => Ok(()),
@@ -126,7 +126,7 @@ pub(crate) async fn enable(
     NamePath(name): NamePath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<RoutineRecord>, ApiError> {
-    look_first(&app, &principal, &name).await?;
+    check_visible(&app, &principal, &name).await?;
     changed(&app, principal, RoutineRequest::Enable { name, on: true }).await.map(Json)
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn disable(
     NamePath(name): NamePath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<RoutineRecord>, ApiError> {
-    look_first(&app, &principal, &name).await?;
+    check_visible(&app, &principal, &name).await?;
     changed(&app, principal, RoutineRequest::Enable { name, on: false }).await.map(Json)
 }
 
@@ -147,8 +147,8 @@ pub(crate) async fn delete(
     Caller(principal): Caller,
     NamePath(name): NamePath,
 ) -> Result<Json<Value>, ApiError> {
-    look_first(&app, &principal, &name).await?;
-    match asked(&app, principal, RoutineRequest::Delete(name)).await? {
+    check_visible(&app, &principal, &name).await?;
+    match ask_agent(&app, principal, RoutineRequest::Delete(name)).await? {
         RoutineAnswer::Deleted(name) => Ok(Json(json!({ "deleted": name }))),
         other => Err(unexpected(&other)),
     }
@@ -160,10 +160,10 @@ pub(crate) async fn fire(
     Caller(principal): Caller,
     NamePath(name): NamePath,
     headers: HeaderMap,
-    OptionalBody(Hand { payload, idempotency_key }): OptionalBody<Hand>,
+    OptionalBody(ManualRun { payload, idempotency_key }): OptionalBody<ManualRun>,
 ) -> Result<Response, ApiError> {
-    look_first(&app, &principal, &name).await?;
-    let key = hand_key(&headers, idempotency_key.as_deref())?;
+    check_visible(&app, &principal, &name).await?;
+    let key = manual_key(&headers, idempotency_key.as_deref())?;
     let mut inbound = app
         .without_session(principal, Body::Control(Control::Routine(Box::new(RoutineRequest::Fire { name, payload }))));
     inbound.key = key.map(|key| IdempotencyKey {
@@ -171,14 +171,14 @@ pub(crate) async fn fire(
         account: inbound.principal.id.clone(),
         message_id: key.into(),
     });
-    let fired = fired_by(answer_of(app.ask(inbound).await?)?)?;
+    let routine_runs = runs_of_answer(answer_of(app.ask(inbound).await?)?)?;
     // The request names one routine.
-    let Some(routine_run) = fired.into_iter().next() else { return Err(ApiError::internal()) };
+    let Some(routine_run) = routine_runs.into_iter().next() else { return Err(ApiError::internal()) };
     Ok((StatusCode::ACCEPTED, Json(routine_run)).into_response())
 }
 
 /// The key of a routine run that is started by hand, from the header or the body.
-fn hand_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
+fn manual_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
     let in_header = headers.get(KEY_HEADER).map(|key| key.to_str().unwrap_or_default());
     if in_header.is_some() && in_body.is_some() && in_header != in_body {
         return Err(ApiError::invalid("idempotency_key: the header Idempotency-Key says another: send one of them"));
@@ -228,15 +228,15 @@ pub(super) async fn find(app: &App, principal: &Principal, name: &str) -> Result
 }
 
 /// Sends a request that triggers routines, and returns the routine runs.
-pub(super) async fn fired(
+pub(super) async fn trigger_runs(
     app: &App,
     principal: Principal,
     request: RoutineRequest,
 ) -> Result<Vec<RoutineRunRecord>, ApiError> {
-    fired_by(asked(app, principal, request).await?)
+    runs_of_answer(ask_agent(app, principal, request).await?)
 }
 
-fn fired_by(answer: RoutineAnswer) -> Result<Vec<RoutineRunRecord>, ApiError> {
+fn runs_of_answer(answer: RoutineAnswer) -> Result<Vec<RoutineRunRecord>, ApiError> {
     match answer {
         RoutineAnswer::Fired(routine_runs) => Ok(routine_runs),
         other => Err(unexpected(&other)),
@@ -244,13 +244,13 @@ fn fired_by(answer: RoutineAnswer) -> Result<Vec<RoutineRunRecord>, ApiError> {
 }
 
 async fn changed(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineRecord, ApiError> {
-    match asked(app, principal, request).await? {
+    match ask_agent(app, principal, request).await? {
         RoutineAnswer::Routine(routine) => Ok(*routine),
         other => Err(unexpected(&other)),
     }
 }
 
-async fn asked(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineAnswer, ApiError> {
+async fn ask_agent(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineAnswer, ApiError> {
     answer_of(app.control(principal, Control::Routine(Box::new(request))).await?)
 }
 

@@ -4,8 +4,8 @@ use belay_protocol::{Delta, Event, EventKind, Partial, RunId, RunRecord, RunStat
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::agent_data::agent_data;
 use super::source::News;
-use super::told::told;
 
 /// An event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -92,7 +92,7 @@ impl AgentMapper {
         if self.ended {
             return Vec::new();
         }
-        let Some((stream, data)) = told(fact, record) else { return Vec::new() };
+        let Some((stream, data)) = agent_data(fact, record) else { return Vec::new() };
         let mut events = Vec::new();
         if matches!(fact.kind, EventKind::RunEnded { .. }) {
             self.ended = true;
@@ -135,8 +135,8 @@ impl AgentMapper {
         self.step(step);
         let had = std::mem::replace(&mut self.said, said);
         let said = [
-            ("reasoning", told_anew(&had.reasoning, &self.said.reasoning, step)),
-            ("assistant", told_anew(&had.text, &self.said.text, step)),
+            ("reasoning", text_update(&had.reasoning, &self.said.reasoning, step)),
+            ("assistant", text_update(&had.text, &self.said.text, step)),
         ];
         let events = said.into_iter().filter_map(|(stream, data)| Some(self.event(stream, data?, at)));
         events.collect()
@@ -172,7 +172,7 @@ impl AgentMapper {
 }
 
 /// The whole text of a step, for a reader that `had` a part of it; `None`: nothing is new.
-fn told_anew(had: &str, text: &str, step: u32) -> Option<Value> {
+fn text_update(had: &str, text: &str, step: u32) -> Option<Value> {
     match text.strip_prefix(had) {
         Some("") => None,
         Some(rest) => Some(json!({ "text": text, "delta": rest, "step": step })),

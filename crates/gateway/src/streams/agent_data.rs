@@ -7,7 +7,7 @@ use super::terminal::Verdict;
 
 /// The stream and data of a fact, with the run's record if the fact is its end. `None`: the fact belongs to no stream
 /// of `agent` events; it is in the log of facts.
-pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value)> {
+pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value)> {
     use EventKind as Kind;
     let kind = &fact.kind;
     let (stream, data) = match kind {

@@ -18,7 +18,7 @@ struct Feed {
     mappers: HashMap<RunId, AgentMapper>,
     out: VecDeque<AgentEvent>,
     /// Released when the stream is dropped.
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Feed {
@@ -46,8 +46,8 @@ impl Feed {
 }
 
 /// The events of a source. Dropping the stream releases the permit.
-pub(crate) fn events(app: Shared, source: Source, place: OwnedSemaphorePermit) -> impl Stream<Item = sse::Event> {
-    let feed = Feed { app, source, mappers: HashMap::new(), out: VecDeque::new(), _place: place };
+pub(crate) fn events(app: Shared, source: Source, permit: OwnedSemaphorePermit) -> impl Stream<Item = sse::Event> {
+    let feed = Feed { app, source, mappers: HashMap::new(), out: VecDeque::new(), _permit: permit };
     futures_util::stream::unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         let id = event.cursor.map(|cursor| cursor.to_string());

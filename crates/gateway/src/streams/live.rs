@@ -23,21 +23,21 @@ pub(crate) struct Live {
     session: SessionKey,
     deltas: broadcast::Receiver<Delta>,
     /// Received and not yet returned.
-    front: Option<Heard>,
+    front: Option<Item>,
     /// Until when `front` waits, if it does. Later deltas wait in the channel, which drops them when it is full.
     held_until: Option<Instant>,
 }
 
 /// An item of the stream of deltas.
-enum Heard {
+enum Item {
     SoFar(Partial),
     Delta(Delta),
     Lost(u64),
 }
 
-impl Heard {
+impl Item {
     /// The position in the run; `None`: no position.
-    fn place(&self) -> Option<FragmentPosition> {
+    fn position(&self) -> Option<FragmentPosition> {
         match self {
             Self::Delta(Delta::Tool { call_id, .. }) => Some(FragmentPosition::Call(call_id.clone())),
             Self::SoFar(Partial { step, .. })
@@ -53,7 +53,7 @@ impl Live {
     /// Receives deltas from now on, after the text `so_far`.
     pub(crate) fn new(run: RunId, session: SessionKey, so_far: Partial, deltas: broadcast::Receiver<Delta>) -> Self {
         let said = !so_far.text.is_empty() || !so_far.reasoning.is_empty();
-        Self { run, session, deltas, front: said.then_some(Heard::SoFar(so_far)), held_until: None }
+        Self { run, session, deltas, front: said.then_some(Item::SoFar(so_far)), held_until: None }
     }
 
     /// Returns the run and its session.
@@ -64,8 +64,8 @@ impl Live {
     /// Returns a buffered item that belongs before this fact of the run.
     pub(crate) fn before(&mut self, fact: &Event, order: &Order) -> Option<News> {
         self.pull();
-        let place = self.front.as_ref()?.place();
-        if order.precedes(place.as_ref(), fact) { self.take() } else { None }
+        let position = self.front.as_ref()?.position();
+        if order.precedes(position.as_ref(), fact) { self.take() } else { None }
     }
 
     /// Returns the next item, once it may be shown; `None`: the run is no longer live.
@@ -76,16 +76,16 @@ impl Live {
         loop {
             if self.front.is_none() {
                 self.front = Some(match self.deltas.recv().await {
-                    Ok(delta) => Heard::Delta(delta),
-                    Err(RecvError::Lagged(lost)) => Heard::Lost(lost),
+                    Ok(delta) => Item::Delta(delta),
+                    Err(RecvError::Lagged(lost)) => Item::Lost(lost),
                     Err(RecvError::Closed) => return None,
                 });
             }
-            if let Some(place) = self.front.as_ref().and_then(Heard::place)
-                && !order.allows(&place)
+            if let Some(position) = self.front.as_ref().and_then(Item::position)
+                && !order.allows(&position)
             {
                 sleep_until(*self.held_until.get_or_insert_with(|| Instant::now() + HELD_MAX)).await;
-                order.waive(&place);
+                order.waive(&position);
             }
             if let Some(news) = self.take() {
                 return Some(news);
@@ -96,11 +96,11 @@ impl Live {
     /// Returns the front item.
     fn take(&mut self) -> Option<News> {
         self.held_until = None;
-        let heard = self.front.take()?;
-        let news = match heard {
-            Heard::SoFar(said) => News::SoFar(self.run, self.session.clone(), said),
-            Heard::Lost(lost) => News::Lost(self.run, self.session.clone(), lost),
-            Heard::Delta(delta) => {
+        let item = self.front.take()?;
+        let news = match item {
+            Item::SoFar(said) => News::SoFar(self.run, self.session.clone(), said),
+            Item::Lost(lost) => News::Lost(self.run, self.session.clone(), lost),
+            Item::Delta(delta) => {
                 let delta = self.joined(delta);
                 News::Delta(self.run, self.session.clone(), delta)
             }
@@ -114,7 +114,7 @@ impl Live {
             while text.len() < JOINED_MAX_BYTES {
                 self.pull();
                 match self.front.take() {
-                    Some(Heard::Delta(Delta::Text { step: same, text: more })) if same == *step => text.push_str(&more),
+                    Some(Item::Delta(Delta::Text { step: same, text: more })) if same == *step => text.push_str(&more),
                     other => {
                         self.front = other;
                         break;
@@ -129,8 +129,8 @@ impl Live {
     fn pull(&mut self) {
         if self.front.is_none() {
             self.front = match self.deltas.try_recv() {
-                Ok(delta) => Some(Heard::Delta(delta)),
-                Err(TryRecvError::Lagged(lost)) => Some(Heard::Lost(lost)),
+                Ok(delta) => Some(Item::Delta(delta)),
+                Err(TryRecvError::Lagged(lost)) => Some(Item::Lost(lost)),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => None,
             };
         }
@@ -172,13 +172,13 @@ mod tests {
         }
         let just_before = HELD_MAX - Duration::from_millis(1);
         assert!(timeout(just_before, live.next(&mut order)).await.is_err(), "the step before it is not told yet");
-        order.bring(&fact(EventKind::RunStarted { attempt: 1 }));
-        order.bring(&fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None }));
+        order.record(&fact(EventKind::RunStarted { attempt: 1 }));
+        order.record(&fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None }));
         assert_eq!(said(live.next(&mut order).await), "2 Found");
         assert_eq!(begun.elapsed(), just_before, "at once");
         let called = fact(EventKind::ModelCalled { step: 2, attempts: 1, input: None, output: None });
         assert!(live.before(&called, &order).is_none(), "what waits belongs behind this fact");
-        order.bring(&called);
+        order.record(&called);
         assert_eq!(said(live.next(&mut order).await), "3 !");
         assert_eq!(begun.elapsed(), just_before, "nothing waits where the facts are there");
     }
@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn fragments_end_when_the_run_is_let_go_of_and_not_before_all_were_taken() {
         let (deltas, mut live, mut order, fact) = at_work();
-        order.bring(&fact(EventKind::RunStarted { attempt: 1 }));
+        order.record(&fact(EventKind::RunStarted { attempt: 1 }));
         deltas.send(text(1, "Once")).expect("somebody listens");
         drop(deltas);
         assert_eq!(said(live.next(&mut order).await), "1 Once");

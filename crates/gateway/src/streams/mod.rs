@@ -1,17 +1,17 @@
 //! Event streams of runs, in one form for WebSocket and server-sent events.
 //!
 //! [`source`] reads facts and deltas in their order: [`live`] receives the deltas, and [`order`] decides when they may
-//! be shown. [`agent`] and [`chat`] convert them to events and are pure; [`told`] converts facts for [`agent`].
+//! be shown. [`agent`] and [`chat`] convert them to events and are pure; [`agent_data`] converts facts for [`agent`].
 //! [`terminal`] describes the end of a run. [`feed`] is the stream of server-sent events. WebSocket is in `ws`.
 
 mod agent;
+mod agent_data;
 mod chat;
 mod feed;
 mod live;
 mod order;
 mod source;
 mod terminal;
-mod told;
 
 pub(crate) use agent::AgentMapper;
 pub(crate) use chat::{ChatEvent, ChatMapper};

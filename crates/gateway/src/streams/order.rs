@@ -51,7 +51,7 @@ impl Order {
     }
 
     /// Records a delivered fact.
-    pub(crate) fn bring(&mut self, fact: &Event) {
+    pub(crate) fn record(&mut self, fact: &Event) {
         if matches!(fact.kind, EventKind::RunStarted { .. }) && fact.run_id != self.run {
             *self = Self { run: fact.run_id, ..Self::default() };
         }
@@ -79,8 +79,8 @@ impl Order {
     }
 
     /// Whether everything before a delta has been delivered.
-    pub(crate) fn allows(&self, place: &FragmentPosition) -> bool {
-        match place {
+    pub(crate) fn allows(&self, position: &FragmentPosition) -> bool {
+        match position {
             FragmentPosition::Step(step) if *step <= self.waived => true,
             FragmentPosition::Step(step) => self.at_work && *step <= self.called + 1 && self.calls.is_empty(),
             FragmentPosition::Call(call) => self.some_calls || self.calls.contains_key(call),
@@ -88,21 +88,21 @@ impl Order {
     }
 
     /// Records that a delta has waited long enough. It is shown, and so are later ones at the same position.
-    pub(crate) fn waive(&mut self, place: &FragmentPosition) {
-        match place {
+    pub(crate) fn waive(&mut self, position: &FragmentPosition) {
+        match position {
             FragmentPosition::Step(step) => self.waived = *step,
             FragmentPosition::Call(_) => self.some_calls = true,
         }
     }
 
     /// Whether an item at that position belongs before a fact that would be delivered next. `None`: lost deltas.
-    pub(crate) fn precedes(&self, place: Option<&FragmentPosition>, fact: &Event) -> bool {
-        match (&fact.kind, place) {
+    pub(crate) fn precedes(&self, position: Option<&FragmentPosition>, fact: &Event) -> bool {
+        match (&fact.kind, position) {
             (EventKind::RunEnded { .. }, _) => true,
             (EventKind::ModelCalled { step, .. }, Some(FragmentPosition::Step(of))) => {
                 of <= step && self.calls.is_empty()
             }
-            (EventKind::ToolFinished { .. }, Some(place @ FragmentPosition::Call(_))) => self.allows(place),
+            (EventKind::ToolFinished { .. }, Some(position @ FragmentPosition::Call(_))) => self.allows(position),
             _ => false,
         }
     }
@@ -138,7 +138,7 @@ mod tests {
 
     fn after(facts: &[&str]) -> (RunId, Order) {
         let (run, mut order) = (RunId::new(), Order::default());
-        facts.iter().for_each(|words| order.bring(&fact(run, words)));
+        facts.iter().for_each(|words| order.record(&fact(run, words)));
         (run, order)
     }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_fragment_waits_until_the_step_before_it_is_complete() {
-        for (facts, place, expected) in [
+        for (facts, position, expected) in [
             (&["accepted"][..], step(1), false),
             (&["accepted", "start"], step(1), true),
             (&["start"], step(2), false),
@@ -168,7 +168,7 @@ mod tests {
             (&["start", "model 1"], FragmentPosition::Call("a".into()), false),
             (&["start", "model 1", "tool a"], FragmentPosition::Call("a".into()), true),
         ] {
-            assert_eq!(after(facts).1.allows(&place), expected, "{facts:?} {place:?}");
+            assert_eq!(after(facts).1.allows(&position), expected, "{facts:?} {position:?}");
         }
     }
 
@@ -176,9 +176,9 @@ mod tests {
     fn facts_of_other_runs_decide_nothing_and_another_run_begins_anew() {
         let (_, mut order) = after(&["start", "model 1"]);
         let other = RunId::new();
-        order.bring(&fact(other, "tool a"));
+        order.record(&fact(other, "tool a"));
         assert!(order.allows(&step(2)));
-        order.bring(&fact(other, "start"));
+        order.record(&fact(other, "start"));
         assert_eq!((order.allows(&step(1)), order.allows(&step(2))), (true, false));
     }
 
@@ -189,9 +189,9 @@ mod tests {
         let allowed = [3, 4, 5].map(|of| order.allows(&step(of)));
         assert_eq!(allowed, [true, true, false], "the call of the step may be over and its tools at work");
         assert!(order.allows(&FragmentPosition::Call("of a tool that was at work".into())));
-        order.bring(&fact(run, "model 3"));
+        order.record(&fact(run, "model 3"));
         assert_eq!((order.allows(&step(4)), order.allows(&step(5))), (true, false));
-        order.bring(&fact(run, "model 4"));
+        order.record(&fact(run, "model 4"));
         assert!(order.allows(&step(5)));
         let (run, mut order) = after(&["start"]);
         order.join(run, 3);
@@ -212,7 +212,7 @@ mod tests {
         let (run, order) = after(&["start"]);
         let (_, busy) = after(&["start", "model 1", "tool a"]);
         let call = FragmentPosition::Call("a".into());
-        for (order, place, words, expected) in [
+        for (order, position, words, expected) in [
             (&order, &step(1), "model 1", true),
             (&order, &step(2), "model 1", false),
             (&order, &step(1), "other", false),
@@ -222,7 +222,7 @@ mod tests {
             (&busy, &FragmentPosition::Call("b".into()), "result a", false),
             (&busy, &step(2), "result a", false),
         ] {
-            assert_eq!(order.precedes(Some(place), &fact(run, words)), expected, "{place:?} {words}");
+            assert_eq!(order.precedes(Some(position), &fact(run, words)), expected, "{position:?} {words}");
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Source {
     live: Option<Live>,
     order: Order,
     /// All facts up to this one have been delivered and handled by the reader.
-    brought: watch::Sender<Seq>,
+    delivered: watch::Sender<Seq>,
     /// Whether nothing follows the current page.
     last: bool,
 }
@@ -118,7 +118,7 @@ impl Source {
             candidate: None,
             live: None,
             order: Order::default(),
-            brought: watch::Sender::new(cursor),
+            delivered: watch::Sender::new(cursor),
             last: false,
         }
     }
@@ -130,8 +130,8 @@ impl Source {
 
     /// The newest fact of the log up to which everything has been delivered; closed when the source is dropped. When it
     /// reaches a number, the reader has taken everything before and has asked for more.
-    pub(crate) fn brought(&self) -> watch::Receiver<Seq> {
-        self.brought.subscribe()
+    pub(crate) fn delivered(&self) -> watch::Receiver<Seq> {
+        self.delivered.subscribe()
     }
 
     /// Looks for a run of the session that is already live and began before the cursor.
@@ -167,7 +167,7 @@ impl Source {
             if let Some(fact) = self.page.front() {
                 let live = self.live.as_mut().filter(|live| fact.run_id == Some(live.run));
                 if let Some(earlier) = live.and_then(|live| live.before(fact, &self.order)) {
-                    return Some(self.heard(earlier));
+                    return Some(self.reattach_if_lost(earlier));
                 }
                 let end = fact.run_id.filter(|_| matches!(fact.kind, EventKind::RunEnded { .. }));
                 return match end {
@@ -190,16 +190,16 @@ impl Source {
                 self.read_rest().await?;
                 continue;
             }
-            self.brought.send_if_modified(|brought| std::mem::replace(brought, tip) != tip);
+            self.delivered.send_if_modified(|delivered| std::mem::replace(delivered, tip) != tip);
             if let Some(news) = self.wait().await? {
-                return Some(self.heard(news));
+                return Some(self.reattach_if_lost(news));
             }
         }
     }
 
     /// Handles news of the live run. After lost deltas the following ones would continue a text with a gap. So they are
     /// dropped, and the source attaches to the run again, with its whole text so far.
-    fn heard(&mut self, news: News) -> News {
+    fn reattach_if_lost(&mut self, news: News) -> News {
         if let News::Lost(run, session, _) = &news {
             self.live = None;
             self.candidate = Some((*run, session.clone()));
@@ -236,7 +236,7 @@ impl Source {
     fn take(&mut self, record: Option<Arc<RunRecord>>) -> Option<News> {
         let fact = self.page.pop_front()?;
         self.cursor = fact.seq;
-        self.order.bring(&fact);
+        self.order.record(&fact);
         if let (EventKind::RunStarted { .. }, Some(run), Some(session)) = (&fact.kind, fact.run_id, &fact.session)
             && self.live.as_ref().is_none_or(|live| live.run != run)
         {

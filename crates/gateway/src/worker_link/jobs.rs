@@ -26,7 +26,7 @@ pub(super) struct Jobs {
 struct Job {
     /// A digest, so that both sides of a comparison always have the same length.
     token: blake3::Hash,
-    desk: Arc<dyn WorkerLink>,
+    host: Arc<dyn WorkerLink>,
 }
 
 impl Jobs {
@@ -43,7 +43,7 @@ impl Jobs {
         // For an unknown job, the comparison takes the same time as for a wrong token, and fails.
         let token = known.map_or_else(|| blake3::hash(b"no such job"), |job| job.token);
         let matches = bool::from(token.as_bytes().ct_eq(presented.as_bytes()));
-        known.filter(|_| matches).map(|job| job.desk.clone())
+        known.filter(|_| matches).map(|job| job.host.clone())
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<LinkId, Job>> {
@@ -55,7 +55,7 @@ impl Jobs {
 pub(super) struct Links(pub(super) Arc<Jobs>);
 
 impl WorkerLinks for Links {
-    fn open(&self, desk: Arc<dyn WorkerLink>) -> Result<OpenLink, String> {
+    fn open(&self, host: Arc<dyn WorkerLink>) -> Result<OpenLink, String> {
         let token = draw().map_err(|error| format!("the system gives no randomness: {error}"))?;
         let job = LinkId::new();
         {
@@ -63,7 +63,7 @@ impl WorkerLinks for Links {
             if open.len() >= MOST_JOBS {
                 return Err(format!("{MOST_JOBS} workers are running, which is the maximum; try again later"));
             }
-            open.insert(job, Job { token: blake3::hash(token.expose().as_bytes()), desk });
+            open.insert(job, Job { token: blake3::hash(token.expose().as_bytes()), host });
         }
         let jobs = self.0.clone();
         let revoke = move || {

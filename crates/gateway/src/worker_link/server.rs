@@ -21,7 +21,7 @@ use super::jobs::{Jobs, Links};
 use crate::control_socket::ControlSocket;
 use crate::error::{ApiError, GatewayError};
 use crate::peer::Peer;
-use crate::server::{Line, accept_socket, report};
+use crate::server::{ConnectionService, accept_socket, report};
 
 /// Largest body of a request. 32 MiB: a conversation with some pictures; a model accepts far less.
 const BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -52,15 +52,15 @@ impl WorkerLinkServer {
     /// If dropped, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) {
         let router = router(self.jobs);
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
-            let line = Line { router: router.clone(), draining: stop.clone() };
+            let service = ConnectionService { router: router.clone(), draining: stop.clone() };
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = connections.join_next() => report(ended),
-                (stream, trusted, place) = accept_socket(Some(&self.socket), &places) => {
-                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place.into()));
+                (stream, trusted, slot) = accept_socket(Some(&self.socket), &slots) => {
+                    connections.spawn(service.serve(stream, Peer::Socket { trusted }, slot.into()));
                 }
             }
         }

@@ -17,10 +17,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::Close;
 use super::follow::Kind;
-use super::followed::{Behind, Followed};
+use super::followed::{Followed, LaggingFollower};
 use super::frames::{Answer, Malformed, Request, RpcError, event, response};
-use super::handshake::{Session, shake_hands};
-use super::methods::{Begun, Caller, Does, Method, Outcome, Over, Subscription, call};
+use super::handshake::{Session, handshake};
+use super::methods::{Begun, Caller, Effect, Method, Outcome, RunEnd, Subscription, call};
 use super::outgoing::{Frame, Outgoing};
 use crate::app::Shared;
 use crate::error::ApiError;
@@ -37,13 +37,13 @@ pub(super) const READ_BUFFER_BYTES: usize = 16 * 1024;
 pub(super) const TICK: Duration = Duration::from_secs(15);
 
 /// A client is considered gone after this time without a frame, even without the answer to a ping. 60 s: four ticks.
-pub(super) const DEAF_AFTER: Duration = Duration::from_secs(60);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Most open requests, including each `agent` request whose run has not ended. One more: `UNAVAILABLE`.
 const REQUESTS: usize = 64;
 
 /// Additional requests for stops and approval decisions, so that a client can always stop what it has started.
-const BRAKES: usize = 8;
+const URGENT_REQUESTS: usize = 8;
 
 /// Most runs and sessions that one connection follows. One more: `UNAVAILABLE`.
 const FOLLOWED: usize = 256;
@@ -53,39 +53,39 @@ const FOLLOWED: usize = 256;
 const LAST_EVENTS_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long the client has to read the remaining data and the close frame.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end.
 pub(super) async fn serve(app: Shared, mut socket: WebSocket, arrival: SocketArrival) {
-    let session = match shake_hands(&app, &mut socket, arrival).await {
+    let session = match handshake(&app, &mut socket, arrival).await {
         Ok(session) => session,
         Err(close) => {
             tracing::debug!(?close, "a connection ended before it began");
             let (sink, stream) = socket.split();
-            return farewell(sink, stream, close).await;
+            return send_close(sink, stream, close).await;
         }
     };
     let (mut sink, stream) = socket.split();
     let outgoing = Arc::new(Outgoing::new(app.config.max_buffered_bytes));
     let id = session.id;
-    let mut talk = Talk::new(app, session, outgoing.clone(), stream);
+    let mut connection = Connection::new(app, session, outgoing.clone(), stream);
     let close = {
         let writing = write(&mut sink, &outgoing);
         tokio::pin!(writing);
         let close = tokio::select! {
             () = &mut writing => None,
-            close = talk.run() => close,
+            close = connection.run() => close,
         };
-        talk.tasks.shutdown().await;
+        connection.tasks.shutdown().await;
         outgoing.end();
         if close.is_some() {
             // A reading client gets the remaining data; a stalled one is not waited for.
-            let _ = timeout(FAREWELL, writing).await;
+            let _ = timeout(CLOSE_LIMIT, writing).await;
         }
         close
     };
     tracing::info!(connection = %id, ?close, "disconnected");
-    farewell(sink, talk.stream, close).await;
+    send_close(sink, connection.stream, close).await;
 }
 
 /// Writes the queued frames, until the queue ends or the connection breaks.
@@ -103,14 +103,14 @@ async fn write(sink: &mut SplitSink<WebSocket, Message>, outgoing: &Outgoing) {
 
 /// Sends the close frame, and waits briefly for the client's answer. A connection that is simply dropped loses the data
 /// that was sent last.
-async fn farewell(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>, close: Option<Close>) {
+async fn send_close(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>, close: Option<Close>) {
     let Some(close) = close else { return };
     let said = async {
         if sink.send(Message::Close(Some(close.frame()))).await.is_ok() {
             while let Some(Ok(_)) = stream.next().await {}
         }
     };
-    let _ = timeout(FAREWELL, said).await; // a client that does not answer is not waited for
+    let _ = timeout(CLOSE_LIMIT, said).await; // a client that does not answer is not waited for
 }
 
 /// The result of a task of the connection.
@@ -123,7 +123,7 @@ enum Ended {
     Followed,
 }
 
-struct Talk {
+struct Connection {
     app: Shared,
     caller: Arc<Caller>,
     id: ConnectionId,
@@ -135,13 +135,13 @@ struct Talk {
     followed: Followed,
     heard_at: Instant,
     /// Whether the client has received the shutdown event.
-    told: bool,
-    _place: tokio::sync::OwnedSemaphorePermit,
+    shutdown_sent: bool,
+    _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
-impl Talk {
+impl Connection {
     fn new(app: Shared, session: Session, outgoing: Arc<Outgoing>, stream: SplitStream<WebSocket>) -> Self {
-        let Session { id, principal, scopes, place } = session;
+        let Session { id, principal, scopes, permit } = session;
         Self {
             caller: Arc::new(Caller { app: app.clone(), principal, scopes }),
             followed: Followed::new(app.clone(), outgoing.clone()),
@@ -152,8 +152,8 @@ impl Talk {
             tasks: JoinSet::new(),
             requests: HashMap::new(),
             heard_at: Instant::now(),
-            told: false,
-            _place: place,
+            shutdown_sent: false,
+            _permit: permit,
         }
     }
 
@@ -189,19 +189,19 @@ impl Talk {
                 }
                 () = outgoing.overflowed() => return Some(Close::policy("too much data waits to be read")),
                 _ = ticks.tick() => {
-                    if self.heard_at.elapsed() >= DEAF_AFTER {
+                    if self.heard_at.elapsed() >= SILENCE_LIMIT {
                         return Some(Close::policy("nothing was heard for too long"));
                     }
                     outgoing.offer(event("tick", &json!({ "ts": app.clock.now().0 })));
                     outgoing.ping();
                 }
-                down = async { ready.wait_for(|ready| !ready).await.is_ok() }, if !self.told => {
+                down = async { ready.wait_for(|ready| !ready).await.is_ok() }, if !self.shutdown_sent => {
                     tracing::debug!(connection = %self.id, down, "the daemon is shutting down");
                     self.tell_shutdown();
                 }
                 () = app.draining.cancelled(), if leave_by.is_none() => {
                     self.tell_shutdown();
-                    leave_by = Some(Instant::now() + FAREWELL);
+                    leave_by = Some(Instant::now() + CLOSE_LIMIT);
                 }
                 () = until(leave_by) => {}
             }
@@ -210,7 +210,7 @@ impl Talk {
 
     /// Sends the shutdown event once: no more messages are accepted. The ends of running runs are still sent.
     fn tell_shutdown(&mut self) {
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.shutdown_sent, true) {
             self.outgoing.send(event("shutdown", &json!({ "reason": "Belay is shutting down" })));
         }
     }
@@ -245,21 +245,21 @@ impl Talk {
         if let Some(scope) = method.scope().filter(|scope| !self.caller.scopes.has(*scope)) {
             return Err(RpcError::missing_scope(scope.word()));
         }
-        match method.does() {
-            Does::Subscribe(kind) => {
+        match method.effect() {
+            Effect::Subscribe(kind) => {
                 let subscription = Subscription::read(request.params())?;
                 self.subscribe(kind, subscription, &request.id)
             }
-            Does::Unsubscribe(kind) => {
+            Effect::Unsubscribe(kind) => {
                 let subscription = Subscription::read(request.params())?;
                 self.followed.leave(kind, &Target::Session(subscription.session));
                 self.answer(&request.id, Ok(json!({ "subscribed": false })));
                 Ok(())
             }
-            Does::Ask(urgency) => {
-                let places = if urgency.is_brake() { REQUESTS + BRAKES } else { REQUESTS };
-                if self.requests.len() >= places {
-                    return Err(ApiError::busy(format!("{places} requests of this connection are under way")).into());
+            Effect::Ask(urgency) => {
+                let limit = if urgency.is_urgent() { REQUESTS + URGENT_REQUESTS } else { REQUESTS };
+                if self.requests.len() >= limit {
+                    return Err(ApiError::busy(format!("{limit} requests of this connection are under way")).into());
                 }
                 if method.begins_runs() && self.followed.len() >= FOLLOWED {
                     return Err(too_much_followed().into());
@@ -322,7 +322,7 @@ impl Talk {
                 self.answer(&id, Ok(payload));
                 self.follow_run(id, begun);
             }
-            Ok(Outcome::Over(over)) => self.tell_end(id, over),
+            Ok(Outcome::RunEnd(end)) => self.tell_end(id, end),
             Err(error) => self.answer(&id, Err(error)),
         }
     }
@@ -349,15 +349,15 @@ impl Talk {
     }
 
     /// Answers how a run has ended: after its last events, if the connection follows it.
-    fn tell_end(&mut self, id: String, over: Over) {
-        let Over { run, session, payload } = over;
-        let behind = self.followed.behind(run, &session);
-        if behind.is_empty() {
+    fn tell_end(&mut self, id: String, end: RunEnd) {
+        let RunEnd { run, session, payload } = end;
+        let lagging = self.followed.lagging(run, &session);
+        if lagging.is_empty() {
             return self.answer(&id, Ok(payload));
         }
         let connection = self.id;
         let task = self.tasks.spawn(async move {
-            let all = join_all(behind.into_iter().map(Behind::caught_up));
+            let all = join_all(lagging.into_iter().map(LaggingFollower::caught_up));
             if timeout(LAST_EVENTS_LIMIT, all).await.is_err() {
                 tracing::warn!(%connection, %run, "the end of a run is answered before its last events are sent");
             }
@@ -401,7 +401,7 @@ async fn last_answer(
     match app.wait_for_end(run, finished, None).await {
         Ok(Some(record)) => {
             let end = Terminal::of(&record, &app.model)?;
-            Some(Ok(Outcome::Over(Over { run, session: record.session.clone(), payload: json_of(&end) })))
+            Some(Ok(Outcome::RunEnd(RunEnd { run, session: record.session.clone(), payload: json_of(&end) })))
         }
         Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, but the store does not have it
         Err(error) => Some(Err(error.into())),

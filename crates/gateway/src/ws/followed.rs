@@ -26,19 +26,19 @@ struct One {
     target: Target,
     follower: u64,
     task: AbortHandle,
-    brought: watch::Receiver<Seq>,
+    delivered: watch::Receiver<Seq>,
 }
 
 /// A follower that may still have events of a run to send: until it has reached that fact, or has ended.
-pub(super) struct Behind {
-    brought: watch::Receiver<Seq>,
+pub(super) struct LaggingFollower {
+    delivered: watch::Receiver<Seq>,
     until: Seq,
 }
 
-impl Behind {
+impl LaggingFollower {
     /// Returns when the follower has caught up.
     pub(super) async fn caught_up(mut self) {
-        let _ = self.brought.wait_for(|brought| *brought >= self.until).await; // closed: it has ended
+        let _ = self.delivered.wait_for(|delivered| *delivered >= self.until).await; // closed: it has ended
     }
 }
 
@@ -69,12 +69,12 @@ impl Followed {
         let id = self.claims.next_follower();
         let follower =
             Follower { id, app: self.app.clone(), claims: self.claims.clone(), outgoing: self.outgoing.clone() };
-        let brought = source.brought();
+        let delivered = source.delivered();
         let task = tasks.spawn(async move {
             follower.run(kind, source).await;
             end
         });
-        self.all.insert(task.id(), One { kind, target, follower: id, task, brought });
+        self.all.insert(task.id(), One { kind, target, follower: id, task, delivered });
     }
 
     /// Stops following the target, if it is followed.
@@ -99,18 +99,18 @@ impl Followed {
     }
 
     /// The followers that may still have events of an ended run to send.
-    pub(super) fn behind(&self, run: RunId, session: &SessionKey) -> Vec<Behind> {
+    pub(super) fn lagging(&self, run: RunId, session: &SessionKey) -> Vec<LaggingFollower> {
         let newest = *self.app.events.tip().borrow();
-        let behind = self.all.values().filter_map(|one| {
+        let lagging = self.all.values().filter_map(|one| {
             let until = match &one.target {
                 Target::Run(of) if *of == run => Seq(u64::MAX), // it ends by itself
                 Target::Session(of) if of == session => newest,
                 _ => return None,
             };
-            let brought = one.brought.clone();
-            let is_behind = *brought.borrow() < until;
-            is_behind.then_some(Behind { brought, until })
+            let delivered = one.delivered.clone();
+            let is_lagging = *delivered.borrow() < until;
+            is_lagging.then_some(LaggingFollower { delivered, until })
         });
-        behind.collect()
+        lagging.collect()
     }
 }

@@ -11,14 +11,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::Close;
-use super::connection::{DEAF_AFTER, MAX_FRAME_BYTES, TICK};
+use super::connection::{MAX_FRAME_BYTES, SILENCE_LIMIT, TICK};
 use super::frames::{Malformed, Request, RpcError, event, response};
 use super::methods::Method;
 use super::scope::Scopes;
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::parse_object;
-use crate::new_socket::{Entrance, SocketArrival};
+use crate::new_socket::{SocketArrival, SocketAuth};
 use crate::peer::Peer;
 use crate::streams::EVENTS;
 
@@ -40,7 +40,7 @@ pub(super) struct Session {
     pub(super) principal: Principal,
     pub(super) scopes: Scopes,
     /// Held while the connection is open.
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 #[derive(Deserialize)]
@@ -81,7 +81,7 @@ struct Credentials {
 
 /// Sends the challenge and waits for `connect`. An `Err` is the way in which the connection ends; the client has
 /// received the reason.
-pub(super) async fn shake_hands(
+pub(super) async fn handshake(
     app: &Shared,
     socket: &mut WebSocket,
     arrival: SocketArrival,
@@ -148,19 +148,19 @@ async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Res
     if role != "operator" {
         return Err(RpcError::invalid(format!("role: only \"operator\" is served, not {role:?}")));
     }
-    let SocketArrival { peer, entrance } = arrival;
-    let (known, place) = match entrance {
-        Entrance::Proven(principal, place) => (Some(principal), Some(place)),
-        Entrance::Waiting(principal, _place) => (principal, None),
+    let SocketArrival { peer, auth } = arrival;
+    let (known, permit) = match auth {
+        SocketAuth::Authenticated(principal, permit) => (Some(principal), Some(permit)),
+        SocketAuth::Unauthenticated(principal, _permit) => (principal, None),
     };
     let token = params.auth.and_then(|auth| auth.token);
     let principal = admitted(app, peer, known, token).await?;
     if !*app.ready.borrow() {
         return Err(ApiError::no_answer("Belay does not accept messages at the moment; connect again shortly").into());
     }
-    let place = match place {
-        Some(place) => place,
-        None => app.stream_place()?,
+    let permit = match permit {
+        Some(permit) => permit,
+        None => app.stream_permit()?,
     };
     let scopes = Scopes::of(&principal, params.scopes.as_deref());
     let id = ConnectionId::new();
@@ -178,10 +178,10 @@ async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Res
             "maxPayload": MAX_FRAME_BYTES,
             "maxBufferedBytes": app.config.max_buffered_bytes,
             "tickIntervalMs": TICK.as_millis() as u64,
-            "silenceLimitMs": DEAF_AFTER.as_millis() as u64,
+            "silenceLimitMs": SILENCE_LIMIT.as_millis() as u64,
         },
     });
-    Ok((Session { id, principal, scopes, place }, hello))
+    Ok((Session { id, principal, scopes, permit }, hello))
 }
 
 /// Returns the principal, from the request and from the token in `connect`. If both name one, they must be the same.

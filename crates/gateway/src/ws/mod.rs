@@ -26,7 +26,7 @@ use axum::{Extension, RequestExt};
 
 use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::new_socket::{Entrance, NewSocket, SocketArrival};
+use crate::new_socket::{NewSocket, SocketArrival, SocketAuth};
 use crate::peer::Peer;
 
 /// Serves a connection to its end.
@@ -97,14 +97,14 @@ pub(crate) async fn upgrade(
 ) -> Response {
     // A request without a peer did not come through our server; nothing is trusted.
     let peer = peer.map_or(Peer::Socket { trusted: false }, |Extension(peer)| peer);
-    match enter(&app, peer, &headers).await {
-        Ok(entrance) => accept(app, SocketArrival { peer, entrance }, request).await,
-        Err(error) => sent_away(error),
+    match admit(&app, peer, &headers).await {
+        Ok(auth) => accept(app, SocketArrival { peer, auth }, request).await,
+        Err(error) => refusal(error),
     }
 }
 
 /// The principal, as far as the request identifies it, and a permit for the connection.
-async fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, ApiError> {
+async fn admit(app: &App, peer: Peer, headers: &HeaderMap) -> Result<SocketAuth, ApiError> {
     let principal = match app.auth.admit_socket(peer, headers) {
         Err(error) if error.status == StatusCode::UNAUTHORIZED && headers.contains_key(AUTHORIZATION) => {
             return Err(app.wrong_tokens.refuse(Some(peer), error).await);
@@ -112,11 +112,13 @@ async fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, A
         principal => principal?,
     };
     match principal {
-        Some(principal) if app.auth.is_proof(peer, headers) => Ok(Entrance::Proven(principal, app.stream_place()?)),
+        Some(principal) if app.auth.is_proof(peer, headers) => {
+            Ok(SocketAuth::Authenticated(principal, app.stream_permit()?))
+        }
         principal => {
-            let place = app.failed_auth.clone().try_acquire_owned();
-            let place = place.map_err(|_full| ApiError::busy("too many connections have yet to say connect"))?;
-            Ok(Entrance::Waiting(principal, place))
+            let permit = app.failed_auth.clone().try_acquire_owned();
+            let permit = permit.map_err(|_full| ApiError::busy("too many connections have yet to say connect"))?;
+            Ok(SocketAuth::Unauthenticated(principal, permit))
         }
     }
 }
@@ -141,7 +143,7 @@ async fn accept(app: Shared, arrival: SocketArrival, request: Request) -> Respon
 }
 
 /// A refusal that also closes the connection, so that many refused clients do not hold connections that others need.
-fn sent_away(error: ApiError) -> Response {
+fn refusal(error: ApiError) -> Response {
     tracing::debug!(status = error.status.as_u16(), "connection refused");
     let mut response = error.into_response();
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

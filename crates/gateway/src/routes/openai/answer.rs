@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::error::OpenAiError;
 use super::format::AnswerForm;
-use super::paused::Asked;
+use super::paused::ApprovalAnswer;
 use crate::app::App;
 use crate::error::ApiError;
 
@@ -107,7 +107,7 @@ pub(crate) fn usage_body(usage: &RunUsage) -> Value {
 
 /// Waits until the run has ended or waits for approval, and answers with its reply or its approval request. A client
 /// that disconnects meanwhile changes nothing.
-pub(crate) async fn when_rested(
+pub(crate) async fn when_ended_or_paused(
     app: &App,
     head: Head,
     run: RunId,
@@ -116,7 +116,7 @@ pub(crate) async fn when_rested(
     let run = app.wait_for_run(run, watch, app.config.max_wait()).await?;
     let run = run.ok_or_else(|| ApiError::no_answer("the run is not in the store"))?;
     let headers = head.headers(run.reason);
-    if let Some(asked) = Asked::of(app, &head, &run).await {
+    if let Some(asked) = ApprovalAnswer::of(app, &head, &run).await {
         let mut answer = head.completion(&asked.text, &run.usage, "stop");
         answer["belay"] = asked.belay;
         return Ok((headers, Json(answer)).into_response());

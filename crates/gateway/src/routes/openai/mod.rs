@@ -93,7 +93,7 @@ pub(crate) async fn chat(
     if request.streams() {
         Ok(stream::of_run(app, principal, head, run, watch, request.wants_usage()))
     } else {
-        answer::when_rested(&app, head, run, watch).await
+        answer::when_ended_or_paused(&app, head, run, watch).await
     }
 }
 

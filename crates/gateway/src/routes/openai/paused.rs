@@ -11,14 +11,14 @@ use crate::app::App;
 use crate::routes::approvals::Approval;
 
 /// An approval request as an answer.
-pub(crate) struct Asked {
+pub(crate) struct ApprovalAnswer {
     /// The text for the person, in Markdown.
     pub(crate) text: String,
     /// The data for a program: the field `belay` of the answer.
     pub(crate) belay: Value,
 }
 
-impl Asked {
+impl ApprovalAnswer {
     /// The approval request that a run waits for; `None`: it waits for none.
     pub(crate) async fn of(app: &App, head: &Head, run: &RunRecord) -> Option<Self> {
         let question = run.waiting_for.as_ref().filter(|_| run.status == RunStatus::Paused)?;

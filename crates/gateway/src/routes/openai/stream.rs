@@ -1,7 +1,7 @@
 //! Streamed answers.
 //!
 //! The client of such a stream can stop its run only by disconnecting. So a stream that is dropped before its end stops
-//! the run ([`GoneGuard`]).
+//! the run ([`DisconnectGuard`]).
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::answer::{Head, finish_reason, usage_body};
 use super::error::OpenAiError;
-use super::paused::Asked;
+use super::paused::ApprovalAnswer;
 use crate::app::{App, Shared};
 use crate::sse::KEEP_ALIVE;
 
@@ -32,7 +32,7 @@ pub(crate) fn of_run(
     usage: bool,
 ) -> Response {
     let headers = head.headers(None);
-    let gone = GoneGuard { app, principal, run, armed: true };
+    let gone = DisconnectGuard { app, principal, run, armed: true };
     let stream = ChatStream {
         out: VecDeque::from([head.role_chunk()]),
         head,
@@ -63,7 +63,7 @@ struct ChatStream {
     out: VecDeque<Event>,
     written: Written,
     phase: Phase,
-    gone: GoneGuard,
+    gone: DisconnectGuard,
 }
 
 enum Phase {
@@ -80,7 +80,7 @@ enum News {
     /// No more deltas will come.
     Nothing,
     /// The run has ended or waits for approval, or is no longer live. Its record, if there is one.
-    Rests(Option<Arc<RunRecord>>),
+    EndedOrPaused(Option<Arc<RunRecord>>),
 }
 
 impl ChatStream {
@@ -96,7 +96,7 @@ impl ChatStream {
             };
             let news = match watch {
                 Some(watch) => next_news(&self.gone.app, watch).await,
-                None => News::Rests(None),
+                None => News::EndedOrPaused(None),
             };
             match news {
                 // The model's text is no part of a JSON value, which comes at the end in one piece.
@@ -107,7 +107,7 @@ impl ChatStream {
                 }
                 News::Delta(Delta::Reasoning { .. } | Delta::Tool { .. }) | News::Nothing => {}
                 News::Lost => self.written.lossy = true,
-                News::Rests(record) => self.end(record).await,
+                News::EndedOrPaused(record) => self.end(record).await,
             }
         }
     }
@@ -123,7 +123,7 @@ impl ChatStream {
         };
         self.gone.armed = false;
         let asked = match &record {
-            Some(run) => Asked::of(app, &self.head, run).await,
+            Some(run) => ApprovalAnswer::of(app, &self.head, run).await,
             None => None,
         };
         let error = match record {
@@ -169,7 +169,7 @@ async fn next_news(app: &App, watch: &mut RunWatch) -> News {
                 News::Nothing
             }
         },
-        record = app.rest(finished) => News::Rests(record),
+        record = app.end_or_pause(finished) => News::EndedOrPaused(record),
     }
 }
 
@@ -213,18 +213,18 @@ impl Written {
 }
 
 /// Stops the run when it is dropped while armed: the only client that could stop it has disconnected.
-struct GoneGuard {
+struct DisconnectGuard {
     app: Shared,
     principal: Principal,
     run: RunId,
     armed: bool,
 }
 
-impl Drop for GoneGuard {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         if self.armed {
             tracing::debug!(run_id = %self.run, "the reader of a streamed completion went away");
-            self.app.tell(self.principal.clone(), Control::Stop(StopTarget::RunOfGoneClient(self.run)));
+            self.app.send_control(self.principal.clone(), Control::Stop(StopTarget::RunOfGoneClient(self.run)));
         }
     }
 }

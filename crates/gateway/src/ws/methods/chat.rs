@@ -4,7 +4,7 @@ use belay_protocol::{Accepted, Ack, HistoryEntry, QueueMode, RunFilter, RunStatu
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Begun, Caller, Kind, Outcome, Over, session_key};
+use super::{Begun, Caller, Kind, Outcome, RunEnd, session_key};
 use crate::agent_rpc::{command_answer, finished};
 use crate::checks::no_such_run;
 use crate::error::ApiError;
@@ -59,7 +59,7 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
         Ack::Accepted(accepted) => match finished(app, &accepted).await? {
             Some(end) => {
                 let Accepted { run_id: run, session, .. } = accepted;
-                Ok(Outcome::Over(Over { run, session, payload: json_of(&end) }))
+                Ok(Outcome::RunEnd(RunEnd { run, session, payload: json_of(&end) }))
             }
             None => {
                 let status = if accepted.duplicate { "in_flight" } else { "started" };

@@ -57,11 +57,11 @@ pub(super) enum Outcome {
     /// The first answer: the message was accepted.
     Accepted(Value, Begun),
     /// The last answer: the run has ended.
-    Over(Over),
+    RunEnd(RunEnd),
 }
 
 /// The end of a run.
-pub(super) struct Over {
+pub(super) struct RunEnd {
     pub(super) run: RunId,
     pub(super) session: SessionKey,
     pub(super) payload: Value,
@@ -79,7 +79,7 @@ pub(super) struct Begun {
 }
 
 /// The effect of a method on a connection.
-pub(super) enum Does {
+pub(super) enum Effect {
     /// It gets an answer.
     Ask(Urgency),
     /// It makes the connection follow a session.
@@ -92,19 +92,19 @@ pub(super) enum Does {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
     /// It counts towards the limit.
-    Usual,
+    Normal,
     /// It stops a run or answers an approval request.
-    Brake,
+    Urgent,
 }
 
 impl Urgency {
-    pub(super) fn is_brake(self) -> bool {
-        self == Self::Brake
+    pub(super) fn is_urgent(self) -> bool {
+        self == Self::Urgent
     }
 }
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* $name:ident = $word:literal, $scope:expr, $does:expr;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $word:literal, $scope:expr, $effect:expr;)+) => {
         /// A method.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Method { $($(#[$doc])* $name,)+ }
@@ -126,8 +126,8 @@ macro_rules! methods {
             }
 
             /// The effect on the connection.
-            pub(super) fn does(self) -> Does {
-                match self { $(Self::$name => $does,)+ }
+            pub(super) fn effect(self) -> Effect {
+                match self { $(Self::$name => $effect,)+ }
             }
         }
     };
@@ -135,8 +135,8 @@ macro_rules! methods {
 
 const READ: Option<Scope> = Some(Scope::Read);
 const WRITE: Option<Scope> = Some(Scope::Write);
-const ASK: Does = Does::Ask(Urgency::Usual);
-const BRAKE: Does = Does::Ask(Urgency::Brake);
+const ASK: Effect = Effect::Ask(Urgency::Normal);
+const URGENT: Effect = Effect::Ask(Urgency::Urgent);
 
 methods! {
     /// Sends a message. Answers when it is accepted, and again when its run has ended.
@@ -146,13 +146,13 @@ methods! {
     /// Sends a message. Answers when it is accepted.
     ChatSend = "chat.send", WRITE, ASK;
     /// Stops a run, or the running turn and queue of a session.
-    ChatAbort = "chat.abort", WRITE, BRAKE;
+    ChatAbort = "chat.abort", WRITE, URGENT;
     /// Returns the messages of a session.
     ChatHistory = "chat.history", READ, ASK;
     /// Follows the text of a session's runs.
-    ChatSubscribe = "chat.subscribe", READ, Does::Subscribe(Kind::Chat);
+    ChatSubscribe = "chat.subscribe", READ, Effect::Subscribe(Kind::Chat);
     /// Stops following the text of a session's runs.
-    ChatUnsubscribe = "chat.unsubscribe", READ, Does::Unsubscribe(Kind::Chat);
+    ChatUnsubscribe = "chat.unsubscribe", READ, Effect::Unsubscribe(Kind::Chat);
     /// Lists sessions, most recently used first.
     SessionsList = "sessions.list", READ, ASK;
     /// Shows one session.
@@ -164,15 +164,15 @@ methods! {
     /// Begins a new conversation in a session.
     SessionsReset = "sessions.reset", WRITE, ASK;
     /// Stops the running turn and queue of a session.
-    SessionsStop = "sessions.stop", WRITE, BRAKE;
+    SessionsStop = "sessions.stop", WRITE, URGENT;
     /// Follows the progress of a session's runs.
-    SessionsSubscribe = "sessions.subscribe", READ, Does::Subscribe(Kind::Agent);
+    SessionsSubscribe = "sessions.subscribe", READ, Effect::Subscribe(Kind::Agent);
     /// Stops following the progress of a session's runs.
-    SessionsUnsubscribe = "sessions.unsubscribe", READ, Does::Unsubscribe(Kind::Agent);
+    SessionsUnsubscribe = "sessions.unsubscribe", READ, Effect::Unsubscribe(Kind::Agent);
     /// Lists open approval requests.
     ApprovalsList = "approvals.list", Some(Scope::Approvals), ASK;
     /// Answers an approval request.
-    ApprovalsDecide = "approvals.decide", Some(Scope::Approvals), BRAKE;
+    ApprovalsDecide = "approvals.decide", Some(Scope::Approvals), URGENT;
     /// Whether messages are accepted.
     Health = "health", None, ASK;
     /// Returns the status of the daemon.
