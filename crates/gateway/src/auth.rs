@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_let_in_once_is_asked_about_by_the_same_tokens_later() {
+    fn access_checks_follow_the_currently_configured_tokens() {
         let (token, operator) = (Some(Authority::Token), Some(Authority::Operator));
         let (t, o) = (Some("tee"), Some("oh"));
         for (configured, expected) in [

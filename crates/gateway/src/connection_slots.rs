@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_a_request_keeps_its_place_until_its_answer_is_sent() {
+    async fn a_connection_with_a_request_keeps_its_slot_until_its_answer_is_sent() {
         let slots = ConnectionSlots::new(1);
         let busy = slots.take().await;
         let body = arrived(&busy).until_sent(Body::from("answer"));

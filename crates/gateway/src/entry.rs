@@ -90,7 +90,7 @@ mod tests {
     /// One row for each asker: who may answer in the conversation of the question, and who may answer by its id from
     /// another conversation.
     #[test]
-    fn a_question_is_answered_by_whoever_asked_or_from_a_stronger_place_and_by_nobody_else() {
+    fn a_question_is_answered_by_its_asker_or_by_a_stronger_authority_only() {
         let operators = ["operator-token", "loopback", "control-socket", "terminal"];
         let programs = ["token", "routine-webhook"];
         let rows: [(&str, &[&str], &[&str]); 9] = [
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn work_belongs_to_whoever_made_it_and_to_operators() {
+    fn work_belongs_to_its_creator_and_to_operators() {
         let http = belay_protocol::ChannelId::from("http");
         for creator in everybody() {
             for who in everybody() {

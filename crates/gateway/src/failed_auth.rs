@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_mistakes_lock_nobody() {
+    async fn slow_failures_lock_no_address() {
         let failed_auth = FailedAuthLimiter::default();
         let address = IpAddr::from([192, 0, 2, 1]);
         for _ in 0..50 {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_nobody_takes_fails_after_a_minute() {
+    async fn a_write_that_the_client_does_not_read_fails_after_a_minute() {
         let (ours, _theirs) = duplex(10);
         let begun = Instant::now();
         let error = WriteTimeout::new(ours).write_all(&[0; 11]).await.unwrap_err();

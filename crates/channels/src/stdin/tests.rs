@@ -346,7 +346,7 @@ async fn an_interrupt_stops_what_runs_else_it_warns_and_the_second_one_quits() {
 }
 
 #[tokio::test]
-async fn a_scripts_yes_waits_for_its_question_and_the_end_for_the_run_that_goes_on() {
+async fn a_scripts_yes_waits_for_its_approval_request_and_the_end_for_the_resumed_run() {
     let (channel, mut stream, paper) = open(b"run ls\nyes\n/quit\n").await;
     let run = Run::accept(next(&mut stream).await.unwrap().ack);
     assert!(is_silent(&mut stream).await, "nothing is asked yet");
@@ -365,7 +365,7 @@ async fn a_scripts_yes_waits_for_its_question_and_the_end_for_the_run_that_goes_
 }
 
 #[tokio::test]
-async fn an_answer_from_elsewhere_lets_the_run_go_on_here_too_and_a_second_question_is_waited_for() {
+async fn an_answer_from_another_channel_resumes_the_run_here_too_and_a_second_request_is_waited_for() {
     let (channel, mut stream, _) = open(b"run ls\n/deny\n").await;
     let run = Run::accept(next(&mut stream).await.unwrap().ack);
     let first = run.ask(&channel).await;

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_taps_is_told_the_truth_and_the_buttons_go_when_no_answer_can_count() {
+    fn a_tap_is_answered_with_its_result_and_the_buttons_of_a_closed_request_are_removed() {
         let command = |reply: &str| {
             Ack::Command(CommandReply {
                 command: "/approve".into(),

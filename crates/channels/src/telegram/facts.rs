@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_left_out_of_names_and_quotes() {
+    fn hidden_characters_are_removed_from_names_and_quotes() {
         let evil = "An\u{202e}n\u{e0041}\u{200b}";
         let from = json!({"id": 43, "is_bot": false, "first_name": evil, "username": evil});
         let reply =
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn person_and_model_are_told_what_is_not_read() {
+    fn person_and_model_learn_which_attachments_are_not_read() {
         let file = |more: Value| {
             let mut file =
                 json!({"file_id": "f", "file_unique_id": "u", "duration": 1, "width": 1, "height": 1, "length": 1});

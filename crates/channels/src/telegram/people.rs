@@ -124,7 +124,7 @@ mod tests {
     use crate::config::GroupsConfig;
 
     #[test]
-    fn the_lists_say_who_may_do_what_and_where_something_may_be_told() {
+    fn the_lists_decide_access_and_possible_deliveries() {
         let groups = GroupsConfig { allow: vec![-100], ..GroupsConfig::default() };
         let config = TelegramConfig { allow: vec![42, 7], operators: vec![7], groups, ..TelegramConfig::default() };
         let people = People::of(&config);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_were_replaced_hold_for_everybody_who_shares_them() {
+    fn replaced_lists_apply_to_all_clones() {
         let config = |allow: &[u64], groups: &[i64]| TelegramConfig {
             allow: allow.to_vec(),
             groups: GroupsConfig { allow: groups.to_vec(), ..GroupsConfig::default() },

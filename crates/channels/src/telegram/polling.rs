@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_about_a_minute_and_go_on_for_ever() {
+    async fn pauses_grow_to_about_a_minute_and_never_end() {
         let mut pauses = Pauses::new();
         let error = ApiError::NotSent("away".into());
         let all: Vec<u64> = (0..50).map(|_| pauses.after(&error).as_secs()).collect();

@@ -346,14 +346,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_could_not_be_told_that_messages_are_too_old_is_told_with_the_next() {
+    async fn a_failed_notice_about_old_messages_is_sent_with_the_next_message() {
         let router = unreachable_router();
         router.notify_too_old(conversation(42)).await;
         assert!(router.too_old_notified().is_empty(), "nobody was reached");
     }
 
     #[tokio::test]
-    async fn conversations_that_are_told_are_remembered_up_to_a_bound() {
+    async fn notified_conversations_are_remembered_up_to_a_bound() {
         let router = unreachable_router();
         router.too_old_notified().extend((0..NOTIFIED_MAX).map(|chat| conversation(chat + 1)));
         router.notify_too_old(conversation(1)).await;

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_of_a_run_is_numbered_and_ends_once_with_its_whole_answer() {
+    fn the_events_of_a_run_are_numbered_and_end_once_with_the_whole_answer() {
         let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);
         let at = UnixMillis(1000);
         let mut all = mapper.fact(&fact(1, EventKind::RunAccepted), None);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_says_how_it_came() {
+    fn an_end_has_its_reason() {
         for (reason, expected) in [
             (StopReason::FinalText, r#"{"endedAt":1000,"phase":"end","status":"ok","stopReason":"final_text"}"#),
             (
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_hears_what_was_said_before() {
+    fn a_late_reader_receives_the_text_so_far() {
         let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 7);
         let said = Partial { step: 2, text: "Hel".into(), reasoning: "hm".into() };
         let mut all = mapper.so_far(said, UnixMillis(1));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_fragments_hears_the_whole_of_what_was_said() {
+    fn a_reader_that_lost_deltas_receives_the_whole_text() {
         let said = |step: u32, text: &str| Partial { step, text: text.into(), reasoning: String::new() };
         for (so_far, expected) in [
             (said(1, "Once upon"), vec![r#"5 assistant {"delta":" upon","step":1,"text":"Once upon"} None"#]),

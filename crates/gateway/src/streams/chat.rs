@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_keeps_its_words_and_what_failed_says_why() {
+    fn a_stopped_run_keeps_its_text_and_a_failed_one_has_its_reason() {
         let mut stopped = ChatMapper::new(RunId::new(), "s".into(), 0);
         stopped.so_far(Partial { step: 1, text: "Once".into(), reasoning: String::new() });
         stopped.taken(Instant::now());

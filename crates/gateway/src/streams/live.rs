@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fragments_end_when_the_run_is_let_go_of_and_not_before_all_were_taken() {
+    async fn deltas_end_when_the_run_is_no_longer_live_and_not_before_all_were_returned() {
         let (deltas, mut live, mut order, fact) = at_work();
         order.record(&fact(EventKind::RunStarted { attempt: 1 }));
         deltas.send(text(1, "Once")).expect("somebody listens");

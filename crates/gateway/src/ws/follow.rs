@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_said_once_to_those_who_were_there_and_again_to_who_asks_for_the_past() {
+    fn an_end_is_sent_once_to_live_followers_and_again_to_a_follower_that_asks_for_past_events() {
         let claims = Claims::default();
         let run = RunId::new();
         let [first, second] = [claims.next_follower(), claims.next_follower()];

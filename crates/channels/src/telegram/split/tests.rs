@@ -118,7 +118,7 @@ fn a_longer_code_block_is_closed_and_opened_again_with_its_language_between_line
 }
 
 #[test]
-fn styles_go_on_in_the_next_piece() {
+fn styles_continue_in_the_next_piece() {
     let all = pieces(&format!("**{}**", "word ".repeat(1000).trim_end()));
     assert!(
         all.len() == 2 && all.iter().all(|piece| piece.html.starts_with("<b>word") && piece.html.ends_with("</b>"))

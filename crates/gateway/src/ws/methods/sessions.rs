@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_that_was_not_made_is_the_answer_and_says_what_was_made_all_the_same() {
+    fn a_failed_change_is_the_answer_and_names_the_changes_that_were_made() {
         let made = || Ok("Thinking: low.".to_owned());
         let unknown = || Err(ApiError::invalid("I know no model x."));
         for (changes, expected) in [
