@@ -22,13 +22,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use self::person::{Person, Said};
+use self::person::{Person, PersonAnswer};
 use crate::args::AskArgs;
 use crate::client::verdict;
 use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, complain, note};
+use crate::output::{Output, note, print_error};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
@@ -36,7 +36,7 @@ use crate::signals::{OnHangup, SignalWatch};
 use crate::stop_rules::stop_rules;
 use crate::telemetry;
 use crate::wiring::{
-    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, keep_apart, workspace_of,
+    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, workspace_of,
 };
 
 /// Answers one message. The exit code is the verdict of its run.
@@ -49,7 +49,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;
-    keep_apart(settings, env, &paths)?;
+    refuse_own_files(settings, env, &paths)?;
     let secrets = Secrets::find(&loaded, env).map_err(|problems| refused(&problems))?;
     let chosen = Chosen::find(settings, &secrets).await?;
     if let Some(notice) = &chosen.notice {
@@ -63,8 +63,9 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let tool_ports = ToolPorts { notes: store.notes(), runs: store.ports().runs, clock: clock.clone() };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let hooks = hooks(settings, env, programs.kept())?;
-    let closing = programs.closing();
-    let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
+    let handle = programs.handle();
+    let (channel, answer, person_link) =
+        AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
         // Nothing else runs, so an interrupted run is stopped at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
@@ -112,7 +113,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         agent.run(agent_stop).await;
     });
     let answered = tokio::select! {
-        answered = until_answered(answer, talk) => Some(answered),
+        answered = until_answered(answer, person_link) => Some(answered),
         () = interrupted.cancelled() => None,
     };
     stop.cancel();
@@ -123,7 +124,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         }
     }
     hooks.close(HOOKS_GRACE).await;
-    closing.close().await;
+    handle.close().await;
     match answered {
         None => Ok(Exit::Interrupted),
         Some(answered) => show(answered?, args, out),
@@ -136,10 +137,10 @@ enum Answered {
     Command(String),
 }
 
-async fn until_answered(answer: oneshot::Receiver<Ack>, talk: Talk) -> Result<Answered, Failure> {
+async fn until_answered(answer: oneshot::Receiver<Ack>, person_link: PersonLink) -> Result<Answered, Failure> {
     match answer.await {
         Ok(Ack::Accepted(Accepted { watch: Some(watch), .. })) => {
-            let ended = until_ended(watch, talk).await;
+            let ended = until_ended(watch, person_link).await;
             ended.map(Answered::Run).ok_or_else(|| Failure::new(Exit::Internal, "the run ended without a record"))
         }
         Ok(Ack::Command(reply)) => Ok(Answered::Command(reply.reply)),
@@ -150,36 +151,36 @@ async fn until_answered(answer: oneshot::Receiver<Ack>, talk: Talk) -> Result<An
 }
 
 /// Waits for the end of the run, and lets the person answer its approval requests meanwhile.
-async fn until_ended(mut watch: RunWatch, mut talk: Talk) -> Option<Arc<RunRecord>> {
+async fn until_ended(mut watch: RunWatch, mut person_link: PersonLink) -> Option<Arc<RunRecord>> {
     let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
     let mut asking = None;
     loop {
         tokio::select! {
             biased; // the end first: after it, no approval request needs an answer
             ended = watch.finished.wait_for(is_end) => return ended.ok()?.clone(),
-            Some(said) = OptionFuture::from(asking.as_mut()) => {
+            Some(reply) = OptionFuture::from(asking.as_mut()) => {
                 asking = None;
-                say(&talk.say, said).await;
+                send_answer(&person_link.sender, reply).await;
             }
-            Some((question, text)) = talk.questions.recv(), if asking.is_none() => {
-                asking = Some(Box::pin(talk.person.answer(question, text)));
+            Some((question, text)) = person_link.questions.recv(), if asking.is_none() => {
+                asking = Some(Box::pin(person_link.person.answer(question, text)));
             }
         }
     }
 }
 
 /// Sends an answer to the agent. Tells the person if it was refused.
-async fn say(agent: &mpsc::Sender<Envelope>, said: Said) {
-    let body = match said {
-        Said::Decision(gate, decision) => Body::Control(Control::Decide { gate, decision }),
-        Said::Secret(secret) => Body::Text(secret),
+async fn send_answer(agent: &mpsc::Sender<Envelope>, reply: PersonAnswer) {
+    let body = match reply {
+        PersonAnswer::Decision(gate, decision) => Body::Control(Control::Decide { gate, decision }),
+        PersonAnswer::Secret(secret) => Body::Text(secret),
     };
     let (ack, answer) = AckSender::channel();
     if agent.send(Envelope { inbound: inbound(body, Vec::new()), ack }).await.is_err() {
         return; // intake has ended, and the run with it
     }
     if let Ok(Ack::Refused(refusal)) = answer.await {
-        complain(&refusal.to_string());
+        print_error(&refusal.to_string());
     }
 }
 
@@ -210,33 +211,33 @@ fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Fai
 const NAME: &str = "ask";
 
 /// Capacity of the queues of requests and answers: a run has one open request at a time.
-const TALK: usize = 4;
+const ASK_CAPACITY: usize = 4;
 
 /// Sends one message, and passes approval requests and answers on. Its stream stays open, so the agent lives until it
 /// is stopped.
 struct AskChannel {
     id: ChannelId,
     /// Taken by `start`, which is called once.
-    said: Mutex<Option<mpsc::Receiver<Envelope>>>,
+    messages: Mutex<Option<mpsc::Receiver<Envelope>>>,
     questions: mpsc::Sender<(Question, String)>,
 }
 
 /// The person's end of the channel.
-struct Talk {
-    say: mpsc::Sender<Envelope>,
+struct PersonLink {
+    sender: mpsc::Sender<Envelope>,
     questions: mpsc::Receiver<(Question, String)>,
     person: Person,
 }
 
 impl AskChannel {
-    fn new(text: String, outputs: Vec<DeclaredOutput>, person: Person) -> (Self, oneshot::Receiver<Ack>, Talk) {
+    fn new(text: String, outputs: Vec<DeclaredOutput>, person: Person) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
         let (ack, answer) = AckSender::channel();
-        let (say, said) = mpsc::channel(TALK);
-        let (questions, asked) = mpsc::channel(TALK);
+        let (sender, messages) = mpsc::channel(ASK_CAPACITY);
+        let (questions, asked) = mpsc::channel(ASK_CAPACITY);
         let first = Envelope { inbound: inbound(Body::Text(text), outputs), ack };
-        let _ = say.try_send(first); // cannot fail: the queue is empty and its receiver is in this function
-        let channel = Self { id: ChannelId::from(NAME), said: Mutex::new(Some(said)), questions };
-        (channel, answer, Talk { say, questions: asked, person })
+        let _ = sender.try_send(first); // cannot fail: the queue is empty and its receiver is in this function
+        let channel = Self { id: ChannelId::from(NAME), messages: Mutex::new(Some(messages)), questions };
+        (channel, answer, PersonLink { sender, questions: asked, person })
     }
 }
 
@@ -256,11 +257,15 @@ impl Channel for AskChannel {
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let said =
-            said.ok_or_else(|| ChannelError { channel: self.id.clone(), detail: "it was started before".into() })?;
-        let said = futures_util::stream::unfold(said, |mut said| async move { Some((said.recv().await?, said)) });
-        Ok(Box::pin(said.take_until(intake.cancelled_owned())))
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let messages = messages
+            .ok_or_else(|| ChannelError { channel: self.id.clone(), detail: "it was started before".into() })?;
+        let messages =
+            futures_util::stream::unfold(
+                messages,
+                |mut messages| async move { Some((messages.recv().await?, messages)) },
+            );
+        Ok(Box::pin(messages.take_until(intake.cancelled_owned())))
     }
 
     /// Passes an approval request to the person. Replies are read from the run.

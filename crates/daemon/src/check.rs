@@ -1,7 +1,7 @@
 //! `belay check`: checks the settings and their requirements without starting, and reports all problems at once.
 
+mod directories;
 mod names;
-mod places;
 mod unit;
 mod workspace;
 
@@ -25,7 +25,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, McpNeeds, gateway_failure, shared, walls, words, workspace_of};
+use crate::wiring::{Chosen, McpNeeds, gateway_failure, own_files_problems, sandbox_config, words, workspace_of};
 
 /// The state of one checked item, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -86,12 +86,12 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
     let running = UnixStream::connect(&paths.control_socket).await.is_ok();
     let mut findings = vec![
         Finding::new("settings", State::Ok, "every key and value is understood"),
-        places::data(&paths),
-        places::store(settings, &paths, env, running),
-        places::workspace(settings, &paths, env),
+        directories::data(&paths),
+        directories::store(settings, &paths, env, running),
+        directories::workspace(settings, &paths, env),
         listener(settings, &secrets, env, running).await,
     ];
-    findings.extend(loaded.about_hidden().map(|line| Finding::new("settings", State::Note, line)));
+    findings.extend(loaded.hidden_notices().map(|line| Finding::new("settings", State::Note, line)));
     findings.extend(about_unit);
     findings.extend(control_group(settings, &paths));
     findings.extend(model(settings, &secrets).await);
@@ -100,8 +100,8 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
     findings.extend(names::hooks(settings, env));
     findings.extend(names::approvals(settings));
     findings.push(workspace::paths(&PathResolution::find()));
-    findings.extend(workspace::own_files(&shared(settings, env, &paths)));
-    let (mut about_sandbox, works) = sandbox(&walls(settings, env, &paths), &paths);
+    findings.extend(workspace::own_files(&own_files_problems(settings, env, &paths)));
+    let (mut about_sandbox, works) = sandbox(&sandbox_config(settings, env, &paths), &paths);
     findings.append(&mut about_sandbox);
     findings.extend(workers(settings, works));
     findings.extend(mcp(settings, &paths, env).await);
@@ -193,7 +193,7 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
     };
     let mut findings: Vec<_> = chosen.notice.iter().map(|notice| finding(State::Note, notice.clone())).collect();
     for (at, candidate) in candidates(&chosen.config, &chosen.keys).into_iter().enumerate() {
-        let found = look_at(&candidate, &chosen.http).await;
+        let found = check_candidate(&candidate, &chosen.http).await;
         // Only the first candidate can prevent a start; problems of the others are notes.
         let state = if at == 0 { found.state } else { found.state.min(State::Note) };
         findings.push(Finding { state, ..found });
@@ -210,7 +210,7 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
 }
 
 /// Checks one candidate.
-async fn look_at(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding {
+async fn check_candidate(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding {
     let finding = |state, detail| Finding::new("model", state, detail);
     let name = &candidate.name;
     if let Some(lacks) = &candidate.lacks {

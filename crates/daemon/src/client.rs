@@ -65,7 +65,7 @@ fn dollars(micro_usd: u64) -> String {
 }
 
 /// Formats a duration for people.
-fn spoken(duration: Duration) -> String {
+fn duration_text(duration: Duration) -> String {
     match duration.as_secs() {
         s @ 0..60 => format!("{s} s"),
         s @ 60..3600 => format!("{} min", s / 60),
@@ -105,9 +105,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_and_durations_are_said_as_people_say_them() {
+    fn amounts_and_durations_are_formatted_for_people() {
         assert_eq!([dollars(0), dollars(120), dollars(1_234_567)], ["$0.0000", "$0.0001", "$1.23"]);
-        let said = [5, 61, 3_700, 90_000].map(|s| spoken(Duration::from_secs(s)));
+        let said = [5, 61, 3_700, 90_000].map(|s| duration_text(Duration::from_secs(s)));
         assert_eq!(said, ["5 s", "1 min", "1 h 1 min", "1 d 1 h"]);
     }
 

@@ -67,8 +67,8 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cli = Cli::parse();
     let env = Environment::of_process();
-    let lost = OnceLock::new();
-    let out = Output::stdout(&env, &lost);
+    let write_error = OnceLock::new();
+    let out = Output::stdout(&env, &write_error);
     let done = match cli.command {
         Some(chosen) => command(chosen, &env, out),
         None => {
@@ -77,10 +77,10 @@ fn main() -> ExitCode {
         }
     };
     let exit = done.unwrap_or_else(|failure| {
-        output::complain(&failure.to_string());
+        output::print_error(&failure.to_string());
         failure.exit
     });
-    match (lost.get(), exit) {
+    match (write_error.get(), exit) {
         (None, exit) => exit.into(),
         // A result that was not written is no success: the disk behind stdout is full or broken.
         (Some(error), exit) => {

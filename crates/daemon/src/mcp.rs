@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::{Paths, private_directory};
 use crate::settings::{Settings, load, refused};
-use crate::wiring::{McpNeeds, keep_apart, workspace_of};
+use crate::wiring::{McpNeeds, refuse_own_files, workspace_of};
 
 pub(crate) use serve::{ServeArgs, serve};
 
@@ -111,7 +111,7 @@ fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> 
 
 /// Prepares the servers and the directories that they need.
 async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(McpNeeds, Mcp), Failure> {
-    keep_apart(settings, env, paths)?;
+    refuse_own_files(settings, env, paths)?;
     for directory in [&paths.data, &workspace_of(settings, env, paths)] {
         private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
     }

@@ -12,7 +12,7 @@ pub(crate) struct Output<'a> {
     terminal: bool,
     colour: bool,
     /// The first write error, for the end of the process.
-    lost: &'a OnceLock<io::Error>,
+    write_error: &'a OnceLock<io::Error>,
 }
 
 /// Colours by meaning: ANSI "Select Graphic Rendition" codes, so that the terminal's own palette applies.
@@ -32,16 +32,16 @@ pub(crate) enum Tone {
 
 impl<'a> Output<'a> {
     /// The standard output of this process. No colours with `NO_COLOR` (<https://no-color.org>). The first write error
-    /// is kept in `lost`.
-    pub(crate) fn stdout(env: &Environment, lost: &'a OnceLock<io::Error>) -> Self {
+    /// is kept in `write_error`.
+    pub(crate) fn stdout(env: &Environment, write_error: &'a OnceLock<io::Error>) -> Self {
         let terminal = io::stdout().is_terminal();
-        Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none(), lost }
+        Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none(), write_error }
     }
 
     /// An output that is no terminal.
     #[cfg(test)]
-    pub(crate) fn plain(lost: &'a OnceLock<io::Error>) -> Self {
-        Self { terminal: false, colour: false, lost }
+    pub(crate) fn plain(write_error: &'a OnceLock<io::Error>) -> Self {
+        Self { terminal: false, colour: false, write_error }
     }
 
     fn write(self, write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>) {
@@ -51,7 +51,7 @@ impl<'a> Output<'a> {
             // A reader that has closed the pipe (`| head`) is no failure.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             Err(error) => {
-                let _ = self.lost.set(error); // only the first error is reported
+                let _ = self.write_error.set(error); // only the first error is reported
             }
         }
         // Drops the unwritten rest, so that it is not retried.
@@ -60,7 +60,7 @@ impl<'a> Output<'a> {
 
     /// Prints a line. On a terminal, control characters of model output are escaped.
     pub(crate) fn line(self, text: &str) {
-        let safe = if self.terminal { harmless(text) } else { text.to_owned() };
+        let safe = if self.terminal { escaped(text) } else { text.to_owned() };
         self.write(|out| writeln!(out, "{safe}"));
     }
 
@@ -78,7 +78,7 @@ impl<'a> Output<'a> {
     /// Replaces the line that was shown last; for terminals. A text longer than 79 characters is cut: a line that wraps
     /// could not be replaced.
     pub(crate) fn again(self, text: &str) {
-        let line: String = harmless(text).chars().filter(|c| *c != '\n').take(79).collect();
+        let line: String = escaped(text).chars().filter(|c| *c != '\n').take(79).collect();
         self.write(|out| write!(out, "\r\x1b[2K{line}"));
     }
 
@@ -86,7 +86,7 @@ impl<'a> Output<'a> {
     pub(crate) fn lines(self, lines: impl Iterator<Item = String>) {
         self.write(|out| {
             for line in lines {
-                let safe = if self.terminal { harmless(&line) } else { line };
+                let safe = if self.terminal { escaped(&line) } else { line };
                 writeln!(out, "{safe}")?;
             }
             Ok(())
@@ -122,7 +122,7 @@ impl<'a> Output<'a> {
     }
 
     fn paint(self, text: &str, tone: Tone) -> String {
-        let text = harmless(text);
+        let text = escaped(text);
         let code = match tone {
             Tone::Plain => return text,
             Tone::Good => "32",
@@ -144,7 +144,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// A cell of that tone.
     pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: harmless(&text.into()).replace(['\n', '\t'], " "), tone }
+        Self { text: escaped(&text.into()).replace(['\n', '\t'], " "), tone }
     }
 
     fn width(&self) -> usize {
@@ -159,25 +159,25 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 /// Escapes characters that control a terminal or are hidden.
-fn harmless(text: &str) -> String {
+fn escaped(text: &str) -> String {
     belay_text::escaped(text).into_owned()
 }
 
 /// Shows an approval request on stderr, in yellow if `colour` is set.
 pub(crate) fn ask(text: &str, colour: bool) {
-    let text = harmless(text);
+    let text = escaped(text);
     let shown = if colour { format!("\x1b[33m{text}\x1b[0m") } else { text };
     let _ = std::io::stderr().lock().write_all(format!("{shown}\n").as_bytes()); // on failure, nobody else can be told
 }
 
 /// Prints a note for people on stderr.
 pub(crate) fn note(text: &str) {
-    complain(&format!("belay: {text}"));
+    print_error(&format!("belay: {text}"));
 }
 
 /// Prints a line on stderr. It may contain text of a server, so control characters are escaped.
-pub(crate) fn complain(text: &str) {
-    let line = format!("{}\n", harmless(text));
+pub(crate) fn print_error(text: &str) {
+    let line = format!("{}\n", escaped(text));
     // One write, so that no log line comes in between. If stderr is closed, nobody can be told.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_a_model_writes_cannot_command_the_terminal() {
-        assert_eq!(harmless("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
-        assert_eq!(harmless("a\x1b[2Jb\u{9b}c\td\n"), "a\\u{1b}[2Jb\\u{9b}c\td\n");
+        assert_eq!(escaped("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
+        assert_eq!(escaped("a\x1b[2Jb\u{9b}c\td\n"), "a\\u{1b}[2Jb\\u{9b}c\td\n");
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Source {
 }
 
 /// The parts of the daemon whose rules can be swapped.
-pub(crate) struct Swaps {
+pub(crate) struct Reloadable {
     /// Who may talk to the Telegram bot.
     pub(crate) allow_lists: AllowLists,
     /// What the models cost.
@@ -42,15 +42,15 @@ pub(crate) struct Swaps {
 /// Reloads the settings on each request.
 pub(crate) struct Reload {
     source: Source,
-    swaps: Swaps,
+    reloadable: Reloadable,
     agent: Reloader,
     /// The status text of a ready daemon, for the service manager.
     status: String,
 }
 
 impl Reload {
-    pub(crate) fn new(source: Source, swaps: Swaps, agent: Reloader, status: String) -> Self {
-        Self { source, swaps, agent, status }
+    pub(crate) fn new(source: Source, reloadable: Reloadable, agent: Reloader, status: String) -> Self {
+        Self { source, reloadable, agent, status }
     }
 
     /// Works until it is stopped, or until all senders of requests are dropped.
@@ -104,7 +104,7 @@ impl Reload {
 
     /// Applies the settings. The agent comes first: only it can fail, and then nothing else has changed.
     async fn apply(&self, next: &Settings) -> Result<(), StoreError> {
-        let Swaps { allow_lists, prices, llm, keys } = &self.swaps;
+        let Reloadable { allow_lists, prices, llm, keys } = &self.reloadable;
         let rules = Rules {
             stops: stop_rules(next),
             limits: next.limits.clone(),

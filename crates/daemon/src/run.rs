@@ -23,7 +23,7 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
     let workspace = wiring::workspace_of(&loaded.settings, env, &paths);
     let (logging, log) = telemetry_for(&loaded, &paths, env);
-    for line in loaded.about_hidden() {
+    for line in loaded.hidden_notices() {
         logging.announce(&line);
     }
     let signals = SignalWatch::install(OnHangup::Reload)

@@ -236,7 +236,7 @@ impl Loaded {
     }
 
     /// One line for each file that was skipped.
-    pub(crate) fn about_hidden(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn hidden_notices(&self) -> impl Iterator<Item = String> {
         let line = |file| format!("the settings file of the service's user is not visible and was passed over: {file}");
         self.hidden.iter().map(line)
     }
@@ -267,7 +267,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
 
     let whole_files = problems.len();
     let mut merged = merge::merge(layers)?;
-    problems.extend(rules::take_broken(&mut merged));
+    problems.extend(rules::remove_invalid(&mut merged));
     let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
     problems.extend(found);
     let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();

@@ -19,24 +19,24 @@ use tracing::warn;
 
 /// Notifies that messages are accepted, and where.
 pub(crate) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Notifies that the settings are being reloaded; [`ready`] ends the reload.
 pub(crate) fn reloading() {
     // systemd 253 and later require the time of the notification. Source: sd_notify(3), `MONOTONIC_USEC=`.
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(_) => tell(&[NotifyState::Reloading]),
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
     }
 }
 
 /// Notifies that the drain has begun.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("draining")]);
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         // The service manager decides what a missing notification means; the daemon continues.
         warn!(%error, "the service manager cannot be notified");
@@ -57,7 +57,7 @@ impl WatchdogChannel {
     /// The watchdog that the service manager requests; `None`: it requests none.
     pub(crate) fn from_service_manager() -> Option<Self> {
         let period = sd_notify::watchdog_enabled()?;
-        Some(Self::new(period, || tell(&[NotifyState::Watchdog])))
+        Some(Self::new(period, || notify(&[NotifyState::Watchdog])))
     }
 
     fn new(period: Duration, feed: fn()) -> Self {

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_file_is_private_goes_on_and_is_moved_aside_when_it_is_long() {
+    fn a_log_file_is_private_is_appended_to_and_is_rotated_when_it_is_long() {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("data");
         for _ in 0..2 {

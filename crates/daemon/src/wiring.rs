@@ -33,10 +33,10 @@ use tracing::{error, info};
 
 use background::Background;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
-pub(crate) use mcp::{McpNeeds, walls, workspace_of};
+pub(crate) use mcp::{McpNeeds, sandbox_config, workspace_of};
 pub(crate) use model::Chosen;
-pub(crate) use own_files::{keep_apart, shared};
-use programs::Closing;
+pub(crate) use own_files::{own_files_problems, refuse_own_files};
+use programs::ProgramsHandle;
 pub(crate) use programs::{Programs, ToolPorts};
 pub(crate) use store::{Store, refuse_store};
 use workers::Workers;
@@ -44,10 +44,10 @@ use workers::Workers;
 use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::janitor::Caretaker;
+use crate::janitor::RetentionJanitor;
 use crate::net::{is_plain_loopback, plain_client};
 use crate::paths::Paths;
-use crate::reload::{Reload, Source, Swaps};
+use crate::reload::{Reload, Reloadable, Source};
 use crate::routine_times::Times;
 use crate::secrets::Secrets;
 use crate::settings::{Loaded, Settings, expand, refused};
@@ -67,14 +67,14 @@ pub(crate) struct Parts {
     gateway: Gateway,
     store: Store,
     stdin: Option<Arc<StdinChannel>>,
-    programs: Closing,
+    programs: ProgramsHandle,
     workers: Option<Workers>,
     hooks: HookSet,
-    janitor: Arc<Caretaker>,
+    janitor: Arc<RetentionJanitor>,
     model: ModelInfo,
     /// A notice about the choice of the model, for the person.
     notice: Option<String>,
-    swaps: Swaps,
+    reloadable: Reloadable,
     ready: watch::Receiver<bool>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Parts {
 /// The failure that prevents a start, with its exit code. What was opened is closed again.
 pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
     let settings = &loaded.settings;
-    keep_apart(settings, env, paths)?;
+    refuse_own_files(settings, env, paths)?;
     let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
         Failure::new(Exit::OutOfReach, error)
@@ -95,9 +95,22 @@ pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> 
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, swaps }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, reloadable }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, janitor, model, notice, swaps, ready })
+            Ok(Parts {
+                agent,
+                gateway,
+                store,
+                stdin,
+                programs,
+                hooks,
+                workers,
+                janitor,
+                model,
+                notice,
+                reloadable,
+                ready,
+            })
         }
         Err(failure) => {
             store.close().await;
@@ -112,11 +125,11 @@ struct Assembled {
     gateway: Gateway,
     stdin: Option<Arc<StdinChannel>>,
     notice: Option<String>,
-    programs: Closing,
+    programs: ProgramsHandle,
     workers: Option<Workers>,
     hooks: HookSet,
-    janitor: Arc<Caretaker>,
-    swaps: Swaps,
+    janitor: Arc<RetentionJanitor>,
+    reloadable: Reloadable,
 }
 
 async fn assemble(
@@ -139,7 +152,7 @@ async fn assemble(
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
     let outputs = programs.kept_outputs();
-    let janitor = Arc::new(Caretaker::new(sessions, routine_runs_days, hours, archive, outputs, clock.clone()));
+    let janitor = Arc::new(RetentionJanitor::new(sessions, routine_runs_days, hours, archive, outputs, clock.clone()));
 
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
@@ -177,8 +190,8 @@ async fn assemble(
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
-    let swaps =
-        Swaps { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
+    let reloadable =
+        Reloadable { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
     let agent = AgentParts {
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
@@ -209,8 +222,18 @@ async fn assemble(
         workers,
         context: programs.context(),
     };
-    let programs = programs.closing();
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served, janitor, swaps })
+    let programs = programs.handle();
+    Ok(Assembled {
+        agent,
+        gateway,
+        stdin,
+        notice: chosen.notice,
+        programs,
+        hooks,
+        workers: served,
+        janitor,
+        reloadable,
+    })
 }
 
 impl Parts {
@@ -278,7 +301,7 @@ impl Parts {
         match agent {
             Ok(agent) => {
                 if let Some(requests) = reloads {
-                    let reload = Reload::new(settings, self.swaps, agent.reloader(), running.describe());
+                    let reload = Reload::new(settings, self.reloadable, agent.reloader(), running.describe());
                     let work = reload.work(requests, running.gateway_stop.clone());
                     running.tasks.spawn(async move {
                         work.await;
@@ -313,7 +336,7 @@ pub(crate) struct Running {
     /// The prompt must end before the process, or the terminal would stay in the prompt's mode.
     stdin: Option<Arc<StdinChannel>>,
     /// Closed before the store: no process of a run outlives the daemon, however the daemon ends.
-    programs: Closing,
+    programs: ProgramsHandle,
     hooks: HookSet,
     address: Option<SocketAddr>,
     model: ModelInfo,

@@ -23,7 +23,7 @@ pub(super) enum Person {
 }
 
 /// An answer.
-pub(super) enum Said {
+pub(super) enum PersonAnswer {
     /// The decision on the request with this id.
     Decision(GateId, Decision),
     /// A secret, which is sent as the next message.
@@ -44,12 +44,12 @@ impl Person {
     ///
     /// # Cancel safety
     /// If dropped midway, the terminal is restored, and a line that is typed afterwards is lost.
-    pub(super) async fn answer(self, question: Question, text: String) -> Said {
+    pub(super) async fn answer(self, question: Question, text: String) -> PersonAnswer {
         match self {
             Self::Absent => {
                 output::ask(&text, false);
                 output::note("denied: there is no terminal to ask at");
-                Said::Decision(question.gate, Decision::Deny)
+                PersonAnswer::Decision(question.gate, Decision::Deny)
             }
             Self::Present { colour } => {
                 output::ask(&text, colour);
@@ -59,18 +59,18 @@ impl Person {
     }
 }
 
-async fn ask(question: &Question) -> Said {
-    let deny = Said::Decision(question.gate, Decision::Deny);
+async fn ask(question: &Question) -> PersonAnswer {
+    let deny = PersonAnswer::Decision(question.gate, Decision::Deny);
     if question.decidable {
         show(if question.offers_always { "y (yes), a (always) or N (no): " } else { "y (yes) or N (no): " });
         return line()
             .await
-            .map_or(deny, |line| Said::Decision(question.gate, decision(&line, question.offers_always)));
+            .map_or(deny, |line| PersonAnswer::Decision(question.gate, decision(&line, question.offers_always)));
     }
     show("the secret, which is not shown (nothing: no): ");
     let _hidden = Hidden::begin(io::stdin());
     match line().await {
-        Some(secret) if !secret.trim().is_empty() => Said::Secret(secret.trim().to_owned()),
+        Some(secret) if !secret.trim().is_empty() => PersonAnswer::Secret(secret.trim().to_owned()),
         _ => deny,
     }
 }
@@ -124,7 +124,7 @@ impl<T: AsFd> Drop for Hidden<T> {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             let _ = tcsetattr(&self.terminal, OptionalActions::Now, before); // on failure nothing more can be done here
-            output::complain(""); // the line break that was not echoed
+            output::print_error(""); // the line break that was not echoed
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_not_clearly_a_yes_is_a_no() {
+    fn anything_that_is_not_clearly_a_yes_is_a_no() {
         for (line, offers_always, expected) in [
             ("y\n", false, Decision::Approve),
             (" YES \n", true, Decision::Approve),

@@ -18,7 +18,7 @@ pub(super) fn hooks(settings: &Settings, env: &Environment) -> Vec<Finding> {
     let hooks = settings.hooks.0.iter().enumerate().filter_map(|(at, hook)| {
         let program = hook.command.first()?;
         let path = hook.env.get("PATH").map(OsString::from).or_else(|| env.raw("PATH").map(OsStr::to_owned));
-        let trouble = trouble_with(program, path.as_deref())?;
+        let trouble = program_problem(program, path.as_deref())?;
         let what = format!("hooks[{at}].command: {trouble}; the hook `{}` fails each time it is asked", hook.name);
         Some(Finding::new("hooks", State::OutOfReach, what))
     });
@@ -30,7 +30,7 @@ pub(super) fn hooks(settings: &Settings, env: &Environment) -> Vec<Finding> {
 }
 
 /// Why a program cannot be started; `None`: it can.
-fn trouble_with(program: &str, path: Option<&OsStr>) -> Option<String> {
+fn program_problem(program: &str, path: Option<&OsStr>) -> Option<String> {
     if program.contains('/') {
         return match std::fs::metadata(program) {
             Err(error) => Some(format!("{program}: {error}")),
@@ -120,12 +120,12 @@ mod tests {
         std::fs::write(&file, "#!/bin/sh\n").unwrap();
         let (file, path) = (file.to_str().unwrap().to_owned(), dir.path().as_os_str());
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(trouble_with(&file, None).unwrap().ends_with("may not be run: chmod +x it"));
-        assert!(trouble_with("run-me", Some(path)).unwrap().contains("no program run-me in PATH"));
+        assert!(program_problem(&file, None).unwrap().ends_with("may not be run: chmod +x it"));
+        assert!(program_problem("run-me", Some(path)).unwrap().contains("no program run-me in PATH"));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!((trouble_with(&file, None), trouble_with("run-me", Some(path))), (None, None));
-        assert!(trouble_with("/no/such/program", None).unwrap().contains("No such file"));
-        assert!(trouble_with(dir.path().to_str().unwrap(), None).unwrap().ends_with("is no file"));
-        assert!(trouble_with("run-me", None).is_some());
+        assert_eq!((program_problem(&file, None), program_problem("run-me", Some(path))), (None, None));
+        assert!(program_problem("/no/such/program", None).unwrap().contains("No such file"));
+        assert!(program_problem(dir.path().to_str().unwrap(), None).unwrap().ends_with("is no file"));
+        assert!(program_problem("run-me", None).is_some());
     }
 }

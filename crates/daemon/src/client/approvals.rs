@@ -6,7 +6,7 @@ use belay_protocol::Decision;
 use serde_json::{Value as Json, json};
 
 use super::ids::{IdKind, short, shown_chars, whole_id};
-use super::{Client, since, spoken, text, until};
+use super::{Client, duration_text, since, text, until};
 use crate::args::{ApprovalArgs, ApprovalsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -103,7 +103,7 @@ fn row(question: &Json, id_chars: usize) -> Vec<Cell> {
     vec![
         short(text(question, "/id"), id_chars).into(),
         state(question),
-        since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
         text(question, "/session").into(),
         waits_for(question).into(),
     ]
@@ -113,7 +113,7 @@ fn row(question: &Json, id_chars: usize) -> Vec<Cell> {
 fn state(question: &Json) -> Cell {
     let state = text(question, "/state");
     match (state, until(text(question, "/expires_at"))) {
-        ("waiting", Some(left)) => Cell::new(format!("waiting, {} left", spoken(left)), Tone::Warn),
+        ("waiting", Some(left)) => Cell::new(format!("waiting, {} left", duration_text(left)), Tone::Warn),
         ("waiting", None) => Cell::new("waiting", Tone::Warn),
         ("approved" | "used", _) => Cell::new(state, Tone::Good),
         ("denied", _) => Cell::new(state, Tone::Bad),

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_says_what_takes_how_much_of_what_there_is() {
+    fn a_report_shows_the_size_of_each_part_of_the_context() {
         let report = json!({
             "context_tokens": 1000, "used_tokens": 850, "messages": 2,
             "prompt": [{"name": "identity", "chars": 40, "tokens": 10, "text": "You are Belay."}],

@@ -122,11 +122,11 @@ pub(crate) async fn shown_chars(
         }
         all.extend(found);
     }
-    Ok(telling_chars(&shown, &all))
+    Ok(distinguishing_chars(&shown, &all))
 }
 
 /// How many characters distinguish each of the shown ids from all others.
-fn telling_chars(shown: &BTreeSet<&str>, all: &BTreeSet<String>) -> usize {
+fn distinguishing_chars(shown: &BTreeSet<&str>, all: &BTreeSet<String>) -> usize {
     let common = |(a, b): (&String, &String)| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     // In sorted order, the most similar ids are neighbours.
     let pairs = all.iter().zip(all.iter().skip(1));
@@ -147,7 +147,7 @@ mod tests {
     const TWO: &str = "0199e3a0-7b1d-7000-8000-000000000002";
 
     #[test]
-    fn lists_show_as_many_characters_as_tell_their_ids_apart() {
+    fn lists_show_enough_characters_to_distinguish_their_ids() {
         let other = "0299e3a0-7b1c-7000-8000-000000000001";
         for (shown, all, expected) in [
             (&[][..], &[][..], 8),
@@ -158,7 +158,7 @@ mod tests {
             (&[ONE, other], &[ONE, other], 8),
         ] {
             let all = all.iter().map(|id| (*id).to_owned()).collect();
-            assert_eq!(telling_chars(&shown.iter().copied().collect(), &all), expected, "{shown:?} of {all:?}");
+            assert_eq!(distinguishing_chars(&shown.iter().copied().collect(), &all), expected, "{shown:?} of {all:?}");
         }
         assert_eq!(short(ONE, 13), "0199e3a0-7b1c");
         assert_eq!(short(ONE, usize::MAX), ONE);

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::watch::watch;
-use super::{Client, dollars, number, since, spoken, text};
+use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::{ClientArgs, CreateJobArgs, JobArgs, JobsCommand, JobsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -142,7 +142,7 @@ fn row(job: &Json, id_chars: usize) -> Vec<Cell> {
     vec![
         short(text(job, "/job_id"), id_chars).into(),
         state(job),
-        since(text(job, "/created_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(job, "/created_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
         number(job, "/attempt").to_string().into(),
         job.pointer("/steps").map_or(String::new(), Json::to_string).into(),
         number(job, "/usage/model_calls").to_string().into(),

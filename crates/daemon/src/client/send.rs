@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
 use super::approvals::{how_to_answer, waits_for};
-use super::{Client, spoken, text, until};
+use super::{Client, duration_text, text, until};
 use crate::args::SendArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -87,7 +87,8 @@ pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
 
 /// An approval request, and how it is answered.
 fn asked(question: &Json, words: &str) -> String {
-    let left = until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", spoken(left)));
+    let left =
+        until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", duration_text(left)));
     let about = if words.is_empty() { waits_for(question) } else { words.to_owned() };
     let how = how_to_answer(question, text(question, "/approval"));
     format!("the run is paused until the question is answered{left}\n\n{about}\n\n  {how}")
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_rests_is_75_and_says_what_it_asks_and_how_to_answer() {
+    fn a_paused_run_is_75_and_shows_its_approval_request_and_how_to_answer() {
         let question = json!({
             "approval": "q1", "kind": "approval", "tool": "run_command", "summary": "git push",
             "expires_at": "1999-01-01T00:00:00.000Z",

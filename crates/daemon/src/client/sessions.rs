@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{Client, number, since, spoken, text};
+use super::{Client, duration_text, number, since, text};
 use crate::args::{ClientArgs, ExportArgs, SearchArgs, SessionArgs, SessionsCommand, SessionsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -47,7 +47,8 @@ pub(crate) async fn list(args: &SessionsListArgs, env: &Environment, out: Output
 }
 
 fn row(session: &Json) -> Vec<Cell> {
-    let used = since(text(session, "/last_active_at")).map_or(String::new(), |since| format!("{} ago", spoken(since)));
+    let used =
+        since(text(session, "/last_active_at")).map_or(String::new(), |since| format!("{} ago", duration_text(since)));
     vec![
         text(session, "/session").into(),
         text(session, "/state").into(),
@@ -122,7 +123,7 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 /// Deletes a session.
 async fn delete(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let answer = Client::find(&args.client, env)?.delete(&["api", "v1", "sessions", &args.key]).await?;
-    tell(&answer, "Deleted", &args.client, out);
+    print_removed(&answer, "Deleted", &args.client, out);
     Ok(Exit::Fine)
 }
 
@@ -131,11 +132,11 @@ async fn prune(args: &ClientArgs, dry_run: bool, env: &Environment, out: Output<
     let client = Client::find(args, env)?;
     let query = [("dry_run", if dry_run { "true" } else { "false" })];
     let answer = client.post_with(&["api", "v1", "prune"], &query).await?;
-    tell(&answer, if dry_run { "Would delete" } else { "Deleted" }, args, out);
+    print_removed(&answer, if dry_run { "Would delete" } else { "Deleted" }, args, out);
     Ok(Exit::Fine)
 }
 
-fn tell(answer: &Json, what: &str, args: &ClientArgs, out: Output<'_>) {
+fn print_removed(answer: &Json, what: &str, args: &ClientArgs, out: Output<'_>) {
     if args.json {
         return out.json(answer);
     }

@@ -6,7 +6,7 @@ use belay_protocol::Purpose;
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
-use super::{Client, dollars, number, since, spoken, text};
+use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -30,7 +30,7 @@ pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output<'_>
 
 fn rows(report: &Json) -> Vec<Vec<Cell>> {
     let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
-    let up = since(text(report, "/started_at")).map_or(String::new(), |up| format!(", up {}", spoken(up)));
+    let up = since(text(report, "/started_at")).map_or(String::new(), |up| format!(", up {}", duration_text(up)));
     let drains = report.pointer("/draining").and_then(Json::as_bool).unwrap_or_default();
     let state = if drains { Cell::new("draining", Tone::Warn) } else { Cell::new("running", Tone::Good) };
     let mut rows = vec![
@@ -90,7 +90,7 @@ fn jobs(report: &Json) -> Cell {
     }
     if pending > 0 {
         let longest = since(text(report, "/jobs/oldest_pending_at"));
-        let longest = longest.map_or(String::new(), |longest| format!(", the oldest for {}", spoken(longest)));
+        let longest = longest.map_or(String::new(), |longest| format!(", the oldest for {}", duration_text(longest)));
         words.push_str(&format!(", {pending} waiting{longest}"));
     }
     Cell::new(words, if stuck > 0 { Tone::Warn } else { Tone::Plain })
@@ -155,7 +155,7 @@ fn spent(report: &Json) -> String {
 fn running(report: &Json) -> Cell {
     let runs = report.pointer("/running").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let one = |run: &Json| {
-        let for_how_long = spoken(Duration::from_millis(number(run, "/for_ms")));
+        let for_how_long = duration_text(Duration::from_millis(number(run, "/for_ms")));
         format!("{} in {} for {for_how_long}", text(run, "/run_id"), text(run, "/session"))
     };
     match runs {

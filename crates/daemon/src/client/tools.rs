@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Client, number, since, spoken, text, until};
+use super::{Client, duration_text, number, since, text, until};
 use crate::args::{ClientArgs, ToolsCommand};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -98,7 +98,7 @@ fn state(tool: &Json) -> Cell {
 fn words(tool: &Json) -> String {
     match (text(tool, "/state"), until(text(tool, "/until"))) {
         ("ok", _) => "on".to_owned(),
-        ("off", Some(left)) => format!("off for {}", spoken(left)),
+        ("off", Some(left)) => format!("off for {}", duration_text(left)),
         ("trial", _) => "off; the next call is let through".to_owned(),
         (state, _) => state.to_owned(),
     }
@@ -115,7 +115,7 @@ fn details(tool: &Json) -> Vec<Vec<Cell>> {
         }
     }
     for fault in tool.pointer("/last").and_then(Json::as_array).into_iter().flatten() {
-        let ago = since(text(fault, "/at")).map_or(String::new(), |ago| format!("{} ago, ", spoken(ago)));
+        let ago = since(text(fault, "/at")).map_or(String::new(), |ago| format!("{} ago, ", duration_text(ago)));
         let (kind, print) = (text(fault, "/kind").replace('_', " "), text(fault, "/fingerprint"));
         let said = format!("{ago}run {}: {kind} [{print}] {}", text(fault, "/run_id"), text(fault, "/quote"));
         rows.push(row("failure", said.trim_end().into()));

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_a_job_gets_on_and_no_more_than_there_is() {
+    fn a_line_shows_the_progress_of_a_job_without_empty_parts() {
         let at_work = json!({
             "state": "in_progress", "attempt": 2, "steps": 4, "usage": {"input": 1200, "output": 34},
             "cost_micro_usd": 1200, "last_action": {"tool": "list_files", "status": "running"},

@@ -24,7 +24,7 @@ use crate::args::ClientArgs;
 use crate::client::Client;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use post::{Ended, Line, Post};
+use post::{ClientMessage, DaemonLink, Ended};
 
 /// Longest message of the client in bytes. 4 MiB: four times the daemon's default limit.
 const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
 /// No daemon answers (69), it does not offer MCP (69), or it refuses this user (1).
 pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, Failure> {
     let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;
-    let line = Line::open(client).await?;
+    let line = DaemonLink::open(client).await?;
     let (output, mut written) = mpsc::channel(OUTPUT_CAPACITY);
     let mut relay = Relay::new(line, output);
     let mut input = FramedRead::new(tokio::io::stdin(), LinesCodec::new_with_max_length(LINE_MAX_BYTES));
@@ -124,22 +124,22 @@ async fn until(deadline: Option<Instant>) {
 
 /// The state of the loop.
 struct Relay {
-    line: Line,
+    line: DaemonLink,
     output: mpsc::Sender<Json>,
     /// Error answers of the relay itself. One line of input makes at most one, and the next line is read after it is
     /// written.
     refusals: VecDeque<Json>,
     tasks: JoinSet<Ended>,
     /// Pending requests, by their id as JSON.
-    under_way: HashMap<String, AbortHandle>,
+    pending: HashMap<String, AbortHandle>,
     /// Whether the client's `initialize` is not answered yet: later messages need the session.
     opening: bool,
 }
 
 impl Relay {
-    fn new(line: Line, output: mpsc::Sender<Json>) -> Self {
-        let (tasks, under_way) = (JoinSet::new(), HashMap::new());
-        Self { line, output, refusals: VecDeque::new(), tasks, under_way, opening: false }
+    fn new(line: DaemonLink, output: mpsc::Sender<Json>) -> Self {
+        let (tasks, pending) = (JoinSet::new(), HashMap::new());
+        Self { line, output, refusals: VecDeque::new(), tasks, pending, opening: false }
     }
 
     /// Handles one line of the client.
@@ -152,7 +152,7 @@ impl Relay {
             Ok(_) => return self.refuse(&Json::Null, -32600, "a message is one JSON object"),
             Err(error) => return self.refuse(&Json::Null, -32700, &format!("a line is not JSON: {error}")),
         };
-        let post = Post::of(message);
+        let post = ClientMessage::of(message);
         match post.id() {
             None => self.notify(post).await,
             Some(id) if self.tasks.len() >= REQUESTS_MAX => {
@@ -164,16 +164,16 @@ impl Relay {
     }
 
     /// Sends a request; its task ends when it is answered.
-    fn begin(&mut self, post: Post) {
-        self.opening |= post.is_hello();
+    fn begin(&mut self, post: ClientMessage) {
+        self.opening |= post.is_initialize();
         let key = post.id().map(Json::to_string).unwrap_or_default();
         let task = self.tasks.spawn(self.line.send(post, Some(self.output.clone())));
-        self.under_way.insert(key, task);
+        self.pending.insert(key, task);
     }
 
     /// Sends a message without an answer, in order: a client's "initialized" must arrive before its next request.
-    async fn notify(&mut self, post: Post) {
-        if let Some(task) = post.cancels().and_then(|id| self.under_way.remove(&id.to_string())) {
+    async fn notify(&mut self, post: ClientMessage) {
+        if let Some(task) = post.cancels().and_then(|id| self.pending.remove(&id.to_string())) {
             // Before the notification, because a cancelled request has no answer: the daemon just ends it. Without a
             // session, closing the connection cancels the request.
             task.abort();
@@ -187,15 +187,15 @@ impl Relay {
     async fn settle(&mut self, ended: Ended) {
         match ended {
             Ended::Answered { id } => {
-                self.under_way.remove(&id.to_string());
+                self.pending.remove(&id.to_string());
             }
-            Ended::Opened { id, hello, session } => {
-                self.under_way.remove(&id.to_string());
+            Ended::Opened { id, initialize, session } => {
+                self.pending.remove(&id.to_string());
                 self.opening = false;
-                self.line.begin(hello, session);
+                self.line.begin(initialize, session);
             }
             Ended::Unopened { id } => {
-                self.under_way.remove(&id.to_string());
+                self.pending.remove(&id.to_string());
                 self.opening = false;
             }
             // The daemon was restarted, or has dropped the session. The client need not know.
@@ -204,7 +204,7 @@ impl Relay {
                     return self.begin(post.repeated());
                 }
                 let id = post.id().cloned().unwrap_or_default();
-                self.under_way.remove(&id.to_string());
+                self.pending.remove(&id.to_string());
                 self.refuse(&id, -32000, "the daemon does not know this session any more; start the server again");
             }
         }

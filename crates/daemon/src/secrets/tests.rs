@@ -127,7 +127,7 @@ fn a_token_of_an_mcp_server_is_found_or_told_to_be_missing() {
 }
 
 #[test]
-fn a_key_of_a_skill_is_taken_where_it_is_there() {
+fn an_existing_key_of_a_skill_is_found() {
     let mut settings = Settings::default();
     for (name, entry) in [("weather", r#"{"api_key_env":"WEATHER"}"#), ("taxes", r#"{"api_key_env":"NOT_SET"}"#)] {
         settings.skills.entries.insert(name.into(), serde_json::from_str(entry).unwrap());

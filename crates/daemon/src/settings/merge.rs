@@ -114,7 +114,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
             None => {
                 // An element of a list is reported as the list.
                 path.truncate(path.iter().position(|step| matches!(step, Step::At(_))).unwrap_or(path.len()));
-                path.extend(culprit::<T>(&merged.tree, &path, &message));
+                path.extend(wrong_value::<T>(&merged.tree, &path, &message));
             }
         }
         let key = key_of(&path);
@@ -162,7 +162,7 @@ fn steps(error: &serde_path_to_error::Error<serde_json::Error>) -> Vec<Step> {
 
 /// Finds the wrong value below a table if the deserialiser names only the table: flattened tables are read as a whole.
 /// It is the value without which the same error does not occur.
-fn culprit<T: DeserializeOwned>(tree: &Json, path: &[Step], message: &str) -> Option<Step> {
+fn wrong_value<T: DeserializeOwned>(tree: &Json, path: &[Step], message: &str) -> Option<Step> {
     let names: Vec<String> = at(tree, path)?.as_object()?.keys().cloned().collect();
     let is_culprit = |name: &String| {
         let mut without = tree.clone();

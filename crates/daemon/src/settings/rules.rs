@@ -13,7 +13,7 @@ use super::problem::{Problem, nearest};
 
 /// Reports the elements that cannot be read. A list with such an element is removed completely: the remaining elements
 /// cannot be judged without it, and their indices would no longer match the file.
-pub(super) fn take_broken(merged: &mut Merged) -> Vec<Problem> {
+pub(super) fn remove_invalid(merged: &mut Merged) -> Vec<Problem> {
     let mut broken = take::<Rule>(merged, &["stops", "rules"]);
     broken.extend(take::<ApprovalRule>(merged, &["approvals", "rules"]));
     broken.extend(take::<ToolHealthRule>(merged, &["tools", "health", "rules"]));

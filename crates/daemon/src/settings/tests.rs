@@ -77,7 +77,7 @@ fn a_service_passes_over_a_settings_file_of_its_user_that_it_may_not_see() {
 }
 
 /// Runs it without root's right to read all files.
-fn as_anybody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+fn without_root_rights<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let without = || {
         let mut sets = capabilities(None).unwrap();
@@ -109,7 +109,7 @@ fn a_settings_file_that_a_service_finds_and_may_not_read_is_refused_and_one_in_a
             std::fs::set_permissions(dir.path().join(closed), std::fs::Permissions::from_mode(mode)).unwrap();
         };
         mode(0o000);
-        let read = as_anybody(|| load(&args(&[], &[]), &service, &paths));
+        let read = without_root_rights(|| load(&args(&[], &[]), &service, &paths));
         mode(0o755);
         match read {
             Ok(loaded) => assert_eq!((loaded.hidden.len(), passed_over), (1, true), "{closed}"),
@@ -215,7 +215,7 @@ fn every_kind_of_mistake_has_its_message() {
 }
 
 #[test]
-fn a_number_that_is_not_finite_is_refused_and_never_taken_for_unset() {
+fn a_number_that_is_not_finite_is_refused_and_never_counts_as_unset() {
     let dir = tempfile::tempdir().unwrap();
     for number in ["nan", "-nan", "inf", "+inf", "-inf", "1e999"] {
         let key = "limits.usd_per_run";
@@ -535,7 +535,7 @@ fn an_unknown_key_in_any_section_is_named_with_its_file_its_line_and_the_nearest
 }
 
 #[test]
-fn a_mistake_is_told_once_and_where_it_is() {
+fn a_mistake_is_reported_once_with_its_origin() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("named.toml");
     let said = |text: &str| {

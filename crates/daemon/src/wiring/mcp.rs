@@ -37,21 +37,21 @@ pub(crate) fn workspace_of(settings: &Settings, env: &Environment, paths: &Paths
 
 /// The settings of the sandbox. It also hides all paths of Belay's own that no command may see: data, sockets,
 /// settings, secrets.
-pub(crate) fn walls(settings: &Settings, env: &Environment, paths: &Paths) -> SandboxConfig {
-    let mut walls = settings.tools.sandbox.clone();
+pub(crate) fn sandbox_config(settings: &Settings, env: &Environment, paths: &Paths) -> SandboxConfig {
+    let mut sandbox_config = settings.tools.sandbox.clone();
     let parent = |path: &Path| path.parent().filter(|parent| *parent != Path::new("/")).map(Path::to_owned);
-    walls.hide.push(paths.data.clone());
-    walls.hide.extend(parent(&paths.control_socket));
-    walls.hide.extend(paths.settings.iter().filter_map(|file| parent(file)));
-    walls.hide.extend(env.directory("CREDENTIALS_DIRECTORY"));
+    sandbox_config.hide.push(paths.data.clone());
+    sandbox_config.hide.extend(parent(&paths.control_socket));
+    sandbox_config.hide.extend(paths.settings.iter().filter_map(|file| parent(file)));
+    sandbox_config.hide.extend(env.directory("CREDENTIALS_DIRECTORY"));
     if let Ok(StoreUrl::Sqlite(path)) = Store::place(settings, paths, env) {
-        walls.hide.extend(parent(&path));
+        sandbox_config.hide.extend(parent(&path));
     }
     // Only the files themselves: their directories may contain files of others.
-    walls.hide.extend(paths.named.iter().cloned());
-    walls.hide.extend(secret_files(settings, env).into_iter().map(|(_, file)| file));
-    walls.hide.retain(|place| place.is_absolute());
-    walls
+    sandbox_config.hide.extend(paths.named.iter().cloned());
+    sandbox_config.hide.extend(secret_files(settings, env).into_iter().map(|(_, file)| file));
+    sandbox_config.hide.retain(|place| place.is_absolute());
+    sandbox_config
 }
 
 impl McpNeeds {
@@ -65,7 +65,7 @@ impl McpNeeds {
         let config = ProcessesConfig { launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
         let processes = Processes::new(config).map_err(|error| internal(&error))?;
         let workspace = workspace_of(settings, env, paths);
-        let sandbox = LazySandbox::new(&walls(settings, env, paths), &workspace, &launcher);
+        let sandbox = LazySandbox::new(&sandbox_config(settings, env, paths), &workspace, &launcher);
         Ok(Self { processes: Arc::new(processes), sandbox })
     }
 

@@ -6,7 +6,7 @@
 //! counts even if nothing exists there yet.
 
 mod command_line;
-mod places;
+mod routes;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use belay_store::StoreUrl;
 use belay_tools::mcp::McpServerConfig;
 
 use self::command_line::{LOADING, Start, mentions};
-use self::places::{Area, Route};
-use super::mcp::{walls, workspace_of};
+use self::routes::{Area, Route};
+use super::mcp::{sandbox_config, workspace_of};
 use super::store::Store;
 use crate::environment::Environment;
 use crate::exit::Failure;
@@ -39,14 +39,14 @@ pub(crate) struct Own {
 ///
 /// # Errors
 /// Each of them by its path, with what to do (78).
-pub(crate) fn keep_apart(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(), Failure> {
-    let problems = shared(settings, env, paths);
+pub(crate) fn refuse_own_files(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(), Failure> {
+    let problems = own_files_problems(settings, env, paths);
     if problems.is_empty() { Ok(()) } else { Err(refused(&problems)) }
 }
 
-/// The problems of [`keep_apart`]. Reads directories; of the workspace only if one of Belay's files has several hard
+/// The problems of [`refuse_own_files`]. Reads directories; of the workspace only if one of Belay's files has several hard
 /// links.
-pub(crate) fn shared(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
+pub(crate) fn own_files_problems(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
     let workspace = Area::of(&workspace_of(settings, env, paths));
     let own = own(settings, env, paths, &workspace);
     let in_workspace = own.iter().filter(|own| workspace.reaches(&Route::of(&own.path))).map(|own| {
@@ -66,7 +66,7 @@ pub(crate) fn shared(settings: &Settings, env: &Environment, paths: &Paths) -> V
 
 /// The directories of `tools.sandbox.show` that would show commands private files of Belay.
 fn shown(settings: &Settings, env: &Environment, paths: &Paths, own: &[Own], workspace: &Area) -> Vec<Problem> {
-    let hide: Vec<Route> = walls(settings, env, paths).hide.iter().map(|path| Route::of(path)).collect();
+    let hide: Vec<Route> = sandbox_config(settings, env, paths).hide.iter().map(|path| Route::of(path)).collect();
     let data = Route::of(&paths.data);
     let mut problems = Vec::new();
     for place in &settings.tools.sandbox.show {

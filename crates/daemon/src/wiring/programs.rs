@@ -43,7 +43,7 @@ pub(crate) struct ToolPorts {
 
 impl Programs {
     /// Asks MCP servers for their tools, and builds all tools. Takes some milliseconds; with MCP servers as long as the
-    /// slowest of them, at most 10 s. [`Closing::keep`] tests the sandbox during the daemon's start.
+    /// slowest of them, at most 10 s. [`ProgramsHandle::keep`] tests the sandbox during the daemon's start.
     ///
     /// # Errors
     /// The failure that prevents a start. Programs that were started meanwhile are ended.
@@ -131,9 +131,9 @@ impl Programs {
     }
 
     /// The handles for ending all programs.
-    pub(crate) fn closing(&self) -> Closing {
+    pub(crate) fn handle(&self) -> ProgramsHandle {
         let Self { processes, sessions, sandbox, .. } = self;
-        Closing { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
+        ProgramsHandle { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
     }
 }
 
@@ -150,13 +150,13 @@ fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Res
 }
 
 /// Ends all programs.
-pub(crate) struct Closing {
+pub(crate) struct ProgramsHandle {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
 }
 
-impl Closing {
+impl ProgramsHandle {
     /// Tests the sandbox, so that the log reports problems before the first command. Then closes unused connections to
     /// MCP servers and reaps orphans, until it is stopped.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {

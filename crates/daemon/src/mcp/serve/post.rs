@@ -40,12 +40,12 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(35);
 
 /// A message of the client.
 #[derive(Clone, Debug)]
-pub(super) struct Post {
+pub(super) struct ClientMessage {
     message: Json,
     repeated: bool,
 }
 
-impl Post {
+impl ClientMessage {
     pub(super) fn of(message: Json) -> Self {
         Self { message, repeated: false }
     }
@@ -66,7 +66,7 @@ impl Post {
     }
 
     /// Whether it begins a session.
-    pub(super) fn is_hello(&self) -> bool {
+    pub(super) fn is_initialize(&self) -> bool {
         self.message["method"] == "initialize"
     }
 
@@ -106,22 +106,22 @@ pub(super) enum Ended {
     /// It has been answered, possibly by an error.
     Answered { id: Json },
     /// It has begun a session.
-    Opened { id: Json, hello: Json, session: Session },
+    Opened { id: Json, initialize: Json, session: Session },
     /// It should have begun a session, but failed.
     Unopened { id: Json },
     /// Its session is unknown to the daemon; nothing was done.
-    Lost { post: Post, session: Session },
+    Lost { post: ClientMessage, session: Session },
 }
 
 /// The connection to the daemon, and the session of the client.
-pub(super) struct Line {
+pub(super) struct DaemonLink {
     client: Client,
     /// The client's `initialize`, for beginning another session.
-    hello: Option<Json>,
+    initialize: Option<Json>,
     session: Option<Session>,
 }
 
-impl Line {
+impl DaemonLink {
     /// Checks that the daemon offers MCP and admits this user.
     ///
     /// # Errors
@@ -148,18 +148,22 @@ impl Line {
                 Err(Failure::new(Exit::Failed, format!("the daemon at {place} does not let us in"))
                     .next("put its token into BELAY_TOKEN, or BELAY_OPERATOR_TOKEN"))
             }
-            _ => Ok(Self { client, hello: None, session: None }),
+            _ => Ok(Self { client, initialize: None, session: None }),
         }
     }
 
     /// Records the session of the client.
-    pub(super) fn begin(&mut self, hello: Json, session: Session) {
-        (self.hello, self.session) = (Some(hello), Some(session));
+    pub(super) fn begin(&mut self, initialize: Json, session: Session) {
+        (self.initialize, self.session) = (Some(initialize), Some(session));
     }
 
     /// Sends a message; its answers go to `output`, if there is one.
-    pub(super) fn send(&self, post: Post, output: Option<mpsc::Sender<Json>>) -> impl Future<Output = Ended> + use<> {
-        let session = self.session.clone().filter(|_| !post.is_hello());
+    pub(super) fn send(
+        &self,
+        post: ClientMessage,
+        output: Option<mpsc::Sender<Json>>,
+    ) -> impl Future<Output = Ended> + use<> {
+        let session = self.session.clone().filter(|_| !post.is_initialize());
         let request = self.prepared(&post, session.as_ref());
         async move { exchange(request, post, session, output.as_ref()).await }
     }
@@ -169,11 +173,11 @@ impl Line {
         if self.session.as_ref() != Some(gone) {
             return self.session.is_some();
         }
-        let Some(hello) = self.hello.clone().map(Post::of) else { return false };
+        let Some(initialize) = self.initialize.clone().map(ClientMessage::of) else { return false };
         // The client has already had the answer to its `initialize`, so this one is dropped.
-        let Ended::Opened { session, .. } = self.send(hello, None).await else { return false };
+        let Ended::Opened { session, .. } = self.send(initialize, None).await else { return false };
         self.session = Some(session);
-        let initialized = Post::of(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        let initialized = ClientMessage::of(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         self.send(initialized, None).await;
         true
     }
@@ -188,7 +192,7 @@ impl Line {
         }
     }
 
-    fn prepared(&self, post: &Post, session: Option<&Session>) -> Option<RequestBuilder> {
+    fn prepared(&self, post: &ClientMessage, session: Option<&Session>) -> Option<RequestBuilder> {
         let request = self.client.request(Method::POST, ROUTE).ok()?;
         let request = request.header(ACCEPT, ACCEPTED).json(&post.message);
         Some(post.label(request, session))
@@ -201,7 +205,7 @@ impl Line {
 /// If dropped, the connection is closed, which cancels a request without a session.
 async fn exchange(
     request: Option<RequestBuilder>,
-    post: Post,
+    post: ClientMessage,
     session: Option<Session>,
     output: Option<&mpsc::Sender<Json>>,
 ) -> Ended {
@@ -231,7 +235,7 @@ async fn exchange(
                 let last = message.get("id") == Some(&id) && message.get("method").is_none();
                 let version = message.pointer("/result/protocolVersion").and_then(Json::as_str);
                 let version = version.and_then(|version| HeaderValue::from_str(version).ok());
-                say(output, message).await;
+                queue_output(output, message).await;
                 if last {
                     break version;
                 }
@@ -241,20 +245,20 @@ async fn exchange(
             Err(what) => return failed(post, what, output).await,
         }
     };
-    match (post.is_hello(), opened, version) {
+    match (post.is_initialize(), opened, version) {
         (false, _, _) => Ended::Answered { id },
         (true, Some(opened), Some(version)) => {
-            Ended::Opened { id, hello: post.message, session: Session { id: opened, version } }
+            Ended::Opened { id, initialize: post.message, session: Session { id: opened, version } }
         }
         (true, _, _) => Ended::Unopened { id },
     }
 }
 
 /// Answers with an error of the relay itself, if the message expects an answer.
-async fn failed(post: Post, what: &str, output: Option<&mpsc::Sender<Json>>) -> Ended {
+async fn failed(post: ClientMessage, what: &str, output: Option<&mpsc::Sender<Json>>) -> Ended {
     let Some(id) = post.id().cloned() else { return Ended::Answered { id: Json::Null } };
-    say(output, error(&id, -32000, what)).await;
-    if post.is_hello() { Ended::Unopened { id } } else { Ended::Answered { id } }
+    queue_output(output, error(&id, -32000, what)).await;
+    if post.is_initialize() { Ended::Unopened { id } } else { Ended::Answered { id } }
 }
 
 /// An error answer.
@@ -263,7 +267,7 @@ pub(super) fn error(id: &Json, code: i32, message: &str) -> Json {
 }
 
 /// Queues a message for the output.
-async fn say(output: Option<&mpsc::Sender<Json>>, message: Json) {
+async fn queue_output(output: Option<&mpsc::Sender<Json>>, message: Json) {
     if let Some(output) = output {
         let _ = output.send(message).await; // fails when the loop has ended: nobody reads
     }

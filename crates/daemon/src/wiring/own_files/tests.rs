@@ -40,7 +40,7 @@ impl Home {
     fn problems(&self) -> Vec<String> {
         let home = self.dir.path().to_str().unwrap();
         let env = Environment::from([("PATH", "/usr/bin:/bin"), ("HOME", home)]);
-        shared(&self.settings, &env, &self.paths).iter().map(ToString::to_string).collect()
+        own_files_problems(&self.settings, &env, &self.paths).iter().map(ToString::to_string).collect()
     }
 
     fn names(&self, parts: &[&str]) {
@@ -58,7 +58,7 @@ impl Home {
 }
 
 #[test]
-fn a_workspace_of_its_own_is_taken_also_in_the_data_directory() {
+fn a_separate_workspace_is_accepted_also_in_the_data_directory() {
     let mut home = home();
     assert_eq!(home.problems(), Vec::<String>::new());
     home.settings.tools.workspace = None; // the default: in the data directory
@@ -68,7 +68,7 @@ fn a_workspace_of_its_own_is_taken_also_in_the_data_directory() {
 }
 
 #[test]
-fn a_workspace_that_contains_anything_of_ours_is_refused_with_each_path() {
+fn a_workspace_that_contains_own_files_is_refused_with_each_path() {
     let mut home = home();
     home.settings.tools.workspace = Some(home.dir.path().to_owned());
     home.paths.named = vec![home.at("project/belay.toml")]; // does not exist yet: a command could make it
@@ -88,7 +88,7 @@ fn a_workspace_that_contains_anything_of_ours_is_refused_with_each_path() {
 }
 
 #[test]
-fn links_and_other_names_are_seen_through() {
+fn links_and_other_names_are_resolved() {
     let mut home = home();
     // The workspace by a link.
     symlink(home.dir.path(), home.at("work/../by-link")).unwrap();
@@ -140,7 +140,7 @@ fn what_runs_outside_the_sandbox_does_not_lie_in_the_workspace() {
 }
 
 #[test]
-fn a_hook_names_nothing_in_the_workspace_whatever_is_there_when_belay_starts() {
+fn a_hook_may_not_name_a_path_in_the_workspace_even_a_missing_one() {
     let mut home = home();
     let work = home.at("work");
     let work = work.to_str().unwrap();
@@ -209,7 +209,7 @@ fn programs_are_not_looked_for_in_the_workspace() {
     let home = home();
     for (directory, refused) in [("work/bin", true), ("work", true), ("bin", false)] {
         let path = format!("{}:/usr/bin", home.at(directory).display());
-        let found = shared(&home.settings, &Environment::from([("PATH", path.as_str())]), &home.paths);
+        let found = own_files_problems(&home.settings, &Environment::from([("PATH", path.as_str())]), &home.paths);
         assert_eq!(found.len(), usize::from(refused), "{directory}: {found:?}");
         assert!(found.iter().all(|problem| problem.to_string().contains("a directory of PATH")), "{found:?}");
     }
@@ -244,7 +244,7 @@ fn a_server_outside_the_sandbox_names_nothing_in_the_workspace_though_it_starts_
 }
 
 #[test]
-fn what_is_shown_to_commands_shows_nothing_of_ours() {
+fn directories_shown_to_commands_contain_no_private_files() {
     let mut home = home();
     for (shown, refused) in [
         ("hook.sh", false),
