@@ -1,12 +1,12 @@
-//! The few words that a channel itself must know.
+//! Commands and answers that a channel itself must recognise.
 
-/// Whether a text is the command that ends the daemon.
+/// Whether a text is a command that shuts the daemon down.
 pub(crate) fn ends_the_daemon(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     matches!(word.split('@').next(), Some("/quit" | "/exit" | "/shutdown"))
 }
 
-/// Whether a text is an answer to a question about a tool call, if one is asked.
+/// Whether a text would answer an approval request, if one is open.
 pub(crate) fn answers_a_question(text: &str) -> bool {
     let text = text.trim().to_ascii_lowercase();
     let command = text.split_whitespace().next().and_then(|word| word.split('@').next());
@@ -17,7 +17,8 @@ pub(crate) fn answers_a_question(text: &str) -> bool {
         )
 }
 
-/// Whether a text that begins like a command is work all the same, which waits its turn as other messages do.
+/// Whether a text is `/plan TEXT`: it begins like a command but starts a turn, so it waits in order as other messages
+/// do.
 pub(crate) fn asks_for_a_plan(text: &str) -> bool {
     let mut words = text.split_whitespace();
     let word = words.next().unwrap_or_default().to_ascii_lowercase();

@@ -1,20 +1,20 @@
-//! Settings: `[channels.stdin]` and `[channels.telegram]`.
+//! Settings of `[channels.stdin]` and `[channels.telegram]`.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
-/// `[channels.stdin]`.
+/// Settings of `[channels.stdin]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdinConfig {
     /// Whether messages are read from standard input.
     pub enabled: Enabled,
-    /// Where the terminal prompt keeps what was typed before. Absent: nothing is kept beyond the session.
+    /// File of the terminal prompt's history. Absent: the history ends with the process.
     pub history_file: Option<PathBuf>,
-    /// Whether the terminal prompt is coloured. Without effect where there is no terminal; the daemon clears it when
-    /// `NO_COLOR` is set.
+    /// Whether the terminal prompt is coloured. Has no effect without a terminal. The daemon clears it when `NO_COLOR`
+    /// is set.
     pub colour: bool,
 }
 
@@ -25,20 +25,20 @@ impl Default for StdinConfig {
 }
 
 impl StdinConfig {
-    /// Every problem, each starting with its key. There is nothing here yet that could be wrong on its own.
+    /// Lists all problems, each starting with its key. Always empty: no value is wrong on its own.
     pub fn validate(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Whether a channel is on.
+/// Whether a channel is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enabled {
-    /// On where that makes sense: standard input that is a terminal, a pipe, a socket or a file.
+    /// Enabled if standard input is a terminal, a pipe, a socket or a file.
     Auto,
-    /// On.
+    /// Always enabled.
     Yes,
-    /// Off.
+    /// Disabled.
     No,
 }
 
@@ -53,7 +53,7 @@ impl Serialize for Enabled {
 }
 
 impl<'de> Deserialize<'de> for Enabled {
-    /// Takes `"auto"` or a boolean; the boolean as a word too, since the environment knows only words.
+    /// Accepts `"auto"` or a boolean. Also accepts the boolean as a string, because environment variables are strings.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "expected \"auto\", true or false")]
@@ -74,64 +74,64 @@ impl<'de> Deserialize<'de> for Enabled {
     }
 }
 
-/// What a channel shows of an answer while it comes.
+/// How a channel shows an answer while the model writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
-    /// Nothing.
+    /// Not at all: only the finished answer is sent.
     Off,
-    /// One message that is changed until it is the answer.
+    /// As one message, edited until it is the complete answer.
     Preview,
-    /// Finished pieces, as messages of their own.
+    /// As finished pieces, each in a message of its own.
     Blocks,
 }
 
-/// `[channels.telegram]`.
+/// Settings of `[channels.telegram]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelegramConfig {
-    /// Whether the bot is served.
+    /// Whether the bot is enabled.
     pub enabled: bool,
-    /// The environment variable that holds the bot's token.
+    /// Name of the environment variable with the bot's token.
     pub token_env: String,
-    /// The file that holds the bot's token; read instead of the variable.
+    /// File with the bot's token. Read instead of the variable.
     pub token_file: Option<PathBuf>,
-    /// Where the Bot API is: Telegram's own server, or one of yours.
+    /// Base URL of the Bot API: Telegram's server or a local one.
     pub api_base: String,
     /// How updates arrive.
     pub mode: TelegramMode,
-    /// The path of the webhook on the gateway's listener.
+    /// Path of the webhook on the gateway's listener.
     pub webhook_path: String,
-    /// The address under which Telegram reaches that path. Set: Belay registers it at the start. Absent: whoever runs
-    /// the bot registers it.
+    /// URL by which Telegram reaches that path. Set: Belay registers it at the start. Absent: the operator registers
+    /// it.
     pub webhook_url: Option<String>,
-    /// The environment variable that holds the webhook's secret token.
+    /// Name of the environment variable with the webhook's secret token.
     pub secret_env: String,
-    /// The file that holds the webhook's secret token; read instead of the variable.
+    /// File with the webhook's secret token. Read instead of the variable.
     pub secret_file: Option<PathBuf>,
-    /// The bot's user name, without `@`. Absent: asked from Telegram.
+    /// The bot's user name, without `@`. Absent: Belay asks Telegram for it.
     pub bot_username: Option<String>,
-    /// What is shown of an answer while it comes.
+    /// How an answer is shown while the model writes it.
     pub stream: Stream,
-    /// Seconds: messages that were this much older than the daemon when it was started are not answered; each conversation is
-    /// told so once. 0: every message is answered.
+    /// Greatest age of a message in seconds, at the start of the daemon. Older messages are not answered; each
+    /// conversation gets one notice about that. 0: every message is answered.
     pub max_age_s: u64,
-    /// Numeric ids of the people who may talk to the bot. Empty: nobody but the operators.
+    /// Numeric user ids that may talk to the bot. Empty: only the operators may.
     pub allow: Vec<u64>,
-    /// Numeric ids of the people who may do everything, `/shutdown` included. They may talk too.
+    /// Numeric user ids of operators, who may do everything, `/shutdown` included. They may also talk to the bot.
     pub operators: Vec<u64>,
-    /// `[channels.telegram.groups]`
+    /// Settings of `[channels.telegram.groups]`.
     pub groups: GroupsConfig,
 }
 
-/// `[channels.telegram.groups]`: in which groups the bot is served, and what it answers there. Who may speak to it is the
-/// same as everywhere.
+/// Settings of `[channels.telegram.groups]`: the groups that the bot serves, and the messages that it answers there.
+/// `allow` and `operators` of [`TelegramConfig`] apply in groups too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupsConfig {
-    /// Ids of the groups, all of them negative. Empty: none is served.
+    /// Ids of the groups, all negative. Empty: the bot serves no group.
     pub allow: Vec<i64>,
-    /// Which of their messages are for the bot.
+    /// Which messages of these groups are for the bot.
     pub answer: GroupAnswer,
 }
 
@@ -139,11 +139,11 @@ pub struct GroupsConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupAnswer {
-    /// What mentions it, replies to it, or is a command that names it.
+    /// Messages that mention the bot, reply to it, or are a command that names it.
     #[default]
     Mention,
-    /// Whatever Telegram shows it: with its privacy mode switched off, every message. A command that names another bot is
-    /// for that one all the same.
+    /// All messages that Telegram shows to the bot: every message if its privacy mode is off. Except a command that
+    /// names another bot.
     All,
 }
 
@@ -173,15 +173,15 @@ impl Default for TelegramConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TelegramMode {
-    /// Telegram calls us.
+    /// Telegram sends updates to a webhook.
     Webhook,
-    /// We ask Telegram (`getUpdates`).
+    /// Belay polls Telegram (`getUpdates`).
     Polling,
 }
 
 impl TelegramConfig {
-    /// Every problem, each starting with its key. Says nothing about a channel that is off, nor about secrets: those are
-    /// checked by [`crate::Telegram::new`].
+    /// Lists all problems, each starting with its key. Checks nothing if the channel is disabled.
+    /// [`crate::Telegram::new`] checks the secrets.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !self.enabled {
@@ -201,7 +201,7 @@ impl TelegramConfig {
             if !is_plain_path(&self.webhook_path) {
                 problem("webhook_path", "must start with / and have no spaces, braces, ? or #");
             }
-            // Telegram: setWebhook, `url`: "HTTPS URL"; a local Bot API server takes http as well.
+            // Telegram: setWebhook, `url`: "HTTPS URL". A local Bot API server accepts http as well.
             if let Some(Err(what)) = self.webhook_url.as_deref().map(|url| check_url(url, &["http", "https"])) {
                 problem("webhook_url", &what);
             }

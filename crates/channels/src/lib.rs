@@ -1,12 +1,12 @@
 //! Message platforms: standard input and Telegram.
 //!
-//! **For**: turning what a person types, or what Telegram delivers, into [`belay_protocol::Inbound`] messages, and
-//! showing [`belay_protocol::Outbound`] messages where the person is. Each platform's own rules live here: who may talk,
-//! how long a message may be, when to try again.
+//! **For**: making [`belay_protocol::Inbound`] messages of typed lines and Telegram updates, and showing
+//! [`belay_protocol::Outbound`] messages to the person. Each platform's own rules are here: who may talk, how long a
+//! message may be, when to retry.
 //!
-//! **Does not know** the agent, the store, or any socket that listens: Telegram's webhook is a router that the daemon
-//! mounts. It reads neither the environment nor configuration files, and does not parse commands beyond what a platform
-//! itself demands.
+//! **Does not know** the agent, the store, or any listening socket: Telegram's webhook is a router that the daemon
+//! mounts. It reads neither the environment nor configuration files. It parses no commands except those that a platform
+//! requires.
 //!
 //! Reading order: [`config`] → [`stdin`] → [`telegram`].
 

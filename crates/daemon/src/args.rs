@@ -1,4 +1,4 @@
-//! The arguments of the commands. [`crate::cli`] puts them together.
+//! The arguments of the commands. [`crate::cli`] combines them.
 
 mod heartbeat;
 mod jobs;
@@ -18,7 +18,7 @@ pub(crate) use self::routines::{RoutineArgs, RoutinesArgs, RoutinesCommand};
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
 pub(crate) use self::tools::{ToolsArgs, ToolsCommand};
 
-/// What the command line says about settings.
+/// The settings arguments of the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
     /// Read this settings file too; may be given several times, later ones win
@@ -38,7 +38,7 @@ pub(crate) struct WorkerArgs {
     /// The job
     #[arg(long, value_name = "ID")]
     pub(crate) job: LinkId,
-    /// The socket on which the daemon answers
+    /// The socket that the daemon listens on for workers
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: PathBuf,
 }
@@ -46,31 +46,31 @@ pub(crate) struct WorkerArgs {
 /// `belay config …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print the merged settings and where each came from
+    /// Print the merged settings with the origin of each
     Show(CheckArgs),
 }
 
 /// `belay ask`
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
-    /// Settings.
+    /// The settings.
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     /// Print the whole run as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print one JSON object with this in it instead of a text; may be given several times. TYPE is string, number,
-    /// integer, boolean, object or array, one of these with [] behind it, or a JSON Schema
+    /// Print one JSON object with this value in it instead of a text; may be given several times. TYPE is string,
+    /// number, integer, boolean, object or array, one of these followed by [], or a JSON Schema
     #[arg(long = "output", value_name = "NAME:TYPE[=DESCRIPTION]", value_parser = DeclaredOutput::parse)]
     pub(crate) outputs: Vec<DeclaredOutput>,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
 }
 
-/// `belay check`, `belay config show`
+/// Arguments of `belay check` and `belay config show`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Settings.
+    /// The settings.
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     /// Print JSON
@@ -78,18 +78,18 @@ pub(crate) struct CheckArgs {
     pub(crate) json: bool,
 }
 
-/// What `belay check` takes.
+/// Arguments of `belay check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckUnitArgs {
-    /// What `config show` takes as well.
+    /// The arguments that `config show` has too.
     #[command(flatten)]
     pub(crate) check: CheckArgs,
-    /// Check as this systemd unit would start it: its credentials, and those of the drop-ins beside it, count as there
+    /// Check as if this systemd unit started Belay, with its credentials and those of its drop-ins
     #[arg(long, value_name = "FILE")]
     pub(crate) unit: Option<PathBuf>,
 }
 
-/// What every command to a running daemon takes.
+/// The arguments of every command to a running daemon.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ClientArgs {
     /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
@@ -106,7 +106,7 @@ pub(crate) struct SendArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The conversation it belongs to
+    /// The conversation that the message belongs to
     #[arg(long, value_name = "KEY", default_value = "cli")]
     pub(crate) session: String,
     /// Wait for the reply, print it, and exit with the verdict of the run; 75: the run waits for approval
@@ -122,10 +122,10 @@ pub(crate) struct AgentArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The conversation it belongs to
+    /// The conversation that the message belongs to
     #[arg(long, value_name = "KEY", default_value = "cli")]
     pub(crate) session: String,
-    /// Show the answer as it comes; with --json each event is a line
+    /// Show the answer while it is written; with --json print each event as a line
     #[arg(long)]
     pub(crate) stream: bool,
     /// Reasoning effort of the model: off, low, medium or high
@@ -151,16 +151,16 @@ pub(crate) struct RunsArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// Only those of this conversation
+    /// List only runs of this conversation
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
-    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    /// Show whole ids; commands also accept the beginning of an id if only one id begins so
     #[arg(long)]
     pub(crate) full: bool,
-    /// Only those that are running, paused, completed, stopped, failed, …
+    /// List only runs with this status: running, paused, completed, stopped, failed, …
     #[arg(long)]
     pub(crate) status: Option<String>,
-    /// At most so many
+    /// List at most this many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub(crate) limit: u32,
 }
@@ -173,7 +173,7 @@ pub(crate) enum RunsCommand {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
-        /// Its id, or the beginning of it
+        /// The run's id, or the beginning of it
         id: String,
     },
 }
@@ -181,7 +181,7 @@ pub(crate) enum RunsCommand {
 /// `belay context …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
-    /// Show what the model of a session would read now, and how much room it takes
+    /// Show what the model of a session would read now, and how many tokens each part takes
     Show(ContextArgs),
 }
 
@@ -202,7 +202,7 @@ pub(crate) struct ContextArgs {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ApprovalsArgs {
-    /// Something else than the list.
+    /// Another subcommand than the list.
     #[command(subcommand)]
     pub(crate) command: Option<ApprovalsCommand>,
     /// The list.
@@ -215,13 +215,13 @@ pub(crate) struct ApprovalsArgs {
 pub(crate) enum ApprovalsCommand {
     /// List pending approval requests
     List(ApprovalsListArgs),
-    /// Show one question
+    /// Show one approval request
     Show(ApprovalArgs),
-    /// Say yes, this once
+    /// Approve this call once
     Approve(ApprovalArgs),
-    /// Say yes, and to the like in the same conversation from now on
+    /// Approve this call, and similar calls in the same conversation from now on
     Always(ApprovalArgs),
-    /// Say no
+    /// Deny this call
     Deny(ApprovalArgs),
 }
 
@@ -231,24 +231,24 @@ pub(crate) struct ApprovalsListArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// Only those of this conversation
+    /// List only requests of this conversation
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
-    /// Those that were answered, too
+    /// List answered requests too
     #[arg(long)]
     pub(crate) all: bool,
-    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    /// Show whole ids; commands also accept the beginning of an id if only one id begins so
     #[arg(long)]
     pub(crate) full: bool,
 }
 
-/// `belay approvals show ID` and its like
+/// Arguments of `belay approvals show ID`, `approve ID`, `always ID` and `deny ID`.
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The question's id, or the beginning of it
+    /// The request's id, or the beginning of it
     pub(crate) id: String,
 }
 
@@ -261,7 +261,7 @@ pub(crate) struct StopArgs {
     /// The run's id or the beginning of it, or the session's key
     #[arg(value_name = "RUN or SESSION", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) target: Option<String>,
-    /// Everything
+    /// Stop everything
     #[arg(long)]
     pub(crate) all: bool,
 }

@@ -1,5 +1,5 @@
-//! `belay ask`: one message without a daemon. The whole agent, with a channel that says one thing and answers the questions
-//! of its run, and a store in memory.
+//! `belay ask`: answers one message without a daemon. It starts the whole agent, with a store in memory and a channel
+//! that sends this message and answers the approval requests of its run.
 
 mod person;
 
@@ -22,13 +22,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use self::person::{Person, Said};
+use self::person::{Person, PersonAnswer};
 use crate::args::AskArgs;
 use crate::client::verdict;
 use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, complain, note};
+use crate::output::{Output, note, print_error};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
@@ -36,10 +36,10 @@ use crate::signals::{OnHangup, SignalWatch};
 use crate::stop_rules::stop_rules;
 use crate::telemetry;
 use crate::wiring::{
-    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, keep_apart, workspace_of,
+    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, workspace_of,
 };
 
-/// Answers one message; the exit code is the verdict of its run.
+/// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let text = crate::input::message(&args.text)?;
     let paths = Paths::find(env)?.with_named(&args.settings.files);
@@ -49,7 +49,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;
-    keep_apart(settings, env, &paths)?;
+    refuse_own_files(settings, env, &paths)?;
     let secrets = Secrets::find(&loaded, env).map_err(|problems| refused(&problems))?;
     let chosen = Chosen::find(settings, &secrets).await?;
     if let Some(notice) = &chosen.notice {
@@ -63,19 +63,20 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let tool_ports = ToolPorts { notes: store.ports().notes, runs: store.ports().runs, clock: clock.clone() };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let hooks = hooks(settings, env, programs.kept())?;
-    let closing = programs.closing();
-    let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
+    let handle = programs.handle();
+    let (channel, answer, person_link) =
+        AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
-        // Nothing else runs: an interrupted question is given up at once.
+        // Nothing else runs, so an interrupted run is stopped at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
         rules: stop_rules(settings),
         queue: settings.queue.clone(),
         sessions: settings.sessions.clone(),
-        // One question is answered; nothing begins beside it.
+        // Only one message is answered, so routines are disabled.
         routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
         heartbeat: HeartbeatConfig::default(),
-        // Nothing outlives the answer.
+        // No job can outlive the answer.
         jobs: JobsConfig { enabled: false, ..settings.jobs.clone() },
         health: settings.tools.health.clone(),
         approvals: settings.approvals.clone(),
@@ -95,7 +96,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         max_tokens: settings.llm.max_tokens,
         max_attempts: settings.llm.max_attempts,
         ready: watch::channel(false).0,
-        // A question is answered in this process: nobody waits beside it for a worker's link.
+        // No worker link is served in this process.
         workers: None,
         context: programs.context(),
     })
@@ -112,7 +113,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         agent.run(agent_stop).await;
     });
     let answered = tokio::select! {
-        answered = until_answered(answer, talk) => Some(answered),
+        answered = until_answered(answer, person_link) => Some(answered),
         () = interrupted.cancelled() => None,
     };
     stop.cancel();
@@ -123,23 +124,23 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         }
     }
     hooks.close(HOOKS_GRACE).await;
-    closing.close().await;
+    handle.close().await;
     match answered {
         None => Ok(Exit::Interrupted),
         Some(answered) => show(answered?, args, out),
     }
 }
 
-/// What a question leads to.
+/// The answer to the message.
 enum Answered {
     Run(Arc<RunRecord>),
     Command(String),
 }
 
-async fn until_answered(answer: oneshot::Receiver<Ack>, talk: Talk) -> Result<Answered, Failure> {
+async fn until_answered(answer: oneshot::Receiver<Ack>, person_link: PersonLink) -> Result<Answered, Failure> {
     match answer.await {
         Ok(Ack::Accepted(Accepted { watch: Some(watch), .. })) => {
-            let ended = until_ended(watch, talk).await;
+            let ended = until_ended(watch, person_link).await;
             ended.map(Answered::Run).ok_or_else(|| Failure::new(Exit::Internal, "the run ended without a record"))
         }
         Ok(Ack::Command(reply)) => Ok(Answered::Command(reply.reply)),
@@ -149,37 +150,37 @@ async fn until_answered(answer: oneshot::Receiver<Ack>, talk: Talk) -> Result<An
     }
 }
 
-/// Waits for the end of the run, and meanwhile has its questions answered.
-async fn until_ended(mut watch: RunWatch, mut talk: Talk) -> Option<Arc<RunRecord>> {
+/// Waits for the end of the run, and lets the person answer its approval requests meanwhile.
+async fn until_ended(mut watch: RunWatch, mut person_link: PersonLink) -> Option<Arc<RunRecord>> {
     let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
     let mut asking = None;
     loop {
         tokio::select! {
-            biased; // the end first: a question whose run has ended needs no answer
+            biased; // the end first: after it, no approval request needs an answer
             ended = watch.finished.wait_for(is_end) => return ended.ok()?.clone(),
-            Some(said) = OptionFuture::from(asking.as_mut()) => {
+            Some(reply) = OptionFuture::from(asking.as_mut()) => {
                 asking = None;
-                say(&talk.say, said).await;
+                send_answer(&person_link.sender, reply).await;
             }
-            Some((question, text)) = talk.questions.recv(), if asking.is_none() => {
-                asking = Some(Box::pin(talk.person.answer(question, text)));
+            Some((question, text)) = person_link.questions.recv(), if asking.is_none() => {
+                asking = Some(Box::pin(person_link.person.answer(question, text)));
             }
         }
     }
 }
 
-/// Hands an answer to the agent, and tells the person if it did not count.
-async fn say(agent: &mpsc::Sender<Envelope>, said: Said) {
-    let body = match said {
-        Said::Decision(gate, decision) => Body::Control(Control::Decide { gate, decision }),
-        Said::Secret(secret) => Body::Text(secret),
+/// Sends an answer to the agent. Tells the person if it was refused.
+async fn send_answer(agent: &mpsc::Sender<Envelope>, reply: PersonAnswer) {
+    let body = match reply {
+        PersonAnswer::Decision(gate, decision) => Body::Control(Control::Decide { gate, decision }),
+        PersonAnswer::Secret(secret) => Body::Text(secret),
     };
     let (ack, answer) = AckSender::channel();
     if agent.send(Envelope { inbound: inbound(body, Vec::new()), ack }).await.is_err() {
         return; // intake has ended, and the run with it
     }
     if let Ok(Ack::Refused(refusal)) = answer.await {
-        complain(&refusal.to_string());
+        print_error(&refusal.to_string());
     }
 }
 
@@ -206,37 +207,37 @@ fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Fai
     }
 }
 
-/// The channel's id, its one session's key, and its principal's id.
+/// The channel's id, the key of its only session, and the id of its principal.
 const NAME: &str = "ask";
 
-/// Questions and answers that wait for each other: a run asks one at a time.
-const TALK: usize = 4;
+/// Capacity of the queues of requests and answers: a run has one open request at a time.
+const ASK_CAPACITY: usize = 4;
 
-/// Says one thing, passes on questions and their answers, and otherwise keeps quiet, so that the agent lives until it is
-/// told to stop.
+/// Sends one message, and passes approval requests and answers on. Its stream stays open, so the agent lives until it
+/// is stopped.
 struct AskChannel {
     id: ChannelId,
     /// Taken by `start`, which is called once.
-    said: Mutex<Option<mpsc::Receiver<Envelope>>>,
+    messages: Mutex<Option<mpsc::Receiver<Envelope>>>,
     questions: mpsc::Sender<(Question, String)>,
 }
 
-/// The other end of the channel.
-struct Talk {
-    say: mpsc::Sender<Envelope>,
+/// The person's end of the channel.
+struct PersonLink {
+    sender: mpsc::Sender<Envelope>,
     questions: mpsc::Receiver<(Question, String)>,
     person: Person,
 }
 
 impl AskChannel {
-    fn new(text: String, outputs: Vec<DeclaredOutput>, person: Person) -> (Self, oneshot::Receiver<Ack>, Talk) {
+    fn new(text: String, outputs: Vec<DeclaredOutput>, person: Person) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
         let (ack, answer) = AckSender::channel();
-        let (say, said) = mpsc::channel(TALK);
-        let (questions, asked) = mpsc::channel(TALK);
+        let (sender, messages) = mpsc::channel(ASK_CAPACITY);
+        let (questions, asked) = mpsc::channel(ASK_CAPACITY);
         let first = Envelope { inbound: inbound(Body::Text(text), outputs), ack };
-        let _ = say.try_send(first); // it is empty, and its other end is here
-        let channel = Self { id: ChannelId::from(NAME), said: Mutex::new(Some(said)), questions };
-        (channel, answer, Talk { say, questions: asked, person })
+        let _ = sender.try_send(first); // cannot fail: the queue is empty and its receiver is in this function
+        let channel = Self { id: ChannelId::from(NAME), messages: Mutex::new(Some(messages)), questions };
+        (channel, answer, PersonLink { sender, questions: asked, person })
     }
 }
 
@@ -256,14 +257,18 @@ impl Channel for AskChannel {
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let said =
-            said.ok_or_else(|| ChannelError { channel: self.id.clone(), detail: "it was started before".into() })?;
-        let said = futures_util::stream::unfold(said, |mut said| async move { Some((said.recv().await?, said)) });
-        Ok(Box::pin(said.take_until(intake.cancelled_owned())))
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let messages = messages
+            .ok_or_else(|| ChannelError { channel: self.id.clone(), detail: "it was started before".into() })?;
+        let messages =
+            futures_util::stream::unfold(
+                messages,
+                |mut messages| async move { Some((messages.recv().await?, messages)) },
+            );
+        Ok(Box::pin(messages.take_until(intake.cancelled_owned())))
     }
 
-    /// Passes on a question. A reply is read from its run.
+    /// Passes an approval request to the person. Replies are read from the run.
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let Some(question) = message.question.clone() else { return Ok(()) };
         let gone = |_| DeliverError::Refused { detail: "nobody asks any more".into() };

@@ -1,7 +1,7 @@
-//! `belay check`: the settings, and what they need, without starting. Every problem at once.
+//! `belay check`: checks the settings and their requirements without starting, and reports all problems at once.
 
+mod directories;
 mod names;
-mod places;
 mod unit;
 mod workspace;
 
@@ -25,23 +25,23 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, McpNeeds, gateway_failure, shared, walls, words, workspace_of};
+use crate::wiring::{Chosen, McpNeeds, gateway_failure, own_files_problems, sandbox_config, words, workspace_of};
 
-/// How one thing stands, from good to bad.
+/// The state of one checked item, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
     /// As it should be.
     Ok,
-    /// Works, and is worth knowing.
+    /// Works, but the operator should know about it.
     Note,
-    /// Out of reach now.
+    /// Currently not available.
     OutOfReach,
     /// Refused: the settings have to change.
     Refused,
 }
 
-/// What was found about one thing.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     what: &'static str,
@@ -54,7 +54,7 @@ impl Finding {
         Self { what, state, detail: detail.into() }
     }
 
-    /// What a failure of the start means for the check.
+    /// Converts a failure of the start to a finding.
     fn failed(what: &'static str, failure: &Failure) -> Self {
         let state = if failure.exit == Exit::Refused { State::Refused } else { State::OutOfReach };
         let next = failure.next.as_ref().map(|next| format!("; {next}")).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Finding {
     }
 }
 
-/// Checks everything that a start would need.
+/// Checks everything that a start needs.
 pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let CheckUnitArgs { check: args, unit } = args;
     let (credentials, about_unit) = match unit.as_deref().map(unit::read).transpose() {
@@ -86,12 +86,12 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
     let running = UnixStream::connect(&paths.control_socket).await.is_ok();
     let mut findings = vec![
         Finding::new("settings", State::Ok, "every key and value is understood"),
-        places::data(&paths),
-        places::store(settings, &paths, env, running),
-        places::workspace(settings, &paths, env),
+        directories::data(&paths),
+        directories::store(settings, &paths, env, running),
+        directories::workspace(settings, &paths, env),
         listener(settings, &secrets, env, running).await,
     ];
-    findings.extend(loaded.about_hidden().map(|line| Finding::new("settings", State::Note, line)));
+    findings.extend(loaded.hidden_notices().map(|line| Finding::new("settings", State::Note, line)));
     findings.extend(about_unit);
     findings.extend(control_group(settings, &paths));
     findings.extend(model(settings, &secrets).await);
@@ -100,15 +100,15 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
     findings.extend(names::hooks(settings, env));
     findings.extend(names::approvals(settings));
     findings.push(workspace::paths(&PathResolution::find()));
-    findings.extend(workspace::own_files(&shared(settings, env, &paths)));
-    let (mut about_sandbox, works) = sandbox(&walls(settings, env, &paths), &paths);
+    findings.extend(workspace::own_files(&own_files_problems(settings, env, &paths)));
+    let (mut about_sandbox, works) = sandbox(&sandbox_config(settings, env, &paths), &paths);
     findings.append(&mut about_sandbox);
     findings.extend(workers(settings, works));
     findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
 }
 
-/// The settings themselves are refused: nothing else can be tried.
+/// Reports that the settings themselves are refused: nothing else can be checked.
 fn report_refused(problems: &[Problem], as_json: bool, out: Output<'_>) -> Result<Exit, Failure> {
     if !as_json {
         return Err(refused(problems));
@@ -141,7 +141,7 @@ fn row(finding: &Finding) -> Vec<Cell> {
     vec![Cell::new(word, tone), finding.what.into(), finding.detail.as_str().into()]
 }
 
-/// The group of the control socket, if there is to be one.
+/// Checks the group of the control socket; `None` if none is configured.
 fn control_group(settings: &Settings, paths: &Paths) -> Option<Finding> {
     let found = ControlGroup::find(&settings.gateway.control_group);
     let reached = found.and_then(|group| group.map(|group| group.reaches(&paths.control_socket)).transpose());
@@ -193,8 +193,8 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
     };
     let mut findings: Vec<_> = chosen.notice.iter().map(|notice| finding(State::Note, notice.clone())).collect();
     for (at, candidate) in candidates(&chosen.config, &chosen.keys).into_iter().enumerate() {
-        let found = look_at(&candidate, &chosen.http).await;
-        // One that only stands in keeps nothing from starting.
+        let found = check_candidate(&candidate, &chosen.http).await;
+        // Only the first candidate can prevent a start; problems of the others are notes.
         let state = if at == 0 { found.state } else { found.state.min(State::Note) };
         findings.push(Finding { state, ..found });
     }
@@ -209,8 +209,8 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
     findings
 }
 
-/// A look at one of the models and keys that may be asked.
-async fn look_at(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding {
+/// Checks one candidate.
+async fn check_candidate(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding {
     let finding = |state, detail| Finding::new("model", state, detail);
     let name = &candidate.name;
     if let Some(lacks) = &candidate.lacks {
@@ -241,7 +241,7 @@ async fn look_at(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding
     }
 }
 
-/// The limits and rules that count money.
+/// The limits and rules that depend on money.
 fn about_money(settings: &Settings) -> Vec<String> {
     let limits = &settings.limits;
     let limits_for = &limits.usd_per_day_for;
@@ -262,7 +262,7 @@ fn about_money(settings: &Settings) -> Vec<String> {
         .collect()
 }
 
-/// Whether one of these keys stands anywhere in a value.
+/// Whether one of these keys occurs anywhere in a value.
 fn has_key(value: &Json, keys: &[&str]) -> bool {
     match value {
         Json::Object(table) => table.iter().any(|(key, value)| keys.contains(&key.as_str()) || has_key(value, keys)),
@@ -271,7 +271,7 @@ fn has_key(value: &Json, keys: &[&str]) -> bool {
     }
 }
 
-/// That the token is there has been checked with all secrets.
+/// Checks the Telegram channel. The check of all secrets has already found its token.
 fn telegram(settings: &Settings) -> Option<Finding> {
     let config = &settings.channels.telegram;
     let finding = |state, detail: &str| Some(Finding::new("telegram", state, detail));
@@ -282,7 +282,7 @@ fn telegram(settings: &Settings) -> Option<Finding> {
     }
 }
 
-/// What MCP servers offer now. One that is out of reach keeps nothing from starting.
+/// Lists the current tools of the MCP servers. A server that is not available does not prevent a start.
 async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Finding> {
     let finding = |state, detail: String| Finding::new("mcp", state, detail);
     if !settings.tools.mcp.values().any(|server| server.enabled) {
@@ -332,7 +332,8 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
     finding(state, format!("{name} offers {offered} {tools}{without}"))
 }
 
-/// Whether workers can be started, where they are wanted. A note where not: everything else goes on.
+/// Checks whether workers can be started, if they are enabled. A problem is a note: everything else works without
+/// workers.
 fn workers(settings: &Settings, sandbox_works: bool) -> Vec<Finding> {
     let WorkersConfig { enabled, host, docker_socket, .. } = &settings.workers;
     if !enabled {
@@ -354,8 +355,8 @@ fn workers(settings: &Settings, sandbox_works: bool) -> Vec<Finding> {
     std::iter::once(room).chain(names::host_tools(settings)).collect()
 }
 
-/// What this machine offers to the sandbox of commands, piece by piece, and whether it works as it is configured. A
-/// note where it does not: commands are refused then, and all else goes on. Also whether it works.
+/// Checks what this machine offers to the sandbox of commands, piece by piece, and whether the configured sandbox
+/// works. A problem is a note: commands are refused then, and everything else works. Also returns whether it works.
 fn sandbox(config: &SandboxConfig, paths: &Paths) -> (Vec<Finding>, bool) {
     let finding = |state, detail: String| Finding::new("sandbox", state, detail);
     if config.policy == Policy::Off {
@@ -365,7 +366,7 @@ fn sandbox(config: &SandboxConfig, paths: &Paths) -> (Vec<Finding>, bool) {
     let state = |there: bool| if there { State::Ok } else { State::Note };
     let mut findings: Vec<_> =
         Offers::look(config).lines().into_iter().map(|(there, detail)| finding(state(there), detail)).collect();
-    // Any directory will do to try it; the workspace may not have been made yet.
+    // Any directory is enough for this test; the workspace may not exist yet.
     let place = paths.data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let belay = std::env::current_exe().map_err(|error| format!("the program of Belay is not found: {error}"));
     let probed = belay.and_then(|belay| Sandbox::probe(config, place, &belay).map_err(|missing| missing.0));

@@ -14,12 +14,12 @@ use crate::stops::StopsCommand;
 #[derive(Debug, Parser)]
 #[command(name = "belay", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// What to do; none: say where to start.
+    /// The command; none: prints where to start.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
-/// The answer to `belay` without a command.
+/// The output of `belay` without a command.
 pub(crate) const WHERE_TO_START: &str = "\
 Belay is an agent daemon. Where to start:
 
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Ask(AskArgs),
     /// Send one message to the running daemon
     Send(SendArgs),
-    /// Send one message to the running daemon and stay for its answer
+    /// Send one message to the running daemon and wait for its answer
     Agent(AgentArgs),
     /// Show what the running daemon is doing
     Status(ClientArgs),
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Context(ContextCommand),
     /// List, search, export and delete sessions
     Sessions(SessionsArgs),
-    /// List the questions that wait for an answer, or answer one
+    /// List open approval requests, or answer one
     Approvals(ApprovalsArgs),
     /// List, create, watch and cancel jobs: work in the background
     Jobs(JobsArgs),
@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Stop the running daemon after it has finished its work
     Shutdown(ClientArgs),
-    /// Check the settings, and what they need, without starting
+    /// Check the settings and their requirements, without starting
     Check(CheckUnitArgs),
     /// Show the settings
     #[command(subcommand)]
@@ -76,12 +76,13 @@ pub(crate) enum Command {
     /// List and approve the tools of MCP servers
     #[command(subcommand)]
     Mcp(McpCommand),
-    /// Carry out a job for the daemon, which starts this itself in a sandbox; the job's token is read from standard input
+    /// Carry out a job for the daemon, which starts this command in a sandbox; the job's token is read from standard
+    /// input
     #[command(hide = true)]
     Worker(WorkerArgs),
     /// Print the completions for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
 }
@@ -126,7 +127,7 @@ mod tests {
             ("belay runs --session me --status failed --limit 5", true),
             ("belay runs --limit 0", false),
             ("belay runs --limit 500", true),
-            ("belay runs --limit 501", false), // the API takes no more
+            ("belay runs --limit 501", false), // the limit of the API
             ("belay runs show 0193", true),
             ("belay runs show --json 0193", true),
             ("belay context show me", true),

@@ -1,4 +1,4 @@
-//! The commands that talk to a running daemon: over its control socket, or over HTTP with a token.
+//! The commands for a running daemon: over its control socket, or over HTTP with a token.
 
 mod agent;
 mod approvals;
@@ -38,17 +38,17 @@ pub(crate) use tools::{list as tools_list, one as tools_one};
 
 use crate::output::Tone;
 
-/// The text at a place of an answer; empty when there is none.
+/// The string at a JSON pointer; empty if there is none.
 fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// The number at a place of an answer; 0 when there is none.
+/// The number at a JSON pointer; 0 if there is none.
 fn number(value: &Json, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Json::as_u64).unwrap_or_default()
 }
 
-/// How good a run's status is.
+/// The tone of a run's status.
 fn tone_of(status: &str) -> Tone {
     match status {
         "completed" => Tone::Good,
@@ -58,14 +58,14 @@ fn tone_of(status: &str) -> Tone {
     }
 }
 
-/// An amount in millionths of a US dollar, as people write it; four places below a dollar, where runs live.
+/// Formats an amount in millionths of a US dollar; four decimal places below a dollar, because most runs cost less.
 fn dollars(micro_usd: u64) -> String {
     let digits = if micro_usd < 1_000_000 { 4 } else { 2 };
     format!("${:.digits$}", micro_usd as f64 / 1e6)
 }
 
-/// A duration as people say it.
-fn spoken(duration: Duration) -> String {
+/// Formats a duration for people.
+fn duration_text(duration: Duration) -> String {
     match duration.as_secs() {
         s @ 0..60 => format!("{s} s"),
         s @ 60..3600 => format!("{} min", s / 60),
@@ -74,13 +74,13 @@ fn spoken(duration: Duration) -> String {
     }
 }
 
-/// How long ago a date of an answer (RFC 3339 in UTC, as the daemon writes it) was.
+/// Time since a date of an answer (RFC 3339 in UTC, as the daemon writes it).
 fn since(rfc3339: &str) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     now.checked_sub(Duration::from_secs(seconds_of(rfc3339)?))
 }
 
-/// How long there is until a date of an answer; `None` when it has passed.
+/// Time until a date of an answer; `None` when it has passed.
 fn until(rfc3339: &str) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     Duration::from_secs(seconds_of(rfc3339)?).checked_sub(now)
@@ -105,9 +105,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_and_durations_are_said_as_people_say_them() {
+    fn amounts_and_durations_are_formatted_for_people() {
         assert_eq!([dollars(0), dollars(120), dollars(1_234_567)], ["$0.0000", "$0.0001", "$1.23"]);
-        let said = [5, 61, 3_700, 90_000].map(|s| spoken(Duration::from_secs(s)));
+        let said = [5, 61, 3_700, 90_000].map(|s| duration_text(Duration::from_secs(s)));
         assert_eq!(said, ["5 s", "1 min", "1 h 1 min", "1 d 1 h"]);
     }
 

@@ -1,10 +1,10 @@
-//! The clock of the machine.
+//! The system clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use belay_protocol::{Clock, UnixMillis};
 
-/// The clock of the machine.
+/// The system clock.
 #[derive(Debug)]
 pub(crate) struct SystemClock;
 

@@ -1,4 +1,4 @@
-//! The environment of the process, read once. Nothing else in the program reads it, so that tests can bring their own.
+//! The environment of the process, read once. No other code reads it, so tests can pass their own.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,9 +10,9 @@ use secrecy::SecretString;
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     vars: BTreeMap<OsString, OsString>,
-    /// The credentials that the unit of a service gives it, where that is looked at from outside.
+    /// The credentials of a service's unit, when `belay check --unit` reads one.
     declared: BTreeMap<String, Declared>,
-    /// The unit that was read for them.
+    /// The unit that declares them.
     unit: Option<PathBuf>,
 }
 
@@ -21,35 +21,35 @@ pub(crate) struct Environment {
 pub(crate) enum Declared {
     /// Its content.
     Content(SecretString),
-    /// It is there, and what it holds is not known.
+    /// The credential exists, but its content is unknown.
     Unseen,
 }
 
 impl Environment {
-    /// That of this process, now.
+    /// The environment of this process, now.
     pub(crate) fn of_process() -> Self {
         Self { vars: std::env::vars_os().collect(), ..Self::default() }
     }
 
-    /// The same with one more variable.
+    /// Adds a variable.
     #[cfg(test)]
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.vars.insert(name.into(), value.into());
         self
     }
 
-    /// The same as a service would have it whose unit is this file and declares these credentials.
+    /// Adds a service's unit and the credentials that it declares.
     pub(crate) fn with_unit(mut self, unit: PathBuf, declared: BTreeMap<String, Declared>) -> Self {
         (self.unit, self.declared) = (Some(unit), declared);
         self
     }
 
-    /// The unit of a service that is looked at from outside.
+    /// The service's unit, if one was read.
     pub(crate) fn unit(&self) -> Option<&Path> {
         self.unit.as_deref()
     }
 
-    /// The credential of that name, where the unit of a service declares it.
+    /// The credential of that name, if the service's unit declares it.
     pub(crate) fn declared(&self, name: &str) -> Option<&Declared> {
         self.declared.get(name)
     }
@@ -59,23 +59,23 @@ impl Environment {
         self.raw(name).and_then(OsStr::to_str)
     }
 
-    /// The value of a variable as it is, if it is set and not empty.
+    /// The raw value of a variable, if it is set and not empty.
     pub(crate) fn raw(&self, name: &str) -> Option<&OsStr> {
         self.given(name).filter(|value| !value.is_empty())
     }
 
-    /// The value of a variable as it is, if it is set, also when it is empty.
+    /// The raw value of a variable, if it is set, even if it is empty.
     pub(crate) fn given(&self, name: &str) -> Option<&OsStr> {
         self.vars.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// A directory. Relative ones are ignored, as the XDG base directory specification asks
-    /// (<https://specifications.freedesktop.org/basedir-spec/latest/>, "Basics").
+    /// The value of a variable as a directory. Relative paths are ignored, as the XDG base directory specification
+    /// requires (<https://specifications.freedesktop.org/basedir-spec/latest/>, "Basics").
     pub(crate) fn directory(&self, name: &str) -> Option<PathBuf> {
         self.raw(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// All variables whose name begins with a prefix, in the order of their names.
+    /// All variables with this prefix, sorted by name.
     pub(crate) fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a OsStr)> {
         self.vars.iter().filter_map(move |(name, value)| {
             let name = name.to_str()?;

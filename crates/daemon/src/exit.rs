@@ -1,4 +1,4 @@
-//! How a command ends: the exit codes that scripts rely on, and failures in plain words.
+//! The ends of a command: the exit codes that scripts rely on, and failures for people.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,19 +12,19 @@ pub(crate) enum Exit {
     Fine = 0,
     /// The work failed: the run ended without doing what was asked.
     Failed = 1,
-    /// The command line cannot be used; mostly clap finds that out itself.
+    /// The command line is invalid. clap detects most cases.
     WrongUsage = 2,
     /// The input cannot be used: not UTF-8, too long, empty.
     UnusableInput = 65,
-    /// A needed service is out of reach: no daemon, no model, an address that is taken.
+    /// A needed service is not available: no daemon, no model, an address that is in use.
     OutOfReach = 69,
-    /// A bug, or a machine that lets us down.
+    /// A bug, or a failure of the machine.
     Internal = 70,
-    /// Busy; try again. Also a run that rests on a question: it goes on when somebody has answered.
+    /// Busy; try again. Also a run that waits for approval: it continues when somebody has answered.
     Busy = 75,
     /// The configuration is refused.
     Refused = 78,
-    /// A signal ended it before it was done.
+    /// A signal ended the command before it was done.
     Interrupted = 130,
 }
 
@@ -34,12 +34,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A command that did not work: what is wrong, and what to do next. Shown on stderr.
+/// A failed command: what is wrong, and what to do next. Shown on stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) exit: Exit,
-    /// What is wrong, in plain words; may have several lines.
+    /// What is wrong; may have several lines.
     pub(crate) what: String,
     /// What to do next.
     pub(crate) next: Option<String>,
@@ -51,7 +51,7 @@ impl Failure {
         Self { exit, what: what.to_string(), next: None }
     }
 
-    /// The same failure with advice.
+    /// Adds advice on what to do next.
     #[must_use]
     pub(crate) fn next(mut self, advice: impl Into<String>) -> Self {
         self.next = Some(advice.into());

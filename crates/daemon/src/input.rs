@@ -4,10 +4,10 @@ use std::io::Read;
 
 use crate::exit::{Exit, Failure};
 
-/// Longest message in bytes. 1 MiB: what the daemon takes as a body by default.
+/// Longest message in bytes. 1 MiB: the daemon's default limit for a body.
 const MESSAGE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// The message: `-` reads standard input to its end.
+/// Returns the message; `-` reads standard input to its end.
 ///
 /// # Errors
 /// 65: it is empty, too long, or not UTF-8.

@@ -1,8 +1,8 @@
-//! Deletes what is too old by `[sessions]`, `routines.keep_routine_runs_days` and `gateway.openai_session_hours`: at the start, every hour,
-//! and when an operator asks.
+//! Deletes expired data by `[sessions]`, `routines.keep_routine_runs_days` and `gateway.openai_session_hours`: at the
+//! start, every hour, and on request of an operator.
 //!
-//! In small pieces, each a write of its own among all others: no message waits for more than one of them, and two rounds that
-//! meet share the work.
+//! It deletes in small batches, each in a write of its own among the other writes. So a message waits for at most one
+//! batch, and two concurrent rounds share the work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,34 +16,34 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-/// How often it looks. The shortest setting is in hours.
+/// Interval of the rounds. The shortest retention setting is in hours.
 const PERIOD: Duration = Duration::from_secs(3600);
 
-/// Rows that one write deletes, or indexes. 200: a few milliseconds.
-const PIECE: u32 = 200;
+/// Rows that one write deletes or indexes. 200: a few milliseconds.
+const BATCH_ROWS: u32 = 200;
 
-/// Pages that one write gives back to the disk: 400 kB.
+/// Pages that one write returns to the disk: 400 kB.
 const PAGES: u32 = 100;
 
-/// Pause between two pieces, in which others write.
-const BREATH: Duration = Duration::from_millis(20);
+/// Pause between two batches, in which others write.
+const BATCH_PAUSE: Duration = Duration::from_millis(20);
 
 const HOUR_MS: i64 = 3600 * 1000;
 
 /// The janitor.
-pub(crate) struct Caretaker {
+pub(crate) struct RetentionJanitor {
     config: SessionsConfig,
-    /// Days that routine runs of routines are kept; 0: as conversations are.
+    /// Days that routine runs are kept; 0: as long as conversations.
     keep_routine_runs_days: u32,
-    /// Hours that ephemeral sessions are kept; 0: as conversations are.
+    /// Hours that ephemeral sessions are kept; 0: as long as conversations.
     keep_ephemeral_hours: u32,
     archive: Arc<dyn Archive>,
     outputs: KeptOutputs,
     clock: Arc<dyn Clock>,
 }
 
-impl Caretaker {
-    /// One that has done nothing yet.
+impl RetentionJanitor {
+    /// Creates a janitor that has done nothing yet.
     pub(crate) fn new(
         config: SessionsConfig,
         keep_routine_runs_days: u32,
@@ -55,7 +55,7 @@ impl Caretaker {
         Self { config, keep_routine_runs_days, keep_ephemeral_hours, archive, outputs, clock }
     }
 
-    /// Works until told to stop. Cancelled in the middle of a round, the next start goes on with it.
+    /// Works until it is stopped. If it is cancelled in the middle of a round, the next start continues.
     pub(crate) async fn work(&self, stop: CancellationToken) {
         let rounds = async {
             let mut ticks = interval(PERIOD);
@@ -69,10 +69,10 @@ impl Caretaker {
                 }
             }
         };
-        let _ = stop.run_until_cancelled(rounds).await; // cancelled is how it ends
+        let _ = stop.run_until_cancelled(rounds).await; // cancellation is the normal end
     }
 
-    /// From when on things are kept, as of now.
+    /// The oldest dates to keep, as of now.
     fn retention(&self) -> Retention {
         let before = |days: u32| (days > 0).then(|| self.days_ago(days));
         Retention {
@@ -94,7 +94,7 @@ impl Caretaker {
 }
 
 #[async_trait]
-impl Janitor for Caretaker {
+impl Janitor for RetentionJanitor {
     async fn tidy(&self, dry_run: bool) -> Result<Removed, StoreError> {
         let old = self.retention();
         if dry_run {
@@ -102,15 +102,15 @@ impl Janitor for Caretaker {
         }
         let mut all = Removed::default();
         loop {
-            let mut removed = self.archive.prune(old, PIECE).await?;
+            let mut removed = self.archive.prune(old, BATCH_ROWS).await?;
             if removed.is_nothing() {
                 break;
             }
-            // The rows are gone: nobody can ask for these any more.
+            // Their rows are deleted: nobody can ask for these outputs any more.
             self.outputs.forget(&std::mem::take(&mut removed.run_ids)).await;
             all.add(removed);
             self.archive.shrink(PAGES).await?;
-            sleep(BREATH).await;
+            sleep(BATCH_PAUSE).await;
         }
         if self.config.keep_outputs_days > 0 {
             let outputs = self.outputs.forget_before(self.days_ago(self.config.keep_outputs_days)).await;
@@ -142,10 +142,10 @@ mod tests {
         }
     }
 
-    /// Some day after every id that a test makes: 2100-01-01.
+    /// A date after every id that a test makes: 2100-01-01.
     const TODAY: i64 = 4_102_444_800_000;
 
-    async fn house(config: SessionsConfig) -> (Caretaker, Arc<SqliteStore>, tempfile::TempDir) {
+    async fn fixture(config: SessionsConfig) -> (RetentionJanitor, Arc<SqliteStore>, tempfile::TempDir) {
         let (store, directory) = (Arc::new(SqliteStore::in_memory().unwrap()), tempfile::tempdir().unwrap());
         for (session, days) in [("long ago", 31), ("lately", 29)] {
             store
@@ -155,7 +155,7 @@ mod tests {
         }
         let outputs = KeptOutputs::open(directory.path(), &ToolsConfig::default().outputs).unwrap();
         outputs.keep(RunId::new(), &"call".into(), "a long output").await.unwrap();
-        (Caretaker::new(config, 0, 24, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
+        (RetentionJanitor::new(config, 0, 24, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
     }
 
     fn kept_outputs(directory: &tempfile::TempDir) -> usize {
@@ -165,7 +165,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_older_than_the_settings_say_is_counted_and_then_deleted() {
         let config = SessionsConfig { keep_days: 30, keep_outputs_days: 7, ..SessionsConfig::default() };
-        let (janitor, store, directory) = house(config).await;
+        let (janitor, store, directory) = fixture(config).await;
         let expected = Removed { sessions: 1, threads: 1, ..Removed::default() };
         assert_eq!(janitor.tidy(true).await.unwrap(), expected);
         assert_eq!((store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
@@ -177,15 +177,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unless_it_is_told_otherwise_it_keeps_everything() {
-        let (janitor, store, directory) = house(SessionsConfig::default()).await;
+    async fn by_default_it_keeps_everything() {
+        let (janitor, store, directory) = fixture(SessionsConfig::default()).await;
         assert!(janitor.tidy(false).await.unwrap().is_nothing());
         assert_eq!((store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_ephemeral_session_goes_after_its_hours_whatever_else_is_kept() {
-        let (janitor, store, _directory) = house(SessionsConfig::default()).await;
+    async fn an_ephemeral_session_is_deleted_after_its_hours_independent_of_other_settings() {
+        let (janitor, store, _directory) = fixture(SessionsConfig::default()).await;
         for (session, hours) in [("a day ago", 25), ("today", 23)] {
             let at = UnixMillis(TODAY - hours * HOUR_MS);
             store.open_lane(&session.into(), SessionLifetime::Ephemeral, BootId::new(), at).await.unwrap();
@@ -199,17 +199,17 @@ mod tests {
             ["today", "lately", "long ago"]
         );
 
-        let (janitor, store, _directory) = house(SessionsConfig::default()).await;
-        let janitor = Caretaker { keep_ephemeral_hours: 0, ..janitor };
+        let (janitor, store, _directory) = fixture(SessionsConfig::default()).await;
+        let janitor = RetentionJanitor { keep_ephemeral_hours: 0, ..janitor };
         let old = UnixMillis(TODAY - 40 * DAY_MS);
         store.open_lane(&"kept".into(), SessionLifetime::Ephemeral, BootId::new(), old).await.unwrap();
         assert!(janitor.tidy(false).await.unwrap().is_nothing());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_works_at_the_start_and_every_hour_until_it_is_told_to_stop() {
+    async fn it_works_at_the_start_and_every_hour_until_it_is_stopped() {
         let config = SessionsConfig { keep_days: 30, ..SessionsConfig::default() };
-        let (janitor, store, _directory) = house(config).await;
+        let (janitor, store, _directory) = fixture(config).await;
         let stop = CancellationToken::new();
         let watch = async {
             sleep(Duration::from_secs(60)).await;

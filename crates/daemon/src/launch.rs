@@ -1,11 +1,11 @@
-//! `belay launch`: the last stage inside the sandbox of a command. The daemon starts itself this way; it is no command
-//! for people, so the command line that they see does not know it.
+//! `belay launch`: the last stage inside the sandbox of a command. The daemon starts itself this way. It is no command
+//! for people, so the command line parser does not know it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Becomes the command, if this process was started as the last stage; comes back with a code only when that failed,
-/// having said why. Comes first in `main`: nothing may have been read, opened or started when the walls go up.
+/// Becomes the command, if this process was started as the last stage. Returns an exit code only if that failed; the
+/// error is printed. Must run first in `main`: nothing may be read, opened or started before the sandbox is in force.
 pub(crate) fn become_command(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut args = args.into_iter().skip(1);
     (args.next()? == "launch").then(|| belay_tools::sandbox::launch::main(args))

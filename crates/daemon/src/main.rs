@@ -1,11 +1,11 @@
 //! The belay binary: settings, wiring, signals, exit codes, subcommands.
 //!
-//! **For**: putting the house together and letting people and service managers run it.
+//! **For**: building the daemon, and running it for people and service managers.
 //!
-//! **Does not know**: how anything is done. It decides nothing about a message.
+//! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`] → [`client`] → [`stops`] → [`mcp`].
-//! A process of its own is [`worker`].
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`] → [`client`] →
+//! [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
@@ -56,19 +56,19 @@ use args::{ApprovalsArgs, ApprovalsCommand, ConfigCommand, ContextCommand, Heart
 /// Most worker threads of the daemon. 8: it waits for models far more than it computes, and each thread keeps memory.
 const WORKERS_MAX: usize = 8;
 
-/// How long the end waits for a thread that sits in a read of the terminal, which nothing can interrupt.
+/// How long the end waits for a thread that is blocked in a read of the terminal, which nothing can interrupt.
 const LAST_THREADS: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
     if let Some(code) = launch::become_command(std::env::args_os()) {
         return code;
     }
-    // Before anything can open a TLS connection; an error says that a provider has been chosen already.
+    // Before anything can open a TLS connection. An error means that a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cli = Cli::parse();
     let env = Environment::of_process();
-    let lost = OnceLock::new();
-    let out = Output::stdout(&env, &lost);
+    let write_error = OnceLock::new();
+    let out = Output::stdout(&env, &write_error);
     let done = match cli.command {
         Some(chosen) => command(chosen, &env, out),
         None => {
@@ -77,12 +77,12 @@ fn main() -> ExitCode {
         }
     };
     let exit = done.unwrap_or_else(|failure| {
-        output::complain(&failure.to_string());
+        output::print_error(&failure.to_string());
         failure.exit
     });
-    match (lost.get(), exit) {
+    match (write_error.get(), exit) {
         (None, exit) => exit.into(),
-        // A result that nobody got is no success: the disk behind stdout is full, or broken.
+        // A result that was not written is no success: the disk behind stdout is full or broken.
         (Some(error), exit) => {
             output::note(&format!("the result cannot be written to standard output: {error}"));
             if exit == Exit::Fine { Exit::Internal.into() } else { exit.into() }
@@ -160,7 +160,7 @@ fn many_threads() -> std::io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(cores.min(WORKERS_MAX)).thread_name("belay").enable_all().build()
 }
 
-/// A client's runtime: nothing runs beside anything else.
+/// A client's runtime: one thread is enough.
 fn one_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

@@ -1,4 +1,4 @@
-//! `belay mcp …`: what MCP servers offer, the operator's yes to it, and being one.
+//! `belay mcp …`: lists and approves the tools of MCP servers, and serves MCP.
 
 mod serve;
 
@@ -12,38 +12,38 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::{Paths, private_directory};
 use crate::settings::{Settings, load, refused};
-use crate::wiring::{McpNeeds, keep_apart, workspace_of};
+use crate::wiring::{McpNeeds, refuse_own_files, workspace_of};
 
 pub(crate) use serve::{ServeArgs, serve};
 
 /// `belay mcp …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Ask the configured MCP servers for their tools, and show where each tool stands
+    /// List the tools of the configured MCP servers, with the state of each
     List(ListArgs),
-    /// Approve a tool of an MCP server as it describes itself now, or all of them
+    /// Approve the current description of a tool of an MCP server, or of all its tools
     Approve(ApproveArgs),
-    /// Be an MCP server over standard input and output: a relay to the running daemon, for programs that start one
+    /// Serve MCP over standard input and output, by relaying to the running daemon
     Serve(ServeArgs),
 }
 
 /// `belay mcp list`
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Settings.
+    /// The settings.
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     /// Print JSON, with whole descriptions and arguments
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only this server
+    /// List only this server
     pub(crate) server: Option<String>,
 }
 
 /// `belay mcp approve`
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
-    /// Settings.
+    /// The settings.
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     /// Print JSON
@@ -51,11 +51,11 @@ pub(crate) struct ApproveArgs {
     pub(crate) json: bool,
     /// The server's name in the settings
     pub(crate) server: String,
-    /// The name that the server gives the tool; without it all of its tools
+    /// The name of the tool on the server; without it all of its tools
     pub(crate) tool: Option<String>,
 }
 
-/// Asks the servers and shows what they offer. Nothing is approved by that.
+/// Asks the servers and shows their tools. Approves nothing.
 pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let (mut settings, paths) = settings_of(&args.settings, args.server.as_deref(), env)?;
     if let Some(wanted) = &args.server {
@@ -100,7 +100,7 @@ pub(crate) async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'
     Ok(Exit::Fine)
 }
 
-/// The settings, where they know the server that is named.
+/// Loads the settings, and checks that they have the named server.
 fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> Result<(Settings, Paths), Failure> {
     let paths = Paths::find(env)?.with_named(&args.files);
     let settings = load(args, env, &paths).map_err(|problems| refused(&problems))?.settings;
@@ -110,9 +110,9 @@ fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> 
     }
 }
 
-/// The servers, and the directories they need.
+/// Prepares the servers and the directories that they need.
 async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(McpNeeds, Mcp), Failure> {
-    keep_apart(settings, env, paths)?;
+    refuse_own_files(settings, env, paths)?;
     for directory in [&paths.data, &workspace_of(settings, env, paths)] {
         private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
     }
@@ -121,7 +121,7 @@ async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Resul
     Ok((needs, mcp))
 }
 
-/// A server as rows of a table.
+/// The table rows of a server.
 fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
     let row = |(word, tone), tool: &str, detail: &str| {
         vec![Cell::new(word, tone), report.server.as_str().into(), tool.into(), first_line(detail).into()]
@@ -133,7 +133,7 @@ fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
     }
 }
 
-/// What a server that is left out has written to its standard error.
+/// The standard error of a server that is left out.
 fn wrote(report: &ServerReport) -> Option<String> {
     let lines: String = report.last_words.lines().map(|line| format!("\n  {line}")).collect();
     (!lines.is_empty()).then(|| format!("{} wrote to standard error:{lines}", report.server))
@@ -160,7 +160,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// What has changed of a tool, for whoever decides; nothing when nothing has.
+/// What has changed in a tool since its approval; `None` if nothing has.
 fn compared(report: &ServerReport, tool: &ToolReport) -> Option<String> {
     let Standing::Changed { what, before } = &tool.standing else { return None };
     let (server, name) = (&report.server, &tool.tool);

@@ -1,8 +1,8 @@
-//! Addresses on this machine, and HTTP clients that need no certificates to reach them.
+//! Loopback addresses, and HTTP clients without certificates to reach them.
 
 use url::{Host, Url};
 
-/// Whether an address names this machine.
+/// Whether a URL names this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -12,13 +12,13 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether an address is a plain `http://` one on this machine.
+/// Whether an address is a plain `http://` URL of this machine.
 pub(crate) fn is_plain_loopback(address: &str) -> bool {
     Url::parse(address).is_ok_and(|url| url.scheme() == "http" && is_loopback(&url))
 }
 
-/// The beginning of a client for plain addresses. It reads no root certificates: on many systems that is a directory of
-/// 150 files, which would take longer than the rest of the start, and 10 MiB.
+/// A builder of clients for plain addresses. It reads no root certificates: on many systems they are a directory of 150
+/// files. Reading it would take longer than the rest of the start, and 10 MiB.
 pub(crate) fn plain_client() -> reqwest::ClientBuilder {
     reqwest::Client::builder().tls_certs_only([])
 }

@@ -1,24 +1,24 @@
-//! Printing: results on stdout, notes on stderr. Aligned and coloured for people, plain for programs.
+//! Prints results on stdout and notes on stderr: aligned and coloured for people, plain for programs.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 
 use crate::environment::Environment;
 
-/// Where results go.
+/// The output for results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output<'a> {
-    /// Whether stdout is a terminal, so that control characters would act on it.
+    /// Whether stdout is a terminal, which control characters would affect.
     terminal: bool,
     colour: bool,
-    /// Why a result could not be written, for whoever ends the process.
-    lost: &'a OnceLock<io::Error>,
+    /// The first write error, for the end of the process.
+    write_error: &'a OnceLock<io::Error>,
 }
 
-/// The colours of meanings: ANSI "Select Graphic Rendition" codes, so that the terminal's own palette applies.
+/// Colours by meaning: ANSI "Select Graphic Rendition" codes, so that the terminal's own palette applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// As it is.
+    /// Default colour.
     Plain,
     /// Good.
     Good,
@@ -31,54 +31,54 @@ pub(crate) enum Tone {
 }
 
 impl<'a> Output<'a> {
-    /// The standard output of this process. No colours with `NO_COLOR` (<https://no-color.org>). The first error of
-    /// writing is kept in `lost`.
-    pub(crate) fn stdout(env: &Environment, lost: &'a OnceLock<io::Error>) -> Self {
+    /// The standard output of this process. No colours with `NO_COLOR` (<https://no-color.org>). The first write error
+    /// is kept in `write_error`.
+    pub(crate) fn stdout(env: &Environment, write_error: &'a OnceLock<io::Error>) -> Self {
         let terminal = io::stdout().is_terminal();
-        Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none(), lost }
+        Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none(), write_error }
     }
 
-    /// One that is no terminal.
+    /// An output that is no terminal.
     #[cfg(test)]
-    pub(crate) fn plain(lost: &'a OnceLock<io::Error>) -> Self {
-        Self { terminal: false, colour: false, lost }
+    pub(crate) fn plain(write_error: &'a OnceLock<io::Error>) -> Self {
+        Self { terminal: false, colour: false, write_error }
     }
 
     fn write(self, write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>) {
         let mut out = BufWriter::new(io::stdout().lock());
         match write(&mut out).and_then(|()| out.flush()) {
             Ok(()) => {}
-            // A reader that has gone away (`| head`) is no failure of ours.
+            // A reader that has closed the pipe (`| head`) is no failure.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             Err(error) => {
-                let _ = self.lost.set(error); // the first one is the one to tell
+                let _ = self.write_error.set(error); // only the first error is reported
             }
         }
-        // What could not be written is not tried again.
+        // Drops the unwritten rest, so that it is not retried.
         let _ = out.into_parts();
     }
 
-    /// Prints a line. What the model wrote may hold control characters, which a terminal must not obey.
+    /// Prints a line. On a terminal, control characters of model output are escaped.
     pub(crate) fn line(self, text: &str) {
-        let safe = if self.terminal { harmless(text) } else { text.to_owned() };
+        let safe = if self.terminal { escaped(text) } else { text.to_owned() };
         self.write(|out| writeln!(out, "{safe}"));
     }
 
-    /// Prints a piece of a text, without an end of the line.
+    /// Prints a part of a text, without a line end.
     pub(crate) fn piece(self, text: &str) {
         let safe = if self.terminal { belay_text::escaped_piece(text).into_owned() } else { text.to_owned() };
         self.write(|out| write!(out, "{safe}"));
     }
 
-    /// Whether a person looks at it as it comes.
+    /// Whether a person reads the output.
     pub(crate) fn is_terminal(self) -> bool {
         self.terminal
     }
 
-    /// Puts a line in the place of the one that was put there last; for a terminal. What is longer than the narrowest usual one
-    /// is cut: a line that wraps around could not be replaced.
+    /// Replaces the line that was shown last; for terminals. A text longer than 79 characters is cut: a line that wraps
+    /// could not be replaced.
     pub(crate) fn again(self, text: &str) {
-        let line: String = harmless(text).chars().filter(|c| *c != '\n').take(79).collect();
+        let line: String = escaped(text).chars().filter(|c| *c != '\n').take(79).collect();
         self.write(|out| write!(out, "\r\x1b[2K{line}"));
     }
 
@@ -86,7 +86,7 @@ impl<'a> Output<'a> {
     pub(crate) fn lines(self, lines: impl Iterator<Item = String>) {
         self.write(|out| {
             for line in lines {
-                let safe = if self.terminal { harmless(&line) } else { line };
+                let safe = if self.terminal { escaped(&line) } else { line };
                 writeln!(out, "{safe}")?;
             }
             Ok(())
@@ -99,7 +99,7 @@ impl<'a> Output<'a> {
         self.write(|out| writeln!(out, "{text}"));
     }
 
-    /// Prints a table: columns aligned, the last one as long as it is.
+    /// Prints a table with aligned columns; the last column is not padded.
     pub(crate) fn table(self, rows: &[Vec<Cell>]) {
         self.write(|out| self.aligned(rows).iter().try_for_each(|line| writeln!(out, "{line}")));
     }
@@ -122,7 +122,7 @@ impl<'a> Output<'a> {
     }
 
     fn paint(self, text: &str, tone: Tone) -> String {
-        let text = harmless(text);
+        let text = escaped(text);
         let code = match tone {
             Tone::Plain => return text,
             Tone::Good => "32",
@@ -144,7 +144,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// A cell of that tone.
     pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: harmless(&text.into()).replace(['\n', '\t'], " "), tone }
+        Self { text: escaped(&text.into()).replace(['\n', '\t'], " "), tone }
     }
 
     fn width(&self) -> usize {
@@ -158,27 +158,27 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// The text without what could steer a terminal or hide in it; that is shown as escapes.
-fn harmless(text: &str) -> String {
+/// Escapes characters that control a terminal or are hidden.
+fn escaped(text: &str) -> String {
     belay_text::escaped(text).into_owned()
 }
 
-/// Shows a question on stderr, in yellow if that is wanted.
+/// Shows an approval request on stderr, in yellow if `colour` is set.
 pub(crate) fn ask(text: &str, colour: bool) {
-    let text = harmless(text);
+    let text = escaped(text);
     let shown = if colour { format!("\x1b[33m{text}\x1b[0m") } else { text };
-    let _ = std::io::stderr().lock().write_all(format!("{shown}\n").as_bytes()); // nobody else can be told
+    let _ = std::io::stderr().lock().write_all(format!("{shown}\n").as_bytes()); // on failure, nobody else can be told
 }
 
-/// A note for people on stderr.
+/// Prints a note for people on stderr.
 pub(crate) fn note(text: &str) {
-    complain(&format!("belay: {text}"));
+    print_error(&format!("belay: {text}"));
 }
 
-/// Says something on stderr. What a server said may be part of it, so that it is made harmless.
-pub(crate) fn complain(text: &str) {
-    let line = format!("{}\n", harmless(text));
-    // One write, so that a log line cannot come between. Nobody can be told that stderr is closed.
+/// Prints a line on stderr. It may contain text of a server, so control characters are escaped.
+pub(crate) fn print_error(text: &str) {
+    let line = format!("{}\n", escaped(text));
+    // One write, so that no log line comes in between. If stderr is closed, nobody can be told.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_a_model_writes_cannot_command_the_terminal() {
-        assert_eq!(harmless("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
-        assert_eq!(harmless("a\x1b[2Jb\u{9b}c\td\n"), "a\\u{1b}[2Jb\\u{9b}c\td\n");
+        assert_eq!(escaped("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
+        assert_eq!(escaped("a\x1b[2Jb\u{9b}c\td\n"), "a\\u{1b}[2Jb\\u{9b}c\td\n");
     }
 }

@@ -1,4 +1,4 @@
-//! Where things are: settings files, data, the control socket.
+//! The paths of settings files, data, and the control socket.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 
-/// Settings of the machine, read first.
+/// The machine's settings, read first.
 const SYSTEM_SETTINGS: &str = "/etc/belay/belay.toml";
 
 /// The control socket of a daemon that systemd started with `RuntimeDirectory=belay`.
@@ -19,26 +19,26 @@ const SYSTEM_CONTROL_SOCKET: &str = "/run/belay/control.sock";
 /// Source: Linux, unix(7), "Address format".
 const SOCKET_PATH_MAX_BYTES: usize = 107;
 
-/// The places of this user, or of this service.
+/// The paths of this user or this service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Paths {
-    /// Settings files that are read when they exist, weakest first.
+    /// Settings files that are read if they exist, in ascending priority.
     pub(crate) settings: Vec<PathBuf>,
     /// Settings files that the command line names (`--config`).
     pub(crate) named: Vec<PathBuf>,
     /// The data directory: `$STATE_DIRECTORY`, else `$XDG_DATA_HOME/belay`, else `~/.local/share/belay`.
     pub(crate) data: PathBuf,
     /// The control socket: `$RUNTIME_DIRECTORY/control.sock`, else `$XDG_RUNTIME_DIR/belay/control.sock`, else
-    /// `control.sock` in the data directory. Where that is too long for a socket, a short name made of its hash in a
-    /// private directory under the temporary one.
+    /// `control.sock` in the data directory. A path that is too long for a socket is replaced by a short one: a hash of
+    /// the path as a private directory in the temporary directory.
     pub(crate) control_socket: PathBuf,
 }
 
 impl Paths {
-    /// Finds the places.
+    /// Finds the paths.
     ///
     /// # Errors
-    /// Nothing says where data may be kept: no state directory, no home.
+    /// The environment names no place for data: no state directory and no home.
     pub(crate) fn find(env: &Environment) -> Result<Self, Failure> {
         let home = env.directory("HOME");
         let data = first_of(env, "STATE_DIRECTORY")
@@ -60,14 +60,14 @@ impl Paths {
         Ok(Self { settings, named: Vec::new(), control_socket: fit_socket(socket, &temp), data })
     }
 
-    /// The same places, with the settings files that the command line names.
+    /// Adds the settings files of the command line.
     #[must_use]
     pub(crate) fn with_named(mut self, files: &[PathBuf]) -> Self {
         self.named = files.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone())).collect();
         self
     }
 
-    /// Where a client looks for a daemon, in this order: that of the same user, then the machine's.
+    /// The sockets at which a client looks for a daemon, in this order: this user's, then the machine's.
     pub(crate) fn client_sockets(&self) -> Vec<PathBuf> {
         let system = PathBuf::from(SYSTEM_CONTROL_SOCKET);
         let mut sockets = vec![self.control_socket.clone()];
@@ -77,10 +77,11 @@ impl Paths {
         sockets
     }
 
-    /// Makes the data directory and that of the control socket, readable by this user alone.
+    /// Makes the data directory and the directory of the control socket, readable by this user alone.
     ///
     /// # Errors
-    /// A directory cannot be made, or that of the socket belongs to somebody else, who could then answer in our place.
+    /// A directory cannot be made; or the socket's directory belongs to another user, who could then answer in the
+    /// daemon's place.
     pub(crate) fn make_directories(&self) -> io::Result<()> {
         private_directory(&self.data)?;
         if let Some(dir) = self.control_socket.parent() {
@@ -94,7 +95,7 @@ impl Paths {
     }
 }
 
-/// systemd gives several directories with colons between them; ours is the first.
+/// systemd may give several directories, separated by colons; the first one is used.
 fn first_of(env: &Environment, name: &str) -> Option<PathBuf> {
     let value = env.text(name)?;
     value.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute())
@@ -108,12 +109,12 @@ fn fit_socket(socket: PathBuf, temp: &Path) -> PathBuf {
     temp.join(format!("belay-{}", &hash[..16])).join("control.sock")
 }
 
-/// Makes a directory and those above it, for this user alone.
+/// Makes a directory and its ancestors, for this user alone.
 pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| named(error, path))
 }
 
-/// The same error with the path in its words: the ones of the operating system do not say what they are about.
+/// Adds the path to an error: the messages of the operating system do not contain it.
 fn named(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -1,5 +1,5 @@
-//! Reading the settings again while the daemon runs: all of them are checked, then what can change does, as a whole. A
-//! problem anywhere changes nothing.
+//! Reloads the settings while the daemon runs. All of them are checked first; then all reloadable ones change together.
+//! Any problem leaves everything unchanged.
 
 use belay_agent::{Reloader, Rules};
 use belay_channels::AllowLists;
@@ -18,7 +18,7 @@ use crate::stop_rules::stop_rules;
 use crate::systemd;
 use crate::telemetry::LogFilter;
 
-/// Where the settings came from, and those that are in force.
+/// The sources of the settings, and the settings in force.
 pub(crate) struct Source {
     pub(crate) args: SettingsArgs,
     pub(crate) env: Environment,
@@ -28,31 +28,32 @@ pub(crate) struct Source {
 }
 
 /// The parts of the daemon whose rules can be swapped.
-pub(crate) struct Swaps {
+pub(crate) struct Reloadable {
     /// Who may talk to the Telegram bot.
     pub(crate) allow_lists: AllowLists,
     /// What the models cost.
     pub(crate) prices: PriceList,
-    /// The settings of the models with every `auto` decided, and their keys: by these the prices are told apart.
+    /// The settings of the models with every `auto` resolved, and their keys. They identify the models in the price
+    /// list.
     pub(crate) llm: LlmConfig,
     pub(crate) keys: EnvKeys,
 }
 
-/// Reads the settings again at each request.
+/// Reloads the settings on each request.
 pub(crate) struct Reload {
     source: Source,
-    swaps: Swaps,
+    reloadable: Reloadable,
     agent: Reloader,
-    /// What the service manager is told of a daemon that is ready.
+    /// The status text of a ready daemon, for the service manager.
     status: String,
 }
 
 impl Reload {
-    pub(crate) fn new(source: Source, swaps: Swaps, agent: Reloader, status: String) -> Self {
-        Self { source, swaps, agent, status }
+    pub(crate) fn new(source: Source, reloadable: Reloadable, agent: Reloader, status: String) -> Self {
+        Self { source, reloadable, agent, status }
     }
 
-    /// Works until told to stop, or until nobody can ask any more.
+    /// Works until it is stopped, or until all senders of requests are dropped.
     pub(crate) async fn work(mut self, mut requests: mpsc::Receiver<()>, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -83,26 +84,27 @@ impl Reload {
     /// Reads, checks and applies the settings.
     ///
     /// # Errors
-    /// Every problem of the settings, or what the store says; then no rule has changed.
+    /// All problems of the settings, or the error of the store; then no rule has changed.
     async fn reload(&mut self) -> Result<Changes, NotReloaded> {
         let Source { args, env, paths, .. } = &self.source;
-        // Files are read as at the start: small, local, and once.
+        // Blocking reads, as at the start: the files are small, local, and read once.
         let loaded = load(args, env, paths)?;
-        check_all(&loaded, env)?; // a restart with them would not be refused
+        check_all(&loaded, env)?; // checks that a restart with them would succeed
         let (next, changes) = reloaded(&self.source.settings, &loaded.settings)
             .map_err(|error| vec![Problem::new("settings", error.to_string())])?;
         let problems = next.problems(&loaded.origins);
         if !problems.is_empty() {
-            return Err(problems.into()); // fine after a restart, and not together with what is in force until then
+            // Fine after a restart, but not together with the settings that stay in force until then.
+            return Err(problems.into());
         }
         self.apply(&next).await.map_err(NotReloaded::Store)?;
         self.source.settings = next;
         Ok(changes)
     }
 
-    /// The agent first: it alone can fail, and then nothing else may have changed.
+    /// Applies the settings. The agent comes first: only it can fail, and then nothing else has changed.
     async fn apply(&self, next: &Settings) -> Result<(), StoreError> {
-        let Swaps { allow_lists, prices, llm, keys } = &self.swaps;
+        let Reloadable { allow_lists, prices, llm, keys } = &self.reloadable;
         let rules = Rules {
             stops: stop_rules(next),
             limits: next.limits.clone(),
@@ -112,7 +114,7 @@ impl Reload {
         let apply_rest = || {
             self.source.log.replace(&next.telemetry);
             allow_lists.replace(&next.channels.telegram);
-            // The budgets of the agent ask for the prices.
+            // The agent's budgets need the prices.
             prices.replace(&priced(llm, &next.llm), keys);
         };
         self.agent.apply(rules, apply_rest).await
@@ -121,9 +123,9 @@ impl Reload {
 
 /// Why the settings were not reloaded.
 enum NotReloaded {
-    /// What was read cannot be used.
+    /// The settings are invalid.
     Refused(Vec<Problem>),
-    /// Some routines may be stored, and nothing else has changed.
+    /// The store failed: some routines may be stored, but nothing else has changed.
     Store(StoreError),
 }
 
@@ -133,7 +135,7 @@ impl From<Vec<Problem>> for NotReloaded {
     }
 }
 
-/// The models in force with other prices.
+/// The model settings in force, with the new prices.
 fn priced(running: &LlmConfig, next: &LlmConfig) -> LlmConfig {
     let mut llm = LlmConfig { price: next.price, ..running.clone() };
     for (fallback, next) in llm.fallbacks.iter_mut().zip(&next.fallbacks) {

@@ -1,4 +1,4 @@
-//! When routines would fire: for the gateway, and for who writes one and has no daemon.
+//! Computes when routines fire: for the gateway, and for tests of a routine without a daemon.
 
 use belay_automation::routines::{preview, problems, test_at};
 use belay_gateway::RoutineTimes;
@@ -6,7 +6,7 @@ use belay_protocol::{RoutineSpec, Trigger, UnixMillis};
 use belay_schedule::Schedule;
 use serde_json::{Value, json};
 
-/// Asks those who read schedules.
+/// Uses the schedule parser.
 pub(crate) struct Times;
 
 impl RoutineTimes for Times {
@@ -38,9 +38,9 @@ impl RoutineTimes for Times {
     }
 }
 
-/// A date as people write it: with an offset, or as the clock of that zone shows it.
+/// Parses a date: with an offset, or in local time of that zone.
 fn date(text: &str, zone: &str) -> Result<UnixMillis, String> {
-    // A schedule that fires once at a date knows how it is read, also in the night in which clocks are changed.
+    // A one-time schedule defines how such a date is read, also in the night of a clock change.
     let once = Schedule::parse(&format!("at {text}"), zone, UnixMillis(i64::MIN)).map_err(|e| format!("at: {e}"))?;
     once.next_after(UnixMillis(i64::MIN)).ok_or_else(|| format!("at: {text:?} is beyond the calendar"))
 }

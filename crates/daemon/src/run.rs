@@ -23,7 +23,7 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
     let workspace = wiring::workspace_of(&loaded.settings, env, &paths);
     let (logging, log) = telemetry_for(&loaded, &paths, env);
-    for line in loaded.about_hidden() {
+    for line in loaded.hidden_notices() {
         logging.announce(&line);
     }
     let signals = SignalWatch::install(OnHangup::Reload)
@@ -47,16 +47,16 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     Ok(running.wait().await)
 }
 
-/// Where the log goes, and so where and in which form the notes of the start go.
+/// Where the log goes, and the form of the start messages.
 struct Logging {
-    /// The log file beside a prompt.
+    /// The log file, if there is a prompt.
     file: Option<PathBuf>,
-    /// What is written to stderr: lines of JSON alone, or lines for people.
+    /// The form of lines on stderr: only JSON lines, or lines for people.
     stderr: LineForm,
 }
 
 impl Logging {
-    /// Writes a note of the start to stderr, in the form of the log lines that follow it there.
+    /// Writes a start message to stderr, in the form of the log lines there.
     fn announce(&self, text: &str) {
         match self.stderr {
             LineForm::Json => telemetry::json_line(text),
@@ -65,7 +65,7 @@ impl Logging {
     }
 }
 
-/// Begins to log: to stderr; beside a prompt to a file, unless the person has said what to log.
+/// Starts logging: to stderr, or to a file if there is a prompt and the person has not set what to log.
 fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging, LogFilter) {
     let config = &loaded.settings.telemetry;
     let on_stderr = |config| {
@@ -87,7 +87,7 @@ fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging,
     }
 }
 
-/// Whether a person types at the prompt of this terminal, between whose lines logs have no place.
+/// Whether a person types at a prompt on this terminal, where log lines would disturb.
 fn at_a_prompt(settings: &Settings) -> bool {
     let terminals = [std::io::stdin().is_terminal(), std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
     settings.channels.stdin.enabled != Enabled::No && terminals == [true; 3]

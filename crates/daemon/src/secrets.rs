@@ -1,8 +1,8 @@
-//! Secrets: where they come from. Settings name them and never hold them.
+//! Finds secrets. Settings name them and never contain them.
 //!
-//! Three places, in this order: the file that a `…_file` setting names, the environment variable that a `…_env`
-//! setting names, and a systemd credential of a fixed name (`LoadCredential=`, found in `$CREDENTIALS_DIRECTORY`).
-//! A place that was configured and is empty is refused.
+//! A secret has three possible sources, in this order: the file in a `…_file` setting, the environment variable in a
+//! `…_env` setting, and a systemd credential with a fixed name (`LoadCredential=`, found in `$CREDENTIALS_DIRECTORY`).
+//! A configured source without content is refused.
 
 mod source;
 
@@ -20,26 +20,26 @@ use crate::settings::{Loaded, Problem, Settings};
 use source::{Absent, Names, find};
 pub(crate) use source::{UNSEEN, unseen_words};
 
-/// All secrets that the settings name, as far as they exist.
+/// All secrets that the settings name and that exist.
 pub(crate) struct Secrets {
     /// Keys of model providers.
     pub(crate) keys: EnvKeys,
     /// Tokens of the HTTP API.
     pub(crate) gateway: GatewaySecrets,
-    /// The bot's token and its webhook's secret; `None` when there is no bot.
+    /// The bot's token and its webhook's secret; `None` if there is no bot.
     pub(crate) telegram: Option<TelegramSecrets>,
 }
 
 impl Secrets {
-    /// Finds them all.
+    /// Finds all secrets.
     ///
     /// # Errors
-    /// Every one that is configured and cannot be read or is empty.
+    /// Every configured secret that cannot be read or is empty.
     pub(crate) fn find(loaded: &Loaded, env: &Environment) -> Result<Self, Vec<Problem>> {
         let mut search = Search { env, problems: Vec::new() };
         let settings = &loaded.settings;
         let gateway = &settings.gateway;
-        // The default name of a variable asks for nothing; one that an operator wrote does.
+        // The default name of a variable requires nothing; a name that an operator has set does.
         let absent = |key: &str| if loaded.is_set(key) { Absent::Refused } else { Absent::Unset };
         let path = |text: &str| (!text.is_empty()).then(|| crate::settings::expand(Path::new(text), env));
         let secrets = Self {
@@ -70,10 +70,11 @@ impl Secrets {
     }
 }
 
-/// Finds every secret that the settings name, also those that only some parts need: what a start would refuse.
+/// Finds every secret that the settings name, including those of single parts. It finds every secret problem that a
+/// start would refuse.
 ///
 /// # Errors
-/// Every one that is configured and missing, cannot be read, or is empty.
+/// Every configured secret that is missing, cannot be read, or is empty.
 pub(crate) fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, Vec<Problem>> {
     let settings = &loaded.settings;
     let mut problems: Vec<_> =
@@ -92,10 +93,10 @@ pub(crate) fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, V
     }
 }
 
-/// The bearer tokens of MCP servers behind addresses, by name, as far as they are named.
+/// The bearer tokens of remote MCP servers by server name, if they have one.
 ///
 /// # Errors
-/// Every one that is configured and cannot be found.
+/// Every configured token that cannot be found.
 pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
     let mut search = Search { env, problems: Vec::new() };
     let mut tokens = BTreeMap::new();
@@ -108,11 +109,10 @@ pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTree
     if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
 }
 
-/// The keys of skills, by the names of the skills, as far as they are named and there. One that is missing costs its skill,
-/// which says so.
+/// The existing keys of skills, by skill name. A skill without its key is unavailable and reports that itself.
 ///
 /// # Errors
-/// Every one that is there and cannot be used.
+/// Every existing key that is unusable.
 pub(crate) fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
     let mut search = Search { env, problems: Vec::new() };
     let mut keys = BTreeMap::new();
@@ -128,10 +128,10 @@ pub(crate) fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTree
     if search.problems.is_empty() { Ok(keys) } else { Err(search.problems) }
 }
 
-/// The bearer tokens of hooks behind addresses, by the names of their variables.
+/// The bearer tokens of HTTP hooks, by the names of their variables.
 ///
 /// # Errors
-/// Every variable that is not set, is empty, or holds what cannot be used.
+/// Every variable that is not set, is empty, or has unusable content.
 pub(crate) fn hook_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
     let mut search = Search { env, problems: Vec::new() };
     let mut tokens = BTreeMap::new();
@@ -143,7 +143,7 @@ pub(crate) fn hook_tokens(settings: &Settings, env: &Environment) -> Result<BTre
     if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
 }
 
-/// Looks for one secret after another and keeps every problem.
+/// Searches secrets one after another and collects all problems.
 struct Search<'a> {
     env: &'a Environment,
     problems: Vec<Problem>,
@@ -163,7 +163,7 @@ impl Search<'_> {
         })
     }
 
-    /// What a bot needs; a missing token is a problem as soon as there is to be a bot.
+    /// The secrets of the bot. If the bot is enabled, a missing token is a problem.
     fn telegram(&mut self, config: &TelegramConfig, absent: &dyn Fn(&str) -> Absent) -> Option<TelegramSecrets> {
         if !config.enabled {
             return None;
@@ -196,8 +196,8 @@ impl Search<'_> {
         self.problems.push(Problem::new(format!("{key}_env"), said).hint(Some(hint)));
     }
 
-    /// The keys of model providers. Once the settings say where the key is, no other one may be sent: it would go to a
-    /// server it was not meant for. The usual names also say whose key it is, which `auto` goes by.
+    /// The keys of model providers. If the settings name a key, no other key may be sent, because it would go to a
+    /// server that it was not meant for. The usual variable names also identify the provider, which `auto` uses.
     fn provider_keys(&mut self, llm: &LlmConfig) -> EnvKeys {
         let file = llm.api_key_file.as_deref().map(|path| crate::settings::expand(path, self.env));
         let (openai, anthropic, configured) = match (llm.api_key_env.as_deref(), &file) {
@@ -215,12 +215,12 @@ impl Search<'_> {
         }
     }
 
-    /// A key of a provider, which need not be there: without one, none is sent.
+    /// An optional key of a provider: without it, none is sent.
     fn key(&mut self, key: &str, env: &str, file: Option<PathBuf>, credential: &str) -> Option<SecretString> {
         self.one(key, (env, Absent::NoKey), file, credential)
     }
 
-    /// Further keys for the configured model. One that is not there is left out, so it is no problem here.
+    /// Further keys for the configured model. A missing one is left out, so it is no problem here.
     fn further_keys(&mut self, llm: &LlmConfig) -> Vec<Option<SecretString>> {
         let mut keys: Vec<_> = llm.api_key_envs.iter().map(|env| self.key("llm.api_key", env, None, NOWHERE)).collect();
         for file in &llm.api_key_files {
@@ -230,7 +230,7 @@ impl Search<'_> {
         keys
     }
 
-    /// The key of a model that stands in: the one that is named for it, else its provider's usual one.
+    /// The key of a fallback model: its configured key, or else the usual one of its provider.
     fn fallback_key(&mut self, at: usize, fallback: &FallbackConfig) -> Option<SecretString> {
         let file = fallback.api_key_file.as_deref().map(|path| crate::settings::expand(path, self.env));
         let (usual, credential) = match fallback.provider.as_str() {
@@ -246,13 +246,13 @@ impl Search<'_> {
     }
 }
 
-/// Where OpenAI's key is found unless the settings say otherwise.
+/// The default variable of OpenAI's key.
 const OPENAI: &str = "OPENAI_API_KEY";
 
-/// Where Anthropic's key is found unless the settings say otherwise.
+/// The default variable of Anthropic's key.
 const ANTHROPIC: &str = "ANTHROPIC_API_KEY";
 
-/// No systemd credential has a name for it.
+/// For secrets without a systemd credential.
 const NOWHERE: &str = "";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The settings: what they are, where they come from, what is wrong with them.
+//! The settings: their types, sources, and problems.
 //!
-//! Layers, weakest first: the built-in `config/default.toml`, `/etc/belay/belay.toml`, the user's `belay.toml`, each
-//! `--config`, the environment (`BELAY__SECTION__KEY`), `--set`. Every problem of every layer is reported at once.
+//! Layers, in ascending priority: the built-in `config/default.toml`, `/etc/belay/belay.toml`, the user's `belay.toml`,
+//! each `--config`, the environment (`BELAY__SECTION__KEY`), `--set`. All problems of all layers are reported at once.
 
 mod changes;
 mod layers;
@@ -46,13 +46,13 @@ use crate::paths::Paths;
 use crate::telemetry::TelemetryConfig;
 pub(crate) use variable_name::is_variable_name;
 
-/// Steps of the agent that makes plans, which no setting changes.
+/// Step limit of the planner, which no setting changes.
 const PLANNER_STEPS: u32 = 3;
 
-/// The channels that people speak through, as messages name them.
+/// The channels for people, by their names in messages.
 const CHANNELS: &[&str] = &["stdin", "http", "telegram"];
 
-/// All settings. Each section is the plain struct of the crate it configures.
+/// All settings. Each section is the plain struct of the crate that it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
@@ -60,24 +60,24 @@ pub(crate) struct Settings {
     pub(crate) agent: AgentConfig,
     /// The model.
     pub(crate) llm: LlmConfig,
-    /// Money.
+    /// Budgets of money and of runs.
     pub(crate) limits: LimitsConfig,
-    /// When a run ends because it does not get on.
+    /// The rules that end a run without progress.
     pub(crate) stops: StopsConfig,
-    /// What waits.
+    /// The queues of waiting messages.
     pub(crate) queue: QueueConfig,
-    /// Conversations over the days.
+    /// The lifetime of sessions and conversations.
     pub(crate) sessions: SessionsConfig,
-    /// Work that begins by itself.
+    /// Routines: work that starts by time or event.
     pub(crate) routines: RoutinesConfig,
-    /// A look that is taken from time to time.
+    /// The heartbeat: a regular check of a list of tasks.
     pub(crate) heartbeat: HeartbeatConfig,
-    /// When a person is asked.
+    /// The calls that need approval.
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) compaction: CompactionConfig,
-    /// How an answer is shown while it comes.
+    /// How an answer is shown while the model writes it.
     pub(crate) streaming: StreamingConfig,
-    /// The operator's programs at points of a run.
+    /// The operator's programs that are asked at points of a run.
     pub(crate) hooks: HooksConfig,
     /// Message platforms.
     pub(crate) channels: ChannelsConfig,
@@ -85,21 +85,21 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewayConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
-    /// What runs are told of the workspace.
+    /// What runs are told about the workspace.
     pub(crate) context: ContextConfig,
     /// Instructions for kinds of tasks.
     pub(crate) skills: SkillsConfig,
-    /// Work that outlives the turn that asked for it.
+    /// Jobs: work that outlives the turn that started it.
     pub(crate) jobs: JobsConfig,
-    /// Runs in processes of their own.
+    /// Workers: runs in processes of their own.
     pub(crate) workers: WorkersConfig,
-    /// Persistence.
+    /// The store.
     pub(crate) store: StoreConfig,
-    /// Logs.
+    /// Logging.
     pub(crate) telemetry: TelemetryConfig,
 }
 
-/// `[channels.…]`
+/// The section `[channels]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ChannelsConfig {
@@ -110,7 +110,7 @@ pub(crate) struct ChannelsConfig {
 }
 
 impl Settings {
-    /// Every bad value, each as `section.key: what is wrong`.
+    /// Lists all invalid values, each as `section.key: what is wrong`.
     fn validate(&self) -> Vec<String> {
         [
             self.agent.validate(),
@@ -143,12 +143,13 @@ impl Settings {
         .concat()
     }
 
-    /// Every bad value as a problem with its place.
+    /// Lists all invalid values with their origins.
     pub(crate) fn problems(&self, origins: &Origins) -> Vec<Problem> {
         self.validate().iter().map(|text| of_text(text, origins)).collect()
     }
 
-    /// The last step that a run of any kind can reach: the rules are the same for all kinds, their limits of steps are not.
+    /// The last step that a run of any kind can reach. The stop rules are the same for all kinds; the step limits are
+    /// not.
     fn max_steps(&self) -> u64 {
         let agent = &self.agent;
         // After its limit, a conversation has one more step, without tools.
@@ -160,7 +161,7 @@ impl Settings {
         others.map(u64::from).fold(conversation, u64::max)
     }
 
-    /// Channels that settings of sessions name and that do not exist.
+    /// Unknown channels in the settings of sessions and queues.
     fn unknown_channels(&self) -> Vec<String> {
         let sessions = self.sessions.by_channel.keys().map(|name| ("sessions", name.as_str()));
         let queue = self.queue.by_channel.keys().map(|name| ("queue", name.as_str()));
@@ -172,7 +173,7 @@ impl Settings {
             .collect()
     }
 
-    /// What the heartbeat needs of other sections.
+    /// Problems of the heartbeat with other sections.
     fn heartbeat_needs(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !self.heartbeat.enabled {
@@ -189,7 +190,7 @@ impl Settings {
         problems
     }
 
-    /// Whether a conversation can be told of something unasked.
+    /// Checks whether a conversation can receive unrequested messages.
     fn can_be_told(&self, DeliverTo { channel, conversation }: &DeliverTo) -> Result<(), String> {
         let (enabled, named, how) = match channel.as_str() {
             "stdin" => {
@@ -209,7 +210,7 @@ impl Settings {
         }
     }
 
-    /// Every key there is, also the ones without a value.
+    /// All keys, including those without a value.
     fn known_keys() -> Vec<String> {
         let mut keys = Vec::new();
         collect_keys(&serde_json::to_value(Self::default()).unwrap_or_default(), "", &mut keys);
@@ -217,25 +218,25 @@ impl Settings {
     }
 }
 
-/// The settings as loaded: the values, and where each came from.
+/// The loaded settings: the values and their origins.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// The values.
     pub(crate) settings: Settings,
-    /// Where they came from.
+    /// The origins of the values.
     pub(crate) origins: Origins,
-    /// Files of the user that the service may not see, each with the reason.
+    /// Settings files of the user that the service may not see, each with the reason.
     pub(crate) hidden: Vec<String>,
 }
 
 impl Loaded {
-    /// Whether somebody has set that key.
+    /// Whether anybody has set that key.
     pub(crate) fn is_set(&self, key: &str) -> bool {
         self.origins.of(key).is_some_and(|origin| origin != BUILT_IN)
     }
 
-    /// A line for each file that was passed over.
-    pub(crate) fn about_hidden(&self) -> impl Iterator<Item = String> {
+    /// One line for each file that was skipped.
+    pub(crate) fn hidden_notices(&self) -> impl Iterator<Item = String> {
         let line = |file| format!("the settings file of the service's user is not visible and was passed over: {file}");
         self.hidden.iter().map(line)
     }
@@ -244,7 +245,7 @@ impl Loaded {
 /// Loads the settings.
 ///
 /// # Errors
-/// Every problem of every layer, and of every value.
+/// All problems of all layers and values.
 pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Result<Loaded, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut layers = Vec::new();
@@ -266,26 +267,26 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
 
     let whole_files = problems.len();
     let mut merged = merge::merge(layers)?;
-    problems.extend(rules::take_broken(&mut merged));
+    problems.extend(rules::remove_invalid(&mut merged));
     let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
     problems.extend(found);
     let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
     let origins = merged.origins;
-    // A value that could not be read stands at its default, about which there is nothing to say.
+    // An unreadable value has been replaced by its default, which needs no further check.
     problems.extend(settings.problems(&origins).into_iter().filter(|problem| !named.contains(&problem.key)));
     problems.extend(misplaced_secrets(&settings, &origins));
     problems[whole_files..].sort_by(|a, b| (&a.origin, &a.key).cmp(&(&b.origin, &b.key)));
     if problems.is_empty() { Ok(Loaded { settings, origins, hidden }) } else { Err(problems) }
 }
 
-/// Whether a service manager has started this process, which then takes its settings from the machine's file.
+/// Whether a service manager has started this process. Such a process takes its settings from the machine's file.
 ///
 /// Source: systemd.exec(5), "Environment variables in spawned processes".
 fn in_service(env: &Environment) -> bool {
     ["STATE_DIRECTORY", "NOTIFY_SOCKET"].into_iter().any(|name| env.text(name).is_some())
 }
 
-/// `belay config show`: the settings in force, where each came from, and where things are kept.
+/// `belay config show`: prints the settings in force with their origins, the data directory and the control socket.
 pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
@@ -299,7 +300,7 @@ pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Resu
     Ok(Exit::Fine)
 }
 
-/// The failure that shows these problems.
+/// The failure that reports these problems.
 pub(crate) fn refused(problems: &[Problem]) -> Failure {
     let lines: Vec<String> = problems.iter().map(|problem| format!("  {problem}")).collect();
     let count = match problems.len() {
@@ -310,7 +311,7 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
         .next("`belay config show` prints the settings in force; config/default.toml explains each")
 }
 
-/// A crate's own words, `section.key: what`, as a problem with its place.
+/// Converts a crate's message, `section.key: what`, to a problem with its origin.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
         Some((key, what)) => {
@@ -320,7 +321,7 @@ pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     }
 }
 
-/// Settings that name an environment variable and hold something that cannot be a name: most likely the secret itself.
+/// Settings that should name an environment variable and contain an impossible name: most likely the secret itself.
 fn misplaced_secrets(settings: &Settings, origins: &Origins) -> Vec<Problem> {
     let tree = serde_json::to_value(settings).unwrap_or_default();
     let mut misplaced = Vec::new();
@@ -331,7 +332,7 @@ fn misplaced_secrets(settings: &Settings, origins: &Origins) -> Vec<Problem> {
     misplaced.into_iter().map(problem).collect()
 }
 
-/// Collects the keys of what names a variable and cannot, in tables and lists alike.
+/// Collects the keys with impossible variable names, in tables and lists.
 fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
     let below = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
     match value {
@@ -357,7 +358,7 @@ fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
 
 fn collect_keys(value: &Json, key: &str, keys: &mut Vec<String>) {
     match value {
-        // An empty table is a value: nothing has been added to it.
+        // An empty table is a value: it has no entries.
         Json::Object(table) if !table.is_empty() => {
             for (name, value) in table {
                 let full = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
@@ -368,7 +369,7 @@ fn collect_keys(value: &Json, key: &str, keys: &mut Vec<String>) {
     }
 }
 
-/// A path of the settings: relative ones are relative to where the program runs, `~/` is the home directory.
+/// Expands a path of the settings. `~/` is the home directory; a relative path is relative to the working directory.
 pub(crate) fn expand(path: &Path, env: &Environment) -> PathBuf {
     match (path.strip_prefix("~"), env.directory("HOME")) {
         (Ok(rest), Some(home)) => home.join(rest),

@@ -1,5 +1,5 @@
-//! Signals: the first SIGINT or SIGTERM begins the drain, the second ends the process at once. SIGHUP reloads the settings of
-//! a daemon without a terminal, and begins the drain of whatever has one. SIGUSR1 and SIGUSR2 mean nothing here.
+//! Signals. The first SIGINT or SIGTERM begins the drain, the second ends the process at once. SIGHUP reloads the
+//! settings of a daemon without a terminal; with a terminal it begins the drain. SIGUSR1 and SIGUSR2 are ignored.
 
 use std::fs::File;
 use std::io;
@@ -19,20 +19,20 @@ use crate::output::note;
 /// What SIGHUP means to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnHangup {
-    /// The end, as SIGTERM.
+    /// The end, like SIGTERM.
     End,
-    /// The settings are read again, unless a terminal controls the process: then its end.
+    /// Reload of the settings; with a controlling terminal, the end.
     Reload,
 }
 
 /// What SIGHUP does to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hangup {
-    /// Nothing: whoever started us has it ignored, as `nohup` does.
+    /// Nothing: the parent process has it ignored, like `nohup`.
     Ignored,
-    /// Begins the drain: the terminal is gone.
+    /// Begins the drain: the terminal is closed.
     Drains,
-    /// The settings are read again.
+    /// Reloads the settings.
     Reloads,
 }
 
@@ -51,13 +51,13 @@ pub(crate) struct SignalWatch {
     signals: Signals,
     handle: Handle,
     hangup: Hangup,
-    /// One waiting request for a reload is enough: it reads what is there when it begins.
+    /// Capacity 1: a reload reads the settings that exist when it begins.
     reloads: mpsc::Sender<()>,
     requests: Option<mpsc::Receiver<()>>,
 }
 
 impl SignalWatch {
-    /// Takes the signals from now on. Call it before anything slow, so that an early Ctrl-C is not lost.
+    /// Handles the signals from now on. To be called before anything slow, so that no early Ctrl-C is lost.
     ///
     /// # Errors
     /// The handler cannot be installed.
@@ -65,7 +65,7 @@ impl SignalWatch {
         survive_file_size_limit()?;
         let hangup = Hangup::of(hangup, is_ignored(SIGHUP), has_terminal());
         let mut taken = vec![SIGINT, SIGTERM, SIGUSR1, SIGUSR2];
-        // A handler would end what was inherited.
+        // A handler would replace the inherited setting.
         taken.extend((hangup != Hangup::Ignored).then_some(SIGHUP));
         let signals = Signals::new(taken)?;
         let handle = signals.handle();
@@ -73,20 +73,20 @@ impl SignalWatch {
         Ok(Self { signals, handle, hangup, reloads, requests: Some(requests) })
     }
 
-    /// What ends [`SignalWatch::watch`].
+    /// The handle whose closing ends [`SignalWatch::watch`].
     pub(crate) fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// The requests to read the settings again; ends with [`SignalWatch::watch`]. `None`: they were taken before.
+    /// The requests to reload the settings; the queue ends with [`SignalWatch::watch`]. `None`: they were taken before.
     pub(crate) fn reloads(&mut self) -> Option<mpsc::Receiver<()>> {
         self.requests.take()
     }
 
-    /// Cancels `root` at the first signal that ends the process, ends it at the second. Ends when its [`Handle`] is closed.
+    /// Cancels `root` at the first signal that ends the process, and exits at the second. Ends when its [`Handle`] is
+    /// closed.
     ///
-    /// Exiting at once is safe: what was accepted is committed, and an unfinished run is taken up again at the next
-    /// start.
+    /// Exiting at once is safe: accepted messages are committed, and the next start resumes unfinished runs.
     pub(crate) async fn watch(mut self, root: CancellationToken) {
         let mut draining = false;
         while let Some(signal) = self.signals.next().await {
@@ -95,10 +95,11 @@ impl SignalWatch {
                     info!(signal = if signal == SIGUSR1 { "SIGUSR1" } else { "SIGUSR2" }, "signal ignored");
                 }
                 SIGHUP if self.hangup == Hangup::Reloads => {
-                    // Full: a reload that has not begun reads what is there by then.
+                    // Full: a queued reload will read the current settings.
                     let _ = self.reloads.try_send(());
                 }
-                // The kernel and the shell both send it when a terminal goes: it hurries nothing.
+                // The kernel and the shell both send it when a terminal closes, so a second one does not end the
+                // process.
                 SIGHUP if draining => {}
                 _ if draining => {
                     note("ended at once");
@@ -114,21 +115,21 @@ impl SignalWatch {
     }
 }
 
-/// Makes a write beyond the limit of file sizes (`RLIMIT_FSIZE`, `LimitFSIZE=`) an error of that write, as on a full disk;
-/// by default the kernel ends the process without a word.
+/// Turns a write beyond the limit of file sizes (`RLIMIT_FSIZE`, `LimitFSIZE=`) into an error of that write, as on a
+/// full disk. By default the kernel kills the process.
 ///
-/// A handler that does nothing rather than an ignored signal: programs that are started inherit the latter, while exec
-/// resets the former. Source: signal(7), "Signal dispositions"; setrlimit(2), `RLIMIT_FSIZE`.
+/// This is a handler that does nothing, not an ignored signal: child processes inherit ignored signals, while exec
+/// resets handlers. Source: signal(7), "Signal dispositions"; setrlimit(2), `RLIMIT_FSIZE`.
 fn survive_file_size_limit() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
 }
 
-/// Whether a terminal controls this process, so that its end means ours. Source: Linux, tty(4).
+/// Whether a terminal controls this process, so that the end of the terminal ends it. Source: Linux, tty(4).
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether a signal was ignored when this process was started. Source: Linux, proc_pid_status(5), `SigIgn`.
+/// Whether a signal was ignored when this process started. Source: Linux, proc_pid_status(5), `SigIgn`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignores(&status, signal)

@@ -1,4 +1,4 @@
-//! The rules for stopping.
+//! Compiles the stop rules.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use belay_agent_loop::StopRules;
 
 use crate::settings::Settings;
 
-/// The rules for stopping of these settings.
+/// Compiles the stop rules of these settings.
 pub(crate) fn stop_rules(settings: &Settings) -> Arc<StopRules> {
     Arc::new(StopRules::compile(&settings.stops, &settings.limits.run))
 }

@@ -1,4 +1,4 @@
-//! `belay stops …`: what the stop rules say of recorded runs.
+//! `belay stops …`: applies the stop rules to recorded runs.
 
 mod check;
 mod eval;
@@ -25,7 +25,7 @@ use crate::args::SettingsArgs;
 pub(crate) enum StopsCommand {
     /// Feed a recorded run to the stop rules and print the verdict as one line of JSON
     Check(CheckArgs),
-    /// Turn what another program keeps of a run into a recording
+    /// Convert the recording of another program
     Import(ImportArgs),
     /// Judge a labelled set of recordings: recall, false stops and wasted calls
     Eval(EvalArgs),
@@ -34,13 +34,13 @@ pub(crate) enum StopsCommand {
 /// `belay stops check`
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Settings, for --with-limits.
+    /// The settings, for --with-limits.
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
-    /// Judge by the limits of the settings too
+    /// Apply the limits of the settings too
     #[arg(long)]
     pub(crate) with_limits: bool,
-    /// Judge by these rules instead: a TOML file with what stands under stops in the settings
+    /// Use these rules instead: a TOML file with the content of the section stops
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Judge a run of the running daemon
@@ -57,10 +57,10 @@ pub(crate) struct CheckArgs {
 /// `belay stops import`
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Take the file for this, whatever it looks like
+    /// Read the file in this format, without detecting it
     #[arg(long, value_parser = formats())]
     pub(crate) format: Option<String>,
-    /// Which conversation of the file, from 0
+    /// The conversation of the file to import, counted from 0
     #[arg(long, value_name = "N")]
     pub(crate) index: Option<usize>,
     /// Write to this file, or all conversations into this directory
@@ -82,17 +82,17 @@ pub(crate) struct EvalArgs {
     /// List each run that a rule set is wrong about: belay, `without PART`, or `all`
     #[arg(long, value_name = "RULE SET", num_args = 0..=1, default_missing_value = "belay", require_equals = true)]
     pub(crate) failures: Option<String>,
-    /// Judge by these rules instead: a TOML file with what stands under stops in the settings
+    /// Use these rules instead: a TOML file with the content of the section stops
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
-    /// Judge belay also without a part of its loop analysis, or without each in turn (`all`)
+    /// Judge belay also without a part of its loop analysis, or without each part in turn (`all`)
     #[arg(long, value_name = "PART", value_parser = parts())]
     pub(crate) without: Vec<String>,
-    /// Where the set is: recordings (*.jsonl), and labels.jsonl beside them
+    /// The directory of the set: recordings (*.jsonl), and labels.jsonl beside them
     pub(crate) dir: PathBuf,
 }
 
-/// What stands for every part.
+/// The word for every part.
 const ALL_PARTS: &str = "all";
 
 fn parts() -> PossibleValuesParser {

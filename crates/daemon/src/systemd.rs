@@ -1,6 +1,7 @@
-//! The service manager: told when we are ready and when we stop, and fed while the dispatcher answers.
+//! The service manager: notified when the daemon is ready and when it stops, and fed with watchdog messages while the
+//! dispatcher answers.
 //!
-//! Without `NOTIFY_SOCKET` nothing happens. Source: sd_notify(3), systemd.service(5) `WatchdogSec=`.
+//! Does nothing without `NOTIFY_SOCKET`. Source: sd_notify(3), systemd.service(5) `WatchdogSec=`.
 
 use std::time::Duration;
 
@@ -16,36 +17,36 @@ use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// Says that messages can be accepted, and where.
+/// Notifies that messages are accepted, and where.
 pub(crate) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Says that the settings are being read again; [`ready`] says that this is done.
+/// Notifies that the settings are being reloaded; [`ready`] ends the reload.
 pub(crate) fn reloading() {
-    // systemd from 253 on wants the time of the notice. Source: sd_notify(3), `MONOTONIC_USEC=`.
+    // systemd 253 and later require the time of the notification. Source: sd_notify(3), `MONOTONIC_USEC=`.
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(_) => tell(&[NotifyState::Reloading]),
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
     }
 }
 
-/// Says that the drain has begun.
+/// Notifies that the drain has begun.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("draining")]);
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        // The service manager decides what a missing notice means; the daemon itself can go on.
+        // The service manager decides what a missing notification means; the daemon continues.
         warn!(%error, "the service manager cannot be notified");
     }
 }
 
-/// Feeds the watchdog of the service manager by asking the dispatcher what is going on, twice in each period.
+/// Feeds the watchdog of the service manager by asking the dispatcher for its status, twice in each period.
 ///
-/// It is a channel like any other, and its question takes the way of every control message: a dispatcher that hangs
-/// leaves the question unanswered, and the watchdog hungry.
+/// It is a channel, and its request takes the way of every control message. If the dispatcher hangs, the request has no
+/// answer, and the watchdog is not fed.
 pub(crate) struct WatchdogChannel {
     id: ChannelId,
     period: Duration,
@@ -53,10 +54,10 @@ pub(crate) struct WatchdogChannel {
 }
 
 impl WatchdogChannel {
-    /// The watchdog that the service manager asks for; `None`: it asks for none.
+    /// The watchdog that the service manager requests; `None`: it requests none.
     pub(crate) fn from_service_manager() -> Option<Self> {
         let period = sd_notify::watchdog_enabled()?;
-        Some(Self::new(period, || tell(&[NotifyState::Watchdog])))
+        Some(Self::new(period, || notify(&[NotifyState::Watchdog])))
     }
 
     fn new(period: Duration, feed: fn()) -> Self {
@@ -64,7 +65,7 @@ impl WatchdogChannel {
     }
 }
 
-/// The question that is out, and the clock for the next one.
+/// The pending request, and the timer for the next one.
 struct Feeding {
     ticks: Interval,
     answer: Option<oneshot::Receiver<Ack>>,
@@ -72,7 +73,8 @@ struct Feeding {
 }
 
 impl Feeding {
-    /// Waits for the answer to the last question, feeds, waits for the next tick, and asks again.
+    /// Waits for the answer to the last request, feeds the watchdog, waits for the next tick, and makes the next
+    /// request.
     async fn next_question(mut self, id: ChannelId) -> (Envelope, Self) {
         if let Some(answer) = self.answer.take()
             && let Ok(Ack::Status(_)) = answer.await

@@ -1,5 +1,4 @@
-//! Logs: for people on a terminal, for programs (one JSON object a line) everywhere else. On stderr, or
-//! beside a prompt in a file.
+//! Logs: for people on a terminal, as JSON Lines everywhere else. They go to stderr, or to a file if there is a prompt.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -23,33 +22,33 @@ use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::paths::private_directory;
 
-/// Libraries that log what is normal, and how much of them is heard unless the filter names them. `genai` warns at each
-/// first chunk of a stream; `rusqlite_migration` informs at each first start; `rmcp` tells what MCP servers say, which may be
-/// secret, and its failures are told by whoever asked.
+/// Libraries that log normal events, and their highest level unless the filter names them. `genai` warns at the first
+/// chunk of each stream; `rusqlite_migration` logs at each first start; `rmcp` logs messages of MCP servers, which may
+/// be secret, and its callers report its failures.
 const NOISY: &[(&str, &str)] = &[("genai", "off"), ("rusqlite_migration", "warn"), ("rmcp", "off")];
 
-/// Length from which a start begins a new log file. 4 MiB: tens of thousands of turns.
+/// Length at which the next start begins a new log file. 4 MiB: tens of thousands of turns.
 const LOG_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// `[telemetry]`
+/// The section `[telemetry]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TelemetryConfig {
-    /// What is logged: `error`, `warn`, `info`, `debug` or `trace`, also per part: `info,belay_agent=debug`.
+    /// The log filter: `error`, `warn`, `info`, `debug` or `trace`, also per module: `info,belay_agent=debug`.
     pub(crate) log: String,
-    /// How it is written.
+    /// The format of log lines.
     pub(crate) format: LogFormat,
 }
 
-/// How logs are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
-    /// For people when stderr is a terminal, else as JSON.
+    /// For people if stderr is a terminal, otherwise JSON.
     Auto,
     /// For people.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -60,12 +59,12 @@ impl Default for TelemetryConfig {
 }
 
 impl TelemetryConfig {
-    /// The same, with warnings and errors alone: for a conversation on a terminal, where information is noise.
+    /// The same settings with only warnings and errors, for commands that hold a conversation on a terminal.
     pub(crate) fn quiet(&self) -> Self {
         Self { log: "warn".into(), ..self.clone() }
     }
 
-    /// Every bad value.
+    /// Lists all invalid values.
     pub(crate) fn validate(&self) -> Vec<String> {
         match filter(&self.log) {
             Ok(_) => Vec::new(),
@@ -74,20 +73,21 @@ impl TelemetryConfig {
     }
 }
 
-/// What is logged, to be changed while the program runs.
+/// The current log filter, which can be replaced while the program runs.
 #[derive(Default)]
 pub(crate) struct LogFilter(Option<reload::Handle<EnvFilter, Registry>>);
 
 impl LogFilter {
-    /// Logs what these settings say from now on.
+    /// Uses the filter of these settings from now on.
     pub(crate) fn replace(&self, config: &TelemetryConfig) {
-        let (Some(handle), Ok(filter)) = (&self.0, filter(&config.log)) else { return }; // `validate` has refused it before
-        // An error says that nothing logs any more, which needs no filter.
+        // `validate` has refused an invalid one.
+        let (Some(handle), Ok(filter)) = (&self.0, filter(&config.log)) else { return };
+        // An error means that nothing logs any more, so no filter is needed.
         let _ = handle.reload(filter);
     }
 }
 
-/// How a line on stderr is written.
+/// The form of a line on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineForm {
     /// For people.
@@ -96,7 +96,7 @@ pub(crate) enum LineForm {
     Json,
 }
 
-/// Begins to log to stderr, in the form that is returned. Later calls do nothing, so that tests may call it as well.
+/// Starts logging to stderr, and returns the form of its lines. Later calls do nothing, so tests may call it too.
 pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> (LogFilter, LineForm) {
     let terminal = std::io::stderr().is_terminal();
     let form = match config.format {
@@ -104,24 +104,25 @@ pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> (LogFilter, 
         LogFormat::Human => LineForm::Human,
         LogFormat::Auto | LogFormat::Json => LineForm::Json,
     };
-    let Ok(filter) = filter(&config.log) else { return (LogFilter::default(), form) }; // `validate` has refused it before
+    // `validate` has refused an invalid one.
+    let Ok(filter) = filter(&config.log) else { return (LogFilter::default(), form) };
     let colour = terminal && env.raw("NO_COLOR").is_none();
     (begin(filter, form == LineForm::Human, colour, std::io::stderr), form)
 }
 
-/// Writes a line to stderr in the form of a log line of level INFO, whatever levels are logged: the start is always
-/// announced, and a reader of JSON lines meets nothing else.
+/// Writes a line to stderr in the form of a log line of level INFO, whatever the filter is. So the start is always
+/// announced, and a reader of JSON lines sees only JSON.
 pub(crate) fn json_line(message: &str) {
     let line = json!({
         "timestamp": SystemClock.now(), "level": "INFO", "message": message, "target": "belay::run",
     });
-    // One write, so that a log line cannot come between. Nobody can be told that stderr is closed.
+    // One write, so that no log line comes in between. If stderr is closed, nobody can be told.
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Begins to log into a file, for people unless the settings say otherwise.
+/// Starts logging to a file, in lines for people unless the settings say otherwise.
 pub(crate) fn start_in(config: &TelemetryConfig, file: File) -> LogFilter {
-    let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused it before
+    let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused an invalid one
     begin(filter, config.format != LogFormat::Json, false, Arc::new(file))
 }
 
@@ -136,11 +137,12 @@ where
     } else {
         registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
     };
-    // An error says that logging has been started before, by whoever may change it.
+    // An error means that logging was started before; its first caller has the handle.
     LogFilter(started.is_ok().then_some(handle))
 }
 
-/// Lines for people, on a terminal or to be read on one later: no value of a field can command it or hide in it.
+/// Log lines for people: on a terminal now, or shown on one later. Values of fields are escaped, so that they cannot
+/// control the terminal or hide text.
 fn for_people<S, W>(colour: bool, writer: W) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -151,23 +153,23 @@ where
     fmt::layer().fmt_fields(fields).compact().with_ansi(colour).with_writer(writer)
 }
 
-/// One field. What foreigners send may stand in its value; the rest of a line is ours.
+/// Writes one field. Its value may contain foreign text; the rest of the line is Belay's own.
 fn write_field(writer: &mut Writer<'_>, name: &str, value: &str) -> std::fmt::Result {
     let value = belay_text::escaped(value);
     match name {
         "message" => write!(writer, "{value}"),
-        // What the `log` facade adds stands in the line already.
+        // The line already contains what the `log` facade adds.
         _ if name.starts_with("log.") => Ok(()),
         _ => {
             let (begin, end) = if writer.has_ansi_escapes() { ("\x1b[3m", "\x1b[0m") } else { ("", "") };
-            // A line feed would begin what looks like another line of the log.
+            // A line feed would start something that looks like another log line.
             write!(writer, "{begin}{name}{end}={}", value.replace('\n', "\\n"))
         }
     }
 }
 
-/// Opens `belay.log` in the data directory for appending, readable by this user alone. One that has grown beyond
-/// [`LOG_MAX_BYTES`] is first moved to `belay.log.1`, in place of an older one.
+/// Opens `belay.log` in the data directory for appending, readable by this user alone. A file longer than
+/// [`LOG_MAX_BYTES`] is first renamed to `belay.log.1`, which replaces an older one.
 pub(crate) fn log_file(data: &Path) -> io::Result<(PathBuf, File)> {
     private_directory(data)?;
     let path = data.join("belay.log");
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_file_is_private_goes_on_and_is_moved_aside_when_it_is_long() {
+    fn a_log_file_is_private_is_appended_to_and_is_rotated_when_it_is_long() {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("data");
         for _ in 0..2 {

@@ -1,7 +1,7 @@
-//! Construction: the one place that knows every concrete type.
+//! The composition root: the only module that knows every concrete type.
 //!
-//! The lifecycle is in the types: [`build`] gives [`Parts`], which are bound and silent; [`Parts::start`] gives
-//! [`Running`]; only what runs can be waited for.
+//! The types show the lifecycle: [`build`] returns [`Parts`], which are bound but not running. [`Parts::start`] returns
+//! [`Running`]. Only a `Running` can be waited for.
 
 mod background;
 mod hooks;
@@ -33,11 +33,11 @@ use tracing::{error, info};
 
 use background::Background;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
-pub(crate) use mcp::{McpNeeds, walls, workspace_of};
+pub(crate) use mcp::{McpNeeds, sandbox_config, workspace_of};
 use metrics::Recorder;
 pub(crate) use model::Chosen;
-pub(crate) use own_files::{keep_apart, shared};
-use programs::Closing;
+pub(crate) use own_files::{own_files_problems, refuse_own_files};
+use programs::ProgramsHandle;
 pub(crate) use programs::{Programs, ToolPorts};
 pub(crate) use store::{Store, refuse_store};
 use workers::Workers;
@@ -45,10 +45,10 @@ use workers::Workers;
 use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::janitor::Caretaker;
+use crate::janitor::RetentionJanitor;
 use crate::net::{is_plain_loopback, plain_client};
 use crate::paths::Paths;
-use crate::reload::{Reload, Source, Swaps};
+use crate::reload::{Reload, Reloadable, Source};
 use crate::routine_times::Times;
 use crate::secrets::Secrets;
 use crate::settings::{Loaded, Settings, expand, refused};
@@ -59,45 +59,45 @@ use crate::systemd::{self, WatchdogChannel};
 /// The program's version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Longest time until a connection to a message platform stands.
+/// Longest time to connect to a message platform.
 const PLATFORM_CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Everything the daemon is made of: the store is open, addresses are taken, nothing runs yet.
+/// All parts of the daemon: the store is open, addresses are bound, nothing runs yet.
 pub(crate) struct Parts {
     agent: AgentParts,
     gateway: Gateway,
     store: Store,
     stdin: Option<Arc<StdinChannel>>,
-    programs: Closing,
+    programs: ProgramsHandle,
     workers: Option<Workers>,
     hooks: HookSet,
-    janitor: Arc<Caretaker>,
+    janitor: Arc<RetentionJanitor>,
     recorder: Recorder,
     model: ModelInfo,
-    /// What the person should know about the choice of the model.
+    /// A notice about the choice of the model, for the person.
     notice: Option<String>,
-    swaps: Swaps,
+    reloadable: Reloadable,
     ready: watch::Receiver<bool>,
 }
 
 /// Builds the daemon.
 ///
 /// # Errors
-/// What keeps it from starting, with the exit code for its kind. What was opened is closed again.
+/// The failure that prevents a start, with its exit code. What was opened is closed again.
 pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
     let settings = &loaded.settings;
-    keep_apart(settings, env, paths)?;
+    refuse_own_files(settings, env, paths)?;
     let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
         Failure::new(Exit::OutOfReach, error)
             .next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a place that may be written")
     })?;
-    // Neither waits for the other: the disk, and a server that may listen on loopback.
+    // Concurrently: one waits for the disk, the other for a server that may listen on loopback.
     let (store, chosen) = tokio::join!(Store::open(settings, paths, env), Chosen::find(settings, &secrets));
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, recorder, swaps }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, recorder, reloadable }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
             Ok(Parts {
                 agent,
@@ -111,7 +111,7 @@ pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> 
                 recorder,
                 model,
                 notice,
-                swaps,
+                reloadable,
                 ready,
             })
         }
@@ -122,18 +122,18 @@ pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> 
     }
 }
 
-/// Everything but the store.
+/// All parts except the store.
 struct Assembled {
     agent: AgentParts,
     gateway: Gateway,
     stdin: Option<Arc<StdinChannel>>,
     notice: Option<String>,
-    programs: Closing,
+    programs: ProgramsHandle,
     workers: Option<Workers>,
     hooks: HookSet,
-    janitor: Arc<Caretaker>,
+    janitor: Arc<RetentionJanitor>,
     recorder: Recorder,
-    swaps: Swaps,
+    reloadable: Reloadable,
 }
 
 async fn assemble(
@@ -156,7 +156,7 @@ async fn assemble(
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
     let outputs = programs.kept_outputs();
-    let janitor = Arc::new(Caretaker::new(sessions, routine_runs_days, hours, archive, outputs, clock.clone()));
+    let janitor = Arc::new(RetentionJanitor::new(sessions, routine_runs_days, hours, archive, outputs, clock.clone()));
 
     let recorder = Recorder::install()?;
     let (gateway, http) = Gateway::bind(GatewayParts {
@@ -197,8 +197,8 @@ async fn assemble(
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
-    let swaps =
-        Swaps { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
+    let reloadable =
+        Reloadable { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
     let agent = AgentParts {
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
@@ -229,7 +229,7 @@ async fn assemble(
         workers,
         context: programs.context(),
     };
-    let programs = programs.closing();
+    let programs = programs.handle();
     Ok(Assembled {
         agent,
         gateway,
@@ -240,20 +240,20 @@ async fn assemble(
         workers: served,
         janitor,
         recorder,
-        swaps,
+        reloadable,
     })
 }
 
 impl Parts {
-    /// What the person should know about the choice of the model: for rehearsal, how to get one.
+    /// A notice about the choice of the model: for the rehearsal, how to configure a model.
     pub(crate) fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }
 
-    /// Lets everything run. Ready when this returns.
+    /// Starts all parts. The daemon is ready when this returns.
     ///
     /// # Errors
-    /// A channel or the store refuses; everything is ended again.
+    /// A channel or the store fails; everything is ended again.
     pub(crate) async fn start(
         self,
         root: &CancellationToken,
@@ -314,7 +314,7 @@ impl Parts {
         match agent {
             Ok(agent) => {
                 if let Some(requests) = reloads {
-                    let reload = Reload::new(settings, self.swaps, agent.reloader(), running.describe());
+                    let reload = Reload::new(settings, self.reloadable, agent.reloader(), running.describe());
                     let work = reload.work(requests, running.gateway_stop.clone());
                     running.tasks.spawn(async move {
                         work.await;
@@ -335,21 +335,21 @@ impl Parts {
     }
 }
 
-/// The daemon at work. Every task is in `tasks`; `wait` joins them all.
+/// The running daemon. All tasks are in `tasks`; `wait` joins them.
 pub(crate) struct Running {
     tasks: JoinSet<Ended>,
-    /// The task of the agent, to know it by when it panics.
+    /// The task id of the agent, to recognise it when it panics.
     agent: Option<Id>,
-    /// Cancelled by a signal, or when a part breaks.
+    /// Cancelled by a signal, or when a part fails.
     root: CancellationToken,
-    /// Cancelled once the agent has drained: until then its status and its brakes can be reached.
+    /// Cancelled when the agent has drained: until then, status and stop requests work.
     gateway_stop: CancellationToken,
     signals_end: Handle,
     store: Store,
-    /// Its prompt is put away before the process ends, or the terminal would stay as the prompt needs it.
+    /// The prompt must end before the process, or the terminal would stay in the prompt's mode.
     stdin: Option<Arc<StdinChannel>>,
-    /// Closed before the store: nothing of a run outlives the daemon, however that ends.
-    programs: Closing,
+    /// Closed before the store: no process of a run outlives the daemon, however the daemon ends.
+    programs: ProgramsHandle,
     hooks: HookSet,
     address: Option<SocketAddr>,
     model: ModelInfo,
@@ -362,14 +362,14 @@ enum Ended {
     Gateway(Result<(), GatewayError>),
     Signals,
     Reloads,
-    /// To MCP servers.
+    /// The connections to MCP servers.
     Connections,
     Janitor,
     Recorder,
 }
 
 impl Running {
-    /// Where it can be reached and which model answers, in one line.
+    /// One line about the address and the model.
     pub(crate) fn describe(&self) -> String {
         let place = self.address.map_or("on the control socket".to_owned(), |address| format!("on http://{address}"));
         let model = if self.model.rehearsal {
@@ -383,12 +383,12 @@ impl Running {
     /// Shows a line above the prompt. `false`: there is no prompt.
     pub(crate) async fn say_above_prompt(&self, text: &str) -> bool {
         let Some(stdin) = self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) else { return false };
-        // Like stderr: nobody can be told that the terminal is gone.
+        // As for stderr: if the terminal is closed, nobody can be told.
         let _ = stdin.say(&format!("belay: {text}")).await;
         true
     }
 
-    /// Waits until the agent has ended and drained, ends the rest, and closes the store.
+    /// Waits until the agent has drained and ended, ends the other parts, and closes the store.
     pub(crate) async fn wait(mut self) -> Exit {
         let mut exit = Exit::Fine;
         let announce = announce_drain(self.ready.clone());
@@ -450,14 +450,14 @@ fn report(broken: &JoinError) {
     error!(%broken, "a part of the daemon broke");
 }
 
-/// Tells the service manager when the drain begins: when messages are taken no longer.
+/// Notifies the service manager when the drain begins: when messages are no longer accepted.
 async fn announce_drain(mut ready: watch::Receiver<bool>) {
-    // An error says that the agent is gone, which ends the drain as well.
+    // An error means that the agent has ended, which ends the drain too.
     let _ = ready.wait_for(|ready| !ready).await;
     systemd::stopping();
 }
 
-/// Messages as a recorded trajectory, as `belay stops check` reads it.
+/// Formats messages as a recorded trajectory, in the format of `belay stops check`.
 fn recording(messages: &[Arc<Message>]) -> String {
     let events = from_messages(messages.iter().map(|message| &**message));
     events.iter().map(|event| event.to_line() + "\n").collect()
@@ -472,7 +472,7 @@ fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
     })
 }
 
-/// Who is let in through channels by their settings, which say it also while a channel is switched off.
+/// The access rules of channels, by their settings. They also hold while a channel is disabled.
 fn absent(telegram: AllowLists) -> Absent {
     Absent::from([
         ("stdin".into(), Arc::new(Operators) as Arc<dyn ChannelAccess>),
@@ -517,7 +517,7 @@ pub(crate) fn agent_failure(error: &AgentError) -> Failure {
     Failure::new(exit, words(error))
 }
 
-/// An error and its causes in one line: many libraries say what is wrong only in the last one.
+/// The message of an error with its causes: in many libraries only the last one says what is wrong.
 pub(crate) fn words(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();

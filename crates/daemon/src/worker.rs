@@ -1,7 +1,7 @@
-//! `belay worker`: one job, carried out for the daemon that has started this process behind walls.
+//! `belay worker`: carries out one job for the daemon, which has started this process in a sandbox.
 //!
-//! It reads no settings and no environment. What it is to do, it is told over the link; who it is, by the token that is
-//! the one line of its standard input.
+//! It reads no settings and no environment. It gets its task over the link, and its token from the only line of its
+//! standard input.
 
 use std::io::{BufRead, Read};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use belay_tools::worker::{WorkerEnvironment, own_tools, seal};
 use crate::args::WorkerArgs;
 use crate::exit::{Exit, Failure};
 
-/// The directory of long outputs in the temporary one, which is this worker's alone.
+/// The directory for long outputs, in the temporary directory, which belongs to this worker alone.
 const SCRATCH: &str = "belay-outputs";
 
 /// Carries out the job.
 ///
 /// # Errors
-/// The room cannot be used, or the daemon cannot be reached or does not know the job; the daemon reads why on standard
-/// error. How the job itself went, it has been told.
+/// The sandbox is unusable, or the daemon cannot be reached or does not know the job. The daemon reads the error on
+/// standard error. The result of the job itself goes over the link.
 pub(crate) async fn worker(args: &WorkerArgs) -> Result<Exit, Failure> {
     let internal = |what: String| Failure::new(Exit::Internal, what);
-    // Before the secret is here.
+    // Before this process has the secret.
     seal().map_err(internal)?;
     let token = token()?;
     let link = LinkClient::new(&args.socket, args.job, &token).map_err(|error| internal(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! `agent` and `agent.wait`, as the WebSocket and HTTP both answer them.
+//! The methods `agent` and `agent.wait`, shared by WebSocket and HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::checks::{no_such_run, run_id};
 use crate::error::ApiError;
 use crate::streams::{Terminal, Verdict};
 
-/// How a message that was sent before has ended, if it has: the store keeps that, also over a restart.
+/// The end of the run of a message that was sent before, if the run has ended. Read from the store, so it survives a
+/// restart.
 pub(crate) async fn finished(app: &App, accepted: &Accepted) -> Result<Option<Terminal>, ApiError> {
     if !accepted.duplicate || accepted.watch.is_some() {
         return Ok(None);
@@ -22,7 +23,7 @@ pub(crate) async fn finished(app: &App, accepted: &Accepted) -> Result<Option<Te
     Ok(record.and_then(|record| Terminal::of(&record, &app.model)))
 }
 
-/// That a message is on disk.
+/// The answer that a message is on disk.
 pub(crate) fn accepted_answer(accepted: &Accepted) -> Value {
     let mut answer = json!({
         "runId": accepted.run_id, "status": "accepted", "acceptedAt": accepted.accepted_at.0,
@@ -34,7 +35,7 @@ pub(crate) fn accepted_answer(accepted: &Accepted) -> Value {
     answer
 }
 
-/// What a command said; it makes no run.
+/// The answer to a command, which starts no run.
 pub(crate) fn command_answer(reply: &CommandReply) -> Value {
     let status = if reply.refused { "error" } else { "ok" };
     let mut answer = json!({
@@ -57,7 +58,8 @@ pub(crate) struct WaitParams {
     timeout_ms: Option<u64>,
 }
 
-/// A run that has ended, or as it stands when the time is up. The time ends the wait, never the run; 0 only looks.
+/// Waits until a run has ended, and returns its record; after the timeout the record is that of an unfinished run. The
+/// timeout ends the wait, never the run; 0 does not wait.
 pub(crate) async fn wait_for(app: &App, principal: Principal, params: WaitParams) -> Result<Arc<RunRecord>, ApiError> {
     let run = run_id(&params.run_id)?;
     let limit = Duration::from_millis(params.timeout_ms.unwrap_or(WAIT_DEFAULT_MS.min(app.config.max_wait_ms)));
@@ -71,7 +73,7 @@ pub(crate) async fn wait_for(app: &App, principal: Principal, params: WaitParams
     record.ok_or_else(|| no_such_run(run))
 }
 
-/// A run as a wait tells it.
+/// A run in the form of `agent.wait`.
 pub(crate) fn waited(run: &RunRecord) -> Value {
     let date = |date: Option<belay_protocol::UnixMillis>| date.map(|date| date.0);
     let mut answer = json!({
@@ -94,5 +96,5 @@ pub(crate) fn waited(run: &RunRecord) -> Value {
     answer
 }
 
-/// What `agent.wait` waits when nothing else is said.
+/// Default wait of `agent.wait`.
 const WAIT_DEFAULT_MS: u64 = 30_000;

@@ -1,4 +1,4 @@
-//! What all handlers share: the way to the agent, the readers, and waiting for a run.
+//! The state that all handlers share: the queue to the agent, the readers, and waiting for a run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,28 +23,28 @@ use crate::failed_auth::FailedAuthLimiter;
 use crate::new_socket::NewSocket;
 use crate::parts::{Metrics, QuestionWords, RoutineTimes, Trajectory};
 
-/// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
-/// should hear that something is wrong.
+/// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client should learn of a
+/// fault after this time.
 const ACK_LIMIT: Duration = Duration::from_secs(30);
 
-/// Shortest pause between two looks at a run that is followed through the store.
+/// Shortest pause between two reads of a run that is followed through the store.
 const STORE_POLL: Duration = Duration::from_millis(20);
 
-/// A wait that has no limit of its own: a year, which every clock can add.
+/// A wait without a limit: a year, which every clock can add.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What a run is waited for.
+/// The event that ends a wait for a run.
 enum Until {
-    /// It has ended, or rests on a question.
-    Rest,
-    /// It has ended.
+    /// The run has ended or waits for approval.
+    EndOrPause,
+    /// The run has ended.
     End,
 }
 
 /// Shared by every handler.
 pub(crate) type Shared = Arc<App>;
 
-/// What handlers need. Constant after the start, but for the two flags and the queues.
+/// The state of the handlers. Constant after the start, except the two flags and the queues.
 pub(crate) struct App {
     pub(crate) config: GatewayConfig,
     pub(crate) auth: Arc<Auth>,
@@ -68,62 +68,63 @@ pub(crate) struct App {
     pub(crate) question: QuestionWords,
     /// The channel's name, on every message.
     pub(crate) channel: ChannelId,
-    /// The session of control messages, which concern none.
+    /// The session key of control messages, which belong to no session.
     pub(crate) no_session: SessionKey,
     pub(crate) intake: mpsc::Sender<Envelope>,
-    /// One permit for each event stream, and for each WebSocket whose other end is known.
+    /// One permit for each event stream, and for each authenticated WebSocket.
     pub(crate) streams: Arc<Semaphore>,
-    /// One permit for each WebSocket whose other end has yet to say who it is.
+    /// One permit for each WebSocket that is not yet authenticated.
     pub(crate) failed_auth: Arc<Semaphore>,
-    /// Who has shown wrong tokens.
+    /// Counts wrong tokens by address.
     pub(crate) wrong_tokens: FailedAuthLimiter,
-    /// Who has shown wrong secrets of webhooks.
+    /// Counts wrong webhook secrets by address.
     pub(crate) wrong_secrets: FailedAuthLimiter,
-    /// Takes the WebSockets that have been accepted; the server gives each a task.
+    /// Queue of accepted WebSockets; the server starts a task for each.
     pub(crate) sockets: mpsc::Sender<NewSocket>,
-    /// Whether the agent takes messages.
+    /// Whether the agent accepts messages.
     pub(crate) ready: watch::Receiver<bool>,
-    /// Whether it ever did.
+    /// Whether the agent has ever accepted messages.
     pub(crate) started: AtomicBool,
-    /// Cancelled when the gateway takes no new messages.
+    /// Cancelled when the gateway accepts no new messages.
     pub(crate) draining: CancellationToken,
-    /// Cancelled when the gateway has ended: nobody is left who could read an answer.
+    /// Cancelled when the gateway has ended: nobody can read an answer any more.
     pub(crate) closed: CancellationToken,
-    /// Takes the questions whose asker has gone away before the answer came.
-    pub(crate) orphans: mpsc::Sender<AbandonedRequest>,
+    /// Queue of requests whose client disconnected before the answer came.
+    pub(crate) abandoned: mpsc::Sender<AbandonedRequest>,
 }
 
-/// Questions that wait for the one who sees to them, who does nothing slow. Then: the run goes on to its end.
-pub(crate) const ORPHAN_CAPACITY: usize = 256;
+/// Capacity of the queue of abandoned requests. Its consumer does nothing slow. When it is full, the run continues to
+/// its end.
+pub(crate) const ABANDONED_CAPACITY: usize = 256;
 
-/// A message whose client is gone, and could have stopped its run only by going away.
+/// A message whose client has disconnected. Disconnecting was the client's only way to stop the run.
 pub(crate) struct AbandonedRequest {
     principal: Principal,
     answer: oneshot::Receiver<Ack>,
 }
 
 impl AbandonedRequest {
-    /// Stops the run of the message, or the one that goes on because of it, if there is one.
-    pub(crate) async fn see_to(self, app: Shared) {
+    /// Stops the run that the message started or resumed, if there is one.
+    pub(crate) async fn stop_run(self, app: Shared) {
         let run = match timeout(ACK_LIMIT, self.answer).await {
             Ok(Ok(Ack::Accepted(Accepted { run_id, .. }))) => run_id,
             Ok(Ok(Ack::Command(CommandReply { resumes: Some(run_id), .. }))) => run_id,
             _ => return,
         };
-        app.tell(self.principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
+        app.send_control(self.principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
     }
 }
 
-/// Waits for an answer in the place of its [`AbandonedRequest`], which it leaves behind when it is dropped before.
-struct Asking<'a> {
+/// Waits for the answer of an [`AbandonedRequest`]. If dropped before the answer, it queues that request.
+struct PendingAnswer<'a> {
     app: &'a App,
-    orphan: Option<AbandonedRequest>,
+    request: Option<AbandonedRequest>,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
-        if let Some(orphan) = self.orphan.take()
-            && self.app.orphans.try_send(orphan).is_err()
+        if let Some(request) = self.request.take()
+            && self.app.abandoned.try_send(request).is_err()
         {
             tracing::warn!("too many clients went away at once; the run of one goes on to its end");
         }
@@ -134,37 +135,37 @@ impl App {
     /// Hands a message to the agent and waits for its acknowledgement.
     ///
     /// # Errors
-    /// The refusal, or 503 when the queue is full, the agent is gone, or no answer came in time.
+    /// The refusal; or 503 when the queue is full, the agent has ended, or no answer came in time.
     ///
     /// # Cancel safety
-    /// Once sent, the message takes its course; only the answer is lost.
+    /// Once sent, the agent handles the message; only the answer is lost.
     pub(crate) async fn ask(&self, inbound: Inbound) -> Result<Ack, ApiError> {
-        self.may_speak(&inbound).await?;
+        self.check_visible(&inbound).await?;
         answered(timeout(ACK_LIMIT, self.hand_over(inbound)?).await)
     }
 
-    /// Like [`App::ask`], for a message whose run nobody but this caller could stop, and only by going away: when the
-    /// caller is dropped, or has no answer in time, the run is stopped.
+    /// Like [`App::ask`], for a message whose run only this caller can stop, by disconnecting. If the caller is dropped
+    /// or gets no answer in time, the run is stopped.
     pub(crate) async fn ask_while_there(&self, inbound: Inbound) -> Result<Ack, ApiError> {
-        self.may_speak(&inbound).await?;
+        self.check_visible(&inbound).await?;
         let principal = inbound.principal.clone();
         let answer = self.hand_over(inbound)?;
-        let mut asking = Asking { app: self, orphan: Some(AbandonedRequest { principal, answer }) };
-        let Some(orphan) = &mut asking.orphan else { return Err(ApiError::internal()) }; // it was put there just now
-        let answer = timeout(ACK_LIMIT, &mut orphan.answer).await;
+        let mut pending = PendingAnswer { app: self, request: Some(AbandonedRequest { principal, answer }) };
+        let Some(request) = &mut pending.request else { return Err(ApiError::internal()) }; // set two lines above
+        let answer = timeout(ACK_LIMIT, &mut request.answer).await;
         if answer.is_ok() {
-            asking.orphan = None;
+            pending.request = None;
         }
         answered(answer)
     }
 
-    /// Refuses what is said in a session that its sender is not shown, as if there were none. For a conversation this is known
-    /// at once, so that messages keep their order.
-    async fn may_speak(&self, inbound: &Inbound) -> Result<(), ApiError> {
+    /// Refuses a message in a session that its sender may not see, as if the session did not exist. For a conversation
+    /// this needs no store read, so messages keep their order.
+    async fn check_visible(&self, inbound: &Inbound) -> Result<(), ApiError> {
         self.visibility(&inbound.principal).visible_session(inbound.session.clone()).await.map(|_visible| ())
     }
 
-    /// Puts a message where the agent takes it.
+    /// Puts a message into the agent's queue.
     fn hand_over(&self, inbound: Inbound) -> Result<oneshot::Receiver<Ack>, ApiError> {
         if self.draining.is_cancelled() && matches!(inbound.body, Body::Text(_) | Body::Edit(_)) {
             return Err(ApiError::shutting_down());
@@ -177,13 +178,13 @@ impl App {
         Ok(answer)
     }
 
-    /// Hands a request to the dispatcher and waits for its answer.
+    /// Sends a control message to the dispatcher and waits for its answer.
     pub(crate) async fn control(&self, principal: Principal, control: Control) -> Result<Ack, ApiError> {
         self.ask(self.control_message(principal, control)).await
     }
 
-    /// Tells the dispatcher something whose answer nobody needs, from where nothing can wait.
-    pub(crate) fn tell(&self, principal: Principal, control: Control) {
+    /// Sends a control message whose answer nobody needs. Never waits.
+    pub(crate) fn send_control(&self, principal: Principal, control: Control) {
         let inbound = self.control_message(principal, control);
         if self.intake.try_send(Envelope { inbound, ack: AckSender::nobody() }).is_err() {
             tracing::warn!("the dispatcher was not notified that a client disconnected; its run continues to its end");
@@ -194,13 +195,13 @@ impl App {
         self.without_session(principal, Body::Control(control))
     }
 
-    /// What is said in no conversation.
+    /// Makes a message that belongs to no session.
     pub(crate) fn without_session(&self, principal: Principal, body: Body) -> Inbound {
         Inbound::new(self.channel.clone(), self.no_session.clone(), principal, body)
     }
 
-    /// Follows a run while it is alive, with its fragments where somebody reads them: a call whose fragment was heard is
-    /// not tried again. `None`: it is not alive, or the agent cannot say; the store knows more.
+    /// Watches a live run. `want_deltas` also subscribes to its deltas; a model call with a received delta is not
+    /// retried. `None`: the run is not live, or the agent cannot answer. Then the store has its state.
     pub(crate) async fn watch(
         &self,
         principal: Principal,
@@ -216,17 +217,17 @@ impl App {
         }
     }
 
-    /// A place for a stream, held until it is dropped.
+    /// Takes a permit for a stream; dropping it frees the slot.
     ///
     /// # Errors
-    /// 503 when all of them are taken.
-    pub(crate) fn stream_place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let place = self.streams.clone().try_acquire_owned();
-        place.map_err(|_none_left| ApiError::busy("too many event streams are open"))
+    /// 503 when all permits are taken.
+    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let permit = self.streams.clone().try_acquire_owned();
+        permit.map_err(|_none_left| ApiError::busy("too many event streams are open"))
     }
 
-    /// The run once it has ended, however often it rests before; as it stands when the time is up, or when the daemon
-    /// ends. `None`: there is no such run.
+    /// Returns the run when it has ended; pauses before that are ignored. At the deadline, or when the daemon ends,
+    /// returns the current record. `None`: there is no such run.
     pub(crate) async fn wait_for_end(
         &self,
         run: RunId,
@@ -243,7 +244,8 @@ impl App {
         self.follow_in_store(run, by(deadline), Until::End).await
     }
 
-    /// The run once it rests, or as it stands when the time is up; `None`: there is no such run.
+    /// Returns the run when it has ended or waits for approval. At the end of the time, returns the current record.
+    /// `None`: there is no such run.
     pub(crate) async fn wait_for_run(
         &self,
         run: RunId,
@@ -252,16 +254,20 @@ impl App {
     ) -> Result<Option<Arc<RunRecord>>, ApiError> {
         let deadline = Instant::now() + limit;
         if let Some(mut watch) = watch {
-            watch.deltas = None; // a receiver that nobody reads would only hold fragments
-            if let Ok(Some(record)) = timeout_at(deadline, self.rest(&mut watch.finished)).await {
+            watch.deltas = None; // an unread receiver would only hold deltas
+            if let Ok(Some(record)) = timeout_at(deadline, self.end_or_pause(&mut watch.finished)).await {
                 return Ok(Some(record));
             }
         }
-        self.follow_in_store(run, deadline, Until::Rest).await
+        self.follow_in_store(run, deadline, Until::EndOrPause).await
     }
 
-    /// The record of a living run as soon as it rests; `None`: nobody works on it any more. Cancel safe.
-    pub(crate) async fn rest(&self, finished: &mut watch::Receiver<Option<Arc<RunRecord>>>) -> Option<Arc<RunRecord>> {
+    /// The record of a live run when it has ended or waits for approval; `None`: the run is no longer live. Cancel
+    /// safe.
+    pub(crate) async fn end_or_pause(
+        &self,
+        finished: &mut watch::Receiver<Option<Arc<RunRecord>>>,
+    ) -> Option<Arc<RunRecord>> {
         let mut passed: Option<Arc<RunRecord>> = None;
         loop {
             let is_new = |record: &Option<Arc<RunRecord>>| match (record, &passed) {
@@ -269,24 +275,24 @@ impl App {
                 (record, _) => record.is_some(),
             };
             let record = finished.wait_for(is_new).await.ok()?.clone()?;
-            if self.rests(&record).await {
+            if self.is_ended_or_paused(&record).await {
                 return Some(record);
             }
             passed = Some(record);
         }
     }
 
-    /// Whether nothing more happens to a run by itself: it has ended, or waits for an answer that nobody has given yet.
-    /// After the answer the run is about to go on, although its record may say for a moment that it rests.
-    async fn rests(&self, run: &RunRecord) -> bool {
+    /// Whether a run makes no progress by itself: it has ended, or waits for approval. After the answer the run is
+    /// about to continue, although its record may still say "paused" for a moment.
+    async fn is_ended_or_paused(&self, run: &RunRecord) -> bool {
         match (run.status, &run.waiting_for) {
-            (RunStatus::Paused, Some(question)) => self.waits(question.approval).await,
+            (RunStatus::Paused, Some(question)) => self.is_open(question.approval).await,
             (status, _) => status.is_rest(),
         }
     }
 
-    /// Whether nobody has answered a question; one that cannot be read is taken to wait.
-    async fn waits(&self, gate: GateId) -> bool {
+    /// Whether an approval request is open. A request that cannot be read counts as open.
+    async fn is_open(&self, gate: GateId) -> bool {
         match self.gates.gate(gate).await {
             Ok(gate) => gate.is_none_or(|gate| gate.state == GateState::Waiting),
             Err(error) => {
@@ -296,7 +302,7 @@ impl App {
         }
     }
 
-    /// Reads the run whenever facts are committed, until it rests, or has ended, or the time is up.
+    /// Reads the run after each commit of facts, until the condition holds or the deadline passes.
     async fn follow_in_store(
         &self,
         run: RunId,
@@ -305,10 +311,10 @@ impl App {
     ) -> Result<Option<Arc<RunRecord>>, ApiError> {
         let mut tip = self.events.tip();
         loop {
-            tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            tip.borrow_and_update(); // marked before the read: a later commit wakes this task
             let Some(record) = self.runs.run(run).await? else { return Ok(None) };
             let done = match until {
-                Until::Rest => self.rests(&record).await,
+                Until::EndOrPause => self.is_ended_or_paused(&record).await,
                 Until::End => record.status.is_end(),
             };
             if done || Instant::now() >= deadline || self.draining.is_cancelled() {
@@ -327,7 +333,7 @@ impl App {
     }
 }
 
-/// What came of waiting for an acknowledgement.
+/// Converts the result of waiting for an acknowledgement.
 fn answered(answer: Result<Result<Ack, RecvError>, Elapsed>) -> Result<Ack, ApiError> {
     match answer {
         Ok(Ok(Ack::Refused(refusal))) => Err(refusal.into()),

@@ -1,4 +1,4 @@
-//! Who is asking, and whether they may.
+//! Authenticates and admits requests.
 
 use std::net::IpAddr;
 
@@ -13,18 +13,18 @@ use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::peer::Peer;
 
-/// Decides who a request comes from.
+/// Decides which principal a request comes from.
 pub(crate) struct Auth {
     token: Option<blake3::Hash>,
     operator_token: Option<blake3::Hash>,
-    /// The configured host name, which a `Host` header may name beside the loopback ones.
+    /// The configured host name. A `Host` header may contain it or a loopback name.
     host: Option<String>,
-    /// Whether there is a secret that signs messages.
+    /// Whether a secret that signs messages is configured.
     signed: bool,
 }
 
 impl Auth {
-    /// Takes digests of the tokens; the texts are not kept.
+    /// Keeps digests of the tokens, not the tokens.
     pub(crate) fn new(secrets: &GatewaySecrets, listen: Option<&str>) -> Self {
         let digest =
             |secret: &Option<SecretString>| secret.as_ref().map(|text| blake3::hash(text.expose_secret().as_bytes()));
@@ -36,7 +36,7 @@ impl Auth {
         }
     }
 
-    /// Whether anybody can be let in this way now and have work of their own.
+    /// Whether this entry currently admits anybody who can own work.
     fn is_open(&self, entry: Entry) -> bool {
         match entry {
             Entry::Token => self.token.is_some(),
@@ -44,16 +44,16 @@ impl Auth {
             Entry::Loopback => !self.needs_token(),
             Entry::ControlSocket => true,
             Entry::Signer => self.signed,
-            // What it fires works for the routine's creator.
+            // The routine run works for the routine's creator.
             Entry::RoutineHook => false,
         }
     }
 
-    /// Who this is.
+    /// Returns the principal of a request.
     ///
     /// # Errors
-    /// 401 without a valid token where one is needed; 403 for a stranger on the socket, for a page of another site, and
-    /// for a host name that is not ours.
+    /// 401 without a valid token if one is needed. 403 for another user on the socket, for a page of another site, and
+    /// for an unknown host name.
     pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<Principal, ApiError> {
         let address = match peer {
             Peer::Socket { trusted: true } => return Ok(Entry::ControlSocket.principal()),
@@ -73,11 +73,10 @@ impl Auth {
         Ok(Entry::Loopback.principal())
     }
 
-    /// Who opens a connection that stays, as far as its request says; `None`: it has yet to show a token, in its first
-    /// message.
+    /// Returns the principal that opens a WebSocket; `None` if it has yet to show a token in its first message.
     ///
     /// # Errors
-    /// As [`Auth::admit`], where no token is needed or one is shown.
+    /// As [`Auth::admit`], if no token is needed or the request has one.
     pub(crate) fn admit_socket(&self, peer: Peer, headers: &HeaderMap) -> Result<Option<Principal>, ApiError> {
         if matches!(peer, Peer::Tcp(_)) && self.needs_token() && !headers.contains_key(AUTHORIZATION) {
             same_site(headers)?;
@@ -86,8 +85,8 @@ impl Auth {
         self.admit(peer, headers).map(Some)
     }
 
-    /// Whether a request that was admitted has proven who sends it, by a token or by the user of its socket, rather than
-    /// come from the right address.
+    /// Whether an admitted request has proven its sender, by a token or by the user of the socket. A loopback address
+    /// is no proof.
     pub(crate) fn is_proof(&self, peer: Peer, headers: &HeaderMap) -> bool {
         match peer {
             Peer::Socket { .. } => true,
@@ -95,7 +94,8 @@ impl Auth {
         }
     }
 
-    /// Who shows this token in a message. `None`: nobody needs one here, and whose it is was found out by other means.
+    /// Returns the principal of a token that a message contains. `None` if no token is needed: the peer is
+    /// authenticated in another way.
     ///
     /// # Errors
     /// 401: the token is not known.
@@ -119,9 +119,9 @@ impl Auth {
         self.holder(presented)
     }
 
-    /// Who holds this token.
+    /// Returns the principal of this token.
     fn holder(&self, presented: &[u8]) -> Result<Principal, ApiError> {
-        // Digests of equal length are compared in constant time, and both always are.
+        // Digests have equal length and are compared in constant time; both comparisons always run.
         let presented = blake3::hash(presented);
         let matches = |known: &Option<blake3::Hash>| {
             known.as_ref().is_some_and(|known| bool::from(known.as_bytes().ct_eq(presented.as_bytes())))
@@ -134,9 +134,9 @@ impl Auth {
         }
     }
 
-    /// Refuses a name that is not ours: a page whose name was made to point at 127.0.0.1 (DNS rebinding) sends its own.
+    /// Refuses foreign host names: a page whose name was made to point at 127.0.0.1 (DNS rebinding) sends its own name.
     fn own_name(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(host) = headers.get(HOST) else { return Ok(()) }; // no browser leaves it out
+        let Some(host) = headers.get(HOST) else { return Ok(()) }; // every browser sends it
         let name = host.to_str().map(|host| host_of(host).to_ascii_lowercase()).unwrap_or_default();
         let loopback = name == "localhost"
             || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
@@ -148,7 +148,7 @@ impl Auth {
 }
 
 impl ChannelAccess for Auth {
-    /// Without any token, who held one comes as whoever asks from this machine.
+    /// While no token is configured, a former holder of a token counts as a loopback client.
     fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> AccessDecision {
         let was = Entry::ALL.into_iter().find(|entry| entry.id() == principal);
         let now = match was {
@@ -156,20 +156,20 @@ impl ChannelAccess for Auth {
             was => was,
         };
         match now.filter(|entry| self.is_open(*entry)) {
-            Some(entry) => AccessDecision::May(entry.place()),
+            Some(entry) => AccessDecision::May(entry.authority()),
             None => {
                 AccessDecision::NotAllowed(format!("the tokens and secrets of [gateway] admit nobody as {principal}"))
             }
         }
     }
 
-    /// Nothing is told over HTTP; it is read.
+    /// Always: replies over HTTP are read, not delivered.
     fn serves(&self, _conversation: &str) -> bool {
         true
     }
 }
 
-/// Refuses what a browser sends on behalf of a page of another site. Programs send no `Origin`.
+/// Refuses requests that a browser sends for a page of another site. Programs send no `Origin`.
 fn same_site(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
@@ -188,7 +188,7 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// The token of an `Authorization` header; `None` where it is of another kind.
+/// The token of an `Authorization` header; `None` for another scheme.
 pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = header.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_let_in_once_is_asked_about_by_the_same_tokens_later() {
+    fn access_checks_follow_the_currently_configured_tokens() {
         let (token, operator) = (Some(Authority::Token), Some(Authority::Operator));
         let (t, o) = (Some("tee"), Some("oh"));
         for (configured, expected) in [
@@ -219,7 +219,7 @@ mod tests {
             let auth = auth(configured.0, configured.1);
             let is = ["token", "operator-token", "loopback", "control-socket"].map(|who| {
                 match auth.standing_of(who, None) {
-                    AccessDecision::May(place) => Some(place),
+                    AccessDecision::May(authority) => Some(authority),
                     AccessDecision::NotAllowed(_) => None,
                 }
             });

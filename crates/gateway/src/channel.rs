@@ -1,7 +1,7 @@
 //! The gateway as a channel: a bounded queue between the handlers and the agent.
 //!
-//! The end of intake ends messages, not the brakes: while the daemon drains, stops and questions about it still reach the
-//! agent, until it drops the stream.
+//! After the end of intake, texts are refused, but control messages still pass: while the daemon drains, stops and
+//! queries reach the agent until it drops the stream.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,20 +16,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::Auth;
 
-/// Messages that wait for the dispatcher, which never waits itself. Then: 503 `busy`.
+/// Capacity of the queue to the dispatcher, which never waits. When it is full: 503 `busy`.
 pub(crate) const INTAKE_CAPACITY: usize = 1024;
 
-/// What comes in over HTTP, as a [`Channel`]. Its replies are read by whoever asked; nothing is delivered through it.
+/// The HTTP interface as a [`Channel`]. Clients read their replies; nothing is delivered through it.
 pub struct HttpChannel {
     id: ChannelId,
     /// Taken by `start`. The lock is held for that one move only.
     intake: Mutex<Option<mpsc::Receiver<Envelope>>>,
-    /// Who is let in.
+    /// Decides who is admitted.
     auth: Arc<Auth>,
 }
 
 impl HttpChannel {
-    /// The channel, and the end that handlers send to.
+    /// The channel, and the sender for handlers.
     pub(crate) fn new(id: ChannelId, auth: Arc<Auth>) -> (Self, mpsc::Sender<Envelope>) {
         let (sender, receiver) = mpsc::channel(INTAKE_CAPACITY);
         (Self { id, intake: Mutex::new(Some(receiver)), auth }, sender)
@@ -48,15 +48,15 @@ impl Channel for HttpChannel {
             channel: self.id.clone(),
             detail: "it was started before; a channel starts once".into(),
         })?;
-        // When the stream is dropped the receiver goes with all that waits in it: each sender learns at once that its
-        // message was not accepted.
+        // Dropping the stream drops the receiver and all waiting messages: each sender learns at once that its message
+        // was not accepted.
         Ok(Box::pin(stream::unfold((receiver, intake), |(mut receiver, intake)| async move {
             let envelope = next(&mut receiver, &intake).await?;
             Some((envelope, (receiver, intake)))
         })))
     }
 
-    /// A program waits for the answer to its own message, so each gets a turn, unless it asks for something else.
+    /// A program waits for the answer to its own message, so each message gets a turn unless it asks for another mode.
     fn profile(&self) -> ChannelProfile<'_> {
         ChannelProfile { queue_mode: QueueMode::Followup, ..ChannelProfile::default() }
     }
@@ -72,8 +72,8 @@ impl Channel for HttpChannel {
     }
 }
 
-/// The next message; after the end of intake the next request of a program, since texts are refused then. `None` when
-/// nobody can send any more. Cancel safe.
+/// Returns the next message. After the end of intake texts are refused, and only control messages are returned. `None`
+/// when all senders are dropped. Cancel safe.
 async fn next(receiver: &mut mpsc::Receiver<Envelope>, intake: &CancellationToken) -> Option<Envelope> {
     loop {
         let envelope = receiver.recv().await?;

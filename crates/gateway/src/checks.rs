@@ -1,4 +1,4 @@
-//! Checks of what requests say, shared by all interfaces.
+//! Checks of request values, shared by all interfaces.
 
 use belay_protocol::{RunId, SessionKey};
 
@@ -9,10 +9,10 @@ pub(crate) const TEXT_MAX_BYTES: usize = 100_000;
 /// Longest idempotency key, in bytes.
 pub(crate) const KEY_MAX_BYTES: usize = 256;
 
-/// Longest list that one request is given: runs, sessions, messages, or questions.
+/// Longest list that one request returns: runs, sessions, messages, or approval requests.
 pub const LIST_MAX: u32 = 500;
 
-/// The limit of a list; absent: 50.
+/// Checks the limit of a list; absent: 50.
 pub(crate) fn check_limit(limit: Option<u32>) -> Result<u32, ApiError> {
     match limit.unwrap_or(50) {
         limit @ 1..=LIST_MAX => Ok(limit),
@@ -30,7 +30,7 @@ pub(crate) fn no_such_session(key: &SessionKey) -> ApiError {
     ApiError::not_found(format!("no such session: {key}"))
 }
 
-/// Whether a text can be a message.
+/// Whether a text is valid as a message.
 pub(crate) fn check_text(text: &str) -> Result<(), String> {
     if text.trim().is_empty() {
         return Err("must not be empty".into());
@@ -44,7 +44,7 @@ pub(crate) fn check_text(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a text can identify a message.
+/// Whether a text is valid as an idempotency key.
 pub(crate) fn check_key(text: &str) -> Result<&str, String> {
     if (1..=KEY_MAX_BYTES).contains(&text.len()) {
         Ok(text)
@@ -53,7 +53,7 @@ pub(crate) fn check_key(text: &str) -> Result<&str, String> {
     }
 }
 
-/// The run of that id.
+/// Parses the id of a run.
 pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
     text.parse().map_err(|_not_a_uuid| ApiError::invalid("runId: not the id of a run"))
 }

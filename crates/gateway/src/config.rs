@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayConfig {
-    /// Where to listen: `host:port`; port 0 takes a free one. Empty or `off`: no TCP listener, the control socket alone.
-    /// A non-loopback address without any token is refused.
+    /// Address to listen on: `host:port`; port 0 takes a free one. Empty or `off`: no TCP listener, only the control
+    /// socket. A non-loopback address without any token is refused.
     pub listen: String,
     /// Environment variable of the token that may send, watch and stop. Empty: none.
     pub token_env: String,
     /// File of that token. Empty: none.
     pub token_file: String,
-    /// Environment variable of the token that may everything. Empty: none.
+    /// Environment variable of the operator token, which may do everything. Empty: none.
     pub operator_token_env: String,
     /// File of that token. Empty: none.
     pub operator_token_file: String,
@@ -24,12 +24,13 @@ pub struct GatewayConfig {
     pub webhook_secret_env: String,
     /// File of that secret. Empty: none.
     pub webhook_secret_file: String,
-    /// The group, by name or number, whose members may use the control socket as operators. Empty: the owner and root alone.
+    /// The group, by name or number, whose members may use the control socket as operators. Empty: only the owner and
+    /// root.
     pub control_group: String,
     /// Whether sessions and runs are offered as tools of the Model Context Protocol, at `/mcp`.
     pub mcp: bool,
-    /// Hours that a session of an OpenAI request without a name is kept after its last activity, at most 8760. 0: as other
-    /// sessions.
+    /// Hours that the session of an OpenAI request without a session name is kept after its last activity, at most
+    /// 8760. 0: as other sessions.
     pub openai_session_hours: u32,
     /// Longest request body in bytes, 1 KiB to 64 MiB.
     pub max_body_bytes: usize,
@@ -37,14 +38,14 @@ pub struct GatewayConfig {
     pub max_wait_ms: u64,
     /// Most event streams and WebSockets at a time, 1 to 65 536; one more is answered 503.
     pub max_streams: usize,
-    /// Most WebSockets at a time whose other end has yet to say who it is, 1 to 65 536; one more is answered 503.
+    /// Most unauthenticated WebSockets at a time, 1 to 65 536; one more is answered 503.
     pub max_unauthenticated: usize,
     /// Most bytes that may wait for a WebSocket's reader, 64 KiB to 64 MiB; one more ends the connection.
     pub max_buffered_bytes: usize,
-    /// Most TCP connections at a time, 1 to 65 536. One more takes the place of the one that has had no request for longest; where
-    /// all have one, it waits in the kernel's queue.
+    /// Most TCP connections at a time, 1 to 65 536. One more replaces the connection that has been idle for longest. If
+    /// none is idle, it waits in the kernel's queue.
     pub max_connections: usize,
-    /// Longest time that open requests may take once the gateway is told to stop, in seconds, at most 600.
+    /// Longest time that open requests may take after the gateway is told to stop, in seconds, at most 600.
     pub drain_s: u64,
 }
 
@@ -73,7 +74,7 @@ impl Default for GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// Every problem at once; each line begins with the full key.
+    /// Lists all problems; each line begins with the full key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(address) = self.listen_address() {
@@ -100,7 +101,7 @@ impl GatewayConfig {
         problems
     }
 
-    /// Where to listen; `None`: nowhere.
+    /// The address to listen on; `None`: no TCP listener.
     pub fn listen_address(&self) -> Option<&str> {
         let address = self.listen.trim();
         (!address.is_empty() && !address.eq_ignore_ascii_case("off")).then_some(address)
@@ -112,12 +113,12 @@ impl GatewayConfig {
     }
 }
 
-/// The secrets of the gateway, as the daemon found them. An empty one counts as absent.
+/// The secrets of the gateway, resolved by the daemon. An empty one counts as absent.
 #[derive(Clone, Debug, Default)]
 pub struct GatewaySecrets {
     /// May send, watch and stop.
     pub token: Option<SecretString>,
-    /// May everything.
+    /// May do everything.
     pub operator_token: Option<SecretString>,
     /// Signs `POST /webhook`.
     pub webhook_secret: Option<SecretString>,
@@ -134,7 +135,7 @@ impl GatewaySecrets {
         }
     }
 
-    /// Whether any request must show a token.
+    /// Whether any token is configured.
     pub(crate) fn any_token(&self) -> bool {
         self.token.is_some() || self.operator_token.is_some()
     }

@@ -1,6 +1,9 @@
-//! Places of TCP connections. When all are taken, a new connection gets that of the one that has had no request for longest, so
-//! that idle ones, however many, shut nobody out. A request whose body is still arriving, from a caller who has not proven who it
-//! is, keeps no place either: slow bodies cost no credentials. A connection with any other request keeps its place.
+//! Slots for TCP connections.
+//!
+//! When all slots are taken, a new connection replaces the one that has been idle for longest. So idle connections,
+//! however many, shut nobody out. A connection also counts as idle while the body of an unauthenticated request is
+//! still arriving, because slow bodies cost an attacker no credentials. A connection with any other request keeps its
+//! slot.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,26 +17,26 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-/// All places.
+/// All slots.
 pub(crate) struct ConnectionSlots(Arc<Shared>);
 
 struct Shared {
     limit: usize,
-    /// Locked for moments, never across a wait.
+    /// Locked briefly, never across an await.
     table: Mutex<Table>,
-    /// Told when a place is free, or its connection has become idle.
+    /// Notified when a slot is free, or its connection has become idle.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct Table {
     taken: usize,
-    /// Connections that were told to go and have not gone yet.
-    going: usize,
-    /// Connections that may be closed: those without a request, and those with one that is still arriving. The one that has
-    /// waited for longest first.
+    /// Connections that were told to close and are still open.
+    closing: usize,
+    /// Connections that may be closed: those without a request, and those whose request is still arriving. Longest idle
+    /// first.
     idle: BTreeMap<u64, CancellationToken>,
-    /// The number of the next one that becomes idle.
+    /// The number of the next connection that becomes idle.
     next: u64,
 }
 
@@ -42,33 +45,35 @@ impl ConnectionSlots {
         Self(Arc::new(Shared { limit, table: Mutex::default(), changed: Notify::new() }))
     }
 
-    /// A place, as soon as there is one: at once, or when the oldest idle connection has gone. One caller at a time.
+    /// Takes a slot as soon as there is one: at once, or when the longest idle connection has closed. For one caller at
+    /// a time.
     ///
     /// # Cancel safety
-    /// A connection that was told to go goes; its place is free for the next caller.
+    /// A connection that was told to close still closes; its slot is free for the next caller.
     pub(crate) async fn take(&self) -> ConnectionSlot {
         loop {
-            if let Some(seat) = self.0.try_take() {
-                return ConnectionSlot(Kind::Seat(seat));
+            if let Some(slot) = self.0.try_take() {
+                return ConnectionSlot(Kind::Slot(slot));
             }
-            self.0.changed.notified().await; // a change since the look before is remembered
+            self.0.changed.notified().await; // a change since the last check is remembered
         }
     }
 }
 
 impl Shared {
-    fn try_take(self: &Arc<Self>) -> Option<Arc<Seat>> {
+    fn try_take(self: &Arc<Self>) -> Option<Arc<Slot>> {
         let mut table = self.table();
         if table.taken < self.limit {
             table.taken += 1;
-            let seat = Seat { shared: self.clone(), state: Mutex::default(), told_to_go: CancellationToken::new() };
-            seat.state().idle = Some(table.add_idle(&seat.told_to_go));
-            return Some(Arc::new(seat));
+            let slot =
+                Slot { shared: self.clone(), state: Mutex::default(), close_requested: CancellationToken::new() };
+            slot.state().idle = Some(table.add_idle(&slot.close_requested));
+            return Some(Arc::new(slot));
         }
-        if table.going == 0
+        if table.closing == 0
             && let Some((_, oldest)) = table.idle.pop_first()
         {
-            table.going += 1;
+            table.closing += 1;
             oldest.cancel();
             tracing::debug!("all connections are taken: the oldest idle one is closed");
         }
@@ -81,41 +86,41 @@ impl Shared {
 }
 
 impl Table {
-    fn add_idle(&mut self, told_to_go: &CancellationToken) -> u64 {
+    fn add_idle(&mut self, close_requested: &CancellationToken) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.idle.insert(number, told_to_go.clone());
+        self.idle.insert(number, close_requested.clone());
         number
     }
 }
 
-/// The place of one connection; free again when it is dropped.
+/// The slot of one connection; dropping it frees the slot.
 pub(crate) struct ConnectionSlot(Kind);
 
 enum Kind {
-    Seat(Arc<Seat>),
-    /// Of a listener whose callers are trusted: kept until the connection ends by itself.
+    Slot(Arc<Slot>),
+    /// For a listener with trusted callers: kept until the connection ends by itself.
     Permit(#[allow(dead_code, reason = "held")] OwnedSemaphorePermit),
 }
 
-struct Seat {
+struct Slot {
     shared: Arc<Shared>,
-    /// Locked after the table, where both are.
-    state: Mutex<SeatState>,
-    told_to_go: CancellationToken,
+    /// Lock order: the table first, then this.
+    state: Mutex<SlotState>,
+    close_requested: CancellationToken,
 }
 
 #[derive(Default)]
-struct SeatState {
-    /// Requests that have arrived, a response on its way included.
+struct SlotState {
+    /// Requests that have arrived and are not completely answered.
     requests: u32,
-    /// Its number among the idle ones.
+    /// The connection's number among the idle ones.
     idle: Option<u64>,
     gone: bool,
 }
 
-impl Seat {
-    fn state(&self) -> MutexGuard<'_, SeatState> {
+impl Slot {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,10 +132,10 @@ impl From<OwnedSemaphorePermit> for ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Returns once the connection has to go. Cancel safe.
-    pub(crate) fn told_to_go(&self) -> impl Future<Output = ()> + use<> {
+    /// Returns when the connection has to close. Cancel safe.
+    pub(crate) fn close_requested(&self) -> impl Future<Output = ()> + use<> {
         let token = match &self.0 {
-            Kind::Seat(seat) => Some(seat.told_to_go.clone()),
+            Kind::Slot(slot) => Some(slot.close_requested.clone()),
             Kind::Permit(_) => None,
         };
         async move {
@@ -141,10 +146,10 @@ impl ConnectionSlot {
         }
     }
 
-    /// What marks the beginning of requests.
+    /// Returns the handle that marks the beginning of requests.
     pub(crate) fn requests(&self) -> Requests {
         Requests(match &self.0 {
-            Kind::Seat(seat) => Some(seat.clone()),
+            Kind::Slot(slot) => Some(slot.clone()),
             Kind::Permit(_) => None,
         })
     }
@@ -152,74 +157,74 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let Kind::Seat(seat) = &self.0 else { return };
-        let mut table = seat.shared.table();
-        let mut state = seat.state();
+        let Kind::Slot(slot) = &self.0 else { return };
+        let mut table = slot.shared.table();
+        let mut state = slot.state();
         state.gone = true;
         table.taken -= 1;
         if let Some(number) = state.idle.take() {
             table.idle.remove(&number);
         }
-        if seat.told_to_go.is_cancelled() {
-            table.going -= 1;
+        if slot.close_requested.is_cancelled() {
+            table.closing -= 1;
         }
-        seat.shared.changed.notify_one();
+        slot.shared.changed.notify_one();
     }
 }
 
 /// Marks the requests of a connection.
 #[derive(Clone)]
-pub(crate) struct Requests(Option<Arc<Seat>>);
+pub(crate) struct Requests(Option<Arc<Slot>>);
 
 impl Requests {
-    /// A request has come. Until it is [secured](Arrival::secure), its connection may be closed; from then on, until the answer
-    /// is dropped, not. One without a body is `whole` and secured at once. `None`: it was told to go, and nothing of the request
-    /// may be done any more.
+    /// Begins a request. Until it is [secured](Arrival::secure), its connection may be closed; after that, not until
+    /// the answer is dropped. A request without a body is `whole` and secured at once. `None`: the connection was told
+    /// to close, so the request must not be handled.
     pub(crate) fn begin(&self, whole: bool) -> Option<Request> {
-        if let Some(seat) = &self.0 {
-            let mut table = seat.shared.table();
-            if seat.told_to_go.is_cancelled() {
+        if let Some(slot) = &self.0 {
+            let mut table = slot.shared.table();
+            if slot.close_requested.is_cancelled() {
                 return None;
             }
-            seat.state().move_back(&mut table, &seat.told_to_go);
+            slot.state().move_back(&mut table, &slot.close_requested);
         }
-        let arrival = Arrival { seat: self.0.clone(), secured: Arc::default() };
+        let arrival = Arrival { slot: self.0.clone(), secured: Arc::default() };
         (!whole || arrival.secure()).then_some(Request(arrival))
     }
 }
 
-impl SeatState {
-    /// It has done something just now: among those that may be closed, it is the last.
-    fn move_back(&mut self, table: &mut Table, told_to_go: &CancellationToken) {
+impl SlotState {
+    /// Moves the connection to the end of the idle ones, after activity.
+    fn move_back(&mut self, table: &mut Table, close_requested: &CancellationToken) {
         if let Some(number) = self.idle.take() {
             table.idle.remove(&number);
-            self.idle = Some(table.add_idle(told_to_go));
+            self.idle = Some(table.add_idle(close_requested));
         }
     }
 }
 
-/// A request on its way in.
+/// A request that is still arriving.
 #[derive(Clone)]
 pub(crate) struct Arrival {
-    seat: Option<Arc<Seat>>,
+    slot: Option<Arc<Slot>>,
     /// Set under the lock of the table.
     secured: Arc<AtomicBool>,
 }
 
 impl Arrival {
-    /// The request has arrived whole, or its caller has proven who it is: its connection keeps its place. `false`: it was told to
-    /// go before, and nothing of the request may be done any more.
+    /// Secures the connection's slot, because the request has arrived completely or its caller is authenticated.
+    /// `false`: the connection was told to close before, so the request must not be handled.
     pub(crate) fn secure(&self) -> bool {
-        let Some(seat) = &self.seat else { return true };
-        let mut table = seat.shared.table();
+        let Some(slot) = &self.slot else { return true };
+        let mut table = slot.shared.table();
         if self.secured.load(Ordering::Relaxed) {
             return true;
         }
-        if seat.told_to_go.is_cancelled() {
+        if slot.close_requested.is_cancelled() {
             return false;
         }
         self.secured.store(true, Ordering::Relaxed);
-        let mut state = seat.state();
+        let mut state = slot.state();
         state.requests += 1;
         if let Some(number) = state.idle.take() {
             table.idle.remove(&number);
@@ -232,12 +237,12 @@ impl Arrival {
 pub(crate) struct Request(Arrival);
 
 impl Request {
-    /// The request's way in.
+    /// The handle for securing the request.
     pub(crate) fn arrival(&self) -> Arrival {
         self.0.clone()
     }
 
-    /// The body of the request, which secures it when it has arrived or is read no further.
+    /// Wraps the body of the request. The request is secured when the body has arrived or is read no further.
     pub(crate) fn until_arrived<B>(&self, body: B) -> Body
     where
         B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
@@ -245,7 +250,7 @@ impl Request {
         Body::new(Arriving { body, arrival: self.0.clone() })
     }
 
-    /// The body of the answer, which ends the request when it has been sent.
+    /// Wraps the body of the answer. The request ends when the body has been sent.
     pub(crate) fn until_sent(self, body: Body) -> Body {
         Body::new(Sending { body, _request: self })
     }
@@ -253,18 +258,18 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let Some(seat) = &self.0.seat else { return };
-        let mut table = seat.shared.table();
-        let mut state = seat.state();
+        let Some(slot) = &self.0.slot else { return };
+        let mut table = slot.shared.table();
+        let mut state = slot.state();
         if self.0.secured.swap(true, Ordering::Relaxed) {
             state.requests -= 1;
         }
-        if state.requests == 0 && !state.gone && !seat.told_to_go.is_cancelled() {
+        if state.requests == 0 && !state.gone && !slot.close_requested.is_cancelled() {
             if let Some(number) = state.idle.take() {
                 table.idle.remove(&number);
             }
-            state.idle = Some(table.add_idle(&seat.told_to_go));
-            seat.shared.changed.notify_one();
+            state.idle = Some(table.add_idle(&slot.close_requested));
+            slot.shared.changed.notify_one();
         }
     }
 }
@@ -281,7 +286,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Arriving<B> {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let arrived = matches!(polled, Poll::Ready(None)) || (polled.is_ready() && self.body.is_end_stream());
-        // Told to go: the connection is about to be closed, and whoever reads this with it.
+        // Told to close: the connection ends soon, and this reader with it.
         if arrived && !self.arrival.secure() { Poll::Pending } else { polled }
     }
 
@@ -332,61 +337,61 @@ mod tests {
 
     use super::*;
 
-    fn is_told(place: &ConnectionSlot) -> bool {
-        place.told_to_go().now_or_never().is_some()
+    fn is_close_requested(connection_slot: &ConnectionSlot) -> bool {
+        connection_slot.close_requested().now_or_never().is_some()
     }
 
     /// A request that has arrived.
-    fn arrived(place: &ConnectionSlot) -> Request {
-        place.requests().begin(true).unwrap()
+    fn arrived(connection_slot: &ConnectionSlot) -> Request {
+        connection_slot.requests().begin(true).unwrap()
     }
 
     #[tokio::test]
     async fn the_one_without_a_request_for_longest_goes_and_only_one_at_a_time() {
-        let places = ConnectionSlots::new(3);
-        let [first, second, third] = [places.take().await, places.take().await, places.take().await];
+        let slots = ConnectionSlots::new(3);
+        let [first, second, third] = [slots.take().await, slots.take().await, slots.take().await];
         // The first has had a request since: the second has been idle for longest.
         drop(arrived(&first));
-        assert!(places.take().now_or_never().is_none());
-        assert!(places.take().now_or_never().is_none(), "asked again, nobody else is told to go");
-        assert_eq!([&first, &second, &third].map(is_told), [false, true, false]);
+        assert!(slots.take().now_or_never().is_none());
+        assert!(slots.take().now_or_never().is_none(), "asked again, nobody else is told to go");
+        assert_eq!([&first, &second, &third].map(is_close_requested), [false, true, false]);
         assert!(second.requests().begin(true).is_none(), "a request that comes now is not begun");
         drop(second);
-        let fourth = places.take().now_or_never().unwrap();
-        assert!(places.take().now_or_never().is_none());
-        assert_eq!([&first, &third, &fourth].map(is_told), [false, true, false]);
+        let fourth = slots.take().now_or_never().unwrap();
+        assert!(slots.take().now_or_never().is_none());
+        assert_eq!([&first, &third, &fourth].map(is_close_requested), [false, true, false]);
     }
 
     #[tokio::test]
-    async fn a_connection_with_a_request_keeps_its_place_until_its_answer_is_sent() {
-        let places = ConnectionSlots::new(1);
-        let busy = places.take().await;
+    async fn a_connection_with_a_request_keeps_its_slot_until_its_answer_is_sent() {
+        let slots = ConnectionSlots::new(1);
+        let busy = slots.take().await;
         let body = arrived(&busy).until_sent(Body::from("answer"));
-        assert!(places.take().now_or_never().is_none());
-        assert!(!is_told(&busy));
+        assert!(slots.take().now_or_never().is_none());
+        assert!(!is_close_requested(&busy));
         drop(body);
-        assert!(places.take().now_or_never().is_none());
-        assert!(is_told(&busy));
+        assert!(slots.take().now_or_never().is_none());
+        assert!(is_close_requested(&busy));
         drop(busy);
-        assert!(places.take().now_or_never().is_some());
+        assert!(slots.take().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn an_answer_that_outlives_its_connection_leaves_nothing_behind() {
-        let places = ConnectionSlots::new(1);
-        let gone = places.take().await;
+        let slots = ConnectionSlots::new(1);
+        let gone = slots.take().await;
         let request = arrived(&gone);
         drop(gone);
         drop(request);
-        assert!(places.0.table().idle.is_empty());
-        assert!(places.take().now_or_never().is_some());
+        assert!(slots.0.table().idle.is_empty());
+        assert!(slots.take().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn requests_that_are_still_arriving_go_oldest_first_and_those_that_have_arrived_or_are_proven_stay() {
-        let places = ConnectionSlots::new(4);
+        let slots = ConnectionSlots::new(4);
         let [slow, proven, slower, whole] =
-            [places.take().await, places.take().await, places.take().await, places.take().await];
+            [slots.take().await, slots.take().await, slots.take().await, slots.take().await];
         let never = || Body::from_stream(futures_util::stream::pending::<Result<&str, std::io::Error>>());
         let [first, second, third, fourth] =
             [&slow, &proven, &slower, &whole].map(|it| it.requests().begin(false).unwrap());
@@ -395,16 +400,16 @@ mod tests {
         let read = axum::body::to_bytes(fourth.until_arrived(Body::from("whole")), 10).await.unwrap();
         assert_eq!(read, "whole");
 
-        assert!(places.take().now_or_never().is_none());
-        assert_eq!([&slow, &proven, &slower, &whole].map(is_told), [true, false, false, false]);
+        assert!(slots.take().now_or_never().is_none());
+        assert_eq!([&slow, &proven, &slower, &whole].map(is_close_requested), [true, false, false, false]);
         assert!(!first.arrival().secure(), "told to go, nothing of it may be done");
         drop((slow, first));
-        let fifth = places.take().now_or_never().unwrap();
+        let fifth = slots.take().now_or_never().unwrap();
         let _request = arrived(&fifth);
-        assert!(places.take().now_or_never().is_none());
-        assert_eq!([&proven, &slower, &whole, &fifth].map(is_told), [false, true, false, false]);
+        assert!(slots.take().now_or_never().is_none());
+        assert_eq!([&proven, &slower, &whole, &fifth].map(is_close_requested), [false, true, false, false]);
         drop((slower, bodies));
-        assert!(places.take().now_or_never().is_some());
+        assert!(slots.take().now_or_never().is_some());
         drop((second, third, fourth));
     }
 }

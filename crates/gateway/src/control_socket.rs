@@ -1,4 +1,4 @@
-//! The control socket: a Unix socket for its owner, root and, where the settings name one, the members of a group.
+//! The control socket: a Unix socket for its owner, root and, if configured, the members of a group.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// The group that `gateway.control_group` names, by its name or its number; `None`: it names none.
+    /// Looks up the group of `gateway.control_group`, by its name or its number; `None`: the setting is empty.
     ///
     /// # Errors
     /// There is no such group.
@@ -45,8 +45,8 @@ impl ControlGroup {
         Ok(Some(Self { name: name.to_owned(), gid }))
     }
 
-    /// Gives a file to the group, unless it belongs to it already: where the unit has `Group=`, each new file does, and a
-    /// filter of system calls may refuse to change owners at all.
+    /// Changes the group of a file, unless it is correct already. With `Group=` in the unit each new file has the
+    /// group, and a filter of system calls may forbid changing it.
     fn give(&self, path: &Path) -> Result<(), GatewayError> {
         if std::fs::symlink_metadata(path).is_ok_and(|file| file.gid() == self.gid) {
             return Ok(());
@@ -62,13 +62,13 @@ impl ControlGroup {
         })
     }
 
-    /// Whether its members can get to a socket: each directory above has to let them pass.
+    /// Checks that the group's members can reach a socket: each directory above must be passable for them.
     ///
     /// # Errors
-    /// The directory that does not.
+    /// Names a directory that is not.
     pub fn reaches(&self, socket: &Path) -> Result<(), GatewayError> {
         for directory in socket.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty()) {
-            // One that is not there yet is made when the daemon starts, which asks again.
+            // A missing directory is made when the daemon starts, which checks again.
             let Ok(found) = std::fs::metadata(directory) else { continue };
             let mode = found.mode();
             if mode & 0o001 == 0 && !(mode & 0o010 != 0 && found.gid() == self.gid) {
@@ -84,17 +84,18 @@ impl ControlGroup {
     }
 }
 
-/// A Unix socket for its owner alone, or for a group as well; its file goes with it.
+/// A Unix socket for its owner alone, or also for a group. Dropping it removes its file.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     _file: File,
-    /// Whether it is open to a group. Then its file lets nobody connect but the owner, the group and root, and whoever could
-    /// connect is an operator: the kernel tells us the first group of a peer alone, and it may be a member by another one.
+    /// Whether the socket is open to a group. Then the file permissions admit only the owner, the group and root, and
+    /// every peer is an operator. The kernel reports only the first group of a peer, which may be a member by another
+    /// one.
     for_group: bool,
 }
 
 impl ControlSocket {
-    /// Binds the path for its owner, and for a group, in place of a file that a dead daemon left behind.
+    /// Binds the path for the owner and the group. Replaces a file that a dead daemon left behind.
     pub(crate) fn bind(path: PathBuf, group: Option<&ControlGroup>) -> Result<Self, GatewayError> {
         remove_stale(&path)?;
         let fail = |source| GatewayError::Socket { path: path.clone(), source };
@@ -107,12 +108,12 @@ impl ControlSocket {
         }
         let mode = if group.is_some() { 0o660 } else { 0o600 };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).map_err(fail)?;
-        // Nobody could connect until here: whoever waits now has passed the permissions of the file.
+        // Nobody could connect before this point, so every waiting peer has passed the file permissions.
         let listener = socket.listen(BACKLOG).map_err(fail)?;
         Ok(Self { listener, _file: file, for_group: group.is_some() })
     }
 
-    /// The next connection, and whether its user may use the socket. Cancel safe.
+    /// Returns the next connection, and whether its user may use the socket. Cancel safe.
     pub(crate) async fn accept(&self) -> std::io::Result<(UnixStream, bool)> {
         let (stream, _) = self.listener.accept().await?;
         let trusted = self.for_group || stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid()));
@@ -120,16 +121,16 @@ impl ControlSocket {
     }
 }
 
-/// The file of a socket, which goes with it.
+/// The file of a socket. Dropping this removes it.
 struct File(PathBuf);
 
 impl Drop for File {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // the next start removes what is left
+        let _ = std::fs::remove_file(&self.0); // the next start removes a remaining file
     }
 }
 
-/// Whether a user is our own, or root.
+/// Whether a user is the daemon's own user or root.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }

@@ -1,6 +1,6 @@
-//! The ways into the gateway, and as whom each lets in. Every principal of this channel is made here, so that two ways are never
-//! the same principal by accident: who asked a question, who made a job, and who may answer or change it is decided by these
-//! ids and roles.
+//! The ways into the gateway and the principal of each. Every principal of this channel is made here, so that two
+//! entries never share a principal by accident. These ids and roles decide who asked a question, who created a job, and
+//! who may answer or change it.
 
 use belay_protocol::{Authority, Principal, PrincipalRole};
 
@@ -11,22 +11,23 @@ pub(crate) enum Entry {
     Token,
     /// The operator's token, on the same routes.
     OperatorToken,
-    /// This machine, while no token is configured.
+    /// A loopback client, while no token is configured.
     Loopback,
     /// The control socket.
     ControlSocket,
-    /// The holder of the secret that signs `POST /webhook`: it speaks in the session that it names, and reads nothing.
+    /// The holder of the secret that signs `POST /webhook`: it may send messages in the session that it names, and
+    /// reads nothing.
     Signer,
-    /// The holder of the secret of one routine's webhook, `POST /hooks/{path}`: it fires that routine.
+    /// The holder of the secret of one routine's webhook, `POST /hooks/{path}`: it triggers that routine.
     RoutineHook,
 }
 
 impl Entry {
-    /// Every way in.
+    /// Every entry.
     pub(crate) const ALL: [Self; 6] =
         [Self::Token, Self::OperatorToken, Self::Loopback, Self::ControlSocket, Self::Signer, Self::RoutineHook];
 
-    /// The id of whoever comes in this way.
+    /// The id of this entry's principal.
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -38,24 +39,24 @@ impl Entry {
         }
     }
 
-    /// What they may do.
+    /// The role of this entry's principal.
     pub(crate) fn role(self) -> PrincipalRole {
         match self {
             Self::OperatorToken | Self::Loopback | Self::ControlSocket => PrincipalRole::Operator,
-            // A routine's webhook is called by programs: what it may fire, its secret has said before.
+            // Programs call a routine's webhook. Its secret has already selected the routine.
             Self::Token | Self::RoutineHook => PrincipalRole::Client,
-            // It decides and stops what is its own, in the session of its message.
+            // It may decide and stop only its own work, in the session of its message.
             Self::Signer => PrincipalRole::User,
         }
     }
 
-    /// Whoever comes in this way.
+    /// The principal of this entry.
     pub(crate) fn principal(self) -> Principal {
         Principal { id: self.id().into(), role: self.role() }
     }
 
-    /// How strong a place it is.
-    pub(crate) fn place(self) -> Authority {
+    /// The authority of this entry.
+    pub(crate) fn authority(self) -> Authority {
         self.role().into()
     }
 }
@@ -66,12 +67,12 @@ mod tests {
 
     use super::*;
 
-    /// The persons who come in by other ways.
+    /// A user of another channel.
     fn person(id: &str) -> Principal {
         Principal { id: id.into(), role: PrincipalRole::User }
     }
 
-    /// All who can speak: by every way in here, two persons of Telegram, and whoever sits at the terminal.
+    /// All principals: of every entry here, two Telegram users, and the operator at the terminal.
     fn everybody() -> Vec<Principal> {
         let elsewhere = [person("42"), person("43"), Principal::operator("terminal")];
         Entry::ALL.into_iter().map(Entry::principal).chain(elsewhere).collect()
@@ -86,10 +87,10 @@ mod tests {
         assert_eq!(ids.len(), all);
     }
 
-    /// One row for each who asked; in it those who may answer in the conversation of the question, and those who may by its id
-    /// from another one.
+    /// One row for each asker: who may answer in the conversation of the question, and who may answer by its id from
+    /// another conversation.
     #[test]
-    fn a_question_is_answered_by_whoever_asked_or_from_a_stronger_place_and_by_nobody_else() {
+    fn a_question_is_answered_by_its_asker_or_by_a_stronger_authority_only() {
         let operators = ["operator-token", "loopback", "control-socket", "terminal"];
         let programs = ["token", "routine-webhook"];
         let rows: [(&str, &[&str], &[&str]); 9] = [
@@ -134,12 +135,12 @@ mod tests {
             (Entry::Signer, PrincipalRole::User),
             (Entry::RoutineHook, PrincipalRole::Client),
         ] {
-            assert_eq!((entry.role(), entry.place()), (role, Authority::from(role)), "{entry:?}");
+            assert_eq!((entry.role(), entry.authority()), (role, Authority::from(role)), "{entry:?}");
         }
     }
 
     #[test]
-    fn work_belongs_to_whoever_made_it_and_to_operators() {
+    fn work_belongs_to_its_creator_and_to_operators() {
         let http = belay_protocol::ChannelId::from("http");
         for creator in everybody() {
             for who in everybody() {

@@ -1,4 +1,4 @@
-//! What goes wrong: at the start ([`GatewayError`]), and for one request (`ApiError`).
+//! Errors of the start ([`GatewayError`]) and of one request (`ApiError`).
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -18,26 +18,26 @@ pub enum GatewayError {
     /// The configuration cannot be used.
     #[error("{}", .0.join("; "))]
     Config(Vec<String>),
-    /// Anybody on the network could drive the daemon.
+    /// Without a token, anybody on the network could control the daemon.
     #[error(
         "gateway.listen: {0} can be reached from other machines, and no token is configured; set BELAY_TOKEN (or gateway.token_file), or listen on 127.0.0.1"
     )]
     Insecure(SocketAddr),
-    /// The name of the address is not known.
+    /// The host name cannot be resolved.
     #[error("gateway.listen: {address} cannot be resolved: {source}")]
     Resolve {
         /// As configured.
         address: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The address is taken or not ours.
+    /// The address is in use or not local.
     #[error("gateway.listen: cannot listen on {address}: {source}{}", hint(source))]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -49,15 +49,15 @@ pub enum GatewayError {
     Group {
         /// As configured.
         name: String,
-        /// Why, and what to do.
+        /// The cause, and what to do.
         what: String,
     },
     /// The control socket cannot be made.
     #[error("control socket {path}: {source}")]
     Socket {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -71,7 +71,7 @@ fn hint(source: &std::io::Error) -> &'static str {
     }
 }
 
-/// A request that is answered with an error: a status and `{"error":{"code","message","retryable","retry_after_ms"?}}`.
+/// An error response: a status and `{"error":{"code","message","retryable","retry_after_ms"?}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -81,7 +81,7 @@ pub(crate) struct ApiError {
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// What a caller that met a full queue of ours waits before the next attempt. 1 s: the smallest `Retry-After`.
+/// Delay before a retry when one of the gateway's queues is full. 1 s: the smallest `Retry-After`.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 impl ApiError {
@@ -102,7 +102,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
-    /// 400: whoever goes on behind a fact names one that is not there.
+    /// 400: the cursor names an event that does not exist.
     pub(crate) fn invalid_cursor(field: &str, asked: Seq, newest: Seq) -> Self {
         let message = format!("{field}: there is no event {} yet; the newest is {}", asked.0, newest.0);
         Self::bad_request("invalid_cursor", message)
@@ -113,13 +113,13 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
-    /// 429: too many wrong tokens, or secrets of webhooks, from this address.
+    /// 429: too many wrong tokens or webhook secrets from this address.
     pub(crate) fn too_many_attempts(wait: Duration) -> Self {
         let message = "too many wrong tokens or secrets came from this address; it is served again later";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message).again_after(wait)
     }
 
-    /// 403: known, and not allowed.
+    /// 403: authenticated, but not allowed.
     pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
@@ -138,7 +138,7 @@ impl ApiError {
         )
     }
 
-    /// 409: it is as it is already, or not in a state for this.
+    /// 409: already done, or in a state that does not allow it.
     pub(crate) fn decided(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::CONFLICT, "decided", message)
     }
@@ -163,12 +163,12 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "stale", message)
     }
 
-    /// 503: one of our own queues is full.
+    /// 503: a queue of the gateway is full.
     pub(crate) fn busy(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).again_after(BUSY_RETRY)
     }
 
-    /// 503: no new message is taken.
+    /// 503: no new message is accepted.
     pub(crate) fn shutting_down() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "Belay is shutting down").again()
     }
@@ -178,12 +178,12 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).again()
     }
 
-    /// 500: a bug of ours. What it was is in the log.
+    /// 500: a bug in Belay. The log has the details.
     pub(crate) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "an internal error occurred in Belay; see the log")
     }
 
-    /// 500: the agent answered a question that was not asked.
+    /// 500: the agent's answer does not fit the request.
     pub(crate) fn unexpected(ack: &Ack) -> Self {
         tracing::error!(?ack, "unexpected acknowledgement");
         Self::internal()

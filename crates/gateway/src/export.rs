@@ -1,20 +1,20 @@
-//! Conversations written down: for people as Markdown, for programs as one JSON object a line. Pure.
+//! Exports conversations: as Markdown for people, as JSON Lines for programs. Pure.
 
 use belay_protocol::{MessageBody, SessionKey, ThreadSummary, ToolResult, TranscriptLine};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Characters of a tool's result that people are shown; programs get all of it.
+/// Longest tool result in an export for people, in characters. Programs get all of it.
 const RESULT_SHOWN_CHARS: usize = 2000;
 
-/// How a conversation is written down.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
     /// For people.
     #[default]
     Markdown,
-    /// One JSON object for each message, each in its line.
+    /// One JSON object per message and line.
     Jsonl,
 }
 
@@ -27,7 +27,7 @@ impl Format {
         }
     }
 
-    /// What stands before everything.
+    /// The text before everything.
     pub(crate) fn title(self, session: &SessionKey) -> String {
         match self {
             Self::Markdown => format!("# {session}\n"),
@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// What stands before a conversation.
+    /// The text before a conversation.
     pub(crate) fn head(self, thread: &ThreadSummary) -> String {
         let Self::Markdown = self else { return String::new() };
         let last = thread.last_active_at.to_rfc3339();
@@ -43,12 +43,12 @@ impl Format {
         format!("\n## Conversation {} (last used {last}{goes_on})\n", thread.thread)
     }
 
-    /// A message.
+    /// One message.
     pub(crate) fn line(self, session: &SessionKey, thread: &ThreadSummary, line: &TranscriptLine) -> String {
         match self {
             Self::Markdown => markdown(line),
             Self::Jsonl => {
-                // Pictures stay where they are: they are megabytes, and the text says what they are.
+                // Pictures are left out: they are megabytes, and the text describes them.
                 let mut object = json!({
                     "session": session, "thread": thread.thread, "id": line.id, "at": line.at, "run_id": line.run_id,
                 });
@@ -92,7 +92,7 @@ fn tool_result(result: &ToolResult, text: &str) -> String {
     format!("\n- {} answers ({})\n\n{fence}\n{shown}{rest}\n{fence}\n", code(&result.name), result.status.word())
 }
 
-/// A stretch of code in a line, whatever stands in it.
+/// Inline code that may contain backticks.
 fn code(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let fence = "`".repeat(longest_run(&line) + 1);
@@ -100,7 +100,7 @@ fn code(text: &str) -> String {
     format!("{fence}{space}{line}{space}{fence}")
 }
 
-/// The most backticks that follow each other.
+/// Length of the longest sequence of backticks.
 fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }

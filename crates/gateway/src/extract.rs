@@ -1,4 +1,4 @@
-//! From a request to typed values, with an error that says what is wrong and where.
+//! Extractors: from a request to typed values, with errors that name the field and the problem.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use crate::app::Shared;
 use crate::error::ApiError;
 
-/// Longest time a body may take to arrive. 30 s: 1 MiB at 35 kB/s; slower is either broken or meant to hold us.
+/// Longest time for a body to arrive. 30 s: 1 MiB at 35 kB/s; a slower sender is broken or an attacker.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Who is asking; put there by [`crate::guard::guard`].
+/// The principal of the request, set by [`crate::guard::guard`].
 pub(crate) struct Caller(pub(crate) Principal);
 
 impl FromRequestParts<Shared> for Caller {
@@ -29,8 +29,8 @@ impl FromRequestParts<Shared> for Caller {
     }
 }
 
-/// Who is asking, where only an operator may. It comes first among the parts of a request: whoever may not do a thing is told
-/// so, whatever else is wrong with the request.
+/// The principal of a request that only operators may make. It must be the first extractor: a caller without permission
+/// learns only that, whatever else is wrong with the request.
 pub(crate) struct Operator(pub(crate) Principal);
 
 impl FromRequestParts<Shared> for Operator {
@@ -77,7 +77,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Shared> for OptionalBody<T> {
     }
 }
 
-/// Query parameters of a closed set.
+/// Query parameters; unknown ones are refused if `T` refuses them.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
@@ -90,7 +90,7 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
     }
 }
 
-/// The question that the path names.
+/// The approval request in the path.
 pub(crate) struct GatePath(pub(crate) GateId);
 
 impl FromRequestParts<Shared> for GatePath {
@@ -102,7 +102,7 @@ impl FromRequestParts<Shared> for GatePath {
     }
 }
 
-/// The job that the path names.
+/// The job in the path.
 pub(crate) struct JobPath(pub(crate) JobId);
 
 impl FromRequestParts<Shared> for JobPath {
@@ -114,7 +114,7 @@ impl FromRequestParts<Shared> for JobPath {
     }
 }
 
-/// The routine run that the path names.
+/// The routine run in the path.
 pub(crate) struct RoutineRunPath(pub(crate) RoutineRunId);
 
 impl FromRequestParts<Shared> for RoutineRunPath {
@@ -126,7 +126,7 @@ impl FromRequestParts<Shared> for RoutineRunPath {
     }
 }
 
-/// The name in the path: of a routine, or what a webhook is called by.
+/// The name in the path: of a routine or of a webhook.
 pub(crate) struct NamePath(pub(crate) String);
 
 impl FromRequestParts<Shared> for NamePath {
@@ -148,7 +148,7 @@ pub(crate) async fn path_text(parts: &mut Parts, app: &Shared, name: &str) -> Re
     })
 }
 
-/// The message of the cause, without what its wrappers say around it.
+/// The message of the innermost cause, without the wrappers.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -157,7 +157,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// Refuses a body that does not say it is JSON. A form of another site's page cannot say so without asking first.
+/// Refuses a body that is not declared as JSON. A form on another site's page cannot declare JSON without a CORS
+/// preflight.
 pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), ApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let mut parts = kind.split(';').map(str::trim);
@@ -185,10 +186,10 @@ pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// The whole body, never more than `limit` bytes of it in memory.
+/// Reads the whole body, with at most `limit` bytes in memory.
 ///
 /// # Errors
-/// 413 when it is longer, before reading when its length is declared; 400 when it breaks off or comes too slowly.
+/// 413 when it is longer, before reading if its length is declared; 400 when it is incomplete or too slow.
 pub(crate) async fn read_body(request: Request, limit: usize) -> Result<Bytes, ApiError> {
     let declared = request.headers().get(CONTENT_LENGTH).and_then(|n| n.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|n| n > limit as u64) {
@@ -211,7 +212,7 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     if first.len() > limit {
         return Err(ApiError::too_large(limit));
     }
-    // Most bodies are one piece, which is then handed on as it is.
+    // Most bodies are one chunk, which is returned without a copy.
     let Some(second) = next().await? else { return Ok(first) };
     let mut whole = BytesMut::from(first);
     let mut piece = Some(second);
@@ -225,7 +226,7 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     Ok(whole.freeze())
 }
 
-/// A JSON object of this shape.
+/// Parses a JSON object of this shape.
 ///
 /// # Errors
 /// 400 when it is not UTF-8 or not JSON, 422 with the field's path when it is JSON of another shape.
@@ -233,7 +234,7 @@ pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiEr
     let text = std::str::from_utf8(bytes).map_err(|error| {
         ApiError::bad_request("not_utf8", format!("the body is not UTF-8 (at byte {})", error.valid_up_to()))
     })?;
-    // A sequence would fill a struct's fields in their order; only an object has our fields.
+    // An array would fill a struct's fields by position; only an object is accepted.
     if text.trim_start().starts_with('{')
         && let Ok(value) = serde_json::from_str(text)
     {
@@ -242,7 +243,7 @@ pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiEr
     Err(explain::<T>(text))
 }
 
-/// Reads once more, slowly, to say what is wrong and where.
+/// Parses the text again to find the problem and its position.
 fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         return ApiError::bad_request("not_json", format!("the body is not JSON: {error}"));
@@ -251,7 +252,7 @@ fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
         return ApiError::invalid("the body must be a JSON object");
     }
     match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
-        // Half a surrogate pair, for example: only whoever reads the string can see it.
+        // For example half a surrogate pair: only decoding the string reveals it.
         Err(error) if !error.inner().is_data() => {
             ApiError::bad_request("not_json", format!("the body is not JSON: {}", error.inner()))
         }

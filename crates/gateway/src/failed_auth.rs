@@ -1,5 +1,5 @@
-//! Who has shown a wrong token, or a wrong secret of a webhook, too often. Only wrong ones are counted and answered late: whoever
-//! shows the right one is let in, also from the address of somebody who guesses.
+//! Limits wrong tokens and wrong webhook secrets by address. Only wrong ones are counted and delayed: the right one is
+//! admitted, even from an address that is being used for guessing.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,38 +11,37 @@ use tokio::time::Instant;
 use crate::error::ApiError;
 use crate::peer::Peer;
 
-/// Wrong tokens from one address within [`WINDOW`], after which its wrong ones are answered late for [`LOCK`].
+/// Number of wrong tokens from one address within [`WINDOW`] after which further wrong ones are delayed for [`LOCK`].
 const FAILURES: u32 = 10;
 
 /// How long a wrong token counts.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How long the wrong tokens of an address are answered late.
+/// How long the wrong tokens of an address are delayed.
 const LOCK: Duration = Duration::from_secs(300);
 
-/// How late. 250 ms: four guesses a second for each connection, and nothing that a person would notice.
+/// The delay. 250 ms: four guesses a second for each connection, and too little for a person to notice.
 const LATE: Duration = Duration::from_millis(250);
 
-/// Addresses that are remembered. Then: the one that has been quiet for longest is forgotten.
+/// Number of addresses that are remembered. Above it, the address that has been quiet for longest is forgotten.
 const ADDRESSES: usize = 4096;
 
-/// Wrong tokens by address. A request without any token is no attempt, and does not count.
+/// Wrong tokens by address. A request without any token is no attempt and does not count.
 #[derive(Default)]
 pub(crate) struct FailedAuthLimiter(Mutex<HashMap<IpAddr, Attempts>>);
 
 struct Attempts {
     failures: u32,
-    /// When the first of them was.
+    /// Time of the first failure.
     since: Instant,
     locked_until: Option<Instant>,
 }
 
 impl FailedAuthLimiter {
-    /// What whoever has shown a wrong token is answered: the refusal, which is counted. After too many of them it is to wait, and
-    /// hears that late.
+    /// Counts a wrong token and returns the answer to it: `refusal`, or after too many failures a delayed 429.
     ///
     /// # Cancel safety
-    /// Dropped midway, the attempt is counted all the same.
+    /// The attempt is counted even if this is dropped midway.
     pub(crate) async fn refuse(&self, peer: Option<Peer>, refusal: ApiError) -> ApiError {
         let Some(Peer::Tcp(address)) = peer else { return refusal };
         match self.locked(address) {
@@ -57,7 +56,7 @@ impl FailedAuthLimiter {
         }
     }
 
-    /// How long this address has to wait, if it has shown too many.
+    /// How long this address has to wait, if it has had too many failures.
     fn locked(&self, address: IpAddr) -> Option<Duration> {
         let table = self.table();
         let until = table.get(&network(address))?.locked_until?;
@@ -92,7 +91,7 @@ impl FailedAuthLimiter {
 }
 
 impl Attempts {
-    /// Whether they count no longer.
+    /// Whether these failures no longer count.
     fn is_over(&self, now: Instant) -> bool {
         match self.locked_until {
             Some(until) => until <= now,
@@ -101,7 +100,7 @@ impl Attempts {
     }
 }
 
-/// What is counted together: an IPv4 address, or the /64 that one subscriber of IPv6 has to itself.
+/// The network that is counted as one: an IPv4 address, or the /64 of one IPv6 subscriber.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_mistakes_lock_nobody() {
+    async fn slow_failures_lock_no_address() {
         let failed_auth = FailedAuthLimiter::default();
         let address = IpAddr::from([192, 0, 2, 1]);
         for _ in 0..50 {

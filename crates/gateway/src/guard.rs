@@ -1,4 +1,4 @@
-//! Who is let in to routes that need a principal.
+//! The middleware of routes that need a principal.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -9,9 +9,9 @@ use crate::connection_slots::Arrival;
 use crate::peer::Peer;
 use crate::routes::error_for;
 
-/// Lets a request through with its [`Principal`](belay_protocol::Principal) attached, or answers it.
+/// Passes a request on with its [`Principal`](belay_protocol::Principal) attached, or answers it with an error.
 pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
-    // A request without a peer did not come through our server; it is nobody's.
+    // A request without a peer did not come through our server; nothing is trusted.
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket { trusted: false });
     match app.auth.admit(peer, request.headers()) {
         Ok(principal) => {

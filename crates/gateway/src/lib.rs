@@ -1,17 +1,16 @@
-//! The HTTP face: the API, event streams, OpenAI-compatible endpoints, the signed webhook, and the control socket.
+//! The HTTP interface: the API, event streams, OpenAI-compatible endpoints, the signed webhook, and the control socket.
 //!
-//! **For**: programs that talk to the daemon. Towards the agent this is a channel like any other: [`HttpChannel`] hands
-//! out [`belay_protocol::Envelope`]s, and a handler waits for the acknowledgement. What is only read comes from
+//! **For**: programs that talk to the daemon. For the agent, the gateway is a channel like any other: [`HttpChannel`]
+//! hands out [`belay_protocol::Envelope`]s, and a handler waits for the acknowledgement. Reads go to
 //! [`belay_protocol::RunReader`], [`belay_protocol::GateStore`], [`belay_protocol::JobStore`],
 //! [`belay_protocol::RoutineStore`] and [`belay_protocol::EventLog`].
 //!
-//! **Does not know**: lanes, turns, models, SQL. It decides nothing about a message except whether it may come in.
-//! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
+//! **Does not know**: lanes, turns, models, SQL. It only decides whether a message is admitted. Architecture invariant:
+//! a reader never holds anything that a run waits for. A slow reader delays only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `control_socket`,
-//! `write_timeout` and `connection_slots`) →
-//! [`worker_link`].
+//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
+//! `control_socket`, `write_timeout` and `connection_slots`) → [`worker_link`].
 
 mod agent_rpc;
 mod app;

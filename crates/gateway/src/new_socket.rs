@@ -1,4 +1,4 @@
-//! WebSockets that were accepted, on their way to a task of the server.
+//! Accepted WebSockets that wait for a task of the server.
 
 use axum::extract::ws::WebSocket;
 use belay_protocol::Principal;
@@ -6,25 +6,28 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::peer::Peer;
 
-/// Sockets that wait for their task, which is begun at once. Then: the connection is dropped.
+/// Capacity of the queue of sockets that wait for their task, which starts at once. When it is full, the connection is
+/// dropped.
 pub(crate) const NEW_SOCKETS: usize = 256;
 
-/// A socket whose task is to be begun.
+/// A socket whose task is to be started.
 pub(crate) struct NewSocket {
     pub(crate) socket: WebSocket,
     pub(crate) arrival: SocketArrival,
 }
 
-/// Where a connection comes from, and as whom it came in.
+/// The peer of a connection, and its authentication.
 pub(crate) struct SocketArrival {
     pub(crate) peer: Peer,
-    pub(crate) entrance: Entrance,
+    pub(crate) auth: SocketAuth,
 }
 
-/// As whom a connection came in, and the place that it takes.
-pub(crate) enum Entrance {
-    /// By a token in its request, or by the control socket: it has one of the places of those who are known.
-    Proven(Principal, OwnedSemaphorePermit),
-    /// It has one of the few places of those who have yet to say `connect`; who it is, if its address says so.
-    Waiting(Option<Principal>, #[allow(dead_code, reason = "held until connect")] OwnedSemaphorePermit),
+/// The authentication of a connection, and its permit.
+pub(crate) enum SocketAuth {
+    /// Authenticated by a token in its request or by the control socket. Holds a permit of the authenticated
+    /// connections.
+    Authenticated(Principal, OwnedSemaphorePermit),
+    /// Has not sent `connect` yet. Holds one of the few permits for unauthenticated connections. The principal is known
+    /// if the address is enough to determine it.
+    Unauthenticated(Option<Principal>, #[allow(dead_code, reason = "held until connect")] OwnedSemaphorePermit),
 }

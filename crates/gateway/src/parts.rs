@@ -1,4 +1,4 @@
-//! What a gateway is made of.
+//! The parts that a gateway is built from.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use tokio::sync::watch;
 
 use crate::config::{GatewayConfig, GatewaySecrets};
 
-/// What the gateway is made of.
+/// The parts that a gateway is built from.
 pub struct GatewayParts {
     /// The settings.
     pub config: GatewayConfig,
-    /// The secrets that go with them.
+    /// The secrets of these settings.
     pub secrets: GatewaySecrets,
     /// Reads runs.
     pub runs: Arc<dyn RunReader>,
@@ -26,21 +26,21 @@ pub struct GatewayParts {
     pub health: Arc<dyn StoreHealth>,
     /// Reads events.
     pub events: Arc<dyn EventLog>,
-    /// Reads questions.
+    /// Reads approval requests.
     pub gates: Arc<dyn GateStore>,
-    /// Finds, reads out and deletes what sessions have said.
+    /// Searches, exports and deletes the messages of sessions.
     pub archive: Arc<dyn Archive>,
-    /// Forgets secrets.
+    /// Deletes secrets.
     pub vault: Arc<dyn SecretVault>,
-    /// Deletes what is too old.
+    /// Deletes expired data.
     pub janitor: Arc<dyn Janitor>,
     /// Reads jobs.
     pub jobs: Arc<dyn JobReader>,
     /// Reads routines and their routine runs.
     pub routines: Arc<dyn RoutineReader>,
-    /// Says when routines would fire.
+    /// Computes the times at which routines trigger.
     pub times: Arc<dyn RoutineTimes>,
-    /// Tells the date.
+    /// The clock for dates.
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
     pub model: ModelInfo,
@@ -48,40 +48,41 @@ pub struct GatewayParts {
     pub version: String,
     /// Renders the metrics in the text format of Prometheus.
     pub metrics: Metrics,
-    /// Writes the messages of a run down as a recorded trajectory.
+    /// Formats the messages of a run as a recorded trajectory.
     pub trajectory: Trajectory,
-    /// Puts a question into words.
+    /// Formats the text of an approval request.
     pub question: QuestionWords,
-    /// Routers of others, such as the Telegram webhook's. They check their callers themselves.
+    /// Other routers, such as the one of the Telegram webhook. They authenticate their callers themselves.
     pub extra: Vec<Router>,
-    /// Where the control socket is; `None`: there is none.
+    /// Path of the control socket; `None`: there is none.
     pub control_socket: Option<PathBuf>,
-    /// Whether the agent takes messages.
+    /// Whether the agent accepts messages.
     pub ready: watch::Receiver<bool>,
 }
 
-/// Renders the metrics as they stand.
+/// Renders the current metrics.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Writes messages down as a recorded trajectory: one JSON object a line. Who knows that form is no business of ours.
+/// Formats messages as a recorded trajectory: one JSON object per line. The gateway does not know the format.
 pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
 
-/// Puts a question into words, in Markdown, as it stands at that date: the same words that people are asked with elsewhere.
+/// Formats an approval request in Markdown, as of that date. The other channels use the same text.
 pub type QuestionWords = Arc<dyn Fn(&Gate, UnixMillis) -> String + Send + Sync>;
 
-/// Says when routines would fire. Who can read a schedule is no business of ours.
+/// Computes the times at which routines trigger. The gateway does not parse schedules.
 pub trait RoutineTimes: Send + Sync {
-    /// Whether the routine would fire at that date, as people write it: with an offset, or as the clock of its zone shows it.
+    /// Tests whether the routine would trigger at that date. The date is text: with an offset, or in local time of the
+    /// routine's zone.
     ///
     /// # Errors
-    /// What is wrong with the date or the routine, for people.
+    /// The problem with the date or the routine, for people.
     fn test(&self, spec: &RoutineSpec, at: &str) -> Result<serde_json::Value, String>;
 
-    /// The next times after `from` at which the routine would fire, `count` at most, each as an object. None, where it has no
-    /// schedule.
+    /// The next times after `from` at which the routine would trigger, at most `count`, each as an object. Empty
+    /// without a schedule.
     ///
     /// # Errors
-    /// What is wrong with the routine.
+    /// The problem with the routine.
     fn next(
         &self,
         spec: &RoutineSpec,

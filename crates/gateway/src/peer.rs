@@ -1,15 +1,15 @@
-//! The other end of a connection.
+//! The peer of a connection.
 
 use std::net::IpAddr;
 
-/// The other end of a connection. Every request carries one.
+/// The peer of a connection. Every request carries one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// Over TCP, from this address.
     Tcp(IpAddr),
     /// Over the control socket.
     Socket {
-        /// Whether its user is our own or root, or the socket is open to a group.
+        /// Whether the user is the daemon's own or root, or the socket is open to a group.
         trusted: bool,
     },
 }

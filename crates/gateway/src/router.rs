@@ -1,4 +1,4 @@
-//! Which path is whose.
+//! The route table and the layers of every request.
 
 use std::any::Any;
 
@@ -26,23 +26,23 @@ use crate::routes::{
 };
 use crate::{mcp, ws};
 
-/// All routes, ours and those that others brought, under the layers that every request passes.
+/// Builds the router: the gateway's routes and those of `extra`, under the layers that every request passes.
 ///
-/// Where a brought route has the path of one of ours, ours is taken.
+/// If both have a route with the same path, the gateway's route wins.
 pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
-    let brought = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
-    let brought = brought.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
+    let extra = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
+    let extra = extra.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
     let layers = ServiceBuilder::new()
         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, hooks::SECRET_HEADER]))
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(said_once));
-    guarded(&app).merge(open(&app)).with_state(app).fallback_service(brought).layer(layers)
+        .layer(from_fn(refuse_duplicate_headers));
+    guarded(&app).merge(open(&app)).with_state(app).fallback_service(extra).layer(layers)
 }
 
-/// What only a principal may ask.
+/// Routes that need a principal.
 fn guarded(app: &Shared) -> Router<Shared> {
     let mut guarded = Router::new();
     if app.config.mcp {
@@ -70,7 +70,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/jobs/{id}/accept", post(jobs::accept))
         .route("/api/v1/heartbeat", get(heartbeat::show))
         .route("/api/v1/routines", get(routines::list).post(routines::create))
-        // No routine's name is a route: `POST /api/v1/routines/test` is told from others by its method.
+        // No routine name collides with this route: `POST /api/v1/routines/test` differs by its method.
         .route(
             "/api/v1/routines/{name}",
             get(routines::show).put(routines::put).delete(routines::delete).post(routines::test_new),
@@ -109,22 +109,22 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
         .method_not_allowed_fallback(wrong_method)
-        // Unknown routes are refused behind the guard: a stranger learns nothing about which exist.
+        // The guard also covers unknown routes: a stranger cannot learn which routes exist.
         .route("/api", any(not_found))
         .route("/api/{*rest}", any(not_found))
         .route("/v1/{*rest}", any(not_found))
         .layer(from_fn_with_state(app.clone(), guard))
 }
 
-/// What anybody may ask, or what proves itself.
+/// Routes that are open to all, or that authenticate requests themselves.
 fn open(app: &Shared) -> Router<Shared> {
     let mut open = Router::new()
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/startupz", get(health::started))
-        // Each has a secret of its own.
+        // Each webhook has a secret of its own.
         .route("/hooks/{name}", post(hooks::receive))
-        // Who it is, the first message may say as well: see `ws`.
+        // The first message may also authenticate: see `ws`.
         .route("/ws", get(ws::upgrade));
     if app.webhook_secret.is_some() {
         open = open.route("/webhook", post(webhook::receive));
@@ -132,7 +132,8 @@ fn open(app: &Shared) -> Router<Shared> {
     open.method_not_allowed_fallback(wrong_method)
 }
 
-/// Headers that decide who asks, and what. Of two, one part of a chain of servers may read the first and another the last.
+/// Headers that decide who asks for what. If one of them appears twice, one server of a proxy chain may read the first
+/// value and another server the last.
 ///
 /// Source of the last one: Telegram, setWebhook, `secret_token`.
 const DECISIVE: [HeaderName; 10] = [
@@ -148,8 +149,8 @@ const DECISIVE: [HeaderName; 10] = [
     HeaderName::from_static("x-telegram-bot-api-secret-token"),
 ];
 
-/// Refuses a request that has one of the [`DECISIVE`] headers twice, whatever its route.
-async fn said_once(request: Request, next: Next) -> Response {
+/// Refuses a request that has one of the [`DECISIVE`] headers twice, on any route.
+async fn refuse_duplicate_headers(request: Request, next: Next) -> Response {
     let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
     match DECISIVE.iter().find(twice) {
         Some(name) => {

@@ -1,7 +1,7 @@
-//! Sockets and connections: bind, accept, serve, drain.
+//! Listens, accepts, serves and drains connections.
 //!
-//! Connections are served by hyper directly rather than by `axum::serve`, which offers no limit on their number and no
-//! time limit for their headers.
+//! hyper serves the connections directly. `axum::serve` offers no limit on their number and no time limit for their
+//! headers.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::app::{AbandonedRequest, App, ORPHAN_CAPACITY, Shared};
+use crate::app::{ABANDONED_CAPACITY, AbandonedRequest, App, Shared};
 use crate::auth::Auth;
 use crate::channel::HttpChannel;
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
@@ -36,35 +36,36 @@ use crate::router::router;
 use crate::write_timeout::WriteTimeout;
 use crate::ws;
 
-/// Longest time between two requests on a connection, and for the headers of one to arrive. 30 s: hyper's own default;
-/// who is slower holds a place that others need.
+/// Longest time between two requests on a connection, and for the headers of a request to arrive. 30 s: hyper's own
+/// default. A slower client holds a slot that others need.
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Most bytes of headers, and of a body's piece. 64 KiB: eight times what common proxies let through.
+/// Most bytes of headers, and of one chunk of a body. 64 KiB: eight times the limit of common proxies.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Connections to the control socket at a time; more wait. They are counted apart, so that the brakes work while TCP is
-/// full.
+/// Connections to the control socket at a time; more wait. They have slots of their own, so that operators can stop
+/// runs while TCP is full.
 const SOCKET_CONNECTIONS: usize = 64;
 
-/// Pause after a failed accept: out of file descriptors, most likely, and trying at once would only burn time.
+/// Pause after a failed accept. The usual cause is a lack of file descriptors; an immediate retry would only waste CPU
+/// time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Bound, and not yet serving.
+/// A gateway that is bound and not yet serving.
 pub struct Gateway {
     app: Shared,
     router: Router,
     tcp: Option<TcpListener>,
     socket: Option<ControlSocket>,
-    orphans: mpsc::Receiver<AbandonedRequest>,
+    abandoned: mpsc::Receiver<AbandonedRequest>,
     sockets: mpsc::Receiver<NewSocket>,
 }
 
 impl Gateway {
-    /// Takes the address and the control socket. From here on connections are queued by the kernel.
+    /// Binds the address and the control socket. From then on the kernel queues connections.
     ///
     /// # Errors
-    /// The configuration is refused, the address or the socket cannot be had; see [`GatewayError`].
+    /// The configuration is refused, or the address or the socket is not available; see [`GatewayError`].
     pub async fn bind(parts: GatewayParts) -> Result<(Self, HttpChannel), GatewayError> {
         let problems = parts.config.validate();
         if !problems.is_empty() {
@@ -80,7 +81,7 @@ impl Gateway {
         let id = ChannelId::from("http");
         let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address()));
         let (channel, intake) = HttpChannel::new(id.clone(), auth.clone());
-        let (orphan_sender, orphans) = mpsc::channel(ORPHAN_CAPACITY);
+        let (abandoned_sender, abandoned) = mpsc::channel(ABANDONED_CAPACITY);
         let (new_sockets, sockets) = mpsc::channel(NEW_SOCKETS);
         let app = Arc::new(App {
             auth,
@@ -114,39 +115,39 @@ impl Gateway {
             started: AtomicBool::new(false),
             draining: CancellationToken::new(),
             closed: CancellationToken::new(),
-            orphans: orphan_sender,
+            abandoned: abandoned_sender,
             config: parts.config,
         });
-        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, orphans, sockets }, channel))
+        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, abandoned, sockets }, channel))
     }
 
-    /// Where it listens; `None`: on the control socket alone.
+    /// The address that it listens on; `None`: only the control socket.
     pub fn addr(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// Serves until `stop`, then refuses new messages, lets open requests and streams end within the configured
+    /// Serves until `stop`. Then it refuses new messages, lets open requests and streams end within the configured
     /// `drain_s`, and returns when the last connection is closed.
     ///
     /// # Errors
-    /// None at present; the type leaves room for a listener that breaks for good.
+    /// None at present; the type leaves room for a listener that fails for good.
     ///
     /// # Cancel safety
-    /// Dropped midway, every connection is closed at once.
+    /// If dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
-        let Self { app, router, tcp, socket, mut orphans, mut sockets } = self;
+        let Self { app, router, tcp, socket, mut abandoned, mut sockets } = self;
         let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
-        let (places, socket_places) =
+        let (slots, socket_slots) =
             (ConnectionSlots::new(app.config.max_connections), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
-        // The one that was accepted and has no place yet; the kernel queues the others.
+        // An accepted connection that has no slot yet; the kernel queues the others.
         let mut arrived: Option<(TcpStream, IpAddr)> = None;
         let mut ready = app.ready.clone();
         let mut starting = true;
         let mut connections = JoinSet::new();
         let mut deadline: Option<Instant> = None;
         loop {
-            let line = Line { router: router.clone(), draining: app.draining.clone() };
+            let service = ConnectionService { router: router.clone(), draining: app.draining.clone() };
             tokio::select! {
                 () = stop.cancelled(), if deadline.is_none() => {
                     app.draining.cancel();
@@ -154,8 +155,8 @@ impl Gateway {
                 }
                 () = until(deadline) => break,
                 Some(ended) = connections.join_next() => report(ended),
-                Some(orphan) = orphans.recv() => {
-                    connections.spawn(orphan.see_to(app.clone()));
+                Some(request) = abandoned.recv() => {
+                    connections.spawn(request.stop_run(app.clone()));
                 }
                 Some(socket) = sockets.recv() => {
                     connections.spawn(ws::serve(socket, app.clone()));
@@ -165,13 +166,13 @@ impl Gateway {
                     starting = false;
                 }
                 connection = accept_tcp(tcp.as_ref()), if arrived.is_none() => arrived = Some(connection),
-                place = places.take(), if arrived.is_some() => {
+                slot = slots.take(), if arrived.is_some() => {
                     if let Some((stream, address)) = arrived.take() {
-                        connections.spawn(line.serve(stream, Peer::Tcp(address), place));
+                        connections.spawn(service.serve(stream, Peer::Tcp(address), slot));
                     }
                 }
-                (stream, trusted, place) = accept_socket(socket.as_ref(), &socket_places) => {
-                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place.into()));
+                (stream, trusted, slot) = accept_socket(socket.as_ref(), &socket_slots) => {
+                    connections.spawn(service.serve(stream, Peer::Socket { trusted }, slot.into()));
                 }
             }
             if deadline.is_some() && connections.is_empty() {
@@ -186,21 +187,21 @@ impl Gateway {
     }
 }
 
-/// What a connection is served with.
-pub(crate) struct Line {
+/// The router and the drain token that connections are served with.
+pub(crate) struct ConnectionService {
     pub(crate) router: Router,
     pub(crate) draining: CancellationToken,
 }
 
-impl Line {
-    /// Serves one connection to its end. When draining begins it ends after the request in progress; when others need its place,
-    /// as soon as it has no request that has arrived or is proven.
-    pub(crate) async fn serve<I>(self, io: I, peer: Peer, place: ConnectionSlot)
+impl ConnectionService {
+    /// Serves one connection to its end. When draining begins, it ends after the request in progress. When others need
+    /// its slot, it ends as soon as it has no request that has arrived or is authenticated.
+    pub(crate) async fn serve<I>(self, io: I, peer: Peer, slot: ConnectionSlot)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { router, draining } = self;
-        let requests = place.requests();
+        let requests = slot.requests();
         let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             let (begun, mut router) = (requests.begin(request.body().is_end_stream()), router.clone());
             async move {
@@ -223,19 +224,19 @@ impl Line {
         let late = draining.is_cancelled();
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = place.told_to_go() => Ok(()),
+            () = slot.close_requested() => Ok(()),
             () = draining.cancelled(), if !late => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, ?peer, "connection ended"); // the other end's doing: broken off, or not HTTP
+            tracing::debug!(%error, ?peer, "connection ended"); // caused by the peer: disconnected, or not HTTP
         }
     }
 }
 
-/// Says so when a connection's task has panicked.
+/// Logs that the task of a connection has panicked.
 pub(crate) fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
@@ -251,7 +252,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Binds the first address of the name; all of them must be loopback unless a token is needed.
+/// Binds the first address of the name. All addresses must be loopback unless a token is configured.
 async fn listen(address: &str, any_token: bool) -> Result<TcpListener, GatewayError> {
     let resolve = |source| GatewayError::Resolve { address: address.into(), source };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(resolve)?.collect();
@@ -266,13 +267,13 @@ async fn listen(address: &str, any_token: bool) -> Result<TcpListener, GatewayEr
     TcpListener::bind(first).await.map_err(|source| GatewayError::Listen { address: first, source })
 }
 
-/// The next TCP connection. Cancel safe.
+/// Returns the next TCP connection. Cancel safe.
 async fn accept_tcp(listener: Option<&TcpListener>) -> (TcpStream, IpAddr) {
     let Some(listener) = listener else { return std::future::pending().await };
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let _ = stream.set_nodelay(true); // only speed is lost without it
+                let _ = stream.set_nodelay(true); // without it only latency suffers
                 return (stream, address.ip());
             }
             Err(error) => pause_after(&error).await,
@@ -280,17 +281,17 @@ async fn accept_tcp(listener: Option<&TcpListener>) -> (TcpStream, IpAddr) {
     }
 }
 
-/// The next connection to the control socket, and whether its user may use it. Cancel safe.
+/// Returns the next connection to the control socket, and whether its user may use it. Cancel safe.
 pub(crate) async fn accept_socket(
     socket: Option<&ControlSocket>,
-    places: &Arc<Semaphore>,
+    slots: &Arc<Semaphore>,
 ) -> (UnixStream, bool, OwnedSemaphorePermit) {
-    let (Some(socket), Ok(place)) = (socket, places.clone().acquire_owned().await) else {
+    let (Some(socket), Ok(slot)) = (socket, slots.clone().acquire_owned().await) else {
         return std::future::pending().await;
     };
     loop {
         match socket.accept().await {
-            Ok((stream, trusted)) => return (stream, trusted, place),
+            Ok((stream, trusted)) => return (stream, trusted, slot),
             Err(error) => pause_after(&error).await,
         }
     }

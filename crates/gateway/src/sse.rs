@@ -1,7 +1,7 @@
-//! Server-sent events: the facts of the log after a number, then those that follow, and a living run's fragments.
+//! Server-sent events: the facts after a cursor, then new facts, with the deltas of a live run.
 //!
-//! The reader pulls: nothing is read from the log before the last page has been taken, so a slow reader costs one page
-//! of memory and slows nothing but itself. Facts are never left out; fragments may be.
+//! The reader pulls: the next page is read from the log only after the last one has been sent. So a slow reader costs
+//! one page of memory and delays only itself. Facts are never dropped; deltas may be.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 use crate::app::Shared;
 use crate::streams::{Live, News, Order};
 
-/// A comment after so long a silence, so that proxies keep the connection.
+/// Silence after which a comment is sent, so that proxies keep the connection.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Facts read at a time.
+/// Facts per read.
 const PAGE: u32 = 256;
 
-/// How often a run that nobody works on is looked at: one that is deleted leaves no fact to wait for.
+/// How often a run that is not live is checked: a deleted run leaves no fact to wait for.
 const LOOK: Duration = Duration::from_secs(15);
 
 /// A reader of the log.
@@ -37,38 +37,38 @@ pub(crate) struct Feed {
     page: VecDeque<Event>,
     run: Option<RunFeed>,
     job: Option<JobFeed>,
-    /// Of whom those facts are read that they are shown; `None`: all are.
-    eyes: Option<(Shared, Principal)>,
+    /// The principal whose visible facts are read; `None`: all facts are.
+    viewer: Option<(Shared, Principal)>,
     draining: CancellationToken,
     ended: bool,
-    /// Returned when the stream is dropped.
+    /// Released when the stream is dropped.
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a reader of one run follows.
+/// The state of following one run.
 pub(crate) struct RunFeed {
     id: RunId,
     runs: Arc<dyn RunReader>,
-    /// When it is looked at next, where nobody works on it.
+    /// Time of the next check, if the run is not live.
     look_at: Instant,
-    /// Whether it had ended before we began.
+    /// Whether the run had ended before the stream began.
     over: bool,
-    /// Alive while the run is.
+    /// `Some` while the run is live.
     life: Option<watch::Receiver<Option<Arc<RunRecord>>>>,
     live: Option<Live>,
     order: Order,
 }
 
-/// What a reader of one job follows: the facts of its session, by whichever of its runs.
+/// The state of following one job: the facts of its session, from all of its runs.
 pub(crate) struct JobFeed {
-    /// The session in which it works.
+    /// The session of the job's runs.
     pub(crate) session: SessionKey,
-    /// Whether it was over before we began.
+    /// Whether the job was over before the stream began.
     pub(crate) over: bool,
 }
 
 impl RunFeed {
-    /// Follows that run of that session, from behind the fact `after`; `over`: it has ended.
+    /// Follows a run of a session, after the fact `after`; `over`: the run has ended.
     pub(crate) fn new(
         runs: Arc<dyn RunReader>,
         (id, session): (RunId, SessionKey),
@@ -87,7 +87,7 @@ impl RunFeed {
         Self { id, runs, look_at: Instant::now() + LOOK, over, life, live, order }
     }
 
-    /// A fragment that is there already and belongs before this fact. Those that were lost are passed over.
+    /// A buffered delta that belongs before this fact. Skips reports of lost deltas.
     fn before(&mut self, fact: &Event) -> Option<Delta> {
         let live = self.live.as_mut()?;
         while let Some(news) = live.before(fact, &self.order) {
@@ -100,7 +100,7 @@ impl RunFeed {
 }
 
 impl Feed {
-    /// Reads on from `after`.
+    /// Reads the log after `after`.
     pub(crate) fn new(
         log: Arc<dyn EventLog>,
         after: Seq,
@@ -110,36 +110,36 @@ impl Feed {
     ) -> Self {
         let tip = log.tip();
         let page = VecDeque::new();
-        Self { log, tip, cursor: after, page, run, job: None, eyes: None, draining, ended: false, _permit: permit }
+        Self { log, tip, cursor: after, page, run, job: None, viewer: None, draining, ended: false, _permit: permit }
     }
 
-    /// Of all facts those of a job, to the one that says that it is over.
+    /// Limits the facts to those of a job, up to the one that ends it.
     pub(crate) fn of_job(self, job: JobFeed) -> Self {
         Self { job: Some(job), ..self }
     }
 
-    /// Of all facts those that this principal is shown.
-    pub(crate) fn shown_to(self, app: Shared, principal: Principal) -> Self {
-        let eyes = app.visibility(&principal).own_only().is_some().then_some((app, principal));
-        Self { eyes, ..self }
+    /// Limits the facts to those that this principal may see.
+    pub(crate) fn visible_to(self, app: Shared, principal: Principal) -> Self {
+        let viewer = app.visibility(&principal).own_only().is_some().then_some((app, principal));
+        Self { viewer, ..self }
     }
 
-    /// Whether what is followed had ended before we began.
+    /// Whether the run or job had ended before the stream began.
     fn over(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.over) || self.job.as_ref().is_some_and(|job| job.over)
     }
 
-    /// The next event to send; `None` at the end.
+    /// Returns the next event to send; `None` at the end.
     async fn next(&mut self) -> Option<sse::Event> {
         while !self.ended {
             if let Some(fact) = self.page.pop_front() {
                 return Some(self.take(fact));
             }
-            let tip = *self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            let tip = *self.tip.borrow_and_update(); // marked before the read: a later commit wakes this task
             self.read_page(tip).await?;
             if self.page.is_empty() {
                 if self.over() {
-                    return None; // the reader had seen everything
+                    return None; // the reader has seen everything
                 }
                 if let Some(delta) = self.wait().await? {
                     return Some(delta_event(&delta));
@@ -149,26 +149,26 @@ impl Feed {
         None
     }
 
-    /// The fact as an event, or a fragment that belongs before it.
+    /// Converts a fact to an event, or returns a delta that belongs before it.
     fn take(&mut self, fact: Event) -> sse::Event {
         if let Some(run) = self.run.as_mut().filter(|run| fact.run_id == Some(run.id)) {
             if let Some(delta) = run.before(&fact) {
                 self.page.push_front(fact);
                 return delta_event(&delta);
             }
-            run.order.bring(&fact);
+            run.order.record(&fact);
             self.ended = matches!(fact.kind, EventKind::RunEnded { .. });
         }
         if self.job.is_some() {
-            // A job that was over before has nothing behind this but what is told of its result.
+            // If the job was over before, only the report of its result follows.
             self.ended = matches!(fact.kind, EventKind::JobChanged { to, .. } if to.is_over());
         }
         self.cursor = fact.seq;
         fact_event(&fact)
     }
 
-    /// Reads what follows the cursor up to `tip`: no cursor is ahead of what the log calls its newest fact. `None`: it cannot be
-    /// read; the client comes again with the last number it saw.
+    /// Reads the facts between the cursor and `tip`, so no cursor is ahead of the newest fact. `None`: the log cannot
+    /// be read; the client reconnects with its last cursor.
     async fn read_page(&mut self, tip: Seq) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
         let session = self.job.as_ref().map(|job| job.session.clone());
@@ -183,7 +183,7 @@ impl Feed {
             match read.await {
                 Ok((page, last)) => {
                     self.page = page;
-                    // A page of which nothing is shown is passed over.
+                    // A page without visible facts is skipped.
                     let Some(last) = last.filter(|_| self.page.is_empty()) else { return Some(()) };
                     self.cursor = last;
                 }
@@ -195,12 +195,12 @@ impl Feed {
         }
     }
 
-    /// Of these facts those that the reader is shown.
+    /// Filters the facts that the reader may see.
     async fn shown(&self, mut page: VecDeque<Event>) -> Result<VecDeque<Event>, StoreError> {
-        let Some((app, principal)) = &self.eyes else { return Ok(page) };
+        let Some((app, principal)) = &self.viewer else { return Ok(page) };
         let visibility = app.visibility(principal);
         let mut shown = VecDeque::with_capacity(page.len());
-        // Facts of one session come one after the other.
+        // Facts of one session are usually consecutive, so the last result is cached.
         let mut newest: Option<(SessionKey, bool)> = None;
         while let Some(fact) = page.pop_front() {
             let seen = match (&fact.session, &newest) {
@@ -219,7 +219,7 @@ impl Feed {
         Ok(shown)
     }
 
-    /// Waits for a commit, a fragment, or the run's end. `None`: the stream ends here.
+    /// Waits for a commit, a delta, or the end of the run. `None`: the stream ends here.
     async fn wait(&mut self) -> Option<Option<Delta>> {
         let Self { tip, run, draining, .. } = self;
         let Some(run) = run else {
@@ -234,7 +234,7 @@ impl Feed {
             delta = next_delta(&mut run.live, &mut run.order) => Some(Some(delta)),
             filled = end_of(&mut run.life) => {
                 run.over |= filled;
-                run.look_at = Instant::now(); // let go of: it rests, or it is gone
+                run.look_at = Instant::now(); // no longer live: it waits for approval, or it is deleted
                 Some(None)
             }
             () = sleep_until(run.look_at), if !alive => {
@@ -242,26 +242,26 @@ impl Feed {
                 run.look_at = Instant::now() + LOOK;
                 Some(None)
             }
-            // While somebody works on the run its end will come; otherwise there is nothing to wait for.
+            // A live run will end by itself; otherwise there is nothing to wait for.
             () = draining.cancelled(), if !alive => None,
         }
     }
 }
 
-/// The next fragment, once it may be shown; never, when there are none.
+/// Returns the next delta, once it may be shown; pending if there are none.
 async fn next_delta(live: &mut Option<Live>, order: &mut Order) -> Delta {
     while let Some(of_run) = live {
         match of_run.next(order).await {
             Some(News::Delta(_, _, delta)) => return delta,
-            Some(_) => {} // fragments may be lost; the reply is in the run
+            Some(_) => {} // deltas may be lost: the run's record has the reply
             None => *live = None,
         }
     }
     std::future::pending().await
 }
 
-/// Returns when nobody works on the run any more, and whether its end is committed. A run that rests on a question has not
-/// ended: whoever follows it hears the answer too.
+/// Returns when the run is no longer live, and whether its end is committed. A run that waits for approval has not
+/// ended: its followers also receive the answer.
 async fn end_of(life: &mut Option<watch::Receiver<Option<Arc<RunRecord>>>>) -> bool {
     let Some(receiver) = life else { return std::future::pending().await };
     let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
@@ -270,8 +270,7 @@ async fn end_of(life: &mut Option<watch::Receiver<Option<Arc<RunRecord>>>>) -> b
     filled
 }
 
-/// Whether there is no such run any more; one that has ended leaves a fact that says so. A store that does not answer says
-/// nothing.
+/// Whether the run has been deleted. (An ended run leaves a fact.) `false` if the store does not answer.
 async fn is_gone(runs: &dyn RunReader, run: RunId) -> bool {
     let record = runs.run(run).await;
     record
@@ -290,7 +289,7 @@ fn delta_event(delta: &Delta) -> sse::Event {
     sse::Event::default().event("delta").data(value.to_string())
 }
 
-/// The events of a feed.
+/// The stream of a feed's events.
 pub(crate) fn events(feed: Feed) -> impl Stream<Item = sse::Event> {
     futures_util::stream::unfold(feed, |mut feed| async move { Some((feed.next().await?, feed)) })
 }

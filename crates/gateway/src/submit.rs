@@ -1,4 +1,4 @@
-//! A message as the RPC takes it, over WebSocket and over HTTP alike.
+//! The parameters of an RPC message, for WebSocket and HTTP.
 
 use belay_protocol::options::EXTRA_PROMPT_MAX_BYTES;
 use belay_protocol::{
@@ -11,11 +11,11 @@ use crate::app::App;
 use crate::checks::{check_key, check_text};
 use crate::error::ApiError;
 
-/// Longest time at work that a message may ask for. A week: longer than any run is meant to take; 0 is no limit.
+/// Longest timeout of a message. A week: longer than any run should take; 0 is no limit.
 const TIMEOUT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// Longest time at work that a client who is no operator may ask for. 10 minutes: what a run has when nothing is configured;
-/// more, or no limit, would lift the one of the operator.
+/// Longest timeout for a client that is no operator. 10 minutes: the default for runs. More, or no limit, would exceed
+/// the operator's limit.
 const CLIENT_TIMEOUT_MAX_MS: u64 = 600_000;
 
 /// The parameters of `agent`.
@@ -29,7 +29,7 @@ pub(crate) struct AgentParams {
     pub(crate) reasoning: Option<ReasoningShown>,
     pub(crate) verbose: Option<bool>,
     pub(crate) model: Option<String>,
-    /// Seconds at work; 0: no limit, for operators.
+    /// Active time in seconds; 0: no limit, for operators only.
     pub(crate) timeout: Option<u64>,
     pub(crate) queue_mode: Option<QueueMode>,
     pub(crate) extra_system_prompt: Option<String>,
@@ -39,10 +39,10 @@ pub(crate) struct AgentParams {
 }
 
 impl AgentParams {
-    /// The message in our own form.
+    /// Converts the parameters to an inbound message.
     ///
     /// # Errors
-    /// A field cannot be used, or is not this principal's to set; the message names it.
+    /// A field is invalid, or this principal may not set it; the message names it.
     pub(crate) fn check(self, app: &App, principal: Principal, want_deltas: bool) -> Result<Inbound, ApiError> {
         let session =
             SessionKey::parse(&self.session_key).map_err(|e| ApiError::invalid(format!("sessionKey: {e}")))?;
@@ -54,7 +54,8 @@ impl AgentParams {
             reasoning: self.reasoning,
             verbose: self.verbose,
             model: self.model,
-            timeout_ms: self.timeout.map(|seconds| seconds.saturating_mul(1000)), // far too long stays so
+            // A value that is far too large stays too large.
+            timeout_ms: self.timeout.map(|seconds| seconds.saturating_mul(1000)),
             extra_prompt: self.extra_system_prompt,
             ..RunOptions::default()
         };
@@ -71,11 +72,11 @@ impl AgentParams {
     }
 }
 
-/// Whether this principal may ask that of a run.
+/// Checks whether this principal may use these options.
 ///
 /// # Errors
-/// 403 for a model, which only operators choose, and for more time than others may have; 422 for words that are too long,
-/// and for more time than anybody may have.
+/// 403 for a model, which only operators choose, and for a timeout above the client limit. 422 for texts that are too
+/// long, and for a timeout above the limit for everybody.
 pub(crate) fn check_options(options: &RunOptions, principal: &Principal) -> Result<(), ApiError> {
     if options.model.is_some() && !principal.is_operator() {
         return Err(ApiError::forbidden("model: only an operator may choose the model of a run"));

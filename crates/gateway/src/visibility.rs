@@ -1,5 +1,5 @@
-//! What whoever asks is shown of work that goes on by itself: an operator all of it, everybody else what is their own. For them
-//! the rest does not exist. It is the rule by which the agent lets such work be changed.
+//! Decides which autonomous work a principal may see: an operator all of it, everybody else only their own. Other work
+//! does not exist for them. The agent uses the same rule for changes of such work.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -12,40 +12,40 @@ use crate::checks::{no_such_run, no_such_session};
 use crate::error::ApiError;
 use crate::extract::{Caller, path_text};
 
-/// Most rows of a list that are looked at for those that somebody is shown. 1,000: what the store reads at a time.
+/// Most rows of a list that are checked for visibility. 1,000: the store's page size.
 const LOOKED_AT_MAX: u32 = 1000;
 
-/// The eyes of whoever asks.
+/// The visibility of one principal.
 pub(crate) struct Visibility<'a> {
     app: &'a App,
     asker: Asker,
 }
 
 impl App {
-    /// What this principal is shown.
+    /// The visibility of this principal.
     pub(crate) fn visibility(&self, principal: &Principal) -> Visibility<'_> {
         Visibility { app: self, asker: Asker::of(principal, false) }
     }
 }
 
 impl Visibility<'_> {
-    /// Their id, where they are shown no more than their own.
+    /// The principal's id, unless the principal may see everything.
     pub(crate) fn own_only(&self) -> Option<&str> {
         (self.asker.place != belay_protocol::Authority::Operator).then_some(&self.asker.principal)
     }
 
-    /// Whether they are shown a job.
+    /// Whether a job is visible.
     pub(crate) fn job(&self, job: &JobRecord) -> bool {
         self.asker.owns(&self.app.channel, &job.creator, &job.channel)
     }
 
-    /// Whether they are shown a routine.
+    /// Whether a routine is visible.
     pub(crate) fn routine(&self, routine: &RoutineRecord) -> bool {
         self.asker.owns(&self.app.channel, &routine.creator, &routine.channel)
     }
 
-    /// Whether they are shown a routine run: as its routine. One whose routine is gone has no owner any more, whoever has taken
-    /// its name since.
+    /// Whether a routine run is visible: like its routine. A run of a deleted routine has no owner, even if a new
+    /// routine has the same name.
     pub(crate) async fn routine_run(&self, routine_run: &RoutineRunRecord) -> Result<bool, StoreError> {
         if self.own_only().is_none() {
             return Ok(true);
@@ -54,8 +54,8 @@ impl Visibility<'_> {
         Ok(routine.is_some_and(|routine| routine.routine_id == routine_run.routine_id && self.routine(&routine)))
     }
 
-    /// The first rows of a list that they are shown, at most `limit`. `read` gives that many rows of the list, what is hidden
-    /// included. Where that leaves a page short, the newest [`LOOKED_AT_MAX`] rows are looked at.
+    /// The first visible rows of a list, at most `limit`. `read` returns that many rows of the list, hidden ones
+    /// included. If a page is too short after filtering, the newest [`LOOKED_AT_MAX`] rows are checked.
     pub(crate) async fn page<T, F>(
         &self,
         limit: u32,
@@ -75,7 +75,7 @@ impl Visibility<'_> {
         Ok(shown)
     }
 
-    /// Of these rows those whose session they are shown.
+    /// Filters the rows whose session is visible.
     pub(crate) async fn rows<T>(
         &self,
         rows: Vec<T>,
@@ -93,7 +93,8 @@ impl Visibility<'_> {
         Ok(shown)
     }
 
-    /// Whether they are shown what happens in a session: every conversation, and of jobs and routine runs their own.
+    /// Whether the events of a session are visible: every conversation, and of jobs and routine runs only the
+    /// principal's own.
     pub(crate) async fn session(&self, session: &SessionKey) -> Result<bool, StoreError> {
         if self.own_only().is_none() {
             return Ok(true);
@@ -109,39 +110,40 @@ impl Visibility<'_> {
     }
 }
 
-/// A run that hides nothing from whoever asks: it belongs to what they are shown, or there is none of that id. Whatever reads or
-/// changes a run that a request names takes one of these, and there is no other way to come by one than to be looked at here.
+/// The id of a run that the principal may see, or of no existing run. Functions that read or change a run of a request
+/// take this type, and only this module can make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VisibleRun(RunId);
 
 impl VisibleRun {
-    /// Its id.
+    /// The run's id.
     pub(crate) fn id(&self) -> RunId {
         self.0
     }
 }
 
-/// A session that hides nothing from whoever asks, as a [`VisibleRun`].
+/// The key of a session that the principal may see, like [`VisibleRun`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VisibleSession(SessionKey);
 
 impl VisibleSession {
-    /// Its key.
+    /// The session's key.
     pub(crate) fn key(&self) -> &SessionKey {
         &self.0
     }
 
-    /// Its key.
+    /// The session's key.
     pub(crate) fn into_key(self) -> SessionKey {
         self.0
     }
 }
 
 impl Visibility<'_> {
-    /// The run of that id. For an operator the store is not asked: a stop must work where that does not.
+    /// Checks the run of that id. For an operator it does not read the store: a stop must work while the store does
+    /// not.
     ///
     /// # Errors
-    /// 404, as for one that is not there; 503 where the store cannot say.
+    /// 404 as for a missing run; 503 if the store cannot answer.
     pub(crate) async fn visible_run(&self, id: RunId) -> Result<VisibleRun, ApiError> {
         if self.own_only().is_some()
             && let Some(run) = self.app.runs.run(id).await?
@@ -152,7 +154,7 @@ impl Visibility<'_> {
         Ok(VisibleRun(id))
     }
 
-    /// The session of that key.
+    /// Checks the session of that key.
     ///
     /// # Errors
     /// As [`Visibility::visible_run`].
@@ -160,10 +162,10 @@ impl Visibility<'_> {
         if self.session(&key).await? { Ok(VisibleSession(key)) } else { Err(no_such_session(&key)) }
     }
 
-    /// The session that a parameter names, if it does.
+    /// Checks the session in a parameter, if there is one.
     ///
     /// # Errors
-    /// 422 with the field's name for what is no key; else as [`Visibility::visible_run`].
+    /// 422 with the field's name for an invalid key; otherwise as [`Visibility::visible_run`].
     pub(crate) async fn named_session(
         &self,
         field: &str,
@@ -175,7 +177,7 @@ impl Visibility<'_> {
     }
 }
 
-/// The run that the path names.
+/// The run in the path.
 impl FromRequestParts<Shared> for VisibleRun {
     type Rejection = ApiError;
 
@@ -187,7 +189,7 @@ impl FromRequestParts<Shared> for VisibleRun {
     }
 }
 
-/// The session that the path names.
+/// The session in the path.
 impl FromRequestParts<Shared> for VisibleSession {
     type Rejection = ApiError;
 

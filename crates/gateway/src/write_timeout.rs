@@ -1,4 +1,4 @@
-//! A connection whose other end must take what it is sent.
+//! A connection with a write timeout.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Longest time in which a client may take nothing of what waits for it. 60 s: a stream sends a comment every 15 s, so
-/// that whoever reads at all has taken something by then; who does not holds a place that others need.
+/// Longest time in which a client may read nothing of the waiting data. 60 s: a stream sends a comment every 15 s, so a
+/// client that reads at all has read something by then. A client that does not read holds a slot that others need.
 const WRITE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection that fails with [`ErrorKind::TimedOut`] once a write has made no progress for [`WRITE_LIMIT`].
 pub(crate) struct WriteTimeout<I> {
     io: I,
     limit: Pin<Box<Sleep>>,
-    /// Whether a write waits, and `limit` runs.
+    /// Whether a write waits and `limit` is running.
     waiting: bool,
 }
 
@@ -25,7 +25,7 @@ impl<I> WriteTimeout<I> {
         Self { io, limit: Box::pin(sleep(WRITE_LIMIT)), waiting: false }
     }
 
-    /// Passes a write's result on, or fails when it has waited for too long.
+    /// Passes the result of a write on, or fails when the write has waited too long.
     fn judge<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = false;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_nobody_takes_fails_after_a_minute() {
+    async fn a_write_that_the_client_does_not_read_fails_after_a_minute() {
         let (ours, _theirs) = duplex(10);
         let begun = Instant::now();
         let error = WriteTimeout::new(ours).write_all(&[0; 11]).await.unwrap_err();

@@ -37,7 +37,7 @@ impl Zone {
         }
         let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_BYTES).collect();
         let names: Vec<String> = database.available().map(|name| name.to_string()).collect();
-        let near = did_you_mean(&nearest_names(&shown, &names, MOST_NEAR));
+        let near = did_you_mean(&nearest_names(&shown, &names, MAX_SUGGESTIONS));
         Err(ScheduleError::Zone { name: shown, near })
     }
 }

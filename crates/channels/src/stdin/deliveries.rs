@@ -1,4 +1,4 @@
-//! Which replies and questions of runs have been shown.
+//! Records which replies and approval requests of runs have been shown.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use belay_protocol::{GateId, RunId};
 use tokio::sync::watch;
 
-/// How many of the last deliveries are remembered. 64: several times what one channel has outstanding.
+/// Number of deliveries that are remembered. 64: several times the number of open deliveries of one channel.
 const REMEMBERED: usize = 64;
 
-/// What is shown for a run: its reply, or with a gate that question.
+/// A run and what was shown for it: the approval request with this id, or without an id the run's reply.
 pub(super) type Shown = (RunId, Option<GateId>);
 
-/// Remembers the last deliveries, since a reply may be shown before anyone waits for it.
+/// Remembers the last deliveries, because a reply may be shown before anyone waits for it.
 pub(super) struct Deliveries {
     recent: Mutex<VecDeque<Shown>>,
     changed: watch::Sender<()>,
@@ -23,7 +23,7 @@ impl Deliveries {
         Self { recent: Mutex::new(VecDeque::with_capacity(REMEMBERED)), changed: watch::Sender::new(()) }
     }
 
-    /// Notes that a reply or a question has been shown, or can never be.
+    /// Records that a reply or an approval request has been shown, or can never be shown.
     pub(super) fn note(&self, shown: Shown) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() == REMEMBERED {
@@ -34,9 +34,9 @@ impl Deliveries {
         self.changed.send_replace(());
     }
 
-    /// Waits until that has been noted.
+    /// Waits until [`note`](Self::note) has recorded this delivery.
     pub(super) async fn wait_for(&self, shown: Shown) {
-        let mut changed = self.changed.subscribe(); // before looking, so that no note falls between
+        let mut changed = self.changed.subscribe(); // subscribes before the check, so no note is missed in between
         while !self.has(shown) && changed.changed().await.is_ok() {}
     }
 

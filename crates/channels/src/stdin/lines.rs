@@ -1,25 +1,27 @@
-//! Bounded lines out of any reader.
+//! Reads lines of bounded length from any reader.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::thread;
 use std::time::Duration;
 
-/// Longest line, in bytes without its end. 100 000: far beyond what anyone types, and small enough to hold a few.
+/// Longest line, in bytes without its line end. 100 000: far more than anyone types, and little enough memory for
+/// several lines.
 pub(super) const LINE_MAX_BYTES: usize = 100_000;
 
-/// How long to wait when another process has made our standard input non-blocking and there is nothing to read.
+/// Pause before the next read if standard input is non-blocking and has no data. Another process can make it
+/// non-blocking.
 const NOT_READY_PAUSE: Duration = Duration::from_millis(50);
 
-/// A line as it was read.
+/// One line that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// What was typed, without the line's end.
+    /// The text without the line end.
     Text(String),
-    /// It cannot be a message, and this says why. The person is told; the next line is read as usual.
+    /// The line cannot be a message; this text tells the person why. The next line is read as usual.
     Unusable(String),
 }
 
-/// Reads lines. Never holds more than [`LINE_MAX_BYTES`] and one buffer.
+/// Reads lines. Holds at most [`LINE_MAX_BYTES`] and one buffer.
 pub(super) struct LineReader<R> {
     input: BufReader<R>,
     number: u64,
@@ -30,10 +32,10 @@ impl<R: Read> LineReader<R> {
         Self { input: BufReader::new(input), number: 0 }
     }
 
-    /// The next line; `None` at the end of input. A last line without an end counts. Blocks.
+    /// Returns the next line, or `None` at the end of input. A last line without a line end counts. Blocks.
     ///
     /// # Errors
-    /// What the reader says, apart from interruptions and "not ready", which are waited out.
+    /// The reader's error, except "interrupted" and "would block": those are retried.
     pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
         let mut line = Vec::new();
         let mut length = 0;
@@ -57,7 +59,7 @@ impl<R: Read> LineReader<R> {
             if line.len() + part.len() <= LINE_MAX_BYTES + 1 {
                 line.extend_from_slice(part);
             } else {
-                line.resize(LINE_MAX_BYTES + 2, 0); // marks it as too long, whatever follows
+                line.resize(LINE_MAX_BYTES + 2, 0); // marks the line as too long, whatever follows
             }
             self.input.consume(used);
             if whole {
@@ -68,7 +70,7 @@ impl<R: Read> LineReader<R> {
     }
 }
 
-/// What the bytes of a line are good for.
+/// Classifies the bytes of a line: text, or unusable with the reason.
 fn usable(mut line: Vec<u8>, number: u64) -> Line {
     if line.last() == Some(&b'\r') {
         line.pop();
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Gives its chunks one read at a time, errors included.
+    /// Returns one chunk or error per read.
     struct Chunks(VecDeque<io::Result<Vec<u8>>>);
 
     impl Read for Chunks {

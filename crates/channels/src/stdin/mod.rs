@@ -1,16 +1,16 @@
 //! Standard input and output as a channel: a prompt on a terminal, plain lines otherwise.
 //!
-//! Who can write to our standard input is an operator. There is one session, `stdin`.
+//! Everyone who can write to standard input is an operator. The channel has one session, `stdin`.
 //!
-//! How it ends: the stream ends at the end of input or when intake is cancelled. The prompt's thread ends within a
-//! moment and leaves the terminal as it was. The thread that reads a pipe may be blocked in a read that nothing can
-//! interrupt: it holds no more than the line it has begun, it is not waited for, and the end of the process ends it.
+//! The stream ends at the end of input or when intake is cancelled. Then the prompt's thread restores the terminal and
+//! ends. The thread that reads a pipe may be blocked in a read that nothing can interrupt. It holds at most the line
+//! that it has begun, nobody waits for it, and it ends with the process.
 
 mod deliveries;
 mod lines;
+mod paused;
 mod printer;
 mod pump;
-mod resting;
 mod terminal;
 
 use std::fs::File;
@@ -32,19 +32,20 @@ use tracing::{error, warn};
 
 use self::deliveries::Deliveries;
 use self::lines::{Line, LineReader};
-use self::printer::{Look, Plain, Printer, Sink, harmless};
+use self::printer::{Look, Plain, Printer, Sink, escaped};
 use self::pump::{Ending, Pump};
 use self::terminal::{PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
 
-/// The channel's id, its one session's key, and its principal's id.
+/// The channel's id, the key of its only session, and the id of its principal.
 const NAME: &str = "stdin";
 
-/// Lines that have been read and not been taken. When it is full, reading waits, and with it whoever writes the pipe.
+/// Capacity of the queue of lines that were read but not consumed. When it is full, the reader waits, and so does the
+/// writer of the pipe.
 const LINES: usize = 16;
 
-/// Who speaks through standard input: whoever can write to it, who is an operator. That does not depend on whether it is open:
-/// what was made at a terminal goes on where the daemon runs as a service.
+/// Grants operator authority to the principal `stdin`. Independent of whether the channel is open: work that a person
+/// started at a terminal keeps its rights when the daemon runs as a service.
 pub struct Operators;
 
 impl ChannelAccess for Operators {
@@ -61,7 +62,7 @@ impl ChannelAccess for Operators {
     }
 }
 
-/// What a person at the prompt is told when the next line is a secret.
+/// Hint for the person at the prompt when the next line is a secret.
 const SECRET_HINT: &str = "Begin the line with a space to keep it out of the prompt's history.";
 
 /// Standard input and output as a channel.
@@ -72,7 +73,7 @@ pub struct StdinChannel {
     printer: Printer,
     deliveries: Arc<Deliveries>,
     ending: Ending,
-    /// `None` where there is no prompt.
+    /// `None` if there is no prompt.
     prompt: Option<PromptEnd>,
 }
 
@@ -90,11 +91,11 @@ enum Input {
 }
 
 impl StdinChannel {
-    /// The channel over the process's standard input and output; `None` when it is switched off, or when it is `auto` and
-    /// standard input is `/dev/null` or closed.
+    /// Opens the channel over the process's standard input and output. Returns `None` if the channel is disabled, or if
+    /// it is `auto` and standard input is `/dev/null` or closed.
     ///
-    /// The prompt with line editing appears when standard input, output and error are all terminals; otherwise lines are
-    /// read as they come.
+    /// The prompt with line editing appears if standard input, output and error are all terminals. Otherwise plain
+    /// lines are read.
     pub fn open(config: &StdinConfig) -> Option<Self> {
         let input = input();
         match (config.enabled, input) {
@@ -109,7 +110,7 @@ impl StdinChannel {
             let ending = if input == Input::Terminal { Ending::AtOnce } else { Ending::AfterAnswers };
             let source = Source::Lines(Box::new(io::stdin()));
             if io::stdout().is_terminal() {
-                Self::new(source, Harmless(Plain(io::stdout())), ending, None)
+                Self::new(source, Escaped(Plain(io::stdout())), ending, None)
             } else {
                 Self::new(source, Plain(io::stdout()), ending, None)
             }
@@ -117,10 +118,10 @@ impl StdinChannel {
         opened.inspect_err(|error| error!(%error, "standard input cannot be served")).ok()
     }
 
-    /// The same channel over any reader and writer, with the rules of piped input.
+    /// Opens the channel over any reader and writer, with the rules of piped input.
     ///
     /// # Errors
-    /// The system has no thread for the writer.
+    /// The system cannot start a thread for the writer.
     pub fn over(reader: impl Read + Send + 'static, writer: impl Write + Send + 'static) -> io::Result<Self> {
         Self::new(Source::Lines(Box::new(reader)), Plain(writer), Ending::AfterAnswers, None)
     }
@@ -136,28 +137,28 @@ impl StdinChannel {
         })
     }
 
-    /// Whether a person types at a prompt, between whose lines nothing else may be written.
+    /// Whether a person types at a prompt. Other output would disturb the line that is being edited.
     pub fn has_prompt(&self) -> bool {
         self.prompt.is_some()
     }
 
-    /// Shows a line like an answer: above what is being typed.
+    /// Shows a line in the same way as an answer: above the line that is being typed.
     ///
     /// # Errors
     /// Standard output cannot be written.
     ///
     /// # Cancel safety
-    /// Dropped midway the line may still be shown.
+    /// If dropped midway, the line may still be shown.
     pub async fn say(&self, text: &str) -> io::Result<()> {
         self.printer.show(text, Look::Plain).await
     }
 
-    /// Puts the prompt away and returns when the terminal is as it was: the process must not end before. Nothing to do
-    /// where there is no prompt, or where it was never shown.
+    /// Ends the prompt and returns when the terminal is restored. The process must not exit earlier. Does nothing if
+    /// there is no prompt, or if it was never shown.
     pub async fn close(&self) {
         let is_started = self.source.lock().unwrap_or_else(PoisonError::into_inner).is_none();
         if let Some(prompt) = self.prompt.as_ref().filter(|_| is_started) {
-            prompt.reached().await;
+            prompt.stopped().await;
         }
     }
 
@@ -189,7 +190,7 @@ impl Channel for StdinChannel {
     }
 
     fn profile(&self) -> ChannelProfile<'_> {
-        // A script wants an answer to each of its lines; a person at the keyboard adds to the running task.
+        // A script wants an answer to each of its lines. A person at the keyboard adds to the running turn.
         let queue_mode = match self.ending {
             Ending::AfterAnswers => QueueMode::Followup,
             Ending::AtOnce => QueueMode::Steer,
@@ -207,10 +208,10 @@ impl Channel for StdinChannel {
         let look = if question.is_some() { Look::Question } else { Look::Plain };
         let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(&message.text, look).await };
         if question.is_some_and(|question| !question.decidable) && self.has_prompt() {
-            let _ = self.printer.show(SECRET_HINT, look).await; // the question itself says what is needed
+            let _ = self.printer.show(SECRET_HINT, look).await; // may fail: the question itself says what is needed
         }
         if let Some(run) = message.run_id {
-            // Also when it failed: nobody need wait for it any longer.
+            // Also after a failure: nobody needs to wait for this delivery any longer.
             self.deliveries.note((run, question.map(|question| question.gate)));
         }
         shown.map_err(|error| DeliverError::Refused { detail: format!("standard output: {error}") })
@@ -220,12 +221,12 @@ impl Channel for StdinChannel {
 impl Drop for StdinChannel {
     fn drop(&mut self) {
         if let Some(prompt) = &self.prompt {
-            prompt.tell();
+            prompt.stop();
         }
     }
 }
 
-/// A started channel's intake.
+/// The intake of a started channel.
 struct Open {
     pump: Pump,
     prompt: Option<PromptEnd>,
@@ -237,14 +238,14 @@ impl Open {
         if next.is_none()
             && let Some(prompt) = &self.prompt
         {
-            self.pump.lines.close(); // lets go a prompt that waits to hand over a line
-            prompt.reached().await;
+            self.pump.lines.close(); // releases a prompt thread that is blocked on handing over a line
+            prompt.stopped().await;
         }
         next
     }
 }
 
-/// Reads lines on a thread of its own until the end of input, an error, or the end of whoever takes them.
+/// Reads lines on a thread of its own until the end of input, an error, or until the receiver is dropped.
 fn read_lines(reader: Box<dyn Read + Send>, lines: mpsc::Sender<Line>) -> io::Result<()> {
     thread::Builder::new().name("stdin-lines".into()).spawn(move || {
         let mut reader = LineReader::new(reader);
@@ -266,8 +267,8 @@ fn read_lines(reader: Box<dyn Read + Send>, lines: mpsc::Sender<Line>) -> io::Re
     Ok(())
 }
 
-/// What standard input is. `/dev/null` and other devices that are no terminal are nothing; a closed standard input has
-/// been replaced by `/dev/null` by the runtime library.
+/// Detects what standard input is. `/dev/null` and other devices that are no terminal count as nothing. The runtime
+/// library has replaced a closed standard input by `/dev/null`.
 fn input() -> Input {
     if io::stdin().is_terminal() {
         return Input::Terminal;
@@ -280,12 +281,12 @@ fn input() -> Input {
     }
 }
 
-/// A sink whose texts cannot steer the terminal they end up on.
-struct Harmless<S>(S);
+/// A sink that escapes control sequences, so that a text cannot control the terminal.
+struct Escaped<S>(S);
 
-impl<S: Sink> Sink for Harmless<S> {
+impl<S: Sink> Sink for Escaped<S> {
     fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
-        self.0.show(&harmless(text), look)
+        self.0.show(&escaped(text), look)
     }
 }
 

@@ -1,11 +1,11 @@
-//! What is shown, one piece at a time, by a thread that may block.
+//! Shows texts one at a time, on a thread that may block.
 
 use std::io::{self, Write};
 use std::thread;
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Texts that wait to be shown. When it is full, deliveries wait.
+/// Capacity of the queue of texts to show. When it is full, deliveries wait.
 const QUEUE: usize = 16;
 
 /// Shows texts in order. Cheap to clone.
@@ -20,22 +20,22 @@ struct Job {
     done: oneshot::Sender<io::Result<()>>,
 }
 
-/// What a text is, for a sink that can make it look so.
+/// The kind of a text, for a sink that can format it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// An answer, or a notice.
+    /// An answer or a notice.
     Plain,
-    /// A question, which should not be overlooked.
+    /// An approval request, which should stand out.
     Question,
 }
 
-/// Where texts are shown.
+/// An output that shows texts.
 pub(super) trait Sink: Send + 'static {
     /// Shows a text and ends its line.
     fn show(&mut self, text: &str, look: Look) -> io::Result<()>;
 }
 
-/// Any writer: each text is one write, with its newline, flushed.
+/// Any writer. Each text is one write with its newline, then a flush.
 pub(super) struct Plain<W>(pub(super) W);
 
 impl<W: Write + Send + 'static> Sink for Plain<W> {
@@ -47,17 +47,18 @@ impl<W: Write + Send + 'static> Sink for Plain<W> {
 }
 
 impl Printer {
-    /// Starts the thread. It ends when the last printer is dropped and the queue is empty; it is not joined, since a
-    /// reader of our output who stalls would block us for ever. Nothing is lost by that: a delivery counts only once its
-    /// text has been written.
+    /// Starts the thread. It ends when the last printer is dropped and the queue is empty. Nobody joins it, because a
+    /// stalled reader of the output would block the join for ever. Nothing is lost by that: a delivery counts only
+    /// after its text has been written.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system cannot start a thread.
     pub(super) fn start(mut sink: impl Sink) -> io::Result<Self> {
         let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
         thread::Builder::new().name("stdin-replies".into()).spawn(move || {
             while let Some(job) = queue.blocking_recv() {
-                let _ = job.done.send(sink.show(&job.text, job.look)); // whoever asked has been cancelled: it is shown all the same
+                // The caller may have been cancelled: the text is shown all the same.
+                let _ = job.done.send(sink.show(&job.text, job.look));
             }
         })?;
         Ok(Self { jobs })
@@ -69,7 +70,7 @@ impl Printer {
     /// The writer's own, `BrokenPipe` when nobody reads any more.
     ///
     /// # Cancel safety
-    /// Dropped midway the text may still be shown.
+    /// If dropped midway, the text may still be shown.
     pub(super) async fn show(&self, text: &str, look: Look) -> io::Result<()> {
         let (done, shown) = oneshot::channel();
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
@@ -78,8 +79,8 @@ impl Printer {
     }
 }
 
-/// The text without what could steer a terminal: model output must not move the cursor, change the title, or hide text.
-pub(super) fn harmless(text: &str) -> String {
+/// Escapes characters that control a terminal: model output must not move the cursor, change the title, or hide text.
+pub(super) fn escaped(text: &str) -> String {
     belay_text::escaped(text).into_owned()
 }
 
@@ -113,9 +114,9 @@ mod tests {
 
     #[test]
     fn escape_sequences_do_not_reach_a_terminal() {
-        assert_eq!(harmless("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
+        assert_eq!(escaped("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
         assert_eq!(
-            harmless("a\x1b[2J\x07b\tc\nd\u{9b}31m\r"),
+            escaped("a\x1b[2J\x07b\tc\nd\u{9b}31m\r"),
             r"a\u{1b}[2J\u{7}b".to_owned() + "\tc\nd" + r"\u{9b}31m\u{d}"
         );
     }

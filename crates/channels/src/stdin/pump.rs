@@ -1,10 +1,10 @@
-//! From lines to envelopes: order, back-pressure, and what waits for what.
+//! Makes envelopes of lines, with ordering and back-pressure.
 //!
-//! Lines go out in the order they came. A text waits until the one before it has been accepted, and while
-//! [`OUTSTANDING_MAX`] runs are unfinished; a line that begins with a slash goes at once. Piped, a `/quit` and the end
-//! of input wait until everything before them has been answered. So does an answer to a question: a script's `yes` is for
-//! the question of the line before it, which may not have been asked yet. A run that rests on its question counts as
-//! answered: nothing more comes of it by itself.
+//! Lines are sent in the order in which they came. A text waits until the one before it has been accepted, and while
+//! [`OUTSTANDING_MAX`] runs are unfinished. A line that begins with a slash is sent at once. If the input is piped,
+//! three things wait until everything before them has been answered: `/quit`, the end of input, and an answer to an
+//! approval request. A script's `yes` answers the request of the line before it, which may not exist yet. A run that
+//! waits for approval counts as answered, because it does not continue by itself.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,29 +25,31 @@ use tracing::{debug, warn};
 
 use super::deliveries::Deliveries;
 use super::lines::Line;
+use super::paused::{PausedRuns, is_paused_with};
 use super::printer::{Look, Printer};
-use super::resting::{Resting, rests_with};
 use crate::commands::{answers_a_question, asks_for_a_plan, ends_the_daemon};
 
-/// Unfinished runs above which texts wait. 15: a session's queue holds 20, and other channels may write to it too.
+/// Number of unfinished runs at which texts wait. 15: a session's queue holds 20, and other channels may write to it
+/// too.
 const OUTSTANDING_MAX: usize = 15;
 
-/// How long after its end a run's reply is waited for. A stop from elsewhere may keep it from ever being shown.
+/// Longest wait for the delivery of a run's reply after the end of the run. A stop from another channel may mean that
+/// it is never shown.
 const DELIVERY_GRACE: Duration = Duration::from_secs(5);
 
-/// Longest wait before a refused-as-busy line is tried again, whatever the refusal says.
+/// Longest wait before a line that was refused as busy is sent again, whatever delay the refusal names.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Whether `/quit` and the end of input wait for earlier answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// They do: a script was piped in and wants all its answers.
+    /// They wait: a script was piped in and wants all its answers.
     AfterAnswers,
-    /// They do not: a person is at the keyboard.
+    /// They do not wait: a person is at the keyboard.
     AtOnce,
 }
 
-/// Turns lines into envelopes.
+/// Makes envelopes of lines.
 pub(super) struct Pump {
     pub(super) lines: mpsc::Receiver<Line>,
     pub(super) interrupts: mpsc::Receiver<()>,
@@ -60,17 +62,17 @@ pub(super) struct Pump {
 
 #[derive(Default)]
 struct State {
-    /// The line that is next, when it cannot go yet.
+    /// The next line, if it has to wait.
     head: Option<Head>,
-    /// A line that was busy and goes again, before the head.
+    /// A line that was refused as busy and is sent again, before the head.
     again: Option<String>,
-    /// What has been sent and is not settled.
+    /// Lines that were sent and are not settled.
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
-    /// Runs that rest on a question.
-    resting: Resting,
-    /// Texts that have been sent and not yet been accepted.
+    /// Runs that wait for approval.
+    paused: PausedRuns,
+    /// Texts that were sent and are not yet accepted.
     unaccepted: usize,
-    /// Whether the last thing typed was an interrupt that had nothing to stop.
+    /// Whether the last input was a Ctrl-C that had nothing to stop.
     warned: bool,
 }
 
@@ -79,7 +81,7 @@ enum Head {
     End,
 }
 
-/// What became of something that was open.
+/// The result of one open line.
 enum Progress {
     Accepted {
         text: String,
@@ -98,8 +100,8 @@ enum Progress {
         text: String,
     },
     Answered,
-    /// A run rests on a question, which has been shown.
-    Rests {
+    /// A run waits for approval, and its approval request has been shown.
+    Paused {
         watch: RunWatch,
         record: Arc<RunRecord>,
     },
@@ -117,7 +119,7 @@ impl Pump {
         Self { lines, interrupts, printer, deliveries, ending, intake, state: State::default() }
     }
 
-    /// The next message; `None` when intake has ended or there is no more input.
+    /// Returns the next message, or `None` when intake has ended or there is no more input.
     pub(super) async fn next(&mut self) -> Option<Envelope> {
         loop {
             if let Some(text) = self.state.again.take() {
@@ -131,7 +133,7 @@ impl Pump {
                 }
             }
             tokio::select! {
-                biased; // the end of intake first; then a person's interrupt, before what was typed earlier and waits
+                biased; // the end of intake first; then an interrupt, which overtakes waiting lines
                 () = self.intake.cancelled() => return None,
                 Some(()) = self.interrupts.recv() => {
                     if let Some(envelope) = self.interrupt().await {
@@ -139,9 +141,9 @@ impl Pump {
                     }
                 }
                 Some(progress) = self.state.open.next() => self.note(progress).await,
-                rest = self.state.resting.next() => {
+                paused_run = self.state.paused.next() => {
                     let deliveries = Arc::clone(&self.deliveries);
-                    self.state.open.push(Box::pin(answered(rest.watch, Some(rest.record), deliveries)));
+                    self.state.open.push(Box::pin(answered(paused_run.watch, Some(paused_run.record), deliveries)));
                 }
                 line = self.lines.recv(), if self.state.head.is_none() => self.take(line).await,
             }
@@ -154,7 +156,7 @@ impl Pump {
             None => self.state.head = Some(Head::End),
             Some(Line::Text(text)) if text.trim().is_empty() => {}
             Some(Line::Text(text)) => self.state.head = Some(Head::Line(text)),
-            Some(Line::Unusable(why)) => tell(&self.printer, &why).await,
+            Some(Line::Unusable(why)) => notify(&self.printer, &why).await,
         }
     }
 
@@ -164,7 +166,7 @@ impl Pump {
 
     /// Whether everything that was sent has its answer.
     fn is_quiet(&self) -> bool {
-        self.state.open.is_empty() && !self.state.resting.one_goes_on()
+        self.state.open.is_empty() && !self.state.paused.any_continues()
     }
 
     fn may_go(&self, text: &str) -> bool {
@@ -199,9 +201,9 @@ impl Pump {
             }
             Progress::Settled { text, quit, resumes } => {
                 self.accepted_or_refused(&text);
-                resumes.into_iter().for_each(|run| self.state.resting.answered(run));
+                resumes.into_iter().for_each(|run| self.state.paused.answered(run));
                 if quit {
-                    // What follows a /quit in a script is not for this daemon.
+                    // The lines after a /quit in a script are not for this daemon.
                     self.state.head = Some(Head::End);
                 }
             }
@@ -214,7 +216,7 @@ impl Pump {
             }
             Progress::Again { text } => self.state.again = Some(text),
             Progress::Answered => {}
-            Progress::Rests { watch, record } => self.state.resting.add(watch, record),
+            Progress::Paused { watch, record } => self.state.paused.add(watch, record),
         }
     }
 
@@ -222,7 +224,8 @@ impl Pump {
         self.state.unaccepted -= usize::from(kind(text) == Kind::Text);
     }
 
-    /// What a Ctrl-C means: stop what runs; else a hint, and the second in a row quits.
+    /// Handles a Ctrl-C: it stops running work. If nothing runs, the first one shows a hint and the second in a row
+    /// quits.
     async fn interrupt(&mut self) -> Option<Envelope> {
         if !self.is_quiet() {
             self.state.warned = false;
@@ -231,23 +234,23 @@ impl Pump {
         if std::mem::replace(&mut self.state.warned, true) {
             return Some(self.send("/quit".into()));
         }
-        let hint = if self.state.resting.is_empty() {
+        let hint = if self.state.paused.is_empty() {
             "Nothing is running. Press Ctrl-C again, or type /quit, to end."
         } else {
             "A question waits for your answer. Press Ctrl-C again, or type /quit, to end all the same."
         };
-        tell(&self.printer, hint).await;
+        notify(&self.printer, hint).await;
         None
     }
 }
 
-async fn tell(printer: &Printer, text: &str) {
+async fn notify(printer: &Printer, text: &str) {
     if let Err(error) = printer.show(text, Look::Plain).await {
         warn!(%error, "a notice could not be shown on standard output");
     }
 }
 
-/// What a line is, as far as this channel must know.
+/// The kind of a line, as far as this channel needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Quit,
@@ -300,14 +303,15 @@ async fn acknowledged(text: String, answer: oneshot::Receiver<Ack>) -> Progress 
     }
 }
 
-/// Waits until a run has ended or rests on another question than `before`, and for its reply or question to be shown.
+/// Waits until a run has ended or waits for another approval request than `before`, and until its reply or request has
+/// been shown.
 async fn answered(mut watch: RunWatch, before: Option<Arc<RunRecord>>, deliveries: Arc<Deliveries>) -> Progress {
     let is_news = |now: &Option<Arc<RunRecord>>| {
-        now.is_some() && before.as_ref().is_none_or(|before| !rests_with(now.as_ref(), before))
+        now.is_some() && before.as_ref().is_none_or(|before| !is_paused_with(now.as_ref(), before))
     };
     let record = watch.finished.wait_for(is_news).await.ok().and_then(|record| record.clone());
     let Some(record) = record else {
-        return Progress::Answered; // the daemon lets go of the run: nothing more will be said about it here
+        return Progress::Answered; // the daemon has dropped the run: there will be no further record of it here
     };
     let question = record.waiting_for.as_ref().filter(|_| record.status == RunStatus::Paused).map(|it| it.approval);
     let is_shown = question.is_some() || record.reply.as_deref().is_some_and(|reply| !reply.is_empty());
@@ -315,7 +319,7 @@ async fn answered(mut watch: RunWatch, before: Option<Arc<RunRecord>>, deliverie
         debug!(run = %watch.run_id, "the reply or question of a run was not delivered here");
     }
     match record.status {
-        RunStatus::Paused => Progress::Rests { watch, record },
+        RunStatus::Paused => Progress::Paused { watch, record },
         _ => Progress::Answered,
     }
 }

@@ -1,4 +1,5 @@
-//! The prompt on a terminal: line editing on a thread of its own, replies above the line that is being typed.
+//! The prompt on a terminal. Line editing runs on a thread of its own; replies appear above the line that is being
+//! typed.
 
 use std::borrow::Cow;
 use std::io;
@@ -19,26 +20,26 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::lines::{LINE_MAX_BYTES, Line};
-use super::printer::{Look, Plain, Sink, harmless};
+use super::printer::{Look, Plain, Sink, escaped};
 use crate::config::StdinConfig;
 
-/// Lines of history that are kept.
+/// Number of history lines that are kept.
 const HISTORY_LINES: usize = 1000;
 
 /// The command that Ctrl-D stands for.
 const QUIT: &str = "/quit";
 
-/// Replies that wait to be painted; when it is full, deliveries wait.
+/// Capacity of the queue of replies to paint. When it is full, deliveries wait.
 const PAINT_QUEUE: usize = 16;
 
-/// Longest wait for the prompt to be put away. 3 s: it asks the terminal where the cursor is, and takes 2 s of silence
-/// for an answer.
-const PUT_AWAY_MAX: Duration = Duration::from_secs(3);
+/// Longest wait for the end of the prompt. 3 s: the prompt asks the terminal for the cursor position, and gives up
+/// after 2 s without an answer.
+const CLOSE_MAX: Duration = Duration::from_secs(3);
 
-/// How often the editor looks up from the keyboard: the longest delay of a reply, and of the end. 50 ms: not noticed.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Poll interval of the editor: the longest delay of a reply and of the end. 50 ms: people do not notice it.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where replies go: above the prompt while there is one, straight to the terminal afterwards.
+/// Output for replies: above the prompt while there is one, straight to the terminal afterwards.
 #[derive(Clone)]
 pub(super) struct Screen {
     painter: Arc<Mutex<Painter>>,
@@ -52,19 +53,20 @@ enum Painter {
 
 impl Sink for Screen {
     fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
-        let mut text = painted(&harmless(text), look, self.colour);
+        let mut text = painted(&escaped(text), look, self.colour);
         loop {
             let painter = self.painter.lock().unwrap_or_else(PoisonError::into_inner);
             let sender = match &*painter {
                 Painter::Editor(sender) => sender,
-                Painter::Direct => return Plain(io::stdout()).show(&text, look), // under the lock: not while the prompt is put away
+                // Under the lock, so never while the prompt is being removed.
+                Painter::Direct => return Plain(io::stdout()).show(&text, look),
             };
             match sender.try_send(text) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => text = back,
             }
             drop(painter);
-            thread::sleep(LOOK_UP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -76,25 +78,25 @@ pub(super) struct Terminal {
     end: PromptEnd,
 }
 
-/// The end of the prompt.
+/// Ends the prompt and waits for its end.
 #[derive(Clone, Default)]
 pub(super) struct PromptEnd {
-    /// Makes the editor look up and end within [`LOOK_UP`].
+    /// Makes the editor end within [`POLL_INTERVAL`].
     stop: Arc<AtomicBool>,
-    /// Cancelled when the prompt's thread has ended, by a panic too.
-    away: CancellationToken,
+    /// Cancelled when the prompt's thread has ended, also by a panic.
+    ended: CancellationToken,
 }
 
 impl PromptEnd {
-    /// Has the prompt put away.
-    pub(super) fn tell(&self) {
+    /// Asks the prompt to end.
+    pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Has the prompt put away and waits until the terminal is in its normal state: about [`LOOK_UP`].
-    pub(super) async fn reached(&self) {
-        self.tell();
-        if timeout(PUT_AWAY_MAX, self.away.cancelled()).await.is_err() {
+    /// Ends the prompt and waits until the terminal is restored: about [`POLL_INTERVAL`].
+    pub(super) async fn stopped(&self) {
+        self.stop();
+        if timeout(CLOSE_MAX, self.ended.cancelled()).await.is_err() {
             warn!("the prompt did not end in time; the terminal may need a reset");
         }
     }
@@ -109,9 +111,9 @@ impl Terminal {
         let mut editor = Reedline::create()
             .with_ansi_colors(config.colour)
             .with_external_printer(printer)
-            // So that a secret need not be kept.
+            // Lets people keep a secret out of the history.
             .with_history_exclusion_prefix(Some(" ".into()))
-            .with_poll_interval(LOOK_UP)
+            .with_poll_interval(POLL_INTERVAL)
             .with_break_signal(Arc::clone(&end.stop));
         if let Some(history) = config.history_file.as_deref().and_then(open_history) {
             editor = editor.with_history(history);
@@ -127,14 +129,14 @@ impl Terminal {
         self.end.clone()
     }
 
-    /// Shows the prompt until the break, or the end of whoever takes the lines. Ctrl-D means `/quit`: a prompt that no
-    /// longer reads would look alive and be dead, since the daemon goes on for its other channels. The thread never blocks on the
-    /// keyboard for longer than [`LOOK_UP`], so it can always be told to end.
+    /// Shows the prompt until the break, or until the receiver of the lines is dropped. Ctrl-D means `/quit`: the
+    /// daemon would continue for its other channels, and a prompt that no longer reads would look alive. The thread
+    /// blocks on the keyboard for at most [`POLL_INTERVAL`], so it can always be ended.
     ///
     /// # Errors
-    /// The system has no thread for us.
+    /// The system cannot start a thread.
     pub(super) fn start(self, lines: mpsc::Sender<Line>, interrupts: mpsc::Sender<()>) -> io::Result<()> {
-        let ended = self.end.away.clone().drop_guard();
+        let ended = self.end.ended.clone().drop_guard();
         thread::Builder::new().name("stdin-prompt".into()).spawn(move || {
             let _ended = ended;
             self.edit(&lines, &interrupts);
@@ -147,15 +149,15 @@ impl Terminal {
             match self.editor.read_line(&BelayPrompt("belay> ")) {
                 Ok(Signal::Success(text)) => {
                     if lines.blocking_send(typed(text)).is_err() {
-                        break; // nobody takes lines any more
+                        break; // the receiver was dropped
                     }
                 }
                 Ok(Signal::CtrlC) => {
-                    let _ = interrupts.try_send(()); // full: one is on its way already
+                    let _ = interrupts.try_send(()); // full: another interrupt is already queued
                 }
                 Ok(Signal::CtrlD) => {
                     if lines.blocking_send(Line::Text(QUIT.into())).is_err() {
-                        break; // nobody takes lines any more
+                        break; // the receiver was dropped
                     }
                 }
                 Ok(Signal::ExternalBreak(_)) => break,
@@ -166,11 +168,11 @@ impl Terminal {
                 }
             }
         }
-        self.put_away();
+        self.close();
     }
 
-    /// Paints what still waits, then lets replies go straight to the terminal.
-    fn put_away(self) {
+    /// Paints the remaining replies, then sends further replies straight to the terminal.
+    fn close(self) {
         let mut painter = self.screen.painter.lock().unwrap_or_else(PoisonError::into_inner);
         let mut editor = self.editor.with_immediately_accept(true); // one pass: paint, return
         if let Err(error) = editor.read_line(&BelayPrompt("")) {
@@ -180,7 +182,8 @@ impl Terminal {
     }
 }
 
-/// The text as it looks: a question in yellow, line by line, since lines are painted one by one.
+/// Formats the text: an approval request is yellow. Each line is coloured on its own, because lines are painted one by
+/// one.
 fn painted(text: &str, look: Look, colour: bool) -> String {
     match (look, colour) {
         (Look::Question, true) => text.lines().map(|line| format!("\x1b[33m{line}\x1b[0m\n")).collect(),

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// What has been printed, shared with the test.
+/// A writer whose output the test reads.
 #[derive(Clone, Default)]
 struct Paper(Arc<Mutex<String>>);
 
@@ -33,7 +33,7 @@ impl Write for Paper {
     }
 }
 
-/// A reader that gives what the test sends, and ends when the test drops its end.
+/// A reader that returns the text that the test sends, and ends when the test drops its sender.
 struct Typed(std_mpsc::Receiver<&'static str>);
 
 impl Read for Typed {
@@ -73,7 +73,7 @@ impl Run {
         self.finished.send_replace(Some(Arc::new(self.record(RunStatus::Completed, reply))));
     }
 
-    /// Lays it to rest on a question, which is shown.
+    /// Pauses it with an approval request, which is shown.
     async fn ask(&self, channel: &StdinChannel) -> GateId {
         let gate = GateId::new();
         let waiting_for = WaitingFor {
@@ -137,12 +137,12 @@ async fn open(input: &'static [u8]) -> (StdinChannel, InboundStream, Paper) {
     (channel, stream, paper)
 }
 
-/// The next envelope, soon.
+/// Returns the next envelope, within 5 s.
 async fn next(stream: &mut InboundStream) -> Option<Envelope> {
     timeout(Duration::from_secs(5), stream.next()).await.expect("the channel went on in time")
 }
 
-/// Whether the channel stays silent for a moment. The moment is real: a thread may be about to speak.
+/// Whether the channel sends nothing for 50 ms of real time: a thread may be about to send.
 async fn is_silent(stream: &mut InboundStream) -> bool {
     timeout(Duration::from_millis(50), stream.next()).await.is_err()
 }
@@ -346,7 +346,7 @@ async fn an_interrupt_stops_what_runs_else_it_warns_and_the_second_one_quits() {
 }
 
 #[tokio::test]
-async fn a_scripts_yes_waits_for_its_question_and_the_end_for_the_run_that_goes_on() {
+async fn a_scripts_yes_waits_for_its_approval_request_and_the_end_for_the_resumed_run() {
     let (channel, mut stream, paper) = open(b"run ls\nyes\n/quit\n").await;
     let run = Run::accept(next(&mut stream).await.unwrap().ack);
     assert!(is_silent(&mut stream).await, "nothing is asked yet");
@@ -365,7 +365,7 @@ async fn a_scripts_yes_waits_for_its_question_and_the_end_for_the_run_that_goes_
 }
 
 #[tokio::test]
-async fn an_answer_from_elsewhere_lets_the_run_go_on_here_too_and_a_second_question_is_waited_for() {
+async fn an_answer_from_another_channel_resumes_the_run_here_too_and_a_second_request_is_waited_for() {
     let (channel, mut stream, _) = open(b"run ls\n/deny\n").await;
     let run = Run::accept(next(&mut stream).await.unwrap().ack);
     let first = run.ask(&channel).await;

@@ -7,10 +7,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Longest answer that is read. 16 MiB: a batch of 100 updates is far below.
+/// Largest answer that is read. 16 MiB: far more than a batch of 100 updates.
 const ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The delay taken for a 429 that names none.
+/// The delay assumed for a 429 without one.
 const DEFAULT_FLOOD_WAIT: Duration = Duration::from_secs(5);
 
 /// One bot at one Bot API server.
@@ -20,16 +20,16 @@ pub(super) struct BotApi {
     token: SecretString,
 }
 
-/// A call without its result.
+/// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
     /// The server was not reached: nothing has happened.
     #[error("not reached: {0}")]
     NotSent(String),
-    /// The request went out and no usable answer came: it may have been carried out.
+    /// The request was sent and no usable answer came: the server may have carried it out.
     #[error("no answer: {0}")]
     NoAnswer(String),
-    /// Too many requests: nothing has happened, and nothing will before the delay has passed.
+    /// Too many requests: nothing has happened. Further requests fail until the delay has passed.
     #[error("too many requests, wait {} s", .0.as_secs())]
     Flood(Duration),
     /// The server failed.
@@ -37,15 +37,15 @@ pub(super) enum ApiError {
     Server {
         /// HTTP status, 5xx.
         code: u16,
-        /// In the server's words.
+        /// The server's description.
         description: String,
     },
-    /// The request is refused.
+    /// The server refused the request.
     #[error("refused with {code}: {description}")]
     Refused {
         /// The Bot API's error code: an HTTP status, mostly 4xx.
         code: u16,
-        /// In Telegram's words.
+        /// Telegram's description.
         description: String,
         /// The group has become a supergroup with this id.
         migrate_to: Option<i64>,
@@ -53,36 +53,36 @@ pub(super) enum ApiError {
 }
 
 impl ApiError {
-    /// Whether the token is wrong, or the server at `api_base` knows no bots. Telegram answers 401 to a token that was
-    /// revoked and 404 to one that never was.
+    /// Whether the token is wrong, or the server at `api_base` is no Bot API. Telegram answers 401 to a revoked token
+    /// and 404 to an unknown one.
     pub(super) fn is_auth(&self) -> bool {
         matches!(self, Self::Refused { code: 401 | 404, .. })
     }
 
-    /// Whether another poller, or a webhook, takes the updates (getUpdates answers 409).
+    /// Whether another poller or a webhook receives the updates (getUpdates answers 409).
     pub(super) fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: 409, .. })
     }
 
-    /// A request that need not be sent, since Telegram would refuse it.
+    /// The error of a request that is not sent because Telegram would refuse it.
     pub(super) fn refused(description: String) -> Self {
         Self::Refused { code: 400, description, migrate_to: None }
     }
 
-    /// Whether the message says already what it was to say.
+    /// Whether the message already has this content.
     pub(super) fn is_not_modified(&self) -> bool {
         matches!(self, Self::Refused { code: 400, description, .. }
             if description.to_ascii_lowercase().contains("message is not modified"))
     }
 
-    /// Whether Telegram could not read our HTML.
+    /// Whether Telegram could not parse the HTML.
     pub(super) fn is_parse_error(&self) -> bool {
         matches!(self, Self::Refused { code: 400, description, .. }
             if description.to_ascii_lowercase().contains("can't parse entities"))
     }
 }
 
-/// Bot API, "Making requests".
+/// Response envelope of the Bot API ("Making requests").
 #[derive(Deserialize)]
 struct Answer<R> {
     ok: bool,
@@ -93,7 +93,7 @@ struct Answer<R> {
     parameters: Parameters,
 }
 
-/// Bot API, ResponseParameters.
+/// Bot API: ResponseParameters.
 #[derive(Default, Deserialize)]
 struct Parameters {
     retry_after: Option<u64>,
@@ -111,7 +111,7 @@ impl BotApi {
     /// See [`ApiError`]. None of them contains the token.
     ///
     /// # Cancel safety
-    /// Dropped midway the call may have been carried out.
+    /// If dropped midway, the server may have carried out the call.
     pub(super) async fn call<P, R>(&self, method: &str, parameters: &P, deadline: Duration) -> Result<R, ApiError>
     where
         P: Serialize + Sync,
@@ -126,12 +126,12 @@ impl BotApi {
         match read(response).await {
             Ok(body) => judge(status, retry_after, &body),
             Err(detail) if status.is_success() => Err(ApiError::NoAnswer(detail)),
-            Err(_) => judge(status, retry_after, b""), // the status alone says enough
+            Err(_) => judge(status, retry_after, b""), // the status alone is enough
         }
     }
 }
 
-/// What an answer means.
+/// Converts a response to a result or an error.
 fn judge<R: DeserializeOwned>(status: StatusCode, header: Option<u64>, body: &[u8]) -> Result<R, ApiError> {
     let Ok(answer) = serde_json::from_slice::<Answer<R>>(body) else {
         if status.is_success() {
@@ -180,7 +180,7 @@ fn unsent(error: reqwest::Error) -> ApiError {
     ApiError::NoAnswer(words(error))
 }
 
-/// An error in words, its causes included and its URL left out: the URL holds the token.
+/// The message of an error with its causes. The URL is left out, because it contains the token.
 fn words(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut words = error.to_string();

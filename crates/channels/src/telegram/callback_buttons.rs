@@ -1,7 +1,7 @@
-//! The buttons under a question, and what becomes of a tap on one.
+//! The buttons under an approval request, and the handling of a tap on one.
 //!
-//! A tap is authenticated as a message is: by the id of the person who made it. Whether the answer is theirs to give, and
-//! whether there was one before, is the agent's to say; Telegram is then told the truth in its own words.
+//! A tap is authenticated like a message: by the id of the person who made it. The agent decides whether this person
+//! may answer and whether the request is still open. Telegram then shows the person the agent's answer.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tracing::debug;
 use super::api::BotApi;
 use super::split::pieces;
 
-/// Deadline of each call. Short: the webhook's answer waits for it, and a tap is not waited for much longer by its person.
+/// Deadline of each call. Short: the webhook's response waits for it, and the person does not wait much longer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// What a button's data begins with.
+/// Prefix of a button's data.
 const PREFIX: &str = "belay";
 
 /// Bot API, answerCallbackQuery, `text`: "0-200 characters".
@@ -27,10 +27,10 @@ const TEXT_MAX_CHARS: usize = 200;
 
 const NOT_TAKEN: &str = "Belay cannot take this answer now. Please tap again later.";
 
-/// A tap that Telegram wants answered.
+/// A tap, which Telegram expects an answer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ButtonPress {
-    /// Telegram's number of the tap.
+    /// Telegram's id of the tap.
     query: String,
     /// The chat and the message that the button belongs to.
     message: Option<(i64, i32)>,
@@ -46,7 +46,7 @@ impl ButtonPress {
     }
 }
 
-/// The message that a tapped button belongs to, as long as Telegram shows it.
+/// The message that a tapped button belongs to. `None` if Telegram no longer shows it.
 pub(super) fn message_of(query: &CallbackQuery) -> Option<&Message> {
     match query.message.as_ref()? {
         MaybeInaccessibleMessage::Message(message) => Some(message),
@@ -54,7 +54,7 @@ pub(super) fn message_of(query: &CallbackQuery) -> Option<&Message> {
     }
 }
 
-/// The buttons of a question; `None` for one that is answered by typing.
+/// The buttons of an approval request; `None` for a question that is answered by typing.
 pub(super) fn keyboard(question: &Question) -> Option<InlineKeyboardMarkup> {
     if !question.decidable {
         return None;
@@ -67,7 +67,7 @@ pub(super) fn keyboard(question: &Question) -> Option<InlineKeyboardMarkup> {
     Some(InlineKeyboardMarkup::builder().inline_keyboard(vec![row.collect()]).build())
 }
 
-/// What a button sends back: 44 bytes. Bot API, InlineKeyboardButton, `callback_data`: "1-64 bytes".
+/// The data that a button sends back: 44 bytes. Bot API, InlineKeyboardButton, `callback_data`: "1-64 bytes".
 fn data(gate: GateId, decision: Decision) -> String {
     let letter = match decision {
         Decision::Approve => 'a',
@@ -77,7 +77,7 @@ fn data(gate: GateId, decision: Decision) -> String {
     format!("{PREFIX}:{letter}:{gate}")
 }
 
-/// The answer that a button's data stands for.
+/// Parses a button's data into the request and the decision.
 pub(super) fn parse(data: &str) -> Option<(GateId, Decision)> {
     let (letter, gate) = data.strip_prefix(PREFIX)?.strip_prefix(':')?.split_once(':')?;
     let decision = match letter {
@@ -89,20 +89,20 @@ pub(super) fn parse(data: &str) -> Option<(GateId, Decision)> {
     Some((gate.parse().ok()?, decision))
 }
 
-/// Tells the person what became of a tap, and takes the buttons away where no answer can count any more. Best effort: the
-/// answer has taken effect, or has not, without it.
+/// Tells the person the result of a tap, and removes the buttons if the request is closed. Best effort: failures are
+/// logged and do not change the decision.
 pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>) {
-    let told = PressAnswer::of(ack);
-    tell(api, press, &told.text, told.is_alert).await;
-    let Some((chat, message_id)) = press.message.filter(|_| told.is_over) else { return };
+    let answer = PressAnswer::of(ack);
+    answer_query(api, press, &answer.text, answer.is_alert).await;
+    let Some((chat, message_id)) = press.message.filter(|_| answer.is_over) else { return };
     let parameters = EditMessageReplyMarkupParams::builder().chat_id(chat).message_id(message_id).build();
     if let Err(error) = api.call::<_, IgnoredAny>("editMessageReplyMarkup", &parameters, DEADLINE).await {
         debug!(%error, "the buttons of a question were not taken away");
     }
 }
 
-/// Says something about a tap: as a note that passes, or as one that must be put away.
-pub(super) async fn tell(api: &BotApi, press: &ButtonPress, text: &str, is_alert: bool) {
+/// Answers a tap with a short notice, or with an alert that the person must close.
+pub(super) async fn answer_query(api: &BotApi, press: &ButtonPress, text: &str, is_alert: bool) {
     let parameters = AnswerCallbackQueryParams::builder()
         .callback_query_id(&press.query)
         .text(text)
@@ -113,12 +113,12 @@ pub(super) async fn tell(api: &BotApi, press: &ButtonPress, text: &str, is_alert
     }
 }
 
-/// What an acknowledgement means for whoever tapped.
+/// The answer to a tap, derived from the acknowledgement.
 #[derive(Debug, PartialEq, Eq)]
 struct PressAnswer {
     text: String,
     is_alert: bool,
-    /// Whether no answer can count any more.
+    /// Whether the request can no longer be answered.
     is_over: bool,
 }
 
@@ -130,7 +130,7 @@ impl PressAnswer {
             Some(Ack::Refused(Refusal::Forbidden(words) | Refusal::Invalid(words))) => (words.clone(), true, false),
             _ => (NOT_TAKEN.to_owned(), true, false),
         };
-        // Only plain text can be shown there.
+        // Telegram shows only plain text here.
         let text = pieces(&text).first().map(|piece| piece.plain.chars().take(TEXT_MAX_CHARS).collect());
         Self { text: text.unwrap_or_default(), is_alert, is_over }
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_taps_is_told_the_truth_and_the_buttons_go_when_no_answer_can_count() {
+    fn a_tap_is_answered_with_its_result_and_the_buttons_of_a_closed_request_are_removed() {
         let command = |reply: &str| {
             Ack::Command(CommandReply {
                 command: "/approve".into(),

@@ -1,9 +1,9 @@
-//! A chat, or one topic of it.
+//! The address of a chat or of one topic in it.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where messages are exchanged: written as `<chat>` or `<chat>:<topic>`.
+/// A chat or topic, written as `<chat>` or `<chat>:<topic>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
     /// The chat's id; negative for groups.

@@ -1,4 +1,4 @@
-//! Replies on their way to Telegram.
+//! Sends replies, notices and typing indicators to Telegram.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use super::conversation::Conversation;
 use super::split::{Piece, pieces};
 use super::{callback_buttons, preview};
 
-/// Deadline of a message. Telegram answers within a second; a slow line needs longer.
+/// Deadline of a message. Telegram answers within a second; a slow connection needs longer.
 const SEND_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Deadline of a typing indicator, which is stale by then.
+/// Deadline of a typing indicator. Later, the indicator is stale.
 const TYPING_DEADLINE: Duration = Duration::from_secs(4);
 
 /// How often the typing indicator is renewed. Telegram: sendChatAction, "5 seconds or less".
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 
-/// Sends a reply, piece after piece, beginning with the first one that has not been taken. The first takes the place of the
-/// message that has shown the answer while it came; where it cannot, it is sent like the others, and that message goes. The
-/// last piece of a question has its buttons.
+/// Sends a reply, piece by piece, beginning with the first piece that Telegram has not accepted. The first piece
+/// replaces the text of the preview message. If Telegram refuses that, the piece is sent as a new message and the
+/// preview is deleted. The last piece of an approval request has its buttons.
 pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), DeliverError> {
     let to = conversation(&message.route)?;
     let answered = message.route.reply_to.as_deref().and_then(|id| id.parse().ok());
@@ -53,7 +53,7 @@ pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), Deli
     Ok(())
 }
 
-/// Puts a piece in the place of what a message says. `false`: it cannot be done.
+/// Replaces the text of a message by a piece. Returns `false` if that is impossible.
 async fn replace(api: &BotApi, to: Conversation, message: &str, piece: &Piece) -> Result<bool, DeliverError> {
     let Err(error) = preview::edit(api, to, message, piece, SEND_DEADLINE).await else { return Ok(true) };
     match failed(error, 0) {
@@ -61,7 +61,7 @@ async fn replace(api: &BotApi, to: Conversation, message: &str, piece: &Piece) -
             info!(detail, "a preview cannot become the answer, which is sent as a message of its own");
             Ok(false)
         }
-        // Whatever became of it, the same change once more does no harm.
+        // The same edit is harmless when it is repeated, so an unknown result is retried.
         DeliverError::Ambiguous { detail, pieces_sent } => {
             Err(DeliverError::Retry { after: None, detail, pieces_sent })
         }
@@ -69,13 +69,13 @@ async fn replace(api: &BotApi, to: Conversation, message: &str, piece: &Piece) -
     }
 }
 
-/// The conversation that a route names.
+/// Parses the conversation that a route names.
 pub(super) fn conversation(route: &ReplyRoute) -> Result<Conversation, DeliverError> {
     let unknown = |_| DeliverError::Refused { detail: format!("{:?} is no Telegram conversation", route.conversation) };
     route.conversation.parse().map_err(unknown)
 }
 
-/// Sends a plain line, as an answer to a message if there is one.
+/// Sends a plain line, as a reply to `message_id` if there is one.
 pub(super) async fn notice(
     api: &BotApi,
     conversation: Conversation,
@@ -87,7 +87,7 @@ pub(super) async fn notice(
     api.call::<_, IgnoredAny>("sendMessage", &parameters, deadline).await.map(|_| ())
 }
 
-/// Sends one piece: as HTML, and as plain text where Telegram cannot read the HTML. A group that has moved is followed.
+/// Sends one piece as HTML, or as plain text if Telegram cannot parse the HTML. Follows a group to its new id.
 pub(super) async fn send<R: DeserializeOwned>(
     api: &BotApi,
     mut to: Conversation,
@@ -130,7 +130,7 @@ fn parameters(
         .maybe_message_thread_id(thread(to))
         .text(text)
         .maybe_parse_mode(mode)
-        // A preview makes Telegram fetch an address that a model was talked into writing.
+        // With a preview, Telegram would fetch a URL that an attacker may have talked the model into writing.
         .link_preview_options(LinkPreviewOptions::DISABLED)
         .maybe_reply_parameters(reply)
         .maybe_reply_markup(buttons.map(ReplyMarkup::InlineKeyboardMarkup))
@@ -142,13 +142,13 @@ fn thread(conversation: Conversation) -> Option<i32> {
     conversation.topic.filter(|topic| *topic != 1)
 }
 
-/// What a failed call means for the delivery.
+/// Converts a failed call to a delivery error.
 pub(super) fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
     let detail = error.to_string();
     match error {
         ApiError::Flood(after) => DeliverError::Retry { after: Some(after), detail, pieces_sent },
         ApiError::NotSent(_) | ApiError::Server { .. } => DeliverError::Retry { after: None, detail, pieces_sent },
-        // The operator may replace the token; the message is as good as before.
+        // The operator may replace the token, so the message is retried.
         error if error.is_auth() => DeliverError::Retry { after: None, detail, pieces_sent },
         ApiError::NoAnswer(_) => DeliverError::Ambiguous { detail, pieces_sent },
         ApiError::Refused { .. } => DeliverError::Refused { detail },
@@ -163,10 +163,11 @@ pub(super) async fn typing(api: &BotApi, conversation: Conversation, run: Cancel
         .action(ChatAction::Typing)
         .build();
     let show = async || api.call::<_, IgnoredAny>("sendChatAction", &parameters, TYPING_DEADLINE).await.map(|_| ());
-    let _ = run.run_until_cancelled(renew(show)).await; // cancelled is how it ends
+    let _ = run.run_until_cancelled(renew(show)).await; // cancellation is the normal end
 }
 
-/// Shows an indicator again and again. It is droppable: a failure waits for the next time, a 429 for as long as it says.
+/// Renews an indicator repeatedly. A failed renewal waits for the next one; after a 429 the delay is as long as
+/// Telegram says.
 async fn renew<F: Future<Output = Result<(), ApiError>>>(show: impl Fn() -> F) {
     loop {
         let pause = match show().await {

@@ -1,12 +1,12 @@
-//! What Telegram says of a message besides its text: who wrote it, what it replies to, where it was forwarded from, where its
-//! links lead, and what came with it that is not read. Pure.
+//! Reads the metadata of a Telegram message: sender, replied-to message, forward origin, targets of links, and
+//! attachments that Belay does not read. Pure.
 
 use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
 use frankenstein::types::{Chat, Message, MessageEntityType, MessageOrigin, User};
 
 use super::intake::{Words, bytes_of};
 
-/// The facts of a message. In a private chat the name is left out: the conversation has one person alone.
+/// The provenance of a message. In a private chat the sender is left out: the conversation has only one person.
 pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Provenance {
     let sender = message.from.as_deref().filter(|_| !is_private).map(person);
     Provenance {
@@ -22,7 +22,7 @@ pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Pr
     .cleaned()
 }
 
-/// Without characters that nobody sees.
+/// Removes hidden characters.
 fn visible(text: &str) -> String {
     belay_text::removed(text).into_owned()
 }
@@ -49,18 +49,18 @@ fn origin_name(origin: &MessageOrigin) -> String {
     }
 }
 
-/// What the message replies to: the part that its sender has chosen, else all of it.
+/// The text that the message replies to: the part that its sender has quoted, or else all of it.
 fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
     let chosen = message.quote.as_ref().map(|quote| visible(&quote.text));
     if let Some(reply) = &message.external_reply {
-        // From another chat: its text is known only where a part was chosen.
+        // From another chat: the text is known only if the sender quoted a part.
         let name = Some(origin_name(&reply.origin));
         return Some(Quote { author: Author::Other, name, text: chosen.unwrap_or_default() });
     }
     // Every message of a topic "replies" to the topic's creation.
     let replied = message.reply_to_message.as_deref().filter(|replied| replied.forum_topic_created.is_none())?;
     let (author, name) = match (replied.from.as_deref(), replied.sender_chat.as_deref()) {
-        // What the bot or the sender has passed on is not their own.
+        // A forwarded message is not the own text of the bot or the sender.
         _ if replied.forward_origin.is_some() => (Author::Other, replied.forward_origin.as_deref().map(origin_name)),
         (_, Some(chat)) => (Author::Other, Some(chat_name(chat))),
         (Some(user), None) if user.id == bot_id => (Author::Assistant, None),
@@ -74,7 +74,7 @@ fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
     Some(Quote { author, name, text })
 }
 
-/// Links that hide their address behind words.
+/// Links whose text hides their URL.
 fn links(words: &Words<'_>) -> Vec<Link> {
     let hidden = words.entities.iter().filter(|entity| entity.type_field == MessageEntityType::TextLink);
     let link = |entity: &frankenstein::types::MessageEntity| {
@@ -84,7 +84,7 @@ fn links(words: &Words<'_>) -> Vec<Link> {
     hidden.filter_map(link).collect()
 }
 
-/// What came with a message and is not read.
+/// The attachments of a message that Belay does not read.
 pub(super) fn not_read(message: &Message) -> Vec<Unread> {
     let m = message;
     let named = |kind: &str, file_name: Option<&String>, bytes: Option<u64>| {
@@ -96,7 +96,7 @@ pub(super) fn not_read(message: &Message) -> Vec<Unread> {
         }]
     };
     let sized = |kind: &str, bytes: Option<u64>| named(kind, None, bytes);
-    // One of several: an animation comes with its document, a venue with its location.
+    // Only the first match counts: an animation comes with its document, a venue with its location.
     if let Some(it) = &m.animation {
         named("animation", it.file_name.as_ref(), it.file_size)
     } else if let Some(it) = &m.document {
@@ -131,7 +131,8 @@ pub(super) fn not_read(message: &Message) -> Vec<Unread> {
     }
 }
 
-/// What the person is told of what is not read; `None`: everything is. `has_text`: whether the text that came with it is.
+/// The notice to the person about attachments that are not read; `None` if there are none. `has_text`: whether the
+/// message has text that is read.
 pub(super) fn line(not_read: &[Unread], has_text: bool) -> Option<String> {
     let first = not_read.first()?;
     let what: Vec<String> = not_read.iter().map(described).collect();
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_left_out_of_names_and_quotes() {
+    fn hidden_characters_are_removed_from_names_and_quotes() {
         let evil = "An\u{202e}n\u{e0041}\u{200b}";
         let from = json!({"id": 43, "is_bot": false, "first_name": evil, "username": evil});
         let reply =
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn person_and_model_are_told_what_is_not_read() {
+    fn person_and_model_learn_which_attachments_are_not_read() {
         let file = |more: Value| {
             let mut file =
                 json!({"file_id": "f", "file_unique_id": "u", "duration": 1, "width": 1, "height": 1, "length": 1});

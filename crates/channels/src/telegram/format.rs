@@ -1,7 +1,7 @@
 //! Markdown → styled text.
 //!
-//! Telegram knows bold, italic, strike, code, code blocks, links and quotes. Headings become bold lines, list markers
-//! become characters, tables become code blocks with aligned columns, and everything else stays the text it is.
+//! Telegram supports bold, italic, strike, code, code blocks, links and quotes. Headings become bold lines, list
+//! markers become characters, and tables become code blocks with aligned columns. Everything else stays as text.
 
 use std::sync::Arc;
 
@@ -9,16 +9,17 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::styled::{Pre, Style, Styled};
 
-/// Longest language name of a code block that is passed on.
+/// Longest language name of a code block that is kept.
 const LANGUAGE_MAX: usize = 32;
 
-/// Widest column of a table that others are aligned to, in characters. One long cell must not fill a message with space.
+/// Widest column of a table to which other cells are aligned, in characters. One long cell must not fill a message with
+/// spaces.
 const COLUMN_MAX: usize = 40;
 
-/// What Telegram lets a link lead to; another link shows its address as text.
+/// URL schemes that Telegram accepts in a link. Other links show their URL as text.
 const LINK_SCHEMES: [&str; 5] = ["http://", "https://", "tg://", "mailto:", "tel:"];
 
-/// Reads Markdown. Text that is nothing but markup (a lone link definition) is kept as it was written.
+/// Parses Markdown. Text that consists of markup alone (a lone link definition) is kept as it was written.
 pub(super) fn styled(markdown: &str) -> Styled {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut writer = Writer::default();
@@ -40,18 +41,18 @@ struct Writer {
     italic: u32,
     strike: u32,
     quotes: u32,
-    /// Number of the outermost quote that is open.
+    /// Number of the outermost open quote.
     quote: Option<u32>,
-    /// Open links and images, outermost first: the address, and where its text begins.
+    /// Open links and images, outermost first: the URL, and the offset at which the text begins.
     links: Vec<(Arc<str>, usize)>,
-    /// Open lists: the next number of an ordered one.
+    /// Open lists; for an ordered one, its next number.
     lists: Vec<Option<u64>>,
-    /// Whether a list marker has just been written, so that the next block goes on in its line.
+    /// Whether a list marker was just written, so that the next block continues on its line.
     at_marker: bool,
-    /// A code block or HTML block being collected.
+    /// The code block or HTML block that is being collected.
     verbatim: Option<(Option<Arc<str>>, String)>,
     table: Option<Table>,
-    /// Numbers quotes and code blocks, so that neighbours stay apart.
+    /// Numbers quotes and code blocks, so that neighbours stay separate.
     next_number: u32,
 }
 
@@ -164,12 +165,12 @@ impl Writer {
         }
     }
 
-    /// Shows the address where the text alone would lose it.
+    /// Appends the URL if the text alone would lose it.
     fn end_link(&mut self) {
         let Some((url, start)) = self.links.pop() else { return };
         let written = self.table.as_ref().map_or(self.out.text(), |table| &table.cell).get(start..).unwrap_or_default();
         if written.is_empty() {
-            self.links.push((Arc::clone(&url), start)); // an image without a description: its address is the text
+            self.links.push((Arc::clone(&url), start)); // an image without a description: its URL is the text
             self.text(&url, false);
             self.links.pop();
         } else if written != &*url && (self.table.is_some() || !can_link(&url)) {
@@ -191,10 +192,10 @@ impl Writer {
         self.at_marker = true;
     }
 
-    /// Begins a block: so many line ends between it and what stands before it.
+    /// Begins a block, with at least `newlines` line ends after the text before it.
     fn block(&mut self, newlines: usize) {
         if std::mem::take(&mut self.at_marker) && newlines > 1 {
-            return; // a paragraph goes on in the line of its list marker
+            return; // a paragraph continues on the line of its list marker
         }
         let text = self.out.text();
         if !text.is_empty() {
@@ -249,7 +250,7 @@ fn can_link(url: &str) -> bool {
     LINK_SCHEMES.iter().any(|scheme| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
 }
 
-/// A table as lines with aligned columns, a rule under its head.
+/// Formats a table as lines with aligned columns, with a line under the header.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {

@@ -1,12 +1,12 @@
-//! In which groups the bot is served, and which of their messages are for it. Pure.
+//! Decides which groups the bot serves, and which of their messages are for it. Pure.
 //!
-//! A group is where something is said, and never who says it: people are on a list of their own.
+//! The allowed groups and the allowed people are separate lists.
 
 use std::collections::HashSet;
 
 use crate::config::{GroupAnswer, GroupsConfig};
 
-/// What is known of groups.
+/// The settings for groups.
 pub(super) struct Groups {
     allow: HashSet<i64>,
     answer: GroupAnswer,
@@ -16,24 +16,24 @@ pub(super) struct Groups {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Addressed {
     /// The bot.
-    Us,
+    Bot,
     /// Nobody in particular, or a person.
     Nobody,
     /// Another bot, by a command that names it.
     OtherBot,
-    /// Somebody, and whether that is the bot is not known before its user name is.
-    Perhaps,
+    /// Somebody; whether it is the bot is unknown until the bot's user name is known.
+    Unknown,
 }
 
-/// What becomes of a group message.
+/// Whether a group message is for the bot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Relevance {
     /// It is for the bot.
     Yes,
-    /// It is not, and why.
+    /// No, for this reason.
     No(&'static str),
-    /// To be asked again once the bot's user name is known.
-    NotYet,
+    /// Undecided until the bot's user name is known.
+    Undecided,
     /// The group is not on the list.
     Unlisted,
 }
@@ -43,21 +43,21 @@ impl Groups {
         Self { allow: config.allow.iter().copied().collect(), answer: config.answer }
     }
 
-    /// Whether the bot is served there.
-    pub(super) fn serve(&self, chat: i64) -> bool {
+    /// Whether the bot serves this group.
+    pub(super) fn serves_group(&self, chat: i64) -> bool {
         self.allow.contains(&chat)
     }
 
-    /// Decides on a message of a group.
-    pub(super) fn hear(&self, chat: i64, addressed: Addressed) -> Heard {
-        if !self.serve(chat) {
-            return Heard::Unlisted;
+    /// Decides whether a message of a group is for the bot.
+    pub(super) fn relevance(&self, chat: i64, addressed: Addressed) -> Relevance {
+        if !self.serves_group(chat) {
+            return Relevance::Unlisted;
         }
         match (addressed, self.answer) {
-            (Addressed::Us, _) | (Addressed::Nobody, GroupAnswer::All) => Heard::Yes,
-            (Addressed::Perhaps, _) => Heard::NotYet,
-            (Addressed::Nobody, GroupAnswer::Mention) => Heard::No("does not address the bot"),
-            (Addressed::OtherBot, _) => Heard::No("a command for another bot"),
+            (Addressed::Bot, _) | (Addressed::Nobody, GroupAnswer::All) => Relevance::Yes,
+            (Addressed::Unknown, _) => Relevance::Undecided,
+            (Addressed::Nobody, GroupAnswer::Mention) => Relevance::No("does not address the bot"),
+            (Addressed::OtherBot, _) => Relevance::No("a command for another bot"),
         }
     }
 }
@@ -68,24 +68,24 @@ mod tests {
 
     #[test]
     fn a_group_is_heard_where_it_is_listed_and_as_much_as_is_wanted() {
-        use Addressed::{Nobody, OtherBot, Perhaps, Us};
-        let not_us = Heard::No("does not address the bot");
-        let other = Heard::No("a command for another bot");
+        use Addressed::{Bot, Nobody, OtherBot, Unknown};
+        let not_us = Relevance::No("does not address the bot");
+        let other = Relevance::No("a command for another bot");
         for (answer, chat, addressed, expected) in [
-            (GroupAnswer::Mention, -1, Us, Heard::Yes),
+            (GroupAnswer::Mention, -1, Bot, Relevance::Yes),
             (GroupAnswer::Mention, -1, Nobody, not_us),
             (GroupAnswer::Mention, -1, OtherBot, other),
-            (GroupAnswer::Mention, -1, Perhaps, Heard::NotYet),
-            (GroupAnswer::All, -1, Us, Heard::Yes),
-            (GroupAnswer::All, -1, Nobody, Heard::Yes),
+            (GroupAnswer::Mention, -1, Unknown, Relevance::Undecided),
+            (GroupAnswer::All, -1, Bot, Relevance::Yes),
+            (GroupAnswer::All, -1, Nobody, Relevance::Yes),
             (GroupAnswer::All, -1, OtherBot, other),
-            (GroupAnswer::All, -1, Perhaps, Heard::NotYet),
-            (GroupAnswer::Mention, -2, Us, Heard::Unlisted),
-            (GroupAnswer::All, -2, Nobody, Heard::Unlisted),
-            (GroupAnswer::All, -2, Perhaps, Heard::Unlisted),
+            (GroupAnswer::All, -1, Unknown, Relevance::Undecided),
+            (GroupAnswer::Mention, -2, Bot, Relevance::Unlisted),
+            (GroupAnswer::All, -2, Nobody, Relevance::Unlisted),
+            (GroupAnswer::All, -2, Unknown, Relevance::Unlisted),
         ] {
             let groups = Groups::new(&GroupsConfig { allow: vec![-1], answer });
-            assert_eq!(groups.hear(chat, addressed), expected, "{answer:?} {chat} {addressed:?}");
+            assert_eq!(groups.relevance(chat, addressed), expected, "{answer:?} {chat} {addressed:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which update is a message for us, and what it says. Pure.
+//! Decides which updates are messages for the bot, and reads their text. Pure.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,105 +12,106 @@ use super::NAME;
 use super::callback_buttons::{self, ButtonPress};
 use super::conversation::Conversation;
 use super::facts;
-use super::groups::{Addressed, Heard};
+use super::groups::{Addressed, Relevance};
 use super::people::AllowLists;
 use crate::commands::ends_the_daemon;
 
-/// What somebody is told who may not talk to the bot and taps on one of its buttons.
+/// Answer to a tap by a person who may not talk to the bot.
 const NOT_YOURS: &str = "This question is not yours to answer.";
 
-/// What a tap on a button of another time is told.
+/// Answer to a tap on a button whose data or message is no longer valid.
 const OUT_OF_USE: &str = "This button is out of use. Write /approve or /deny instead.";
 
-/// What a tap in a group is told in which the bot is no longer served.
+/// Answer to a tap in a group that the bot no longer serves.
 const NOT_HERE: &str = "Belay is not served in this group any more.";
 
-/// Group messages that are remembered as taken. 256: those that wait for their turn are the newest, and few.
-const TAKEN_MAX: usize = 256;
+/// Number of group messages that are remembered. 256: only the newest messages, which are few, can still wait for their
+/// turn.
+const ACCEPTED_MAX: usize = 256;
 
-/// The newest messages of groups that were for us: an edit of one is for us as well, whether it still addresses the bot or not.
-/// Forgotten with the daemon. Held for a few instructions and never across an await.
+/// The newest group messages that were for the bot. An edit of one is for the bot too, even if it no longer addresses
+/// the bot. Not stored: a restart forgets them. The lock is held for a few instructions and never across an await.
 #[derive(Debug, Default)]
-pub(super) struct Taken(Mutex<VecDeque<(i64, i32)>>);
+pub(super) struct AcceptedGroupMessages(Mutex<VecDeque<(i64, i32)>>);
 
-impl Taken {
+impl AcceptedGroupMessages {
     fn note(&self, message: &Message) {
         let id = (message.chat.id, message.message_id);
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.contains(&id) {
+        let mut accepted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if accepted.contains(&id) {
             return;
         }
-        if taken.len() >= TAKEN_MAX {
-            taken.pop_front();
+        if accepted.len() >= ACCEPTED_MAX {
+            accepted.pop_front();
         }
-        taken.push_back(id);
+        accepted.push_back(id);
     }
 
     fn has(&self, message: &Message) -> bool {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.contains(&(message.chat.id, message.message_id))
+        let accepted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.contains(&(message.chat.id, message.message_id))
     }
 }
 
-/// Who the bot is and who may talk to it.
+/// The bot's identity, and the people who may talk to it.
 pub(super) struct Rules {
     /// The token's numeric prefix: the bot's user id.
     pub(super) bot_id: u64,
-    /// Without `@`. Empty until Telegram has told it.
+    /// Without `@`. Empty until Telegram has returned it.
     pub(super) username: OnceLock<String>,
     pub(super) people: AllowLists,
-    /// Seconds by which a message may be older than the start of this daemon; 0: any age.
+    /// Greatest age of a message at the start of this daemon, in seconds; 0: any age.
     pub(super) max_age_s: u64,
-    /// When this daemon was started, in seconds since 1970: a word to end it that is older was meant for another one.
+    /// Start of this daemon, in seconds since 1970. An older `/quit` was meant for an earlier daemon.
     pub(super) since: u64,
-    pub(super) taken: Taken,
+    pub(super) accepted: AcceptedGroupMessages,
 }
 
-/// What an update is.
+/// How an update is to be handled.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// A message for us.
+    /// A message for the bot.
     Message(Box<Inbound>),
-    /// An answer to a question of ours, by a button.
+    /// An answer to an approval request, by a button.
     Tapped(Box<Inbound>, ButtonPress),
-    /// A tap that answers nothing.
-    TappedInVain {
-        /// Who wants to know.
+    /// A tap that answers no request.
+    InvalidTap {
+        /// The tap to answer.
         tap: ButtonPress,
-        /// What they are told.
+        /// The text of the answer.
         words: &'static str,
-        /// Who it was, if it is somebody who may not talk to the bot.
+        /// The id of the person, if that person may not talk to the bot.
         stranger: Option<u64>,
     },
-    /// Something for us that has no text: it cannot be read.
+    /// A message for the bot that has no text, so Belay cannot read it.
     NoText {
-        /// Where it is.
+        /// Its conversation.
         conversation: Conversation,
-        /// The message.
+        /// The id of the message.
         message_id: i32,
-        /// What it is.
+        /// Its attachments.
         not_read: Vec<Unread>,
-        /// The album it belongs to.
+        /// The album that it belongs to.
         album: Option<String>,
     },
-    /// For us, and of a time long before this daemon was started.
+    /// A message for the bot that is older than `max_age_s` allows.
     TooOld(Conversation),
-    /// From somebody who may not talk to the bot.
+    /// From a person who may not talk to the bot.
     Stranger(u64),
-    /// From a group in which the bot is not served.
+    /// From a group that the bot does not serve.
     UnlistedGroup(i64),
-    /// It names somebody, and whether that is us is not known before our user name is.
-    NotYet,
-    /// Not for us, and why.
+    /// It names somebody; whether it is the bot is unknown until the bot's user name is known.
+    Undecided,
+    /// Not for the bot, for this reason.
     NotForUs(&'static str),
 }
 
 impl Rules {
-    /// Decides on an update.
+    /// Decides how to handle an update.
     pub(super) fn judge(&self, update: Update) -> Verdict {
         let (message, is_edit) = match update.content {
             UpdateContent::Message(message) => (message, false),
-            // Without the date it was not edited by its sender: only its preview is new, or the like.
+            // Without the date, the sender did not edit it: for example, Telegram has only added a link preview.
             UpdateContent::EditedMessage(message) if message.edit_date.is_some() => (message, true),
             UpdateContent::CallbackQuery(query) => return self.judge_tap(&query),
             _ => return Verdict::NotForUs("no new message"),
@@ -122,15 +123,15 @@ impl Rules {
         let is_private = match message.chat.type_field {
             ChatType::Private => true,
             ChatType::Group | ChatType::Supergroup => {
-                let addressed = match is_edit && self.taken.has(&message) {
-                    true => Addressed::Us, // what it replaces was for us
+                let addressed = match is_edit && self.accepted.has(&message) {
+                    true => Addressed::Bot, // the original message was for the bot
                     false => self.addressed(&message, &words),
                 };
-                match self.people.hear(message.chat.id, addressed) {
-                    Heard::Yes => false,
-                    Heard::No(why) => return Verdict::NotForUs(why),
-                    Heard::NotYet => return Verdict::NotYet,
-                    Heard::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
+                match self.people.relevance(message.chat.id, addressed) {
+                    Relevance::Yes => false,
+                    Relevance::No(why) => return Verdict::NotForUs(why),
+                    Relevance::Undecided => return Verdict::Undecided,
+                    Relevance::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
                 }
             }
             ChatType::Channel => return Verdict::NotForUs("a channel post"),
@@ -143,19 +144,19 @@ impl Rules {
         let provenance = facts::provenance(&message, self.bot_id, is_private);
         let text = self.text(&words, is_private, provenance.is_forwarded());
         if text.is_empty() {
-            // That a caption was taken away changes nothing that is waited for.
+            // The removal of a caption changes nothing in a waiting message.
             if provenance.not_read.is_empty() || is_edit {
                 return Verdict::NotForUs("says nothing");
             }
             let (message_id, not_read, album) = (message.message_id, provenance.not_read, message.media_group_id);
             return Verdict::NoText { conversation, message_id, not_read, album };
         }
-        // Without this, one that could not be confirmed before the end would end every start after it.
+        // Otherwise a `/quit` that could not be confirmed before the end would end every daemon started after it.
         if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date < self.since {
             return Verdict::NotForUs("an end of the daemon from before its start");
         }
         if !is_private && !is_edit {
-            self.taken.note(&message);
+            self.accepted.note(&message);
         }
         let channel = ChannelId::new(NAME);
         Verdict::Message(Box::new(Inbound {
@@ -169,7 +170,7 @@ impl Rules {
                 conversation: conversation.to_string().into(),
                 reply_to: (!is_private).then(|| Arc::from(message.message_id.to_string())),
             }),
-            // What another bot wrote is not the person's own word.
+            // Text from another bot does not count as the person's own.
             relayed: message.via_bot.is_some(),
             provenance: Some(Arc::new(provenance)),
             ..Inbound::new(
@@ -181,26 +182,26 @@ impl Rules {
         }))
     }
 
-    /// Whether a message of that date belongs to a time that is over: nobody waits for its answer any more.
+    /// Whether a message of that date is too old to be answered.
     fn is_too_old(&self, date: u64) -> bool {
         self.max_age_s > 0 && date.saturating_add(self.max_age_s) < self.since
     }
 
-    /// Decides on a tap on a button. Whose question it is, the agent knows.
+    /// Decides how to handle a tap on a button. The agent checks whether this person may answer the request.
     fn judge_tap(&self, query: &CallbackQuery) -> Verdict {
         let tap = ButtonPress::of(query);
         let sender = query.from.id;
         let Some(role) = self.people.role(sender) else {
-            return Verdict::TappedInVain { tap, words: NOT_YOURS, stranger: Some(sender) };
+            return Verdict::InvalidTap { tap, words: NOT_YOURS, stranger: Some(sender) };
         };
         let answer = query.data.as_deref().and_then(callback_buttons::parse);
         let (Some((gate, decision)), Some(message)) = (answer, callback_buttons::message_of(query)) else {
-            return Verdict::TappedInVain { tap, words: OUT_OF_USE, stranger: None };
+            return Verdict::InvalidTap { tap, words: OUT_OF_USE, stranger: None };
         };
-        if message.chat.type_field != ChatType::Private && !self.people.serve(message.chat.id) {
-            return Verdict::TappedInVain { tap, words: NOT_HERE, stranger: None };
+        if message.chat.type_field != ChatType::Private && !self.people.serves_group(message.chat.id) {
+            return Verdict::InvalidTap { tap, words: NOT_HERE, stranger: None };
         }
-        // Without a key, since an answer counts once, and without a reply, since the tap itself is answered.
+        // No idempotency key: the request accepts one answer. No reply route: the tap itself is answered.
         let inbound = Inbound::new(
             ChannelId::new(NAME),
             SessionKey::from(format!("{NAME}:{}", conversation(message))),
@@ -210,7 +211,7 @@ impl Rules {
         Verdict::Tapped(Box::new(inbound), tap)
     }
 
-    /// Whether a group message is meant for the bot: a mention, a reply to it, or a command that names it.
+    /// Whether a group message addresses the bot: by a mention, a reply to it, or a command that names it.
     fn addressed(&self, message: &Message, words: &Words<'_>) -> Addressed {
         let mut addressed = Addressed::Nobody;
         if let Some(replied) = &message.reply_to_message
@@ -218,13 +219,13 @@ impl Rules {
             && replied.forum_topic_created.is_none()
             && replied.from.as_ref().is_some_and(|author| author.id == self.bot_id)
         {
-            addressed = Addressed::Us;
+            addressed = Addressed::Bot;
         }
         for entity in words.entities {
             match self.names(entity, words.text) {
-                Names::Us => return Addressed::Us,
-                Names::Unknown if addressed == Addressed::Nobody => addressed = Addressed::Perhaps,
-                // `/stop@other_bot` is for the other one, even in a reply to us.
+                Names::Bot => return Addressed::Bot,
+                Names::Unknown if addressed == Addressed::Nobody => addressed = Addressed::Unknown,
+                // `/stop@other_bot` is for the other bot, even in a reply to this one.
                 Names::Other if entity.type_field == MessageEntityType::BotCommand => return Addressed::OtherBot,
                 _ => {}
             }
@@ -236,7 +237,7 @@ impl Rules {
         let name = match entity.type_field {
             MessageEntityType::TextMention => {
                 let is_us = entity.user.as_ref().is_some_and(|user| user.id == self.bot_id);
-                return if is_us { Names::Us } else { Names::Nobody };
+                return if is_us { Names::Bot } else { Names::Nobody };
             }
             MessageEntityType::Mention | MessageEntityType::BotCommand => {
                 let entity_text = bytes_of(text, entity).map_or("", |range| &text[range]);
@@ -249,26 +250,26 @@ impl Rules {
         };
         match self.username.get() {
             None => Names::Unknown,
-            Some(ours) if name.eq_ignore_ascii_case(ours) => Names::Us,
+            Some(ours) if name.eq_ignore_ascii_case(ours) => Names::Bot,
             Some(_) => Names::Other,
         }
     }
 
-    /// What the message says, without our name in it; a forward as it is.
+    /// The text without the bot's name; the text of a forwarded message is unchanged.
     fn text(&self, words: &Words<'_>, is_private: bool, is_forwarded: bool) -> String {
         if is_forwarded {
             return words.text.trim().to_owned();
         }
         let text = words.text;
         let mut names: Vec<Range<usize>> = Vec::new();
-        for entity in words.entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Us) {
+        for entity in words.entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Bot) {
             let Some(range) = bytes_of(text, entity) else { continue };
-            // Of a command only the name goes: `/stop@belay_bot now` → `/stop now`.
+            // A command loses only the name: `/stop@belay_bot now` → `/stop now`.
             let is_command = entity.type_field == MessageEntityType::BotCommand;
             let at = text[range.clone()].find('@').filter(|_| is_command).unwrap_or_default();
             names.push(range.start + at..range.end);
         }
-        names.sort_by_key(|range| range.start); // as Telegram sends them; nothing may depend on it
+        names.sort_by_key(|range| range.start); // Telegram sends them in order; this does not rely on it.
         let kept = without(text, &names);
         let kept = kept.trim();
         let kept = if is_private { kept } else { kept.trim_start_matches([',', ':']).trim_start() };
@@ -280,11 +281,11 @@ impl Rules {
     }
 }
 
-/// The text without some stretches of it, and without one of the two spaces around each.
+/// Removes some ranges from a text, and one of the two spaces around each.
 fn without(text: &str, stretches: &[Range<usize>]) -> String {
     let (mut kept, mut at) = (String::with_capacity(text.len()), 0);
     for stretch in stretches.iter().filter(|stretch| stretch.start < stretch.end) {
-        let Some(before) = text.get(at..stretch.start) else { continue }; // overlaps the one before
+        let Some(before) = text.get(at..stretch.start) else { continue }; // overlaps the range before
         kept.push_str(before);
         at = stretch.end;
         if kept.ends_with(' ') && text[at..].starts_with(' ') {
@@ -297,7 +298,7 @@ fn without(text: &str, stretches: &[Range<usize>]) -> String {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
-    Us,
+    Bot,
     Other,
     Unknown,
     Nobody,
@@ -319,13 +320,13 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Where a message is.
+/// The conversation that a message is in.
 fn conversation(message: &Message) -> Conversation {
     let topic = message.message_thread_id.filter(|_| message.is_topic_message == Some(true));
     Conversation { chat: message.chat.id, topic }
 }
 
-/// The id of the person who sent a message; `None` for bots, anonymous administrators and posts forwarded by Telegram.
+/// The id of the person who sent a message; `None` for bots, anonymous administrators and automatic forwards.
 fn person(message: &Message) -> Option<u64> {
     if message.sender_chat.is_some() || message.is_automatic_forward == Some(true) {
         return None;
@@ -333,7 +334,8 @@ fn person(message: &Message) -> Option<u64> {
     message.from.as_ref().filter(|sender| !sender.is_bot).map(|sender| sender.id)
 }
 
-/// Where an entity is in the text, in bytes; Telegram counts UTF-16 units. `None` where it does not fit the text.
+/// Converts the range of an entity from UTF-16 units, which Telegram counts, to bytes. `None` if it does not fit the
+/// text.
 pub(super) fn bytes_of(text: &str, entity: &MessageEntity) -> Option<Range<usize>> {
     let wanted = (usize::from(entity.offset), usize::from(entity.offset) + usize::from(entity.length));
     let (mut units, mut start, mut end) = (0, None, None);

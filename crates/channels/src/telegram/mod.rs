@@ -1,11 +1,13 @@
 //! Telegram as a channel: a bot, by webhook or by long polling.
 //!
-//! Who may talk is a list of numeric ids; the secret of the webhook proves that an update comes from Telegram. Groups are
-//! served where they are listed, and there the bot hears what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
-//! delivery changes nothing; a second tap on a button is told what the first one did.
+//! A list of numeric ids says who may talk. The webhook's secret proves that an update comes from Telegram. The bot
+//! serves the listed groups, and handles the messages there that address it. The store knows each accepted message by
+//! its `update_id`, so a repeated delivery changes nothing. A second tap on a button is answered with the result of the
+//! first.
 //!
-//! Reading order: `groups`, `people`, `facts` (what comes with a text), `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
-//! `split` (how an answer is written) → `deliver` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under a question) → `api`.
+//! Reading order: `groups`, `people`, `facts` (metadata of a message), `intake` (which updates are messages) →
+//! `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is written) → `deliver` (how it is
+//! sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an approval request) → `api`.
 
 mod api;
 mod callback_buttons;
@@ -43,24 +45,25 @@ use tracing::{info, warn};
 
 use self::api::BotApi;
 use self::conversation::Conversation;
-use self::intake::{Rules, Taken};
+use self::intake::{AcceptedGroupMessages, Rules};
 pub use self::people::AllowLists;
 use self::polling::Poller;
 use self::router::UpdateRouter;
 use self::webhook::Webhook;
 use crate::config::{Stream, TelegramConfig, TelegramMode};
 
-/// The channel's id, and what its session keys begin with.
+/// The channel's id, and the prefix of its session keys.
 const NAME: &str = "telegram";
 
-/// How answers are written for Telegram.
+/// Instruction to the model about the style of answers for Telegram.
 const STYLE: &str = "Answers are read on a phone, in Telegram: write short paragraphs and short lists, no tables and no headings; \
 put code into fenced blocks.";
 
-/// Messages that wait to be taken from the webhook. When it is full, Telegram's calls wait, and are answered 503 in the end.
+/// Capacity of the queue between the webhook and the agent. When it is full, Telegram's calls wait and are finally
+/// answered 503.
 const INBOX: usize = 64;
 
-/// Longest wait for Telegram at the start. Beyond, the daemon starts without it and goes on trying.
+/// Longest wait for Telegram at the start. After it, the daemon starts without Telegram and keeps trying.
 const START_DEADLINE: Duration = Duration::from_secs(3);
 
 /// A Telegram bot as a channel.
@@ -68,36 +71,36 @@ pub struct Telegram {
     id: ChannelId,
     config: TelegramConfig,
     router: Arc<UpdateRouter>,
-    /// `None` when polling.
+    /// `None` in polling mode.
     webhook: Option<Arc<Webhook>>,
-    /// What the webhook receives; taken by `start`.
+    /// Messages from the webhook; taken by `start`.
     inbox: Mutex<Option<mpsc::Receiver<Envelope>>>,
 }
 
-/// What must not stand in a configuration file.
+/// Secrets, which must not be in a configuration file.
 pub struct TelegramSecrets {
-    /// The bot's token, as BotFather gives it: `<bot id>:<secret>`.
+    /// The bot's token from BotFather: `<bot id>:<secret>`.
     pub token: SecretString,
-    /// What Telegram sends along with each webhook call. Needed in webhook mode.
+    /// The secret token that Telegram sends with each webhook call. Required in webhook mode.
     pub webhook_secret: Option<SecretString>,
 }
 
 impl Telegram {
-    /// Whether a text names a conversation as messages of this channel name theirs: `42`, `-1001234567890:7`.
+    /// Whether a text is a conversation in the form of this channel's messages: `42`, `-1001234567890:7`.
     pub fn is_conversation(text: &str) -> bool {
         text.parse::<Conversation>().is_ok_and(|conversation| conversation.to_string() == text)
     }
 
-    /// A bot that has not said anything yet. `http` needs a limit for connecting, and none for idle connections below 40 s:
-    /// polling waits that long. The rest is limited here, per call.
+    /// Creates a bot without calling Telegram. `http` needs a connect timeout, and no idle timeout below 40 s, because
+    /// polling waits that long. All other limits are set here, per call.
     ///
     /// # Errors
-    /// The token has not the form of a token; or the webhook has no secret, or one that Telegram would refuse.
+    /// The token does not have the form of a token; or the webhook has no secret, or one that Telegram would refuse.
     pub fn new(config: TelegramConfig, secrets: TelegramSecrets, http: reqwest::Client) -> Result<Self, ChannelError> {
         let bot_id = bot_id(secrets.token.expose_secret()).map_err(cannot)?;
         let username = OnceLock::new();
         if let Some(name) = &config.bot_username {
-            let _ = username.set(name.clone()); // it is new, and therefore empty
+            let _ = username.set(name.clone()); // just created, so it is empty
         }
         let rules = Rules {
             bot_id,
@@ -105,7 +108,7 @@ impl Telegram {
             people: AllowLists::of(&config),
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            taken: Taken::default(),
+            accepted: AcceptedGroupMessages::default(),
         };
         let router = Arc::new(UpdateRouter::new(BotApi::new(http, &config.api_base, secrets.token), rules));
         let (sender, inbox) = mpsc::channel(INBOX);
@@ -119,17 +122,17 @@ impl Telegram {
         Ok(Self { id: ChannelId::new(NAME), config, router, webhook, inbox: Mutex::new(Some(inbox)) })
     }
 
-    /// The webhook's route at `webhook_path`, for whoever owns the listener; `None` when polling.
+    /// The webhook's route at `webhook_path`, for the owner of the listener; `None` in polling mode.
     pub fn router(&self) -> Option<Router> {
         self.webhook.as_ref().map(|webhook| webhook::router(&self.config.webhook_path, Arc::clone(webhook)))
     }
 
-    /// Who is let in, to be replaced while the bot is served.
+    /// The lists of allowed people and groups. The daemon may replace them while the bot runs.
     pub fn allow_lists(&self) -> AllowLists {
         self.router.rules.people.clone()
     }
 
-    /// Asks Telegram who we are. A wrong token is an error; a Telegram out of reach is not.
+    /// Asks Telegram for the bot's identity. Returns `false` if Telegram cannot be reached; a wrong token is an error.
     async fn introduce(&self) -> Result<bool, ChannelError> {
         match setup::introduce(&self.router, START_DEADLINE).await {
             Ok(()) => Ok(true),
@@ -202,10 +205,10 @@ impl Channel for Telegram {
     }
 }
 
-/// A started webhook's intake.
+/// The intake of a started webhook.
 struct Open {
     inbox: mpsc::Receiver<Envelope>,
-    /// Runs beside the messages until Telegram has been told what it must know.
+    /// Runs beside the messages until the bot is introduced and the webhook registered.
     setup: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     intake: CancellationToken,
 }
@@ -214,7 +217,7 @@ impl Open {
     async fn next(&mut self) -> Option<Envelope> {
         loop {
             tokio::select! {
-                biased; // the end of intake first: what is still in the inbox is answered 503 and comes again
+                biased; // the end of intake first: remaining messages are answered 503 and come again
                 () = self.intake.cancelled() => return None,
                 envelope = self.inbox.recv() => return envelope,
                 Some(()) = OptionFuture::from(self.setup.as_mut()) => {
@@ -229,7 +232,7 @@ fn cannot(detail: impl Into<String>) -> ChannelError {
     ChannelError { channel: ChannelId::new(NAME), detail: detail.into() }
 }
 
-/// The bot's id: the number in front of the token.
+/// The bot's id: the number at the start of the token.
 fn bot_id(token: &str) -> Result<u64, &'static str> {
     let wrong = "the token is not of the form 123456:ABC-DEF; ask @BotFather for it";
     let (id, secret) = token.split_once(':').ok_or(wrong)?;
@@ -252,12 +255,12 @@ fn usable_secret(secret: Option<SecretString>) -> Result<SecretString, &'static 
     Ok(secret)
 }
 
-/// A desk that reaches nobody.
+/// A router whose Bot API cannot be reached.
 #[cfg(test)]
-fn test_desk() -> UpdateRouter {
+fn unreachable_router() -> UpdateRouter {
     use crate::config::GroupsConfig;
 
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // fails if another test has installed it
     let rules = Rules {
         bot_id: 777,
         username: OnceLock::from("Belay_Bot".to_owned()),
@@ -269,7 +272,7 @@ fn test_desk() -> UpdateRouter {
         }),
         max_age_s: 0,
         since: 0,
-        taken: Taken::default(),
+        accepted: AcceptedGroupMessages::default(),
     };
     UpdateRouter::new(
         BotApi::new(

@@ -1,5 +1,4 @@
-//! Who may talk to the bot, and from where. The one place that says so: messages and taps are let in by it, and work that goes
-//! on by itself is asked about here.
+//! Who may talk to the bot, and from which conversations. Messages, taps and autonomous work are all checked here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,10 +8,10 @@ use belay_protocol::principal::Role;
 use belay_protocol::{AccessDecision, ChannelAccess};
 
 use super::conversation::Conversation;
-use super::groups::{Addressed, Groups, Heard};
+use super::groups::{Addressed, Groups, Relevance};
 use crate::config::TelegramConfig;
 
-/// People by their numeric ids, and the groups in which the bot is served.
+/// Allowed people by their numeric ids, and the groups that the bot serves.
 pub(super) struct People {
     pub(super) allow: HashSet<u64>,
     pub(super) operators: HashSet<u64>,
@@ -28,7 +27,7 @@ impl People {
         }
     }
 
-    /// What somebody on the lists may do; `None`: they are on none.
+    /// The role of a person on the lists; `None` if the person is on no list.
     pub(super) fn role(&self, id: u64) -> Option<Role> {
         match id {
             id if self.operators.contains(&id) => Some(Role::Operator),
@@ -46,7 +45,7 @@ impl ChannelAccess for People {
             return AccessDecision::NotAllowed(why);
         };
         let group = conversation.and_then(group_of);
-        match group.filter(|group| !self.groups.serve(*group)) {
+        match group.filter(|group| !self.groups.serves_group(*group)) {
             Some(group) => {
                 AccessDecision::NotAllowed(format!("{group} is not on the list channels.telegram.groups.allow"))
             }
@@ -56,16 +55,16 @@ impl ChannelAccess for People {
 
     fn serves(&self, conversation: &str) -> bool {
         let Ok(Conversation { chat, .. }) = conversation.parse() else { return false };
-        // A private chat has the id of its person. Bot API, Chat, `id`.
+        // A private chat has the id of its person (Bot API, Chat, `id`).
         match u64::try_from(chat) {
             Ok(person) => self.role(person).is_some(),
-            Err(_) => self.groups.serve(chat),
+            Err(_) => self.groups.serves_group(chat),
         }
     }
 }
 
-/// The lists in force: a snapshot that is swapped as a whole when the settings are reloaded. Clones share one. Each message,
-/// tap and question about standing is judged by the lists of its moment.
+/// The current lists, as a snapshot that a reload of the settings swaps as a whole. Clones share it. Each message, tap
+/// and access check uses the lists of its moment.
 #[derive(Clone)]
 pub struct AllowLists(Arc<ArcSwap<People>>);
 
@@ -75,24 +74,24 @@ impl AllowLists {
         People::of(config).into()
     }
 
-    /// Goes by the lists of these settings from now on, and by whom the bot answers in groups; nothing else is looked at.
+    /// Replaces the lists of people and groups, and the rule for group messages. Ignores all other settings.
     pub fn replace(&self, config: &TelegramConfig) {
         self.0.store(Arc::new(People::of(config)));
     }
 
-    /// What somebody on the lists may do; `None`: they are on none.
+    /// The role of a person on the lists; `None` if the person is on no list.
     pub(super) fn role(&self, id: u64) -> Option<Role> {
         self.0.load().role(id)
     }
 
-    /// Whether the bot is served in that group.
-    pub(super) fn serve(&self, chat: i64) -> bool {
-        self.0.load().groups.serve(chat)
+    /// Whether the bot serves this group.
+    pub(super) fn serves_group(&self, chat: i64) -> bool {
+        self.0.load().groups.serves_group(chat)
     }
 
-    /// Decides on a message of a group.
-    pub(super) fn hear(&self, chat: i64, addressed: Addressed) -> Heard {
-        self.0.load().groups.hear(chat, addressed)
+    /// Decides whether a message of a group is for the bot.
+    pub(super) fn relevance(&self, chat: i64, addressed: Addressed) -> Relevance {
+        self.0.load().groups.relevance(chat, addressed)
     }
 }
 
@@ -112,7 +111,7 @@ impl ChannelAccess for AllowLists {
     }
 }
 
-/// The id of the group that a conversation is in; `None`: it is private.
+/// The id of a conversation's group; `None` if the conversation is private.
 fn group_of(conversation: &str) -> Option<i64> {
     conversation.parse::<Conversation>().ok().map(|it| it.chat).filter(|chat| *chat < 0)
 }
@@ -125,7 +124,7 @@ mod tests {
     use crate::config::GroupsConfig;
 
     #[test]
-    fn the_lists_say_who_may_do_what_and_where_something_may_be_told() {
+    fn the_lists_decide_access_and_possible_deliveries() {
         let groups = GroupsConfig { allow: vec![-100], ..GroupsConfig::default() };
         let config = TelegramConfig { allow: vec![42, 7], operators: vec![7], groups, ..TelegramConfig::default() };
         let people = People::of(&config);
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_were_replaced_hold_for_everybody_who_shares_them() {
+    fn replaced_lists_apply_to_all_clones() {
         let config = |allow: &[u64], groups: &[i64]| TelegramConfig {
             allow: allow.to_vec(),
             groups: GroupsConfig { allow: groups.to_vec(), ..GroupsConfig::default() },
@@ -167,9 +166,9 @@ mod tests {
         };
         let lists = AllowLists::of(&config(&[42], &[-1]));
         let shared = lists.clone();
-        assert!(shared.role(42).is_some() && shared.serve(-1) && shared.role(7).is_none());
+        assert!(shared.role(42).is_some() && shared.serves_group(-1) && shared.role(7).is_none());
         lists.replace(&config(&[7], &[-2]));
-        assert!(shared.role(42).is_none() && !shared.serve(-1) && shared.serve(-2));
+        assert!(shared.role(42).is_none() && !shared.serves_group(-1) && shared.serves_group(-2));
         assert_eq!(shared.standing_of("7", None), AccessDecision::May(Authority::Conversation));
         assert!(matches!(shared.standing_of("42", None), AccessDecision::NotAllowed(_)));
         assert!(shared.serves("7") && !shared.serves("42"));

@@ -1,12 +1,12 @@
-//! Long polling: we ask Telegram.
+//! Long polling with `getUpdates`.
 //!
-//! A batch is confirmed (by asking for what comes after it) only when each of its messages has been committed or given
-//! up for a reason. After a crash it comes again, and the store recognises what it has. At the end of intake what is
-//! settled is confirmed once more, since the store knows messages and not commands: a `/stop` that came again would be
-//! done again.
+//! A request with a higher offset confirms all updates before it. A batch is confirmed only after each of its messages
+//! has been committed or given up. After a crash Telegram sends the batch again, and the store recognises the messages
+//! that it has. At the end of intake, the settled updates are confirmed once more: the store knows messages but not
+//! commands, and a repeated `/stop` would be carried out again.
 //!
-//! While a message waits for its acknowledgement we go on asking, from that message on, so that a later `/stop` is heard.
-//! What such an answer repeats is known by its number and skipped.
+//! While a message waits for its acknowledgement, polling continues from that message on, so that a later `/stop`
+//! arrives. Such an answer repeats updates; they are recognised by their numbers and skipped.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -25,84 +25,86 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::api::ApiError;
-use super::router::{Parcel, Settled, Sorted, UpdateRouter, update_id};
+use super::router::{AgentMessage, Settled, Sorted, UpdateRouter, update_id};
 use super::setup::{self, ALLOWED, Pauses};
 
-/// How long Telegram holds an empty answer back. 25 s: below the idle limits of common proxies.
+/// How long Telegram holds the request before it returns an empty answer. 25 s: below the idle limits of common
+/// proxies.
 const HOLD: Duration = Duration::from_secs(25);
 
-/// Deadline of the request: what Telegram holds it, and the way there and back.
+/// Deadline of the request: the hold time and the network time.
 const DEADLINE: Duration = Duration::from_secs(35);
 
-/// The same two while messages are unsettled. Short: the answer holds at least those, and comes at once. It is empty only
-/// if Telegram has forgotten them.
+/// The same two while messages are unsettled. Short: the answer contains at least those messages and comes at once. It
+/// is empty only if Telegram has dropped them.
 const SHORT_HOLD: Duration = Duration::from_secs(1);
 const SHORT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Pause between asking and asking again while messages are unsettled, and so about how late a `/stop` is heard.
+/// Pause between two requests while messages are unsettled, and so about the delay of a `/stop`.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Updates from the first unsettled one on that are remembered; with so many we ask for no more. Telegram: getUpdates,
-/// `limit`: no answer is longer, so that more would not reach us.
-const TAKEN_MAX: usize = 100;
+/// Number of updates from the first unsettled one on at which polling stops. Telegram: getUpdates, `limit`: an answer
+/// has at most 100 updates, so further ones would not arrive.
+const RECEIVED_MAX: usize = 100;
 
-/// Longest wait for an acknowledgement before the message is offered again; the store recognises it.
+/// Longest wait for an acknowledgement before the message is offered again. The store recognises a repeated message.
 const ACK_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a message is offered to a full conversation. Then it is given up and the person is told: what comes after it
-/// cannot be confirmed before.
+/// How long a message is offered to a full conversation. Then it is given up and the person gets a notice, because no
+/// later update can be confirmed before it.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
-/// Deadline of the last call. Short, since the end of the daemon waits for it; without an answer its updates come again.
+/// Deadline of the last call. Short, because the end of the daemon waits for it. Without an answer, its updates come
+/// again.
 const LAST_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Pause after a 409.
 const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
 
-/// Asks for updates and offers their messages.
+/// Requests updates and offers their messages to the agent.
 pub(super) struct Poller {
     router: Arc<UpdateRouter>,
     intake: CancellationToken,
     is_introduced: bool,
     is_set_up: bool,
-    /// The request under way. It goes on while messages are handed out.
-    asking: Option<Asking>,
-    /// When the last answer came.
-    heard: Instant,
-    /// Nothing is asked before, because of an error.
-    rest_until: Instant,
-    /// Everything before it has been received.
+    /// The pending request. It continues while messages are handed out.
+    request: Option<Request>,
+    /// Time of the last answer.
+    answered_at: Instant,
+    /// No request is sent before this time, because of an error.
+    paused_until: Instant,
+    /// All updates before this number have been received.
     offset: Option<i64>,
-    /// What was asked for last.
-    asked: Option<i64>,
-    /// Everything before it is confirmed.
+    /// The offset of the last request.
+    requested_offset: Option<i64>,
+    /// All updates before this number are confirmed.
     confirmed: Option<i64>,
     batch: VecDeque<Box<RawValue>>,
-    /// Messages that have been offered and not been acknowledged.
+    /// Messages that were offered and are not yet acknowledged.
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
-    /// The numbers of those that have not been settled.
+    /// The numbers of the unsettled updates.
     unsettled: BTreeSet<i64>,
-    /// The numbers of all updates that have been received and may come again: those from `asked` on.
-    taken: BTreeSet<i64>,
+    /// The numbers of received updates that may come again: those from `requested_offset` on.
+    received: BTreeSet<i64>,
     pauses: Pauses,
 }
 
 type Batch = Vec<Box<RawValue>>;
-type Asking = Pin<Box<dyn Future<Output = Result<Batch, ApiError>> + Send>>;
+type Request = Pin<Box<dyn Future<Output = Result<Batch, ApiError>> + Send>>;
 
-/// What became of an offered message.
+/// The result of an offered message.
 enum Progress {
-    /// It is done with; its number.
+    /// The update with this number is settled.
     Settled(i64),
-    /// It is to be offered again.
+    /// The message is to be offered again.
     Again(Box<Offer>),
 }
 
-/// A message on its way to the agent.
+/// A message that is offered to the agent.
 struct Offer {
     update_id: i64,
-    parcel: Parcel,
-    /// When it was offered first.
+    message: AgentMessage,
+    /// Time of the first offer.
     since: Instant,
 }
 
@@ -113,21 +115,22 @@ impl Poller {
             intake,
             is_introduced,
             is_set_up: false,
-            asking: None,
-            heard: Instant::now(),
-            rest_until: Instant::now(),
+            request: None,
+            answered_at: Instant::now(),
+            paused_until: Instant::now(),
             offset: None,
-            asked: None,
+            requested_offset: None,
             confirmed: None,
             batch: VecDeque::new(),
             open: FuturesUnordered::new(),
             unsettled: BTreeSet::new(),
-            taken: BTreeSet::new(),
+            received: BTreeSet::new(),
             pauses: Pauses::new(),
         }
     }
 
-    /// The next message; `None` when intake has ended. What has not been acknowledged by then is not confirmed.
+    /// Returns the next message, or `None` when intake has ended. Messages without an acknowledgement at that time are
+    /// not confirmed.
     pub(super) async fn next(&mut self) -> Option<Envelope> {
         let intake = self.intake.clone();
         let message = intake.run_until_cancelled(self.next_message()).await;
@@ -140,15 +143,17 @@ impl Poller {
     async fn next_message(&mut self) -> Envelope {
         loop {
             if let Some(update) = self.batch.front() {
-                let sorted = self.router.sort(update).await; // taken only afterwards: cancelled midway, it is not done with
+                // Removed from the batch only afterwards: if cancelled midway, it is not settled.
+                let sorted = self.router.sort(update).await;
                 let update_id = update_id(update);
                 self.batch.pop_front();
                 match sorted {
-                    Sorted::Message(parcel) => {
-                        let update_id = update_id.unwrap_or_default(); // it has one, or it were not understood
-                        return self.offer(Offer { update_id, parcel: *parcel, since: Instant::now() });
+                    Sorted::Message(message) => {
+                        let update_id = update_id.unwrap_or_default(); // always present: the update was parsed
+                        return self.offer(Offer { update_id, message: *message, since: Instant::now() });
                     }
-                    Sorted::Done | Sorted::Later => {} // later: unheard of, since our name is known before we ask
+                    // `Later` cannot occur: the bot's name is known before the first request.
+                    Sorted::Done | Sorted::Later => {}
                 }
                 continue;
             }
@@ -157,16 +162,16 @@ impl Poller {
             }
             let due = self.due();
             tokio::select! {
-                biased; // what is settled first: it decides how we ask
+                biased; // settled updates first: they decide the next request
                 Some(progress) = self.open.next() => match progress {
                     Progress::Settled(update_id) => _ = self.unsettled.remove(&update_id),
                     Progress::Again(offer) => return self.offer(*offer),
                 },
-                Some(answer) = OptionFuture::from(self.asking.as_mut()) => {
-                    self.asking = None;
+                Some(answer) = OptionFuture::from(self.request.as_mut()) => {
+                    self.request = None;
                     self.receive(answer);
                 }
-                Some(()) = OptionFuture::from(due.map(sleep_until)) => self.asking = Some(self.ask()),
+                Some(()) = OptionFuture::from(due.map(sleep_until)) => self.request = Some(self.ask()),
             }
         }
     }
@@ -174,15 +179,15 @@ impl Poller {
     fn offer(&mut self, offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
         let router = Arc::clone(&self.router);
-        let inbound = offer.parcel.inbound.clone();
+        let inbound = offer.message.inbound.clone();
         self.unsettled.insert(offer.update_id);
         self.open.push(Box::pin(async move {
             let ack = timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok);
-            match router.settle(&offer.parcel.after, ack).await {
+            match router.settle(&offer.message.after, ack).await {
                 Settled::Done => Progress::Settled(offer.update_id),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
-                    warn!(session = %offer.parcel.inbound.session, "a message was given up: its conversation stays full");
-                    router.say_not_taken(&offer.parcel).await;
+                    warn!(session = %offer.message.inbound.session, "a message was given up: its conversation stays full");
+                    router.notify_not_accepted(&offer.message).await;
                     Progress::Settled(offer.update_id)
                 }
                 Settled::Later { after, .. } => {
@@ -201,28 +206,28 @@ impl Poller {
         self.is_set_up = true;
     }
 
-    /// When to ask; `None`: not before something else has happened.
+    /// When to send the next request; `None`: not before something else has happened.
     fn due(&self) -> Option<Instant> {
-        if self.asking.is_some() {
+        if self.request.is_some() {
             return None;
         }
         let Some(&first) = self.unsettled.first() else {
-            return Some(self.rest_until);
+            return Some(self.paused_until);
         };
-        let may_ask = self.taken.range(first..).count() < TAKEN_MAX;
-        may_ask.then(|| self.rest_until.max(self.heard + PACE))
+        let may_ask = self.received.range(first..).count() < RECEIVED_MAX;
+        may_ask.then(|| self.paused_until.max(self.answered_at + PACE))
     }
 
-    /// Asks for what comes after the settled updates, which confirms these.
-    fn ask(&mut self) -> Asking {
-        self.asked = self.unsettled.first().copied().or(self.offset);
-        if let Some(asked) = self.asked {
-            self.taken = self.taken.split_off(&asked); // only now: the answer before this one may still have held them
+    /// Requests the updates after the settled ones, which confirms the settled ones.
+    fn ask(&mut self) -> Request {
+        self.requested_offset = self.unsettled.first().copied().or(self.offset);
+        if let Some(requested_offset) = self.requested_offset {
+            self.received = self.received.split_off(&requested_offset); // only now: the answer before may still have contained them
         }
         let is_all_settled = self.unsettled.is_empty();
         let (hold, deadline) = if is_all_settled { (HOLD, DEADLINE) } else { (SHORT_HOLD, SHORT_DEADLINE) };
         let parameters = GetUpdatesParams::builder()
-            .maybe_offset(self.asked)
+            .maybe_offset(self.requested_offset)
             .timeout(hold.as_secs() as u32)
             .allowed_updates(ALLOWED.to_vec())
             .build();
@@ -230,13 +235,13 @@ impl Poller {
         Box::pin(async move { router.api.call("getUpdates", &parameters, deadline).await })
     }
 
-    /// Takes what is new; after an error, rests.
+    /// Accepts the new updates of an answer; after an error, starts a pause.
     fn receive(&mut self, answer: Result<Batch, ApiError>) {
-        self.heard = Instant::now();
+        self.answered_at = Instant::now();
         let batch = match answer {
             Ok(batch) => batch,
             Err(error) => {
-                self.rest_until = self.heard + self.pause_after(&error);
+                self.paused_until = self.answered_at + self.pause_after(&error);
                 return;
             }
         };
@@ -245,18 +250,18 @@ impl Poller {
         let last = numbers().max();
         if !batch.is_empty() && last.is_none() {
             warn!("a batch of updates without numbers");
-            self.rest_until = self.heard + CONFLICT_PAUSE; // it cannot be confirmed and would come again at once
+            self.paused_until = self.answered_at + CONFLICT_PAUSE; // it cannot be confirmed and would come again at once
         }
-        self.confirmed = numbers().min().or(self.asked);
+        self.confirmed = numbers().min().or(self.requested_offset);
         self.offset = last.map(|last| last + 1).or(self.offset);
-        let mut is_new = |update: &RawValue| update_id(update).is_none_or(|number| self.taken.insert(number));
+        let mut is_new = |update: &RawValue| update_id(update).is_none_or(|number| self.received.insert(number));
         self.batch = batch.into_iter().filter(|update| is_new(update)).collect();
     }
 
-    /// Confirms everything before the first update that is not done with. Best effort: without it those updates come
-    /// again at the next start.
+    /// Confirms all updates before the first unsettled one. Best effort: without it, those updates come again at the
+    /// next start.
     async fn confirm_settled(&mut self) {
-        self.asking = None; // Telegram answers one request at a time
+        self.request = None; // Telegram answers one request at a time
         while let Some(Some(progress)) = self.open.next().now_or_never() {
             if let Progress::Settled(update_id) = progress {
                 self.unsettled.remove(&update_id);
@@ -267,7 +272,7 @@ impl Poller {
         if settled == self.confirmed {
             return;
         }
-        // Telegram: getUpdates, `offset`: what is before it is confirmed. What this call returns is not.
+        // Telegram: getUpdates, `offset`: updates before it are confirmed. The updates that this call returns are not.
         let parameters = GetUpdatesParams::builder()
             .maybe_offset(settled)
             .limit(1)
@@ -295,11 +300,11 @@ impl Poller {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::telegram::test_desk;
+    use crate::telegram::unreachable_router;
 
     #[tokio::test(start_paused = true)]
     async fn a_conflict_and_a_429_are_waited_for_as_long_as_they_demand() {
-        let mut poller = Poller::new(Arc::new(test_desk()), true, CancellationToken::new());
+        let mut poller = Poller::new(Arc::new(unreachable_router()), true, CancellationToken::new());
         let conflict = ApiError::Refused { code: 409, description: "Conflict".into(), migrate_to: None };
         for (error, seconds) in [(conflict, 10), (ApiError::Flood(Duration::from_secs(17)), 17)] {
             let demand = error.to_string();
@@ -310,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_about_a_minute_and_go_on_for_ever() {
+    async fn pauses_grow_to_about_a_minute_and_never_end() {
         let mut pauses = Pauses::new();
         let error = ApiError::NotSent("away".into());
         let all: Vec<u64> = (0..50).map(|_| pauses.after(&error).as_secs()).collect();

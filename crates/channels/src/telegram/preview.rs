@@ -1,4 +1,4 @@
-//! An answer on its way: a message that is edited while it grows, and that becomes the answer in the end.
+//! Shows an unfinished answer as a message that is edited while it grows, and that becomes the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use super::deliver::{conversation, failed, send};
 use super::router::UpdateRouter;
 use super::split::{PIECE_MAX_UNITS, Piece, pieces};
 
-/// Deadline of a change while the answer grows. A later one is of no use: the next is on its way.
+/// Deadline of an edit while the answer grows. Later, the next edit is due anyway.
 const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
-/// Shortest time between two changes. Telegram: Bots FAQ, "avoid sending more than one message per second" in one chat.
+/// Shortest time between two edits. Telegram: Bots FAQ, "avoid sending more than one message per second" in one chat.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Bot API, Message: the part that names it.
+/// The id of a sent message (Bot API, Message).
 #[derive(Deserialize)]
 struct Sent {
     message_id: i32,
@@ -60,17 +60,17 @@ impl Preview for UpdateRouter {
     }
 }
 
-/// As much of a text as one message shows.
+/// The first piece of a text: as much as one message shows.
 fn first(text: &str) -> Result<Piece, DeliverError> {
     let nothing = || DeliverError::Refused { detail: "there is nothing to show".into() };
     pieces(text).into_iter().next().ok_or_else(nothing)
 }
 
-/// Changes what a message says: as HTML, and as plain text where Telegram cannot read the HTML. What says so already is
-/// changed.
+/// Replaces the text of a message: as HTML, or as plain text if Telegram cannot parse the HTML. A message that already
+/// has this text counts as changed.
 ///
 /// # Errors
-/// It was not changed, or nobody knows. Doing it again does no harm.
+/// The message was not changed, or the result is unknown. Repeating the edit is harmless.
 pub(super) async fn edit(
     api: &BotApi,
     to: Conversation,
@@ -103,7 +103,7 @@ pub(super) async fn edit(
     }
 }
 
-/// Takes a message away, if that can be done.
+/// Deletes a message. Best effort.
 pub(super) async fn delete(api: &BotApi, to: Conversation, message: &str) {
     let Ok(message_id) = message.parse::<i32>() else { return };
     let parameters = DeleteMessageParams::builder().chat_id(to.chat).message_id(message_id).build();

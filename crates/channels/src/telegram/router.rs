@@ -1,4 +1,5 @@
-//! Sorts updates for the webhook and for polling: logs what is not for us, answers what has no text.
+//! Sorts updates for the webhook and for polling. Logs updates that are not for the bot, and answers messages without
+//! text.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,19 +17,20 @@ use super::conversation::Conversation;
 use super::intake::{Rules, Verdict};
 use super::{deliver, facts};
 
-/// Strangers and groups that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills
-/// the log by opening accounts.
+/// Number of strangers, and of groups, that are logged once at a higher level. Further ones are logged at debug level
+/// only, so that nobody can flood the log by opening accounts.
 const STRANGERS_MAX: usize = 256;
 
-/// Conversations that are remembered as told that their messages are too old. Far beyond what a bot has, since only people on
-/// its lists are told; beyond it, each message that goes without a word is a warning.
-const TOLD_MAX: usize = 16_384;
+/// Number of conversations that are remembered because they got the notice about old messages. Far more than a bot has,
+/// because only listed people get it. Above this number there is no notice, and each such message is logged as a
+/// warning.
+const NOTIFIED_MAX: usize = 16_384;
 
-/// Conversations whose last album is remembered. Far beyond those that send albums at the same time; of one beyond, more than one
-/// part is answered.
+/// Number of conversations whose last album is remembered. Far more than send albums at the same time. For further
+/// ones, more than one part of an album may be answered.
 const ALBUMS_MAX: usize = 256;
 
-/// Deadline of a line of our own. Short: the webhook's answer waits for it.
+/// Deadline of a notice. Short: the webhook's answer waits for it.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
 
 const NOT_TAKEN: &str =
@@ -36,69 +38,69 @@ const NOT_TAKEN: &str =
 
 const TOO_OLD: &str = "I was away for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
 
-/// What both ways of receiving share.
+/// The state that webhook and polling share.
 pub(super) struct UpdateRouter {
     pub(super) api: BotApi,
     pub(super) rules: Rules,
     strangers: Mutex<HashSet<u64>>,
-    /// Groups that are not listed and were logged; the bot may be added to any.
+    /// Unlisted groups that were logged. Anybody may add the bot to a group.
     groups: Mutex<HashSet<i64>>,
-    /// Conversations that were told that their messages are too old.
-    told_too_old: Mutex<HashSet<Conversation>>,
-    /// The last album of each conversation that was answered: each of its pictures is an update of its own.
+    /// Conversations that got the notice that their messages are too old.
+    too_old_notified: Mutex<HashSet<Conversation>>,
+    /// The last answered album of each conversation. Each picture of an album is an update of its own.
     albums: Mutex<VecDeque<(Conversation, String)>>,
 }
 
-/// What goes to the agent.
-pub(super) struct Parcel {
+/// A message for the agent.
+pub(super) struct AgentMessage {
     pub(super) inbound: Inbound,
-    /// What follows its acknowledgement.
-    pub(super) after: After,
+    /// What to do after its acknowledgement.
+    pub(super) after: AfterAck,
 }
 
-/// What a person is told once the agent has acknowledged what they sent.
+/// What to tell the person after the agent's acknowledgement.
 #[derive(Default)]
-pub(super) struct After {
-    /// The tap that it is, which wants an answer.
+pub(super) struct AfterAck {
+    /// The tap to answer.
     tap: Option<ButtonPress>,
-    /// What came with it and is not read.
+    /// The notice about attachments that are not read.
     not_read: Option<NotRead>,
 }
 
-/// A line about what is not read, and where it goes.
+/// A notice about attachments that are not read, and its target.
 struct NotRead {
     conversation: Conversation,
     message_id: Option<i32>,
     line: String,
-    /// The album that it is a part of: the line is said once for all of its parts.
+    /// The album that the message belongs to. The notice is sent once for the whole album.
     album: Option<String>,
 }
 
 /// What to do with an update.
 pub(super) enum Sorted {
     /// Hand it to the agent.
-    Message(Box<Parcel>),
+    Message(Box<AgentMessage>),
     /// Nothing more.
     Done,
-    /// Have it delivered again later.
+    /// Have Telegram deliver it again later.
     Later,
 }
 
 /// What the agent's acknowledgement means for the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// It is committed, or will never be: no more of it.
+    /// It is committed, or never will be: do not deliver it again.
     Done,
-    /// It may be accepted later; not before the delay, if there is one.
+    /// It may be accepted later, after the delay.
     Later {
-        /// Whether only this conversation is full, not the house.
+        /// Whether only this conversation is full, and not the whole daemon.
         is_busy: bool,
         /// How long to wait.
         after: Duration,
     },
 }
 
-/// Delay before another attempt where the refusal names none.
+/// Delay before another attempt if the refusal names none.
 const LATER: Duration = Duration::from_secs(2);
 
 impl UpdateRouter {
@@ -108,17 +110,17 @@ impl UpdateRouter {
             rules,
             strangers: Mutex::default(),
             groups: Mutex::default(),
-            told_too_old: Mutex::default(),
+            too_old_notified: Mutex::default(),
             albums: Mutex::default(),
         }
     }
 
-    /// Decides on an update as it came. One that cannot be understood is done with: it would be the same next time.
+    /// Decides what to do with an update. One that cannot be parsed is dropped, because it would fail again.
     pub(super) async fn sort(&self, raw: &RawValue) -> Sorted {
         let update = match parse(raw) {
             Ok(update) => update,
             Err(error) => {
-                // The error's own words may quote the message: only its place is logged.
+                // The error's message may quote the update: only the position is logged.
                 let (line, column) = (error.line(), error.column());
                 warn!(update_id = update_id(raw), line, column, "an update that cannot be understood is skipped");
                 return Sorted::Done;
@@ -127,18 +129,18 @@ impl UpdateRouter {
         let (update_id, album) = (update.update_id, album_of(&update));
         match self.rules.judge(update) {
             Verdict::Message(inbound) => {
-                let after = After { not_read: not_read(&inbound, album), tap: None };
-                return Sorted::Message(Box::new(Parcel { inbound: *inbound, after }));
+                let after = AfterAck { not_read: not_read(&inbound, album), tap: None };
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after }));
             }
             Verdict::Tapped(inbound, tap) => {
-                let after = After { tap: Some(tap), not_read: None };
-                return Sorted::Message(Box::new(Parcel { inbound: *inbound, after }));
+                let after = AfterAck { tap: Some(tap), not_read: None };
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after }));
             }
-            Verdict::TappedInVain { tap, words, stranger } => {
+            Verdict::InvalidTap { tap, words, stranger } => {
                 stranger.into_iter().for_each(|id| self.log_stranger(id));
-                callback_buttons::tell(&self.api, &tap, words, true).await;
+                callback_buttons::answer_query(&self.api, &tap, words, true).await;
             }
-            Verdict::NotYet => {
+            Verdict::Undecided => {
                 debug!(update_id, "the bot's own user name is not known yet");
                 return Sorted::Later;
             }
@@ -146,12 +148,12 @@ impl UpdateRouter {
                 if self.is_new_album(conversation, album)
                     && let Some(line) = facts::line(&not_read, false)
                 {
-                    self.say(conversation, Some(message_id), &line).await; // best effort
+                    self.send_notice(conversation, Some(message_id), &line).await; // best effort
                 }
             }
             Verdict::TooOld(conversation) => {
                 debug!(update_id, %conversation, "a message from long before the start is not answered");
-                self.say_too_old(conversation).await;
+                self.notify_too_old(conversation).await;
             }
             Verdict::Stranger(id) => self.log_stranger(id),
             Verdict::UnlistedGroup(id) => self.log_group(id),
@@ -160,7 +162,7 @@ impl UpdateRouter {
         Sorted::Done
     }
 
-    /// Whether the album was not answered in its conversation yet; it is from now on. What is no part of one is always new.
+    /// Whether the album has not been answered in its conversation, and marks it as answered. `true` without an album.
     fn is_new_album(&self, conversation: Conversation, album: Option<String>) -> bool {
         let Some(album) = album else { return true };
         let mut albums = self.albums.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,32 +175,32 @@ impl UpdateRouter {
         is_new
     }
 
-    /// Tells a conversation, once, that its messages are too old. One that this did not reach hears it with its next message.
-    async fn say_too_old(&self, conversation: Conversation) {
+    /// Tells a conversation once that its messages are too old. If sending fails, the next such message tries again.
+    async fn notify_too_old(&self, conversation: Conversation) {
         {
-            let mut told = self.told_too_old();
+            let mut told = self.too_old_notified();
             if told.contains(&conversation) {
                 return;
             }
-            if told.len() >= TOLD_MAX {
-                warn!(%conversation, told = TOLD_MAX, "a message is too old to be answered, and its conversation gets \
+            if told.len() >= NOTIFIED_MAX {
+                warn!(%conversation, told = NOTIFIED_MAX, "a message is too old to be answered, and its conversation gets \
                                                        no notice");
                 return;
             }
-            told.insert(conversation); // before it is said: the webhook sorts several at a time
+            told.insert(conversation); // before it is sent: the webhook handles several updates at a time
         }
-        if !self.say(conversation, None, TOO_OLD).await {
-            self.told_too_old().remove(&conversation);
+        if !self.send_notice(conversation, None, TOO_OLD).await {
+            self.too_old_notified().remove(&conversation);
         }
     }
 
-    fn told_too_old(&self) -> MutexGuard<'_, HashSet<Conversation>> {
-        self.told_too_old.lock().unwrap_or_else(PoisonError::into_inner)
+    fn too_old_notified(&self) -> MutexGuard<'_, HashSet<Conversation>> {
+        self.too_old_notified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the agent's acknowledgement of a parcel means; `None`: it was dropped, or did not come in time. A tap that is
-    /// done with is answered, and so is whoever sent more than a text, the first time.
-    pub(super) async fn settle(&self, after: &After, ack: Option<Ack>) -> Settled {
+    /// Interprets the agent's acknowledgement of a message; `None`: the agent dropped it or was too late. Answers a
+    /// settled tap. Sends the notice about attachments after the first acceptance.
+    pub(super) async fn settle(&self, after: &AfterAck, ack: Option<Ack>) -> Settled {
         let settled = settled(ack.as_ref());
         if let Some(tap) = after.tap.as_ref().filter(|_| settled == Settled::Done) {
             callback_buttons::answer(&self.api, tap, ack.as_ref()).await;
@@ -207,25 +209,25 @@ impl UpdateRouter {
             && matches!(ack, Some(Ack::Accepted(Accepted { duplicate: false, .. }) | Ack::Command(_)))
             && self.is_new_album(*conversation, album.clone())
         {
-            self.say(*conversation, *message_id, line).await; // best effort: the model is told as well
+            self.send_notice(*conversation, *message_id, line).await; // best effort: the model is told as well
         }
         settled
     }
 
-    /// Tells the person that a message, or a tap, was given up. Best effort.
-    pub(super) async fn say_not_taken(&self, parcel: &Parcel) {
-        if let Some(tap) = &parcel.after.tap {
+    /// Tells the person that a message or a tap was given up. Best effort.
+    pub(super) async fn notify_not_accepted(&self, message: &AgentMessage) {
+        if let Some(tap) = &message.after.tap {
             return callback_buttons::answer(&self.api, tap, None).await;
         }
-        let inbound = &parcel.inbound;
+        let inbound = &message.inbound;
         let Some(route) = &inbound.reply_to else { return };
         let Ok(conversation) = route.conversation.parse() else { return };
         let message_id = route.reply_to.as_deref().and_then(|id| id.parse().ok());
-        self.say(conversation, message_id, NOT_TAKEN).await; // best effort
+        self.send_notice(conversation, message_id, NOT_TAKEN).await; // best effort
     }
 
-    /// Best effort. Whether trying again is of no use: it was sent, or Telegram refuses it.
-    async fn say(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
+    /// Sends a notice. Returns whether a retry is pointless: it was sent, or Telegram refuses it. Best effort.
+    async fn send_notice(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
         match deliver::notice(&self.api, conversation, message_id, line, NOTICE_DEADLINE).await {
             Ok(()) => true,
             Err(error) => {
@@ -250,7 +252,7 @@ impl UpdateRouter {
     }
 }
 
-/// The line about what came with a message and is not read.
+/// The notice about the attachments of a message that are not read.
 fn not_read(inbound: &Inbound, album: Option<String>) -> Option<NotRead> {
     let provenance = inbound.provenance.as_ref().filter(|_| matches!(inbound.body, Body::Text(_)))?;
     let line = facts::line(&provenance.not_read, true)?;
@@ -259,7 +261,7 @@ fn not_read(inbound: &Inbound, album: Option<String>) -> Option<NotRead> {
     Some(NotRead { conversation, message_id, line, album })
 }
 
-/// Whether that id was not there before, and is remembered now.
+/// Whether the id is new, and remembers it. `false` for every id once [`STRANGERS_MAX`] are remembered.
 fn is_new<T: Eq + std::hash::Hash>(seen: &Mutex<HashSet<T>>, id: T) -> bool {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.len() < STRANGERS_MAX && seen.insert(id)
@@ -273,7 +275,7 @@ fn album_of(update: &Update) -> Option<String> {
     }
 }
 
-/// Reads an update. A tap may come without `chat_instance`, which the Bot API promises and nothing here needs.
+/// Parses an update. A tap may lack `chat_instance`: the Bot API promises it, but nothing here needs it.
 fn parse(raw: &RawValue) -> Result<Update, serde_json::Error> {
     let error = match serde_json::from_str(raw.get()) {
         Ok(update) => return Ok(update),
@@ -282,10 +284,10 @@ fn parse(raw: &RawValue) -> Result<Update, serde_json::Error> {
     let Ok(mut update) = serde_json::from_str::<Value>(raw.get()) else { return Err(error) };
     let Some(query) = update.get_mut("callback_query").and_then(Value::as_object_mut) else { return Err(error) };
     query.entry("chat_instance").or_insert_with(|| "".into());
-    serde_json::from_value(update).map_err(|_| error) // its place is that in the text as it came
+    serde_json::from_value(update).map_err(|_| error) // the first error has the position in the original text
 }
 
-/// The number of an update that may be broken otherwise.
+/// The number of an update, even if the update cannot be parsed otherwise.
 pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
     serde_json::from_str::<Value>(raw.get()).ok()?.get("update_id")?.as_i64()
 }
@@ -293,7 +295,7 @@ pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
 fn settled(ack: Option<&Ack>) -> Settled {
     match ack {
         Some(Ack::Refused(Refusal::Busy { retry_after, .. })) => Settled::Later { is_busy: true, after: *retry_after },
-        // Kept by Telegram until there is room again: whoever wrote cannot help it.
+        // Telegram keeps the update until the daemon has capacity: the sender cannot change anything.
         Some(Ack::Refused(Refusal::Overloaded { retry_after, .. })) => {
             Settled::Later { is_busy: false, after: *retry_after }
         }
@@ -307,7 +309,7 @@ fn settled(ack: Option<&Ack>) -> Settled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telegram::test_desk;
+    use crate::telegram::unreachable_router;
 
     fn conversation(chat: usize) -> Conversation {
         chat.to_string().parse().expect("a conversation")
@@ -331,7 +333,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_conversation_has_its_last_album_and_few_are_remembered() {
-        let router = test_desk();
+        let router = unreachable_router();
         let album = |name: &str| Some(name.to_owned());
         assert!(router.is_new_album(conversation(1), album("a")));
         assert!(router.is_new_album(conversation(2), album("b")));
@@ -344,19 +346,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_could_not_be_told_that_messages_are_too_old_is_told_with_the_next() {
-        let router = test_desk();
-        router.say_too_old(conversation(42)).await;
-        assert!(router.told_too_old().is_empty(), "nobody was reached");
+    async fn a_failed_notice_about_old_messages_is_sent_with_the_next_message() {
+        let router = unreachable_router();
+        router.notify_too_old(conversation(42)).await;
+        assert!(router.too_old_notified().is_empty(), "nobody was reached");
     }
 
     #[tokio::test]
-    async fn conversations_that_are_told_are_remembered_up_to_a_bound() {
-        let router = test_desk();
-        router.told_too_old().extend((0..TOLD_MAX).map(|chat| conversation(chat + 1)));
-        router.say_too_old(conversation(1)).await;
-        router.say_too_old(conversation(TOLD_MAX + 1)).await;
-        let told = router.told_too_old();
-        assert_eq!((told.len(), told.contains(&conversation(1))), (TOLD_MAX, true));
+    async fn notified_conversations_are_remembered_up_to_a_bound() {
+        let router = unreachable_router();
+        router.too_old_notified().extend((0..NOTIFIED_MAX).map(|chat| conversation(chat + 1)));
+        router.notify_too_old(conversation(1)).await;
+        router.notify_too_old(conversation(NOTIFIED_MAX + 1)).await;
+        let told = router.too_old_notified();
+        assert_eq!((told.len(), told.contains(&conversation(1))), (NOTIFIED_MAX, true));
     }
 }

@@ -1,4 +1,4 @@
-//! What is said to Telegram before updates come: who are we, and how do we want them.
+//! Calls before updates arrive: learn the bot's identity, and set up webhook or polling.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The updates we ask for.
+/// The kinds of update that the bot requests.
 pub(super) const ALLOWED: [AllowedUpdate; 3] =
     [AllowedUpdate::Message, AllowedUpdate::EditedMessage, AllowedUpdate::CallbackQuery];
 
@@ -29,7 +29,7 @@ struct Me {
     username: Option<String>,
 }
 
-/// Pauses that grow from 1 s to a minute, with jitter, for ever.
+/// Endless back-off with jitter, from 1 s to 60 s.
 pub(super) struct Pauses(ExponentialBackoff);
 
 impl Pauses {
@@ -38,7 +38,7 @@ impl Pauses {
         Self(pauses.with_jitter().without_max_times().build())
     }
 
-    /// The pause after this error: at least what a 429 demands.
+    /// The pause after this error. For a 429, exactly the requested delay.
     pub(super) fn after(&mut self, error: &ApiError) -> Duration {
         match error {
             ApiError::Flood(wait) => *wait,
@@ -47,7 +47,7 @@ impl Pauses {
     }
 }
 
-/// Learns the bot's user name, and whether the token is right.
+/// Asks for the bot's user name, and so checks the token.
 pub(super) async fn introduce(router: &UpdateRouter, deadline: Duration) -> Result<(), ApiError> {
     let me: Me = router.api.call("getMe", &json!({}), deadline).await?;
     let name = me.username.unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) async fn introduce(router: &UpdateRouter, deadline: Duration) -> Resu
     Ok(())
 }
 
-/// Does [`introduce`] until it works, then registers the webhook until that works.
+/// Repeats [`introduce`] until it succeeds, then the registration of the webhook until that succeeds.
 pub(super) async fn until_reachable(
     router: &UpdateRouter,
     is_introduced: bool,
@@ -83,12 +83,12 @@ async fn set_webhook(router: &UpdateRouter, url: &str, secret: &SecretString) ->
     router.api.call::<_, bool>("setWebhook", &parameters, DEADLINE).await.map(|_| ())
 }
 
-/// Takes back a webhook, which would keep polling from getting anything.
+/// Removes a webhook. While one is registered, polling receives no updates.
 pub(super) async fn delete_webhook(router: &UpdateRouter) -> Result<(), ApiError> {
     router.api.call::<_, bool>("deleteWebhook", &DeleteWebhookParams::builder().build(), DEADLINE).await.map(|_| ())
 }
 
-/// Repeats a call until it works. Runs inside the channel's stream and ends with it.
+/// Repeats a call until it succeeds. Runs inside the channel's stream and ends with it.
 pub(super) async fn again_and_again<F>(what: &str, call: impl Fn() -> F)
 where
     F: Future<Output = Result<(), ApiError>>,

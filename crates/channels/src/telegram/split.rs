@@ -1,8 +1,7 @@
-//! Long answers in pieces that Telegram takes.
+//! Splits long answers into pieces that fit into a Telegram message.
 //!
-//! The *rendered* text is cut, not its Markdown: its length is exactly what Telegram counts, and each piece is written
-//! as HTML of its own, so that styles and code blocks are closed at its end and opened again, with their language, in
-//! the next one.
+//! The *rendered* text is cut, not its Markdown, because Telegram counts the rendered text. Each piece is HTML of its
+//! own: styles and code blocks are closed at its end and reopened, with their language, in the next piece.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use super::styled::Styled;
 /// UTF-16 code units (Bot API, MessageEntity).
 pub(super) const PIECE_MAX_UNITS: usize = 4096;
 
-/// Longest grapheme that is kept whole, in bytes. Longer ones are not read by anyone.
+/// Longest grapheme that is kept whole, in bytes. Longer ones are not readable anyway.
 const GRAPHEME_MAX_BYTES: usize = 256;
 
 /// One message of an answer.
@@ -23,12 +22,12 @@ const GRAPHEME_MAX_BYTES: usize = 256;
 pub(super) struct Piece {
     /// For `parse_mode=HTML`.
     pub(super) html: String,
-    /// The same without styles.
+    /// The same text without styles.
     pub(super) plain: String,
 }
 
-/// The messages of an answer, in order; none for an empty one. The same text always gives the same pieces, so that a
-/// delivery can go on where an earlier attempt ended.
+/// Splits an answer into messages, in order; an empty answer has none. The same text always gives the same pieces, so a
+/// delivery can continue after the pieces of an earlier attempt.
 pub(super) fn pieces(markdown: &str) -> Vec<Piece> {
     let styled = styled(markdown);
     cut(&styled, PIECE_MAX_UNITS)
@@ -53,7 +52,7 @@ fn cut(styled: &Styled, max_units: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Length in bytes of the longest prefix within a number of UTF-16 units.
+/// Length in bytes of the longest prefix of at most `max_units` UTF-16 units.
 fn prefix(text: &str, max_units: usize) -> usize {
     let mut units = 0;
     for (at, c) in text.char_indices() {
@@ -65,7 +64,7 @@ fn prefix(text: &str, max_units: usize) -> usize {
     text.len()
 }
 
-/// Where the next piece begins: after the space at the cut. Within a code block the indentation stays.
+/// The start of the next piece: after the space at the cut. In a code block the indentation stays.
 fn skip_space(styled: &Styled, at: usize) -> usize {
     let rest = &styled.text()[at..];
     let skipped = match styled.pre_at(at) {
@@ -73,7 +72,7 @@ fn skip_space(styled: &Styled, at: usize) -> usize {
         None => {
             let trimmed = rest.trim_start();
             let to = at + rest.len() - trimmed.len();
-            // Space before a code block must not take the indentation of its first line along.
+            // When space before a code block is skipped, the indentation of the block's first line stays.
             match styled.pre_at(to) {
                 Some(pre) if pre.start > at => &styled.text()[pre.start..],
                 _ => trimmed,
@@ -83,8 +82,8 @@ fn skip_space(styled: &Styled, at: usize) -> usize {
     styled.text().len() - skipped.len()
 }
 
-/// The best place to cut within what fits: before a block; else after a line, a sentence, a word, a grapheme, a
-/// character, whichever comes first in this list and does not leave a piece too short.
+/// Selects where to cut within the range that fits. In order of preference: before a block, after a line, a sentence, a
+/// word, a grapheme, a character. A cut that leaves the piece too short is not used.
 fn best_cut(styled: &Styled, fits: Range<usize>, max_units: usize) -> usize {
     let text = styled.text();
     if let Some(border) = styled.last_border(&fits) {
@@ -113,7 +112,7 @@ fn best_cut(styled: &Styled, fits: Range<usize>, max_units: usize) -> usize {
         .unwrap_or_else(|| grapheme_border(text, &fits))
 }
 
-/// The last border between graphemes within what fits, or its end where there is none near.
+/// The last grapheme boundary within the range, or the end of the range if there is none near.
 fn grapheme_border(text: &str, fits: &Range<usize>) -> usize {
     let lowest = fits.end.saturating_sub(GRAPHEME_MAX_BYTES).max(fits.start + 1);
     (lowest..=fits.end)

@@ -1,17 +1,17 @@
-//! Text with styles, as Telegram shows it: what is counted, cut and written as HTML.
+//! Text with styles, as Telegram shows it. It is the text that is counted, cut and written as HTML.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How a stretch of text looks. Telegram forbids entities inside `pre` and `code`, and nested quotes
-/// (Bot API, "Formatting options"), so those combinations are never written.
+/// The style of a span of text. Telegram forbids entities inside `pre` and `code`, and nested quotes (Bot API,
+/// "Formatting options"), so those combinations are never written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Style {
-    /// Number of the quote it is in.
+    /// Number of the quote that the span is in.
     pub(super) quote: Option<u32>,
-    /// The code block it is.
+    /// The code block that the span is in.
     pub(super) pre: Option<Pre>,
-    /// Where it leads.
+    /// The URL of the link.
     pub(super) link: Option<Arc<str>>,
     pub(super) bold: bool,
     pub(super) italic: bool,
@@ -26,15 +26,15 @@ pub(super) struct Pre {
     pub(super) language: Option<Arc<str>>,
 }
 
-/// Plain text, the styles of its stretches, and where its blocks begin.
+/// Plain text, its styled spans, and the starts of its blocks.
 #[derive(Debug, Default)]
 pub(super) struct Styled {
     text: String,
-    /// Stretches in order: where each ends, and its style.
+    /// Spans in order: the end of each, and its style.
     spans: Vec<(usize, Style)>,
-    /// Where blocks and list items begin; ascending.
+    /// The starts of blocks and list items; ascending.
     borders: Vec<usize>,
-    /// Where code blocks and tables are; ascending.
+    /// The ranges of code blocks and tables; ascending.
     pres: Vec<Range<usize>>,
 }
 
@@ -63,7 +63,7 @@ impl Styled {
         self.pres.push(start..self.text.len());
     }
 
-    /// Notes that a block begins here.
+    /// Marks the start of a block here.
     pub(super) fn border(&mut self) {
         if self.borders.last() != Some(&self.text.len()) {
             self.borders.push(self.text.len());
@@ -76,13 +76,14 @@ impl Styled {
         self.borders[..after].last().copied().filter(|border| *border > range.start)
     }
 
-    /// The code block that a position lies in, its start included.
+    /// The code block that contains a position. The block's start counts, its end does not.
     pub(super) fn pre_at(&self, at: usize) -> Option<&Range<usize>> {
         let after = self.pres.partition_point(|pre| pre.start <= at);
         self.pres[..after].last().filter(|pre| at < pre.end)
     }
 
-    /// A stretch as Telegram's HTML. Well formed whatever the range: tags are closed and opened again at its ends.
+    /// Writes a range as Telegram's HTML. It is well formed for any range: tags are closed at its end and reopened at
+    /// its start.
     pub(super) fn html(&self, range: Range<usize>) -> String {
         let mut html = String::with_capacity(range.len() + range.len() / 4);
         let mut open: Vec<Tag> = Vec::new();
@@ -121,7 +122,7 @@ fn tags(style: &Style) -> Vec<Tag> {
         tags.push(Tag::Pre(pre.clone()));
         return tags;
     }
-    // Of a link and code only one is possible, and a link that leads nowhere is the greater loss.
+    // Telegram allows a link or code, not both. The link wins, because losing its URL is worse.
     if style.code && style.link.is_none() {
         tags.push(Tag::Code);
         return tags;
@@ -135,7 +136,7 @@ fn tags(style: &Style) -> Vec<Tag> {
     tags
 }
 
-/// Closes what ends and opens what begins between two neighbouring stretches.
+/// Closes the tags that end and opens those that begin between two neighbouring spans.
 fn change(html: &mut String, open: &mut Vec<Tag>, wanted: Vec<Tag>) {
     let common = open.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
     for tag in open.drain(common..).rev() {
@@ -181,7 +182,7 @@ fn closing(tag: &Tag) -> &'static str {
     }
 }
 
-/// Writes text so that it means itself, also within a quoted attribute.
+/// Escapes text for HTML, also within a quoted attribute.
 fn escape(html: &mut String, text: &str) {
     for c in text.chars() {
         match c {

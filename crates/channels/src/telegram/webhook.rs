@@ -1,9 +1,9 @@
-//! The webhook: Telegram calls us.
+//! The webhook, which Telegram calls.
 //!
-//! Order: path and method, the secret, only then the body. 200 means that the message is committed or not for us;
-//! whatever may be accepted later is answered 503, and Telegram delivers it again. A body that is not JSON is answered
-//! 400: nobody but a misconfigured sender who knows the secret makes one. JSON that we do not understand is answered 200,
-//! since it would be the same the next time, and Telegram would hold back everything after it.
+//! It checks path and method first, then the secret, and only then reads the body. 200 means that the message is
+//! committed or not for the bot. A message that may be accepted later is answered 503, and Telegram delivers it again.
+//! A body that is not JSON is answered 400: only a misconfigured sender that knows the secret sends one. Unknown JSON
+//! is answered 200: it would be unknown the next time too, and Telegram would hold back all later updates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,28 +22,28 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::router::{Parcel, Settled, Sorted, UpdateRouter};
+use super::router::{AgentMessage, Settled, Sorted, UpdateRouter};
 
 /// Bot API, setWebhook, `secret_token`.
 const SECRET_HEADER: &str = "X-Telegram-Bot-Api-Secret-Token";
 
-/// Longest body. 1 MiB: a message has 4096 characters; the rest is its entities and what it replies to.
+/// Longest body. 1 MiB: a message has 4096 characters; the rest is its entities and the message that it replies to.
 const BODY_MAX_BYTES: usize = 1024 * 1024;
 
-/// Longest time a body may take.
+/// Longest time to receive a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Longest wait for the acknowledgement. Telegram gives up after about a minute and delivers again either way.
+/// Longest wait for the acknowledgement. Telegram gives up after about a minute and delivers again in both cases.
 const ACK_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What the route needs.
+/// The state of the route.
 pub(super) struct Webhook {
     pub(super) router: Arc<UpdateRouter>,
     pub(super) secret: SecretString,
     pub(super) inbox: mpsc::Sender<Envelope>,
 }
 
-/// The route.
+/// Makes the route.
 pub(super) fn router(path: &str, webhook: Arc<Webhook>) -> Router {
     Router::new().route(path, post(receive)).with_state(webhook)
 }
@@ -65,15 +65,15 @@ async fn receive(State(webhook): State<Arc<Webhook>>, request: Request) -> Statu
         return StatusCode::BAD_REQUEST;
     };
     match webhook.router.sort(&update).await {
-        Sorted::Message(parcel) => webhook.hand_over(*parcel).await,
+        Sorted::Message(message) => webhook.hand_over(*message).await,
         Sorted::Done => StatusCode::OK,
         Sorted::Later => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
 impl Webhook {
-    async fn hand_over(&self, parcel: Parcel) -> StatusCode {
-        let Parcel { inbound, after } = parcel;
+    async fn hand_over(&self, message: AgentMessage) -> StatusCode {
+        let AgentMessage { inbound, after } = message;
         let (ack, answer) = AckSender::channel();
         let handed = async {
             self.inbox.send(Envelope { inbound, ack }).await.ok()?; // closed: intake has ended
@@ -89,12 +89,12 @@ impl Webhook {
 
 async fn read(body: Body) -> Result<Vec<u8>, StatusCode> {
     if body.size_hint().lower() > BODY_MAX_BYTES as u64 {
-        return Err(StatusCode::PAYLOAD_TOO_LARGE); // as its Content-Length says
+        return Err(StatusCode::PAYLOAD_TOO_LARGE); // by its Content-Length
     }
     let mut bytes = Vec::new();
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| StatusCode::BAD_REQUEST)?; // broken off: nobody reads this
+        let chunk = chunk.map_err(|_| StatusCode::BAD_REQUEST)?; // the connection broke: nobody reads this status
         if bytes.len() + chunk.len() > BODY_MAX_BYTES {
             return Err(StatusCode::PAYLOAD_TOO_LARGE);
         }

@@ -8,7 +8,7 @@ use super::ClientArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct HeartbeatArgs {
-    /// Something else than its status.
+    /// Another subcommand than the status.
     #[command(subcommand)]
     pub(crate) command: Option<HeartbeatCommand>,
     /// The daemon.

@@ -9,7 +9,7 @@ use super::ClientArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct JobsArgs {
-    /// Something else than the list.
+    /// Another subcommand than the list.
     #[command(subcommand)]
     pub(crate) command: Option<JobsCommand>,
     /// The list.
@@ -22,7 +22,7 @@ pub(crate) struct JobsArgs {
 pub(crate) enum JobsCommand {
     /// List jobs, newest first
     List(JobsListArgs),
-    /// Show one job, what it does, and its result
+    /// Show one job, its current activity, and its result
     Show(JobArgs),
     /// Create a job: work in the background
     Create(CreateJobArgs),
@@ -38,7 +38,7 @@ pub(crate) enum JobsCommand {
     Cancel(JobArgs),
     /// Accept the result of a job
     Accept(JobArgs),
-    /// Watch a job until it is over, and exit with its verdict
+    /// Watch a job until it ends, and exit with its verdict
     Watch(JobArgs),
 }
 
@@ -48,21 +48,21 @@ pub(crate) struct JobsListArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// Only those in these states, with commas between them: pending, in_progress, stuck, completed, …
+    /// List only jobs in these states, separated by commas: pending, in_progress, stuck, completed, …
     #[arg(long, value_name = "STATES")]
     pub(crate) state: Option<String>,
-    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    /// Show whole ids; commands also accept the beginning of an id if only one id begins so
     #[arg(long)]
     pub(crate) full: bool,
-    /// Only those that this conversation asked for
+    /// List only jobs that this conversation created
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
-    /// At most so many
+    /// List at most this many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub(crate) limit: u32,
 }
 
-/// `belay jobs show ID` and its like
+/// Arguments of the `belay jobs` subcommands that take an id.
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
     /// The daemon.
@@ -78,7 +78,7 @@ pub(crate) struct CreateJobArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// One line that says what it is [default: the first line of the task]
+    /// A one-line title of the job [default: the first line of the task]
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
     /// Make a plan first
@@ -96,12 +96,12 @@ pub(crate) struct CreateJobArgs {
     /// Time limit of one attempt, in minutes
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) max_minutes: u32,
-    /// The conversation that it is asked for in
+    /// The conversation that creates the job
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
-    /// Watch it until it is over, and exit with its verdict
+    /// Watch the job until it ends, and exit with its verdict
     #[arg(long)]
     pub(crate) watch: bool,
-    /// What it is to do; `-` reads it from standard input
+    /// What the job has to do; `-` reads it from standard input
     pub(crate) task: String,
 }

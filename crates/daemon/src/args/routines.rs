@@ -11,7 +11,7 @@ use super::ClientArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RoutinesArgs {
-    /// Something else than the list.
+    /// Another subcommand than the list.
     #[command(subcommand)]
     pub(crate) command: Option<RoutinesCommand>,
     /// The daemon.
@@ -34,7 +34,7 @@ pub(crate) enum RoutinesCommand {
         /// The file
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
-        /// Change the one of that name, if there is one
+        /// Replace the routine of that name, if there is one
         #[arg(long)]
         replace: bool,
     },
@@ -42,14 +42,14 @@ pub(crate) enum RoutinesCommand {
     Enable(RoutineArgs),
     /// Disable a routine
     Disable(RoutineArgs),
-    /// Delete a routine; what it has done stays
+    /// Delete a routine; the records of its runs stay
     Delete(RoutineArgs),
     /// Fire a routine now
     Fire {
         /// The routine.
         #[command(flatten)]
         routine: RoutineArgs,
-        /// Its payload, as untrusted content; `-` reads it from standard input
+        /// The payload of the run, as untrusted content; `-` reads it from standard input
         #[arg(long, value_name = "TEXT")]
         payload: Option<String>,
     },
@@ -58,25 +58,25 @@ pub(crate) enum RoutinesCommand {
         /// The routine.
         #[command(flatten)]
         routine: RoutineArgs,
-        /// Only those that are running, ok, attention, failed, missed or skipped
+        /// List only runs with this status: running, ok, attention, failed, missed or skipped
         #[arg(long)]
         status: Option<String>,
-        /// At most so many
+        /// List at most this many
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
         limit: u32,
     },
-    /// Show what fires next
+    /// List the next times at which routines fire
     Next {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
-        /// At most so many
+        /// List at most this many
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
         count: u32,
         /// Only this routine
         name: Option<String>,
     },
-    /// Say whether a routine would fire at a time. Exit 1: it would not
+    /// Test whether a routine would fire at a time; exit with 1 if it would not
     Test {
         /// The daemon.
         #[command(flatten)]
@@ -84,16 +84,16 @@ pub(crate) enum RoutinesCommand {
         /// The routine
         #[arg(required_unless_present = "file", conflicts_with = "file")]
         name: Option<String>,
-        /// A TOML file instead of a routine of the daemon, which need not run then
+        /// Test a TOML file instead of a routine of the daemon; then no daemon is needed
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// The time: 2026-12-01T09:00, as the clock of the routine's zone shows it, or with an offset
+        /// The time: 2026-12-01T09:00 in the routine's time zone, or with an offset
         #[arg(long, value_name = "TIME")]
         at: String,
     },
 }
 
-/// `belay routines show NAME` and its like
+/// Arguments of the `belay routines` subcommands that take a name.
 #[derive(Debug, Args)]
 pub(crate) struct RoutineArgs {
     /// The daemon.

@@ -11,7 +11,7 @@ use super::ClientArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArgs {
-    /// Something else than the list.
+    /// Another subcommand than the list.
     #[command(subcommand)]
     pub(crate) command: Option<SessionsCommand>,
     /// The list.
@@ -30,14 +30,14 @@ pub(crate) enum SessionsCommand {
     Search(SearchArgs),
     /// Export a session
     Export(ExportArgs),
-    /// Delete a session with everything of it (operators)
+    /// Delete a session and everything that belongs to it (operators)
     Delete(SessionArgs),
-    /// Delete now what the settings consider too old (operators)
+    /// Delete now everything that is older than the settings allow (operators)
     Prune {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
-        /// Only say what would be deleted
+        /// Only print what would be deleted
         #[arg(long)]
         dry_run: bool,
     },
@@ -57,15 +57,15 @@ pub(crate) struct SessionsListArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// At most so many
+    /// List at most this many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub(crate) limit: u32,
-    /// List those too that were created for one OpenAI request, without a name
+    /// List also the sessions that were created for one OpenAI request without a session name
     #[arg(long)]
     pub(crate) all: bool,
 }
 
-/// `belay sessions show KEY` and its like
+/// Arguments of the `belay sessions` subcommands that take a key.
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
     /// The daemon.
@@ -81,13 +81,13 @@ pub(crate) struct SearchArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// Only in this session
+    /// Search only in this session
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
-    /// At most so many
+    /// List at most this many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub(crate) limit: u32,
-    /// Words, or their beginnings; all of them must be there
+    /// Words, or their beginnings; a message must contain all of them
     #[arg(required = true)]
     pub(crate) query: Vec<String>,
 }
@@ -98,10 +98,10 @@ pub(crate) struct ExportArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// How it is written
+    /// The format of the export
     #[arg(long, value_enum, default_value_t = ExportFormat::Markdown)]
     pub(crate) format: ExportFormat,
-    /// Earlier conversations of the session, too
+    /// Export earlier conversations of the session too
     #[arg(long)]
     pub(crate) all_threads: bool,
     /// Write to this file instead of standard output
@@ -111,17 +111,17 @@ pub(crate) struct ExportArgs {
     pub(crate) key: String,
 }
 
-/// How a session is written down.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// For people
     Markdown,
-    /// One JSON object for each message, each in its line
+    /// One JSON object per message and line
     Jsonl,
 }
 
 impl ExportFormat {
-    /// The word in the request.
+    /// The word of the format in the request.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Markdown => "markdown",

@@ -8,7 +8,7 @@ use super::ClientArgs;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ToolsArgs {
-    /// Something else than the list.
+    /// Another subcommand than the list.
     #[command(subcommand)]
     pub(crate) command: Option<ToolsCommand>,
     /// The list.

@@ -1,5 +1,5 @@
-//! Whoever sits at the terminal of `belay ask`: shows them questions and reads their answers. Where nobody sits, the answer
-//! is no.
+//! The person at the terminal of `belay ask`: shows approval requests and reads the answers. Without a terminal every
+//! request is denied.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -10,28 +10,29 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use crate::environment::Environment;
 use crate::output;
 
-/// Who answers questions.
+/// Who answers approval requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Person {
-    /// Somebody at a terminal.
+    /// A person at a terminal.
     Present {
-        /// Whether questions are coloured.
+        /// Whether requests are coloured.
         colour: bool,
     },
-    /// Nobody.
+    /// No person.
     Absent,
 }
 
 /// An answer.
-pub(super) enum Said {
-    /// To that question.
+pub(super) enum PersonAnswer {
+    /// The decision on the request with this id.
     Decision(GateId, Decision),
-    /// A secret, which is the next message.
+    /// A secret, which is sent as the next message.
     Secret(String),
 }
 
 impl Person {
-    /// Whether somebody can be asked: standard input and error are a terminal, and the message did not come from there.
+    /// Detects whether a person can be asked: standard input and error are terminals, and the message was not read from
+    /// standard input.
     pub(super) fn find(is_input_used: bool, env: &Environment) -> Self {
         if is_input_used || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return Self::Absent;
@@ -39,16 +40,16 @@ impl Person {
         Self::Present { colour: env.raw("NO_COLOR").is_none() }
     }
 
-    /// Shows a question and returns the answer to it.
+    /// Shows an approval request and returns the answer to it.
     ///
     /// # Cancel safety
-    /// Dropped midway the terminal is as it was, and a line that is typed afterwards is lost.
-    pub(super) async fn answer(self, question: Question, text: String) -> Said {
+    /// If dropped midway, the terminal is restored, and a line that is typed afterwards is lost.
+    pub(super) async fn answer(self, question: Question, text: String) -> PersonAnswer {
         match self {
             Self::Absent => {
                 output::ask(&text, false);
                 output::note("denied: there is no terminal to ask at");
-                Said::Decision(question.gate, Decision::Deny)
+                PersonAnswer::Decision(question.gate, Decision::Deny)
             }
             Self::Present { colour } => {
                 output::ask(&text, colour);
@@ -58,23 +59,23 @@ impl Person {
     }
 }
 
-async fn ask(question: &Question) -> Said {
-    let deny = Said::Decision(question.gate, Decision::Deny);
+async fn ask(question: &Question) -> PersonAnswer {
+    let deny = PersonAnswer::Decision(question.gate, Decision::Deny);
     if question.decidable {
         show(if question.offers_always { "y (yes), a (always) or N (no): " } else { "y (yes) or N (no): " });
         return line()
             .await
-            .map_or(deny, |line| Said::Decision(question.gate, decision(&line, question.offers_always)));
+            .map_or(deny, |line| PersonAnswer::Decision(question.gate, decision(&line, question.offers_always)));
     }
     show("the secret, which is not shown (nothing: no): ");
     let _hidden = Hidden::begin(io::stdin());
     match line().await {
-        Some(secret) if !secret.trim().is_empty() => Said::Secret(secret.trim().to_owned()),
+        Some(secret) if !secret.trim().is_empty() => PersonAnswer::Secret(secret.trim().to_owned()),
         _ => deny,
     }
 }
 
-/// What a typed line means. Whatever is not clearly a yes is a no.
+/// Parses a typed line. Anything that is not clearly a yes is a no.
 fn decision(line: &str, offers_always: bool) -> Decision {
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Decision::Approve,
@@ -85,11 +86,11 @@ fn decision(line: &str, offers_always: bool) -> Decision {
 
 fn show(prompt: &str) {
     let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(prompt.as_bytes()).and_then(|()| stderr.flush()); // the question was shown already
+    let _ = stderr.write_all(prompt.as_bytes()).and_then(|()| stderr.flush()); // the request was shown already
 }
 
-/// The next line of standard input; `None` at its end. The thread that reads cannot be interrupted: the end of the process
-/// ends it.
+/// Reads the next line of standard input; `None` at its end. The reading thread cannot be interrupted; it ends with the
+/// process.
 async fn line() -> Option<String> {
     let read = || {
         let mut line = String::new();
@@ -99,10 +100,10 @@ async fn line() -> Option<String> {
     tokio::task::spawn_blocking(read).await.ok().flatten()
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
+/// Turns the echo of a terminal off until it is dropped.
 struct Hidden<T: AsFd> {
     terminal: T,
-    /// `None`: it is no terminal, and shows nothing anyway.
+    /// `None`: not a terminal, so there is no echo.
     before: Option<Termios>,
 }
 
@@ -112,7 +113,8 @@ impl<T: AsFd> Hidden<T> {
         if let Some(before) = &before {
             let mut silent = before.clone();
             silent.local_modes.remove(LocalModes::ECHO);
-            let _ = tcsetattr(&terminal, OptionalActions::Flush, &silent); // shown, then: the person sees it
+            // On failure the input is visible, and the person notices.
+            let _ = tcsetattr(&terminal, OptionalActions::Flush, &silent);
         }
         Self { terminal, before }
     }
@@ -121,8 +123,8 @@ impl<T: AsFd> Hidden<T> {
 impl<T: AsFd> Drop for Hidden<T> {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            let _ = tcsetattr(&self.terminal, OptionalActions::Now, before); // nothing more can be done about it here
-            output::complain(""); // the line break that was not shown
+            let _ = tcsetattr(&self.terminal, OptionalActions::Now, before); // on failure nothing more can be done here
+            output::print_error(""); // the line break that was not echoed
         }
     }
 }
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_not_clearly_a_yes_is_a_no() {
+    fn anything_that_is_not_clearly_a_yes_is_a_no() {
         for (line, offers_always, expected) in [
             ("y\n", false, Decision::Approve),
             (" YES \n", true, Decision::Approve),

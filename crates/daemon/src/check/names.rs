@@ -1,4 +1,4 @@
-//! What the settings name: programs of hooks, tools of rules and of workers.
+//! Checks names in the settings: programs of hooks, tools of rules and of workers.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ pub(super) fn hooks(settings: &Settings, env: &Environment) -> Vec<Finding> {
     let hooks = settings.hooks.0.iter().enumerate().filter_map(|(at, hook)| {
         let program = hook.command.first()?;
         let path = hook.env.get("PATH").map(OsString::from).or_else(|| env.raw("PATH").map(OsStr::to_owned));
-        let trouble = trouble_with(program, path.as_deref())?;
+        let trouble = program_problem(program, path.as_deref())?;
         let what = format!("hooks[{at}].command: {trouble}; the hook `{}` fails each time it is asked", hook.name);
         Some(Finding::new("hooks", State::OutOfReach, what))
     });
@@ -30,8 +30,8 @@ pub(super) fn hooks(settings: &Settings, env: &Environment) -> Vec<Finding> {
     findings
 }
 
-/// Why a program cannot be started; `None`: it is there.
-fn trouble_with(program: &str, path: Option<&OsStr>) -> Option<String> {
+/// Why a program cannot be started; `None`: it can.
+fn program_problem(program: &str, path: Option<&OsStr>) -> Option<String> {
     if program.contains('/') {
         return match std::fs::metadata(program) {
             Err(error) => Some(format!("{program}: {error}")),
@@ -51,7 +51,7 @@ fn is_program(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// The rules of approval that decide nothing: about a tool that there is not, or behind one that fits all of theirs.
+/// The approval rules without effect: they name an unknown tool, or an earlier rule matches all of their calls.
 pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
     let finding = |what: String| Finding::new("approvals", State::Note, what);
     let approvals = &settings.approvals;
@@ -59,7 +59,7 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
     let known: Vec<&str> = tools().collect();
     let unknown = approvals.about_nothing(&known).into_iter().filter_map(|at| {
         let tool = &approvals.rules[at].tool;
-        // What servers offer is not known without asking them.
+        // The tools of MCP servers are known only after asking the servers.
         if of_servers && tool.starts_with("mcp_") {
             return None;
         }
@@ -73,8 +73,8 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
     unknown.chain(unreached).collect()
 }
 
-/// An executor that is to have a tool that there is not, as the start would say. Tools of MCP servers are known once those
-/// answer.
+/// An executor with an unknown tool, with the message of a start. Tools of MCP servers are not checked: they are known
+/// only after asking the servers.
 pub(super) fn executors(settings: &Settings) -> Option<Finding> {
     let mut offered = belay_tools::offered(&settings.tools);
     offered.extend(settings.agent.subagents.enabled.then_some("spawn_subagent"));
@@ -87,7 +87,7 @@ pub(super) fn executors(settings: &Settings) -> Option<Finding> {
     Some(Finding::failed("agent", &agent_failure(&error)))
 }
 
-/// The tools that workers are lent and that there are not.
+/// The unknown tools among those that workers may use.
 pub(super) fn host_tools(settings: &Settings) -> Vec<Finding> {
     let missing = settings.workers.host_tools.iter().enumerate().filter(|(_, tool)| {
         let foreign = tool.starts_with("mcp_") && settings.tools.mcp.values().any(|server| server.enabled);
@@ -99,7 +99,7 @@ pub(super) fn host_tools(settings: &Settings) -> Vec<Finding> {
     missing.map(finding).collect()
 }
 
-/// The tools that there are without any server.
+/// The tools that exist without any MCP server.
 fn tools() -> impl Iterator<Item = &'static str> {
     BUILTIN.into_iter().chain(OWN_TOOLS)
 }
@@ -121,12 +121,12 @@ mod tests {
         std::fs::write(&file, "#!/bin/sh\n").unwrap();
         let (file, path) = (file.to_str().unwrap().to_owned(), dir.path().as_os_str());
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(trouble_with(&file, None).unwrap().ends_with("may not be run: chmod +x it"));
-        assert!(trouble_with("run-me", Some(path)).unwrap().contains("no program run-me in PATH"));
+        assert!(program_problem(&file, None).unwrap().ends_with("may not be run: chmod +x it"));
+        assert!(program_problem("run-me", Some(path)).unwrap().contains("no program run-me in PATH"));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!((trouble_with(&file, None), trouble_with("run-me", Some(path))), (None, None));
-        assert!(trouble_with("/no/such/program", None).unwrap().contains("No such file"));
-        assert!(trouble_with(dir.path().to_str().unwrap(), None).unwrap().ends_with("is no file"));
-        assert!(trouble_with("run-me", None).is_some());
+        assert_eq!((program_problem(&file, None), program_problem("run-me", Some(path))), (None, None));
+        assert!(program_problem("/no/such/program", None).unwrap().contains("No such file"));
+        assert!(program_problem(dir.path().to_str().unwrap(), None).unwrap().ends_with("is no file"));
+        assert!(program_problem("run-me", None).is_some());
     }
 }

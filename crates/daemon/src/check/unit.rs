@@ -1,5 +1,5 @@
-//! The credentials that a systemd unit gives the daemon, read from its file: whoever checks the settings of a service from a
-//! shell has none of them.
+//! Reads the credentials of a systemd unit from its file. A shell does not have them, so checking the settings of a
+//! service needs this.
 //!
 //! Source: systemd.exec(5), `LoadCredential=`, `SetCredential=`, `ImportCredential=`; systemd.syntax(7).
 
@@ -60,7 +60,7 @@ fn assignments(text: &str) -> Vec<(String, String)> {
 }
 
 fn declared(lines: &[(String, String)]) -> (Credentials, Vec<Finding>) {
-    // An empty value takes back what was said by the same key before.
+    // An empty value clears earlier values of the same key.
     let mut said: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (key, value) in lines {
         let values = said.entry(key).or_default();
@@ -89,7 +89,7 @@ fn declared(lines: &[(String, String)]) -> (Credentials, Vec<Finding>) {
     (credentials, findings)
 }
 
-/// What a credential holds; the service manager reads it as root, and whoever checks may not.
+/// Reads the content of a credential. The service manager reads it as root; this user may lack the permission.
 fn load(name: &str, path: &Path) -> (Declared, Finding) {
     match std::fs::read_to_string(path) {
         Ok(text) => {

@@ -1,11 +1,11 @@
-//! What `belay check` says about the workspace.
+//! Findings of `belay check` about the workspace.
 
 use belay_tools::PathResolution;
 
 use super::{Finding, State};
 use crate::settings::Problem;
 
-/// How paths of the workspace are kept inside it. Both ways are equally strict, so neither is a problem.
+/// How paths are kept inside the workspace. Both methods are equally strict, so neither is a problem.
 pub(super) fn paths(resolution: &PathResolution) -> Finding {
     let detail = match resolution {
         PathResolution::Kernel => "the kernel keeps paths inside it (openat2)".to_owned(),
@@ -14,7 +14,7 @@ pub(super) fn paths(resolution: &PathResolution) -> Finding {
     Finding::new("workspace", State::Ok, detail)
 }
 
-/// Files of Belay's own that lie where tools reach: a start is refused.
+/// Belay's own files that tools could reach. A start is refused because of them.
 pub(super) fn own_files(problems: &[Problem]) -> Vec<Finding> {
     problems.iter().map(|problem| Finding::new("workspace", State::Refused, problem.to_string())).collect()
 }

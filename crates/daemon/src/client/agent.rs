@@ -1,4 +1,4 @@
-//! `belay agent`: one message to the running daemon, and its answer as it comes.
+//! `belay agent`: sends one message to the running daemon and shows its answer while it is written.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 use crate::signals::{OnHangup, SignalWatch};
 
-/// Sends the message and stays until its run rests; the exit code is the verdict. The first Ctrl-C stops the run.
+/// Sends the message and waits until its run has ended or waits for approval. The exit code is the verdict. The first
+/// Ctrl-C stops the run.
 pub(crate) async fn agent(args: &AgentArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let body = body(args)?;
     let client = Client::find(&args.client, env)?;
@@ -37,7 +38,7 @@ async fn work(
     out: Output<'_>,
     interrupted: &CancellationToken,
 ) -> Result<Exit, Failure> {
-    // Not given up for a signal: whether the message was taken would not be known.
+    // Not cancelled by a signal: it would be unknown whether the message was accepted.
     let answer = client.post(&["api", "v1", "agent"], Some(body), Duration::ZERO).await?;
     let run_id = match (text(&answer, "/runId"), text(&answer, "/resumes")) {
         ("", "") => {
@@ -48,7 +49,7 @@ async fn work(
             }
             return Ok(Exit::Fine);
         }
-        // The answer to a question: the run that asked goes on.
+        // The message answered an approval request: the paused run continues.
         ("", run_id) => run_id,
         (run_id, _) => run_id,
     };
@@ -58,7 +59,7 @@ async fn work(
     }
 }
 
-/// Shows the answer as it comes, and ends as `belay send --wait` does.
+/// Shows the answer while it is written, and ends like `belay send --wait`.
 async fn follow(args: &AgentArgs, client: &Client, run_id: &str, out: Output<'_>) -> Result<Exit, Failure> {
     let mut shown = Shown { as_json: args.client.json, out, text: String::new() };
     if args.stream {
@@ -67,7 +68,7 @@ async fn follow(args: &AgentArgs, client: &Client, run_id: &str, out: Output<'_>
     let run = wait(client, run_id).await?;
     let reply = text(&run, "/reply");
     if text(&run, "/status") == "completed" && !args.client.json && shown.text == reply {
-        return Ok(Exit::Fine); // it stands there already, or the model chose to say nothing
+        return Ok(Exit::Fine); // it is printed already, or the model has chosen not to reply
     }
     Ok(verdict(&run, args.client.json, out))
 }
@@ -81,7 +82,7 @@ async fn stop(client: &Client, run_id: &str) -> Result<Exit, Failure> {
     Ok(Exit::Interrupted)
 }
 
-/// The message as the API takes it.
+/// The message in the format of the API.
 fn body(args: &AgentArgs) -> Result<Json, Failure> {
     let wrong = |what: String| Failure::new(Exit::WrongUsage, what);
     let mut body = json!({
@@ -106,17 +107,17 @@ fn body(args: &AgentArgs) -> Result<Json, Failure> {
     Ok(body)
 }
 
-/// What stands on standard output.
+/// The text on standard output.
 struct Shown<'a> {
     as_json: bool,
     out: Output<'a>,
-    /// The text of the step that is shown, and has no end yet.
+    /// The printed text of the current step.
     text: String,
 }
 
 impl Shown<'_> {
-    /// Shows the events of a run until it has ended or rests on a question. A stream that breaks is no failure: the run is
-    /// waited for all the same.
+    /// Prints the events of a run until it has ended or waits for approval. A broken stream is no failure: the caller
+    /// waits for the run in any case.
     async fn stream(&mut self, client: &Client, run_id: &str) -> Result<(), Failure> {
         let mut events = client.events(&["api", "v1", "runs", run_id, "stream"]).await?;
         while let Some(event) = events.next().await {
@@ -139,7 +140,7 @@ impl Shown<'_> {
         match text(event, "/stream") {
             "assistant" => {
                 let (whole, piece) = (text(event, "/data/text"), text(event, "/data/delta"));
-                // A text that does not go on where the one before ended begins on a line of its own.
+                // A text that does not continue the previous one begins on a new line.
                 if !self.text.is_empty() && whole != format!("{}{piece}", self.text) {
                     self.out.piece("\n");
                 }

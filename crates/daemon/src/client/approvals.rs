@@ -1,4 +1,4 @@
-//! `belay approvals`: the questions that runs rest on, and their answers.
+//! `belay approvals`: lists, shows and answers approval requests.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use belay_protocol::Decision;
 use serde_json::{Value as Json, json};
 
 use super::ids::{IdKind, short, shown_chars, whole_id};
-use super::{Client, since, spoken, text, until};
+use super::{Client, duration_text, since, text, until};
 use crate::args::{ApprovalArgs, ApprovalsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// Lists questions, newest first.
+/// Lists approval requests, newest first.
 pub(crate) async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let mut query = vec![("all", if args.all { "true" } else { "false" })];
     query.extend(args.session.as_deref().map(|session| ("session", session)));
@@ -36,7 +36,7 @@ pub(crate) async fn list(args: &ApprovalsListArgs, env: &Environment, out: Outpu
     Ok(Exit::Fine)
 }
 
-/// Shows one question.
+/// Shows one approval request.
 pub(crate) async fn show(args: &ApprovalArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
     let id = whole_id(&client, IdKind::Question, &args.id).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn show(args: &ApprovalArgs, env: &Environment, out: Output<'_>
     Ok(Exit::Fine)
 }
 
-/// Answers one question. One that was decided before, or is not this caller's, is exit 1.
+/// Answers one approval request. Exit 1 if it was answered before, or if this caller may not answer it.
 pub(crate) async fn answer(
     args: &ApprovalArgs,
     decision: Decision,
@@ -72,7 +72,7 @@ pub(crate) async fn answer(
     Ok(Exit::Fine)
 }
 
-/// What a question is about, in a line: of a question itself, or of what a run says it waits for.
+/// The subject of an approval request, in one line. Takes the request itself or a run's `waiting_for`.
 pub(super) fn waits_for(question: &Json) -> String {
     let (tool, summary) = (text(question, "/tool"), text(question, "/summary"));
     match text(question, "/kind") {
@@ -82,10 +82,10 @@ pub(super) fn waits_for(question: &Json) -> String {
     }
 }
 
-/// How a question that waits is answered from the command line.
+/// How an open approval request is answered on the command line.
 pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
     match text(question, "/kind") {
-        // A secret does not belong among the arguments of a command, which everybody on the machine can read.
+        // Not as an argument: everybody on the machine can read the arguments of a command.
         "credential" => {
             "the next message of the conversation is taken as the secret: `belay send --session KEY -` reads \
                          it from standard input"
@@ -103,17 +103,17 @@ fn row(question: &Json, id_chars: usize) -> Vec<Cell> {
     vec![
         short(text(question, "/id"), id_chars).into(),
         state(question),
-        since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
         text(question, "/session").into(),
         waits_for(question).into(),
     ]
 }
 
-/// Where it stands; while it waits, how long it still does.
+/// The state of a request. For an open one, with the remaining time.
 fn state(question: &Json) -> Cell {
     let state = text(question, "/state");
     match (state, until(text(question, "/expires_at"))) {
-        ("waiting", Some(left)) => Cell::new(format!("waiting, {} left", spoken(left)), Tone::Warn),
+        ("waiting", Some(left)) => Cell::new(format!("waiting, {} left", duration_text(left)), Tone::Warn),
         ("waiting", None) => Cell::new("waiting", Tone::Warn),
         ("approved" | "used", _) => Cell::new(state, Tone::Good),
         ("denied", _) => Cell::new(state, Tone::Bad),

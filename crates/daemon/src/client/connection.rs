@@ -1,4 +1,4 @@
-//! Finding the daemon, asking it, and saying in plain words when it does not answer.
+//! Finds the daemon, sends requests to it, and explains failures.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -17,33 +17,33 @@ use crate::exit::{Exit, Failure};
 use crate::net::{is_plain_loopback, plain_client};
 use crate::paths::Paths;
 
-/// Longest time until a connection stands. 3 s: the daemon is on this machine or near.
+/// Longest time to connect. 3 s: the daemon is on this machine or near.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-/// Longest time for an answer that is not waited for on purpose. 35 s: the daemon itself gives up on its agent after 30.
+/// Longest time for an answer without a deliberate wait. 35 s: the daemon itself gives up on its agent after 30.
 const ANSWER_LIMIT: Duration = Duration::from_secs(35);
 
-/// Most bytes of an answer that are read. 64 MiB: what the daemon's own limits allow stays far below.
+/// Most bytes of an answer that are read. 64 MiB: the daemon's own limits are far lower.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// What to do when no daemon answers.
+/// Advice when no daemon answers.
 const START_ONE: &str = "start one with `belay run`, or say where it is with --url http://host:port";
 
-/// A running daemon, as a client sees it.
+/// A connection to a running daemon.
 #[derive(Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
     token: Option<SecretString>,
-    /// Where it is, for messages.
+    /// The daemon's address, for messages.
     place: String,
 }
 
 impl Client {
-    /// Finds the daemon: `--url` (or `BELAY_URL`), else the first control socket that answers.
+    /// Finds the daemon: `--url` (or `BELAY_URL`), otherwise the first control socket that answers.
     ///
     /// # Errors
-    /// The address cannot be understood (2), or no daemon is there (69).
+    /// The address is invalid (2), or no daemon answers there (69).
     pub(crate) fn find(args: &ClientArgs, env: &Environment) -> Result<Self, Failure> {
         match args.url.as_deref() {
             Some(url) => match url.strip_prefix("unix:") {
@@ -61,7 +61,7 @@ impl Client {
     }
 
     fn over_socket(path: &Path) -> Result<Self, Failure> {
-        // The host is never looked up: every connection goes to the socket.
+        // The host name is never resolved: every connection goes to the socket.
         let base = Url::parse("http://belay.invalid").map_err(internal)?;
         let http = plain().unix_socket(path).build().map_err(internal)?;
         Ok(Self { http, base, token: None, place: path.display().to_string() })
@@ -86,7 +86,7 @@ impl Client {
         })
     }
 
-    /// A request by hand, for what is no call of the API.
+    /// Builds a raw request, for routes outside the API.
     pub(crate) fn request(&self, method: Method, path: &[&str]) -> Result<reqwest::RequestBuilder, Failure> {
         let request = self.http.request(method, self.url(path, &[])?);
         Ok(match &self.token {
@@ -95,17 +95,17 @@ impl Client {
         })
     }
 
-    /// Where the daemon is, for messages.
+    /// The daemon's address, for messages.
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
         self.ask(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await
     }
 
-    /// Asks for something that is text, not JSON.
+    /// Sends a GET request whose answer is text, not JSON.
     pub(crate) async fn get_text(&self, path: &[&str], query: &[(&str, &str)]) -> Result<String, Failure> {
         let (status, bytes) = self.fetch(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await?;
         match serde_json::from_slice::<Json>(&bytes) {
@@ -117,7 +117,7 @@ impl Client {
         }
     }
 
-    /// Asks for something that takes up to that long by itself.
+    /// Sends a GET request that the daemon may hold for up to `wait`.
     pub(crate) async fn get_slowly(
         &self,
         path: &[&str],
@@ -127,22 +127,22 @@ impl Client {
         self.ask(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT + wait).await
     }
 
-    /// Has something done.
+    /// Sends a POST request that the daemon may hold for up to `wait`.
     pub(crate) async fn post(&self, path: &[&str], body: Option<&Json>, wait: Duration) -> Result<Json, Failure> {
         self.ask(Method::POST, self.url(path, &[])?, body, ANSWER_LIMIT + wait).await
     }
 
-    /// Has something done that the query says more about, however long it takes: an hour at most.
+    /// Sends a POST request with a query. It may take up to an hour.
     pub(crate) async fn post_with(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
         self.ask(Method::POST, self.url(path, query)?, None, Duration::from_secs(3600)).await
     }
 
-    /// Puts something in its place.
+    /// Sends a PUT request.
     pub(crate) async fn put(&self, path: &[&str], body: &Json) -> Result<Json, Failure> {
         self.ask(Method::PUT, self.url(path, &[])?, Some(body), ANSWER_LIMIT).await
     }
 
-    /// Has something deleted.
+    /// Sends a DELETE request.
     pub(crate) async fn delete(&self, path: &[&str]) -> Result<Json, Failure> {
         self.ask(Method::DELETE, self.url(path, &[])?, None, ANSWER_LIMIT).await
     }
@@ -168,7 +168,7 @@ impl Client {
         }
     }
 
-    /// The address of a route; segments are percent-encoded, as session keys may hold anything.
+    /// The URL of a route. Segments are percent-encoded, because session keys may contain any character.
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Url, Failure> {
         let mut url = self.base.clone();
         url.path_segments_mut().map_err(|()| internal("the address has no path"))?.pop_if_empty().extend(path);
@@ -229,7 +229,7 @@ impl Client {
     }
 }
 
-/// For this machine: no proxy of the environment comes between.
+/// A client for this machine, without a proxy of the environment.
 fn plain() -> reqwest::ClientBuilder {
     common(plain_client()).no_proxy()
 }
@@ -249,7 +249,7 @@ async fn bounded(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The daemon's own refusal, with the exit code that says what a script can do about it.
+/// Converts an error of the daemon to a failure. The exit code tells a script what it can do.
 fn refused(status: StatusCode, answer: &Json) -> Failure {
     let message = super::text(answer, "/error/message");
     let failure = |exit| Failure::new(exit, message);
@@ -278,7 +278,7 @@ fn nobody_at(sockets: &[PathBuf]) -> Failure {
         .next(START_ONE)
 }
 
-/// A daemon may well be there, and this user may not ask it.
+/// The failure of a socket that this user may not use, although a daemon may be running.
 fn permission_denied(socket: &Path) -> Failure {
     let what = format!("permission denied on the control socket {}", socket.display());
     let group = std::fs::metadata(socket).ok().filter(|file| file.mode() & 0o020 != 0).map(|file| file.gid());

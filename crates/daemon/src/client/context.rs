@@ -1,4 +1,4 @@
-//! `belay context show`: what the model of a session would be told now, and what it takes.
+//! `belay context show`: shows what the model of a session would read now, and how many tokens it takes.
 
 use serde_json::Value as Json;
 
@@ -38,7 +38,7 @@ fn row(name: &str, chars: u64, tokens: u64, tone: Tone) -> Vec<Cell> {
     vec![Cell::new(name, tone), chars.to_string().into(), tokens.to_string().into()]
 }
 
-/// What there is, part by part, and the sum against what the model takes.
+/// The parts of the context, and their sum against the model's limit.
 fn table(report: &Json) -> Vec<Vec<Cell>> {
     let of = |name: &str, part: &Json| row(name, number(part, "/chars"), number(part, "/tokens"), Tone::Plain);
     let mut rows = vec![["PART", "CHARS", "TOKENS"].map(|name| Cell::new(name, Tone::Dim)).into()];
@@ -87,7 +87,7 @@ fn skipped(report: &Json) -> Vec<Vec<Cell>> {
     items(report, "/skipped").iter().map(row).collect()
 }
 
-/// The texts themselves, each under its name.
+/// The texts, each under its name.
 fn texts(report: &Json) -> Vec<String> {
     let parts = items(report, "/prompt").iter().chain(items(report, "/tools"));
     let parts = parts.chain(report.get("summary")).chain(report.get("conversation"));
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_says_what_takes_how_much_of_what_there_is() {
+    fn a_report_shows_the_size_of_each_part_of_the_context() {
         let report = json!({
             "context_tokens": 1000, "used_tokens": 850, "messages": 2,
             "prompt": [{"name": "identity", "chars": 40, "tokens": 10, "text": "You are Belay."}],

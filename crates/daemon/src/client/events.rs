@@ -1,4 +1,4 @@
-//! Reading server-sent events.
+//! Reads server-sent events.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// The events of this response.
+    /// Reads the events of this response.
     pub(super) fn new(response: reqwest::Response) -> Self {
         Self { response, text: Vec::new() }
     }
 
-    /// The data of the next event; `None` at the end, also where the stream breaks off.
+    /// Returns the data of the next event; `None` at the end, also when the stream breaks.
     pub(crate) async fn next(&mut self) -> Option<Json> {
         loop {
             while let Some(at) = self.text.windows(2).position(|two| two == b"\n\n") {
@@ -41,7 +41,7 @@ impl Events {
     }
 }
 
-/// The data of a block of lines; `None`: it is a comment, or not ours.
+/// The data of a block of lines; `None` for a comment or a block without JSON data.
 fn data_of(block: &[u8]) -> Option<Json> {
     let text = std::str::from_utf8(block).ok()?;
     let lines: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();

@@ -1,16 +1,16 @@
-//! `belay heartbeat`: how the heartbeat stands, what it would do now, and what it did lately.
+//! `belay heartbeat`: shows the state of the heartbeat, what it would do now, and its recent beats.
 
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Client, number, since, spoken, text, until};
+use super::{Client, duration_text, number, since, text, until};
 use crate::args::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// How it stands.
+/// Shows the state of the heartbeat.
 pub(crate) async fn show(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let report = Client::find(args, env)?.get(&["api", "v1", "heartbeat"], &[]).await?;
     if args.json {
@@ -26,7 +26,7 @@ pub(crate) async fn show(args: &ClientArgs, env: &Environment, out: Output<'_>) 
     Ok(Exit::Fine)
 }
 
-/// Has it beat now.
+/// Starts a beat now.
 pub(crate) async fn now(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let path = ["api", "v1", "routines", "heartbeat", "fire"];
     let routine_run = Client::find(args, env)?.post(&path, Some(&json!({})), Duration::ZERO).await?;
@@ -46,7 +46,7 @@ fn details(report: &Json) -> Vec<Vec<Cell>> {
         _ => Cell::new("off", Tone::Dim),
     };
     let next = match until(text(report, "/next_at")) {
-        Some(left) => format!("in {} ({})", spoken(left), text(report, "/next_at")),
+        Some(left) => format!("in {} ({})", duration_text(left), text(report, "/next_at")),
         None => String::new(),
     };
     let to = match text(report, "/deliver_to/channel") {
@@ -73,7 +73,9 @@ fn beat(routine_run: &Json) -> Vec<Cell> {
         _ => Tone::Dim,
     };
     vec![
-        since(text(routine_run, "/claimed_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(routine_run, "/claimed_at"))
+            .map_or(String::new(), |ago| format!("{} ago", duration_text(ago)))
+            .into(),
         Cell::new(status, tone),
         text(routine_run, "/by").into(),
         text(routine_run, "/summary").lines().next().unwrap_or_default().into(),

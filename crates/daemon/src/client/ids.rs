@@ -1,4 +1,4 @@
-//! Short ids: lists show as much of an id as tells it from all others, and commands take any beginning that means one thing.
+//! Short ids. Lists show a prefix that identifies each id, and commands accept any unique prefix.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,14 @@ use uuid::Uuid;
 use super::{Client, text};
 use crate::exit::{Exit, Failure};
 
-/// Fewest characters that a list shows. 8: as many as people are used to; ids that are a minute apart differ in them.
+/// Fewest characters that a list shows. 8: the usual length of short ids; ids that were made a minute apart differ in
+/// them.
 const SHOWN_MIN: usize = 8;
 
-/// Most candidates that an error names.
+/// Most candidates in an error message.
 const NAMED_MAX: usize = 5;
 
-/// What an id is of.
+/// The kind of object that an id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdKind {
     Run,
@@ -25,7 +26,7 @@ pub(crate) enum IdKind {
 }
 
 impl IdKind {
-    /// The list that is asked, its query for every state, and the field of the id in its rows.
+    /// The list route, its query for every state, and the field of the id in its rows.
     fn list(self) -> (&'static str, &'static [(&'static str, &'static str)], &'static str) {
         match self {
             Self::Run => ("runs", &[], "/run_id"),
@@ -52,10 +53,10 @@ impl IdKind {
     }
 }
 
-/// The whole id that was meant: itself, or the only one that begins so.
+/// Resolves an id or a prefix to the whole id.
 ///
 /// # Errors
-/// 1: none begins so, or several do, which are named. 2: it cannot be the beginning of an id.
+/// 1: no id or several ids begin so; several are listed. 2: it cannot be the prefix of an id.
 pub(crate) async fn whole_id(client: &Client, kind: IdKind, typed: &str) -> Result<String, Failure> {
     if Uuid::parse_str(typed).is_ok() {
         return Ok(typed.to_owned());
@@ -64,12 +65,12 @@ pub(crate) async fn whole_id(client: &Client, kind: IdKind, typed: &str) -> Resu
     chosen(kind, typed, candidates(client, kind, &prefix).await?)
 }
 
-/// Ids that begin so, newest first: one more than an error names at most.
+/// Ids with this prefix, newest first: at most one more than an error lists.
 pub(super) async fn candidates(client: &Client, kind: IdKind, prefix: &IdPrefix) -> Result<Vec<String>, Failure> {
     beginning(client, kind, prefix, NAMED_MAX + 1).await
 }
 
-/// At most so many ids that begin so, in any state and of any session, newest first.
+/// At most `limit` ids with this prefix, in any state and of any session, newest first.
 async fn beginning(client: &Client, kind: IdKind, prefix: &IdPrefix, limit: usize) -> Result<Vec<String>, Failure> {
     let (list, all, field) = kind.list();
     let limit = limit.to_string();
@@ -94,8 +95,8 @@ fn chosen(kind: IdKind, typed: &str, mut found: Vec<String>) -> Result<String, F
     }
 }
 
-/// How many characters of the ids of a list a command takes for one id each; all of them with `full`. A command looks among
-/// all ids that there are ([`whole_id`]), of which a list may show a part.
+/// How many characters of each listed id identify it; `usize::MAX` (all) with `full`. A command searches all ids
+/// ([`whole_id`]), of which a list may show only a part.
 ///
 /// # Errors
 /// The daemon does not answer.
@@ -113,7 +114,7 @@ pub(crate) async fn shown_chars(
     let most = LIST_MAX as usize;
     let mut all: BTreeSet<String> = shown.iter().map(|id| (*id).to_owned()).collect();
     for begin in begins {
-        // What is no beginning of an id cannot be looked for, and is shown as a whole.
+        // An id that cannot be a prefix for the search is shown completely.
         let Ok(prefix) = IdPrefix::parse(begin) else { return Ok(usize::MAX) };
         let found = beginning(client, kind, &prefix, most).await?;
         if found.len() == most {
@@ -121,19 +122,19 @@ pub(crate) async fn shown_chars(
         }
         all.extend(found);
     }
-    Ok(telling_chars(&shown, &all))
+    Ok(distinguishing_chars(&shown, &all))
 }
 
-/// How many characters tell each of these ids from all others.
-fn telling_chars(shown: &BTreeSet<&str>, all: &BTreeSet<String>) -> usize {
+/// How many characters distinguish each of the shown ids from all others.
+fn distinguishing_chars(shown: &BTreeSet<&str>, all: &BTreeSet<String>) -> usize {
     let common = |(a, b): (&String, &String)| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    // The nearest ones stand side by side in their order.
+    // In sorted order, the most similar ids are neighbours.
     let pairs = all.iter().zip(all.iter().skip(1));
     let of_shown = pairs.filter(|(a, b)| shown.contains(a.as_str()) || shown.contains(b.as_str()));
     of_shown.map(common).max().map_or(SHOWN_MIN, |same| SHOWN_MIN.max(same + 1))
 }
 
-/// The beginning of an id.
+/// The prefix of an id.
 pub(crate) fn short(id: &str, chars: usize) -> &str {
     id.get(..chars).unwrap_or(id)
 }
@@ -146,18 +147,18 @@ mod tests {
     const TWO: &str = "0199e3a0-7b1d-7000-8000-000000000002";
 
     #[test]
-    fn lists_show_as_many_characters_as_tell_their_ids_apart() {
+    fn lists_show_enough_characters_to_distinguish_their_ids() {
         let other = "0299e3a0-7b1c-7000-8000-000000000001";
         for (shown, all, expected) in [
             (&[][..], &[][..], 8),
             (&[ONE], &[ONE], 8),
             (&[ONE, TWO], &[ONE, TWO], 13),
-            (&[ONE], &[ONE, TWO], 13), // TWO is not shown, and a command finds it
+            (&[ONE], &[ONE, TWO], 13), // TWO is not shown, but a command finds it
             (&[other], &[ONE, TWO, other], 8),
             (&[ONE, other], &[ONE, other], 8),
         ] {
             let all = all.iter().map(|id| (*id).to_owned()).collect();
-            assert_eq!(telling_chars(&shown.iter().copied().collect(), &all), expected, "{shown:?} of {all:?}");
+            assert_eq!(distinguishing_chars(&shown.iter().copied().collect(), &all), expected, "{shown:?} of {all:?}");
         }
         assert_eq!(short(ONE, 13), "0199e3a0-7b1c");
         assert_eq!(short(ONE, usize::MAX), ONE);

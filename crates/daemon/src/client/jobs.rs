@@ -1,4 +1,4 @@
-//! `belay jobs`: work that goes on by itself.
+//! `belay jobs`: work in the background.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use uuid::Uuid;
 
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::watch::watch;
-use super::{Client, dollars, number, since, spoken, text};
+use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::{ClientArgs, CreateJobArgs, JobArgs, JobsCommand, JobsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// Something else than the list.
+/// Runs another subcommand than the list.
 pub(crate) async fn one(command: &JobsCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         JobsCommand::List(args) => list(args, env, out).await,
@@ -52,7 +52,7 @@ pub(crate) async fn list(args: &JobsListArgs, env: &Environment, out: Output<'_>
     Ok(Exit::Fine)
 }
 
-/// The daemon, and the id of the job that was meant.
+/// Connects to the daemon, and resolves the job's id.
 async fn found(args: &JobArgs, env: &Environment) -> Result<(Client, String), Failure> {
     let client = Client::find(&args.client, env)?;
     let id = whole_id(&client, IdKind::Job, &args.id).await?;
@@ -70,7 +70,7 @@ async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Res
     let task = crate::input::message(&args.task)?;
     let client = Client::find(&args.client, env)?;
     let mut order = json!({
-        // Ours, so that a request which is sent again makes no second job.
+        // Made here, so that a repeated request creates no second job.
         "job_id": Uuid::now_v7(),
         "task": task,
         "plan": args.plan,
@@ -142,7 +142,7 @@ fn row(job: &Json, id_chars: usize) -> Vec<Cell> {
     vec![
         short(text(job, "/job_id"), id_chars).into(),
         state(job),
-        since(text(job, "/created_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(job, "/created_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
         number(job, "/attempt").to_string().into(),
         job.pointer("/steps").map_or(String::new(), Json::to_string).into(),
         number(job, "/usage/model_calls").to_string().into(),
@@ -181,7 +181,7 @@ fn details(job: &Json) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Where a job stands, in its colour.
+/// The state of a job, with its colour.
 pub(super) fn state(job: &Json) -> Cell {
     let state = text(job, "/state");
     let tone = match state {
@@ -193,13 +193,13 @@ pub(super) fn state(job: &Json) -> Cell {
     Cell::new(state, tone)
 }
 
-/// The newest tool call, and how it went.
+/// The newest tool call with its status.
 pub(super) fn last_action(job: &Json) -> Option<String> {
     let action = job.pointer("/last_action").filter(|action| action.is_object())?;
     Some(format!("{} ({})", text(action, "/tool"), text(action, "/status")))
 }
 
-/// Tokens read and generated.
+/// Input and output tokens.
 pub(super) fn tokens(job: &Json) -> u64 {
     number(job, "/usage/input") + number(job, "/usage/output")
 }

@@ -7,7 +7,7 @@ use belay_gateway::RoutineTimes;
 use belay_protocol::RoutineSpec;
 use serde_json::{Value as Json, json};
 
-use super::{Client, dollars, number, since, spoken, text, until};
+use super::{Client, dollars, duration_text, number, since, text, until};
 use crate::args::{ClientArgs, RoutineArgs, RoutinesCommand};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -17,7 +17,7 @@ use crate::routine_times::Times;
 /// Longest file of a routine, in bytes: four times its longest text.
 const FILE_MAX_BYTES: u64 = 256 * 1024;
 
-/// Something else than the list.
+/// Runs another subcommand than the list.
 pub(crate) async fn one(command: &RoutinesCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         RoutinesCommand::List(client) => list(client, env, out).await,
@@ -39,7 +39,7 @@ pub(crate) async fn one(command: &RoutinesCommand, env: &Environment, out: Outpu
                     Client::find(client, env)?.post(&path, Some(&json!({ "at": at })), Duration::ZERO).await?
                 }
             };
-            Ok(told(&tested, client.json, out))
+            Ok(print_test(&tested, client.json, out))
         }
     }
 }
@@ -112,10 +112,10 @@ async fn create(
     Ok(Exit::Fine)
 }
 
-/// A routine as it is written in a file.
+/// Reads a routine from a TOML file.
 ///
 /// # Errors
-/// 65: it cannot be read, or is no routine.
+/// 65: the file cannot be read, or is no routine.
 pub(crate) fn read(file: &Path) -> Result<RoutineSpec, Failure> {
     let refuse = |what: String| Failure::new(Exit::UnusableInput, format!("{}: {what}", file.display()));
     let size = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?.len();
@@ -207,7 +207,8 @@ async fn next(
         times => {
             let head = ["ROUTINE", "WHEN", "THERE", "ZONE"].map(|name| Cell::new(name, Tone::Dim)).into();
             let row = |time: &Json| {
-                let left = until(text(time, "/at")).map_or("now".to_owned(), |left| format!("in {}", spoken(left)));
+                let left =
+                    until(text(time, "/at")).map_or("now".to_owned(), |left| format!("in {}", duration_text(left)));
                 vec![
                     Cell::from(text(time, "/routine")),
                     left.into(),
@@ -221,8 +222,8 @@ async fn next(
     Ok(Exit::Fine)
 }
 
-/// Whether it would fire, and when it does next. Exit 1: it would not.
-fn told(tested: &Json, as_json: bool, out: Output<'_>) -> Exit {
+/// Prints whether the routine would fire, and when it fires next. Exit 1 if it would not.
+fn print_test(tested: &Json, as_json: bool, out: Output<'_>) -> Exit {
     let fires = tested.pointer("/fires").and_then(Json::as_bool).unwrap_or(false);
     if as_json {
         out.json(tested);
@@ -252,8 +253,8 @@ fn tested_lines(tested: &Json, fires: bool) -> Vec<String> {
 }
 
 fn row(routine: &Json) -> Vec<Cell> {
-    let next = until(text(routine, "/next_at")).map_or(String::new(), |left| format!("in {}", spoken(left)));
-    let fired = since(text(routine, "/fired_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago)));
+    let next = until(text(routine, "/next_at")).map_or(String::new(), |left| format!("in {}", duration_text(left)));
+    let fired = since(text(routine, "/fired_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago)));
     vec![
         text(routine, "/name").into(),
         state(routine),
@@ -272,7 +273,7 @@ fn state(routine: &Json) -> Cell {
     }
 }
 
-/// What sets a routine off, in words.
+/// The trigger of a routine, for people.
 fn set_off_by(routine: &Json) -> String {
     let part = |name: &str| text(routine, &format!("/trigger/{name}")).to_owned();
     match text(routine, "/trigger/kind") {
@@ -319,7 +320,9 @@ fn routine_run_row(routine_run: &Json) -> Vec<Cell> {
         Cell::new(status, tone),
         text(routine_run, "/by").into(),
         text(routine_run, "/scheduled_at").into(),
-        since(text(routine_run, "/claimed_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(routine_run, "/claimed_at"))
+            .map_or(String::new(), |ago| format!("{} ago", duration_text(ago)))
+            .into(),
         dollars(number(routine_run, "/cost_micro_usd")).into(),
         summary.into(),
     ]

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::approvals::waits_for;
 use super::ids::{IdKind, short, shown_chars, whole_id};
-use super::{Client, dollars, number, since, spoken, text, tone_of};
+use super::{Client, dollars, duration_text, number, since, text, tone_of};
 use crate::args::{ClientArgs, RunsArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -63,14 +63,14 @@ fn row(run: &Json, id_chars: usize) -> Vec<Cell> {
         Cell::new(status, tone_of(status)),
         why(run).into(),
         text(run, "/session").into(),
-        since(text(run, "/accepted_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        since(text(run, "/accepted_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
         number(run, "/usage/model_calls").to_string().into(),
         (number(run, "/usage/input") + number(run, "/usage/output")).to_string().into(),
         dollars(number(run, "/cost_micro_usd")).into(),
     ]
 }
 
-/// Why it ended, or what it waits for.
+/// The reason of the end, or what the run waits for.
 fn why(run: &Json) -> String {
     match text(run, "/waiting_for/tool") {
         "" => text(run, "/reason").to_owned(),

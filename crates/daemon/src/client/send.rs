@@ -1,4 +1,4 @@
-//! `belay send`: one message to the running daemon.
+//! `belay send`: sends one message to the running daemon.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
 use super::approvals::{how_to_answer, waits_for};
-use super::{Client, spoken, text, until};
+use super::{Client, duration_text, text, until};
 use crate::args::SendArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
-/// How long one request waits for the end of a run before the next one goes on waiting. 30 s: below the idle limits of
-/// the proxies that may stand between.
+/// How long one request waits for the end of a run before the next request continues the wait. 30 s: below the idle
+/// limits of proxies.
 const WAIT_ROUND: Duration = Duration::from_secs(30);
 
-/// Sends the message; with `--wait` the exit code is the verdict of its run, or of the one that goes on because of it.
+/// Sends the message. With `--wait` the exit code is the verdict of the run that the message started or resumed.
 pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let message = crate::input::message(&args.text)?;
     let client = Client::find(&args.client, env)?;
     let body = json!({ "session": args.session, "text": message, "idempotency_key": Uuid::now_v7().to_string() });
     let answer = client.post(&["api", "v1", "messages"], Some(&body), Duration::ZERO).await?;
     let run_id = match (text(&answer, "/run_id"), text(&answer, "/resumes")) {
-        // The answer to a question: the run that asked goes on.
+        // The message answered an approval request: the paused run continues.
         ("", run_id) if args.wait && !run_id.is_empty() => run_id,
         ("", _) => return Ok(command_answered(&answer, args.client.json, out)),
         (_, _) if !args.wait => {
@@ -36,7 +36,7 @@ pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) ->
     Ok(verdict(&run, args.client.json, out))
 }
 
-/// Waits until a run has ended or rests on a question. A daemon that goes away ends the wait, not the run.
+/// Waits until a run has ended or waits for approval. If the daemon goes away, the wait ends, not the run.
 pub(super) async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure> {
     let limit = WAIT_ROUND.as_millis().to_string();
     loop {
@@ -63,7 +63,8 @@ fn accepted(answer: &Json, as_json: bool, out: Output<'_>) {
     if as_json { out.json(answer) } else { out.line(&format!("accepted as run {}", text(answer, "/run_id"))) }
 }
 
-/// Prints a run that rests: its reply, and on stderr why there is none, or what it asks. Also what `belay ask` ends with.
+/// Prints a run that has ended or waits for approval: its reply; or on stderr why there is none, or its approval
+/// request. `belay ask` ends with this too.
 pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
     let completed = text(run, "/status") == "completed";
     let reply = text(run, "/reply");
@@ -84,9 +85,10 @@ pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
     }
 }
 
-/// A question that a run rests on, and how it is answered.
+/// An approval request, and how it is answered.
 fn asked(question: &Json, words: &str) -> String {
-    let left = until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", spoken(left)));
+    let left =
+        until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", duration_text(left)));
     let about = if words.is_empty() { waits_for(question) } else { words.to_owned() };
     let how = how_to_answer(question, text(question, "/approval"));
     format!("the run is paused until the question is answered{left}\n\n{about}\n\n  {how}")
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_rests_is_75_and_says_what_it_asks_and_how_to_answer() {
+    fn a_paused_run_is_75_and_shows_its_approval_request_and_how_to_answer() {
         let question = json!({
             "approval": "q1", "kind": "approval", "tool": "run_command", "summary": "git push",
             "expires_at": "1999-01-01T00:00:00.000Z",

@@ -1,19 +1,19 @@
-//! `belay sessions`: what was said, found, read out and deleted.
+//! `belay sessions`: lists, shows, searches, exports and deletes sessions.
 
 use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{Client, number, since, spoken, text};
+use super::{Client, duration_text, number, since, text};
 use crate::args::{ClientArgs, ExportArgs, SearchArgs, SessionArgs, SessionsCommand, SessionsListArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// Messages that `show` prints.
+/// Number of messages that `show` prints.
 const SHOWN: &str = "500";
 
-/// Something else than the list.
+/// Runs another subcommand than the list.
 pub(crate) async fn one(command: &SessionsCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         SessionsCommand::List(args) => list(args, env, out).await,
@@ -47,7 +47,8 @@ pub(crate) async fn list(args: &SessionsListArgs, env: &Environment, out: Output
 }
 
 fn row(session: &Json) -> Vec<Cell> {
-    let used = since(text(session, "/last_active_at")).map_or(String::new(), |since| format!("{} ago", spoken(since)));
+    let used =
+        since(text(session, "/last_active_at")).map_or(String::new(), |since| format!("{} ago", duration_text(since)));
     vec![
         text(session, "/session").into(),
         text(session, "/state").into(),
@@ -57,7 +58,7 @@ fn row(session: &Json) -> Vec<Cell> {
     ]
 }
 
-/// Shows what was said in the conversation that goes on.
+/// Shows the messages of the current conversation.
 async fn show(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
     let path = ["api", "v1", "sessions", &args.key, "messages"];
@@ -79,7 +80,7 @@ async fn show(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<
     Ok(Exit::Fine)
 }
 
-/// Finds what was said. Nothing found is exit 1, as `grep` has it.
+/// Searches messages. Exit 1 if nothing is found, like `grep`.
 async fn search(args: &SearchArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let (words, limit) = (args.query.join(" "), args.limit.to_string());
     let mut query = vec![("q", words.as_str()), ("limit", limit.as_str())];
@@ -99,7 +100,7 @@ async fn search(args: &SearchArgs, env: &Environment, out: Output<'_>) -> Result
     Ok(if found.is_empty() { Exit::Failed } else { Exit::Fine })
 }
 
-/// Writes a session down.
+/// Exports a session.
 async fn export(args: &ExportArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let threads = if args.all_threads { "all" } else { "active" };
     let query = [("format", args.format.word()), ("threads", threads)];
@@ -122,20 +123,20 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 /// Deletes a session.
 async fn delete(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let answer = Client::find(&args.client, env)?.delete(&["api", "v1", "sessions", &args.key]).await?;
-    tell(&answer, "Deleted", &args.client, out);
+    print_removed(&answer, "Deleted", &args.client, out);
     Ok(Exit::Fine)
 }
 
-/// Deletes what is too old.
+/// Deletes data that is older than the settings allow.
 async fn prune(args: &ClientArgs, dry_run: bool, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(args, env)?;
     let query = [("dry_run", if dry_run { "true" } else { "false" })];
     let answer = client.post_with(&["api", "v1", "prune"], &query).await?;
-    tell(&answer, if dry_run { "Would delete" } else { "Deleted" }, args, out);
+    print_removed(&answer, if dry_run { "Would delete" } else { "Deleted" }, args, out);
     Ok(Exit::Fine)
 }
 
-fn tell(answer: &Json, what: &str, args: &ClientArgs, out: Output<'_>) {
+fn print_removed(answer: &Json, what: &str, args: &ClientArgs, out: Output<'_>) {
     if args.json {
         return out.json(answer);
     }
@@ -149,7 +150,7 @@ fn tell(answer: &Json, what: &str, args: &ClientArgs, out: Output<'_>) {
     }
 }
 
-/// Forgets secrets of a session.
+/// Deletes secrets of a session.
 async fn forget(args: &SessionArgs, name: Option<&str>, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let mut path = vec!["api", "v1", "sessions", args.key.as_str(), "secrets"];
     path.extend(name);

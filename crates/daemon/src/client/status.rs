@@ -6,13 +6,13 @@ use belay_protocol::Purpose;
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
-use super::{Client, dollars, number, since, spoken, text};
+use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// Prints the daemon's own account of itself.
+/// Prints the daemon's status report.
 pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(args, env)?;
     let report = client.get(&["api", "v1", "status"], &[]).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output<'_>
 
 fn rows(report: &Json) -> Vec<Vec<Cell>> {
     let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
-    let up = since(text(report, "/started_at")).map_or(String::new(), |up| format!(", up {}", spoken(up)));
+    let up = since(text(report, "/started_at")).map_or(String::new(), |up| format!(", up {}", duration_text(up)));
     let drains = report.pointer("/draining").and_then(Json::as_bool).unwrap_or_default();
     let state = if drains { Cell::new("draining", Tone::Warn) } else { Cell::new("running", Tone::Good) };
     let mut rows = vec![
@@ -54,7 +54,7 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Tools that fail again and again, or are off.
+/// Tools that fail repeatedly or are disabled.
 fn troubled(report: &Json) -> Vec<String> {
     let tools = report.pointer("/tools").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let words = |tool: &Json| {
@@ -67,7 +67,7 @@ fn troubled(report: &Json) -> Vec<String> {
     tools.iter().map(words).collect()
 }
 
-/// The models and keys that are left alone for a while.
+/// The models and keys that are in cooldown.
 fn cooling(report: &Json) -> Vec<String> {
     let candidates = report.pointer("/candidates").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let words = |candidate: &Json| {
@@ -77,7 +77,7 @@ fn cooling(report: &Json) -> Vec<String> {
     candidates.iter().filter_map(words).collect()
 }
 
-/// Work that outlives its turn.
+/// The row about jobs.
 fn jobs(report: &Json) -> Cell {
     if !report.pointer("/jobs").is_some_and(Json::is_object) {
         return Cell::new("unknown: the store does not answer", Tone::Bad);
@@ -90,13 +90,13 @@ fn jobs(report: &Json) -> Cell {
     }
     if pending > 0 {
         let longest = since(text(report, "/jobs/oldest_pending_at"));
-        let longest = longest.map_or(String::new(), |longest| format!(", the oldest for {}", spoken(longest)));
+        let longest = longest.map_or(String::new(), |longest| format!(", the oldest for {}", duration_text(longest)));
         words.push_str(&format!(", {pending} waiting{longest}"));
     }
     Cell::new(words, if stuck > 0 { Tone::Warn } else { Tone::Plain })
 }
 
-/// Rules that start work.
+/// The row about routines.
 fn routines(report: &Json) -> Cell {
     if !report.pointer("/routines").is_some_and(Json::is_object) {
         return Cell::new("unknown: the store does not answer", Tone::Bad);
@@ -117,7 +117,7 @@ fn paused(report: &Json) -> Cell {
     }
 }
 
-/// What waits for an answer, a row for each question.
+/// One row for each open approval request.
 fn questions(answer: &Json) -> Vec<Vec<Cell>> {
     let questions = answer.pointer("/approvals").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let row = |question: &Json| {
@@ -142,7 +142,7 @@ fn spent(report: &Json) -> String {
         Some(limit) => format!("{spent} of {} today (UTC)", dollars(limit)),
         None => format!("{spent} today (UTC)"),
     };
-    // What people's own messages cost is the rest, and needs no line unless it has a limit.
+    // The rest is the cost of people's own messages. It gets no line unless it has a limit.
     let parts = Purpose::ALL.iter().filter_map(|purpose| {
         let of = number(report, &format!("/spent_today_for/{}", purpose.word()));
         match report.pointer(&format!("/limit_today_for/{}", purpose.word())).and_then(Json::as_u64) {
@@ -156,7 +156,7 @@ fn spent(report: &Json) -> String {
 fn running(report: &Json) -> Cell {
     let runs = report.pointer("/running").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let one = |run: &Json| {
-        let for_how_long = spoken(Duration::from_millis(number(run, "/for_ms")));
+        let for_how_long = duration_text(Duration::from_millis(number(run, "/for_ms")));
         format!("{} in {} for {for_how_long}", text(run, "/run_id"), text(run, "/session"))
     };
     match runs {

@@ -1,4 +1,4 @@
-//! `belay stop` and `belay shutdown`: the operator's brakes.
+//! `belay stop` and `belay shutdown`.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output<'_>) ->
     Ok(Exit::Fine)
 }
 
-/// The run that is meant, by its id or the beginning of it. `None`: it is the key of a session, which people and channels name.
+/// The run with this id or prefix. `None`: the target is the key of a session.
 async fn run_of(client: &Client, target: &str) -> Result<Option<String>, Failure> {
     let Ok(prefix) = IdPrefix::parse(target) else { return Ok(None) };
     if Uuid::parse_str(target).is_err() && candidates(client, IdKind::Run, &prefix).await?.is_empty() {
@@ -43,7 +43,7 @@ async fn run_of(client: &Client, target: &str) -> Result<Option<String>, Failure
     whole_id(client, IdKind::Run, target).await.map(Some)
 }
 
-/// Lets the daemon finish what it does and end.
+/// Asks the daemon to drain and end.
 pub(crate) async fn shutdown(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let answer = Client::find(args, env)?.post(&["api", "v1", "shutdown"], None, Duration::ZERO).await?;
     match (args.json, text(&answer, "/reply")) {

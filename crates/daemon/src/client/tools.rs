@@ -1,10 +1,10 @@
-//! `belay tools`: what runs can call, and how each of it gets on.
+//! `belay tools`: the tools that runs can call, and their health.
 
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Client, number, since, spoken, text, until};
+use super::{Client, duration_text, number, since, text, until};
 use crate::args::{ClientArgs, ToolsCommand};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -13,7 +13,7 @@ use crate::output::{Cell, Output, Tone};
 /// Longest description in the list, in characters.
 const DESCRIBED: usize = 60;
 
-/// Something else than the list.
+/// Runs another subcommand than the list.
 pub(crate) async fn one(command: &ToolsCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         ToolsCommand::List(client) => list(client, env, out).await,
@@ -30,7 +30,7 @@ pub(crate) async fn one(command: &ToolsCommand, env: &Environment, out: Output<'
     }
 }
 
-/// Lists them all, by name.
+/// Lists all tools by name.
 pub(crate) async fn list(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let answer = Client::find(args, env)?.get(&["api", "v1", "tools"], &[]).await?;
     if args.json {
@@ -85,7 +85,7 @@ fn row(tool: &Json) -> Vec<Cell> {
     vec![text(tool, "/name").into(), state(tool), failed.into(), described.into()]
 }
 
-/// How a tool stands, in its colour.
+/// The state of a tool, with its colour.
 fn state(tool: &Json) -> Cell {
     let tone = match text(tool, "/state") {
         "ok" => Tone::Good,
@@ -98,7 +98,7 @@ fn state(tool: &Json) -> Cell {
 fn words(tool: &Json) -> String {
     match (text(tool, "/state"), until(text(tool, "/until"))) {
         ("ok", _) => "on".to_owned(),
-        ("off", Some(left)) => format!("off for {}", spoken(left)),
+        ("off", Some(left)) => format!("off for {}", duration_text(left)),
         ("trial", _) => "off; the next call is let through".to_owned(),
         (state, _) => state.to_owned(),
     }
@@ -115,7 +115,7 @@ fn details(tool: &Json) -> Vec<Vec<Cell>> {
         }
     }
     for fault in tool.pointer("/last").and_then(Json::as_array).into_iter().flatten() {
-        let ago = since(text(fault, "/at")).map_or(String::new(), |ago| format!("{} ago, ", spoken(ago)));
+        let ago = since(text(fault, "/at")).map_or(String::new(), |ago| format!("{} ago, ", duration_text(ago)));
         let (kind, print) = (text(fault, "/kind").replace('_', " "), text(fault, "/fingerprint"));
         let said = format!("{ago}run {}: {kind} [{print}] {}", text(fault, "/run_id"), text(fault, "/quote"));
         rows.push(row("failure", said.trim_end().into()));

@@ -1,4 +1,5 @@
-//! `belay jobs watch`: how a job gets on, until it is over. On a terminal one line that changes; elsewhere a line for each change.
+//! `belay jobs watch`: shows the progress of a job until it ends. On a terminal it updates one line; elsewhere it
+//! prints a line for each change.
 
 use std::time::Duration;
 
@@ -10,17 +11,17 @@ use super::{Client, dollars, number, text};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// What happens within this time is shown together: a person reads no faster.
+/// Changes within this time are shown together: people read no faster.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Pause before a stream that broke off is opened again.
+/// Pause before a broken stream is opened again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Watches a job until it is over. The exit code is its verdict: 0 where there is a result.
+/// Watches a job until it ends. The exit code is its verdict: 0 if there is a result.
 pub(super) async fn watch(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Result<Exit, Failure> {
     let mut view = View { out, as_json, shown: None };
     loop {
-        // Opened before the job is read, so that nothing is missed in between.
+        // Opened before the job is read, so that no change is missed in between.
         let mut news = client.events(&["api", "v1", "jobs", id, "events"]).await?;
         loop {
             let job = client.get(&["api", "v1", "jobs", id], &[]).await?;
@@ -39,7 +40,7 @@ pub(super) async fn watch(client: &Client, id: &str, as_json: bool, out: Output<
     }
 }
 
-/// How a job ended; `None`: it has not.
+/// The exit code of an ended job; `None`: it has not ended.
 fn verdict(job: &Json) -> Option<Exit> {
     match text(job, "/state") {
         "completed" | "submitted" | "accepted" => Some(Exit::Fine),
@@ -51,7 +52,7 @@ fn verdict(job: &Json) -> Option<Exit> {
 struct View<'a> {
     out: Output<'a>,
     as_json: bool,
-    /// What stands there: the same is not said twice.
+    /// The line that was shown last, so that it is not repeated.
     shown: Option<String>,
 }
 
@@ -69,7 +70,7 @@ impl View<'_> {
         self.shown = Some(line);
     }
 
-    /// What came of it.
+    /// Prints the result.
     fn end(&self, job: &Json) {
         if self.as_json {
             return;
@@ -84,7 +85,7 @@ impl View<'_> {
     }
 }
 
-/// How a job gets on, in a line.
+/// The progress of a job, in one line.
 fn line(job: &Json) -> String {
     let mut parts = vec![text(job, "/state").to_owned()];
     match number(job, "/attempt") {
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_a_job_gets_on_and_no_more_than_there_is() {
+    fn a_line_shows_the_progress_of_a_job_without_empty_parts() {
         let at_work = json!({
             "state": "in_progress", "attempt": 2, "steps": 4, "usage": {"input": 1200, "output": 34},
             "cost_micro_usd": 1200, "last_action": {"tool": "list_files", "status": "running"},

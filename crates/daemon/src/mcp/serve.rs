@@ -1,8 +1,9 @@
-//! `belay mcp serve`: the daemon's `/mcp` for programs that start their MCP servers themselves and talk to them over pipes.
+//! `belay mcp serve`: the daemon's `/mcp` for programs that start their MCP servers themselves and talk to them over
+//! pipes.
 //!
-//! A relay and nothing else: each line of standard input is one message, sent to the daemon as one request; what comes back
-//! is one line of standard output. One loop owns all of it: the session, the requests under way, and the output. It ends
-//! with its input.
+//! It only relays: each line of standard input is one message, which is sent to the daemon as one request. Each answer
+//! is one line of standard output. One loop owns the session, the pending requests and the output. It ends with its
+//! input.
 
 mod answers;
 mod post;
@@ -23,24 +24,24 @@ use crate::args::ClientArgs;
 use crate::client::Client;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use post::{Ended, Line, Post};
+use post::{ClientMessage, DaemonLink, Ended};
 
-/// Longest message of the client in bytes. 4 MiB: four times what the daemon takes by default.
+/// Longest message of the client in bytes. 4 MiB: four times the daemon's default limit.
 const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Requests under way. Then: the next one is answered with an error at once, so that a cancellation is still read.
+/// Most pending requests. One more is answered with an error at once, so that a cancellation is still read.
 const REQUESTS_MAX: usize = 64;
 
-/// Lines that wait to be written. Then: the requests whose answers they are wait.
+/// Capacity of the queue of output lines. When it is full, the requests that produce answers wait.
 const OUTPUT_CAPACITY: usize = 16;
 
-/// How long requests that are under way may take to be answered once the input has ended.
+/// How long pending requests may take after the input has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Longest time in which a client may leave a line unread. 60 s, as for the daemon's own connections.
 const READ_LIMIT: Duration = Duration::from_secs(60);
 
-/// Longest time for what no client waits for: a notification, the end of a session.
+/// Longest time for requests that no client waits for: a notification, the end of a session.
 const ASIDE_LIMIT: Duration = Duration::from_secs(10);
 
 /// `belay mcp serve`
@@ -54,10 +55,10 @@ pub(crate) struct ServeArgs {
 /// Relays until the input ends.
 ///
 /// # Errors
-/// No daemon answers (69), it does not offer this (69), or it does not let us in (1).
+/// No daemon answers (69), it does not offer MCP (69), or it refuses this user (1).
 pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, Failure> {
     let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;
-    let line = Line::open(client).await?;
+    let line = DaemonLink::open(client).await?;
     let (output, mut written) = mpsc::channel(OUTPUT_CAPACITY);
     let mut relay = Relay::new(line, output);
     let mut input = FramedRead::new(tokio::io::stdin(), LinesCodec::new_with_max_length(LINE_MAX_BYTES));
@@ -72,14 +73,14 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
             continue;
         }
         tokio::select! {
-            biased; // what is there already is written before anything new begins
+            biased; // pending output is written before anything new begins
             Some(answer) = written.recv() => {
                 if write(&mut stdout, &answer).await.is_err() {
                     break;
                 }
             }
             Some(ended) = relay.tasks.join_next() => {
-                if let Ok(ended) = ended { // else it was cancelled
+                if let Ok(ended) = ended { // otherwise it was cancelled
                     relay.settle(ended).await;
                 }
             }
@@ -89,7 +90,7 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
                     passed_over = true;
                     relay.refuse(&Json::Null, -32700, &format!("a message is longer than {LINE_MAX_BYTES} bytes"));
                 }
-                // The reader says once that it has ended after an error, and then goes on behind the long line.
+                // After an error the reader returns `None` once, and then continues after the long line.
                 None if passed_over => passed_over = false,
                 Some(Err(LinesCodecError::Io(_))) | None => deadline = Some(Instant::now() + LAST_ANSWERS),
             },
@@ -100,12 +101,12 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
         }
     }
     relay.tasks.shutdown().await;
-    // What still waits for a run in the daemon is told by this that nobody does any more.
+    // This tells the daemon that nobody waits for its remaining answers.
     let _ = timeout(ASIDE_LIMIT, relay.line.close()).await;
     Ok(Exit::Fine)
 }
 
-/// Writes one line. A reader that takes nothing of it for that long is gone.
+/// Writes one line. A reader that reads nothing for this time is gone.
 async fn write(stdout: &mut Stdout, message: &Json) -> std::io::Result<()> {
     timeout(READ_LIMIT, async {
         stdout.write_all(format!("{message}\n").as_bytes()).await?;
@@ -121,26 +122,27 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// What the loop owns.
+/// The state of the loop.
 struct Relay {
-    line: Line,
+    line: DaemonLink,
     output: mpsc::Sender<Json>,
-    /// Our own answers. One line of input makes one at most, and the next is read when it is written.
+    /// Error answers of the relay itself. One line of input makes at most one, and the next line is read after it is
+    /// written.
     refusals: VecDeque<Json>,
     tasks: JoinSet<Ended>,
-    /// Requests under way, by their id as JSON.
-    under_way: HashMap<String, AbortHandle>,
-    /// Whether the client has said hello and has no answer yet: what it says next needs the session.
+    /// Pending requests, by their id as JSON.
+    pending: HashMap<String, AbortHandle>,
+    /// Whether the client's `initialize` is not answered yet: later messages need the session.
     opening: bool,
 }
 
 impl Relay {
-    fn new(line: Line, output: mpsc::Sender<Json>) -> Self {
-        let (tasks, under_way) = (JoinSet::new(), HashMap::new());
-        Self { line, output, refusals: VecDeque::new(), tasks, under_way, opening: false }
+    fn new(line: DaemonLink, output: mpsc::Sender<Json>) -> Self {
+        let (tasks, pending) = (JoinSet::new(), HashMap::new());
+        Self { line, output, refusals: VecDeque::new(), tasks, pending, opening: false }
     }
 
-    /// Takes one line of the client.
+    /// Handles one line of the client.
     async fn take(&mut self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -150,7 +152,7 @@ impl Relay {
             Ok(_) => return self.refuse(&Json::Null, -32600, "a message is one JSON object"),
             Err(error) => return self.refuse(&Json::Null, -32700, &format!("a line is not JSON: {error}")),
         };
-        let post = Post::of(message);
+        let post = ClientMessage::of(message);
         match post.id() {
             None => self.notify(post).await,
             Some(id) if self.tasks.len() >= REQUESTS_MAX => {
@@ -162,53 +164,53 @@ impl Relay {
     }
 
     /// Sends a request; its task ends when it is answered.
-    fn begin(&mut self, post: Post) {
-        self.opening |= post.is_hello();
+    fn begin(&mut self, post: ClientMessage) {
+        self.opening |= post.is_initialize();
         let key = post.id().map(Json::to_string).unwrap_or_default();
         let task = self.tasks.spawn(self.line.send(post, Some(self.output.clone())));
-        self.under_way.insert(key, task);
+        self.pending.insert(key, task);
     }
 
-    /// Sends what has no answer. In its turn: a client's "initialized" comes before what it asks next.
-    async fn notify(&mut self, post: Post) {
-        if let Some(task) = post.cancels().and_then(|id| self.under_way.remove(&id.to_string())) {
-            // First, for the daemon ends its answer without a word when it is told, and a cancelled request has none. Where
-            // there is no session, the end of the connection is what cancels.
+    /// Sends a message without an answer, in order: a client's "initialized" must arrive before its next request.
+    async fn notify(&mut self, post: ClientMessage) {
+        if let Some(task) = post.cancels().and_then(|id| self.pending.remove(&id.to_string())) {
+            // Before the notification, because a cancelled request has no answer: the daemon just ends it. Without a
+            // session, closing the connection cancels the request.
             task.abort();
         }
         let sent = self.line.send(post, None);
-        // A daemon that is away is heard of with the next request, which has an answer to say it in.
+        // If the daemon is away, the next request reports it, because a request has an answer.
         let _ = timeout(ASIDE_LIMIT, sent).await;
     }
 
-    /// Takes note of how a request ended.
+    /// Handles the end of a request.
     async fn settle(&mut self, ended: Ended) {
         match ended {
             Ended::Answered { id } => {
-                self.under_way.remove(&id.to_string());
+                self.pending.remove(&id.to_string());
             }
-            Ended::Opened { id, hello, session } => {
-                self.under_way.remove(&id.to_string());
+            Ended::Opened { id, initialize, session } => {
+                self.pending.remove(&id.to_string());
                 self.opening = false;
-                self.line.begin(hello, session);
+                self.line.begin(initialize, session);
             }
             Ended::Unopened { id } => {
-                self.under_way.remove(&id.to_string());
+                self.pending.remove(&id.to_string());
                 self.opening = false;
             }
-            // The daemon was started anew, or has forgotten us: the client cannot know, and need not.
+            // The daemon was restarted, or has dropped the session. The client need not know.
             Ended::Lost { post, session } => {
                 if !post.is_repeated() && self.line.reopen(&session).await {
                     return self.begin(post.repeated());
                 }
                 let id = post.id().cloned().unwrap_or_default();
-                self.under_way.remove(&id.to_string());
+                self.pending.remove(&id.to_string());
                 self.refuse(&id, -32000, "the daemon does not know this session any more; start the server again");
             }
         }
     }
 
-    /// Answers a message ourselves, with an error.
+    /// Queues an error answer of the relay itself.
     fn refuse(&mut self, id: &Json, code: i32, message: &str) {
         self.refusals.push_back(post::error(id, code, message));
     }

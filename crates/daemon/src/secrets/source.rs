@@ -1,5 +1,5 @@
-//! The sources of one secret, in their order. A source that was configured and has no content is refused: going on
-//! without it would mean to run without the protection that the operator asked for.
+//! The sources of one secret, in their order. A configured source without content is refused, because the daemon would
+//! otherwise run without the protection that the operator wanted.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,20 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::environment::{Declared, Environment};
 use crate::settings::Problem;
 
-/// Longest secret in bytes. 16 KiB: a signed token of a cloud provider has a few; a file that is longer is another file.
+/// Longest secret in bytes. 16 KiB: a signed token of a cloud provider has a few KiB; a longer file is probably another
+/// file.
 const SECRET_MAX_BYTES: u64 = 16 * 1024;
 
-/// Stands for a credential that is there and cannot be read from here. It is never sent anywhere.
+/// Placeholder for a credential that exists but cannot be read here. It is never sent anywhere.
 pub(crate) const UNSEEN: &str = "a-credential-that-cannot-be-read-from-here";
 
-/// Where one secret may be.
+/// The possible sources of one secret.
 pub(super) struct Names<'a> {
     /// The settings key without its ending: `channels.telegram.token`.
     pub(super) key: &'a str,
     /// The environment variable; empty: none.
     pub(super) env: &'a str,
-    /// What it means that the variable is not set, or is set and empty.
+    /// The meaning of a variable that is unset or empty.
     pub(super) absent: Absent,
     /// The file.
     pub(super) file: Option<&'a Path>,
@@ -29,21 +30,23 @@ pub(super) struct Names<'a> {
     pub(super) credential: &'a str,
 }
 
-/// What it means that an environment variable holds no secret.
+/// The meaning of an environment variable without a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
-    /// Keys of providers and skills: no key is sent, whether the variable is unset or empty. An optional key protects nothing.
+    /// For keys of providers and skills: no key is sent, whether the variable is unset or empty. An optional key
+    /// protects nothing.
     NoKey,
-    /// Set and empty is refused. Unset is fine: nobody wrote the name of this variable, it is the default.
+    /// Set and empty is refused. Unset is allowed: the name of the variable is the default.
     Unset,
-    /// Unset is refused too: an operator wrote the name.
+    /// Unset is refused too: an operator has set the name.
     Refused,
 }
 
-/// Finds a secret. `None`: nothing is configured in any of the places.
+/// Finds a secret. `None`: no source is configured.
 ///
 /// # Errors
-/// It is configured and empty, cannot be read, or holds what no secret holds; the problem never shows the value.
+/// A configured source is empty, cannot be read, or has content that no secret has. The problem never contains the
+/// value.
 pub(super) fn find(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
     let key = names.key;
     if let Some(file) = names.file {
@@ -88,7 +91,7 @@ fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretSt
     }
     let Some(path) = credential_path(name, env) else { return Ok(None) };
     let problem = |what: String| Problem::new(names.key, format!("the systemd credential {name}: {what}"));
-    // Whatever else than "there is none" keeps it from being read is an error: it may be the only protection.
+    // Any other error than "not found" is reported: this may be the only protection.
     match std::fs::symlink_metadata(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(problem(format!("cannot read {}: {error}", path.display()))),
@@ -98,7 +101,7 @@ fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretSt
     of_text(names, &text, &path.display().to_string()).map(Some)
 }
 
-/// The secret in a credential.
+/// Parses the secret in a credential.
 fn of_text(names: &Names<'_>, text: &str, place: &str) -> Result<SecretString, Problem> {
     let name = names.credential;
     let problem = |what: String| Problem::new(names.key, format!("the systemd credential {name}: {place} {what}"));
@@ -111,12 +114,12 @@ fn credential_path(name: &str, env: &Environment) -> Option<PathBuf> {
     env.directory("CREDENTIALS_DIRECTORY").filter(|_| !name.is_empty()).map(|dir| dir.join(name))
 }
 
-/// Words for whoever checks the settings of a service from a shell, which has no credentials.
+/// An explanation for people who check a service's settings in a shell, which has no credentials.
 fn unseen_credential(names: &Names<'_>, env: &Environment) -> String {
     unseen_words(names.credential, env)
 }
 
-/// Words about a credential that may be there for a service, or that its unit lacks.
+/// An explanation about a credential that a service may have, or that its unit lacks.
 pub(crate) fn unseen_words(credential: &str, env: &Environment) -> String {
     match env.unit() {
         _ if credential.is_empty() => String::new(),
@@ -139,8 +142,8 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// Editors and `echo` leave a newline at the end, some editors a byte order mark at the beginning; anything else that nobody
-/// sees or that no header can carry is a mistake. `None`: empty.
+/// Trims and checks a secret. Editors and `echo` add a newline at the end, some editors a byte order mark at the start.
+/// Any other character that is invisible or not allowed in a header is a mistake. `None`: empty.
 fn check(text: &str) -> Result<Option<SecretString>, String> {
     let secret = text.strip_prefix('\u{feff}').unwrap_or(text).trim();
     if secret.chars().any(char::is_control) {

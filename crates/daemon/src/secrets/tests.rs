@@ -1,4 +1,4 @@
-//! Where secrets are found, and what is refused.
+//! Tests of the sources of secrets, and of refusals.
 
 #![allow(clippy::unwrap_used)]
 use super::source::{Absent, Names, find};
@@ -7,7 +7,7 @@ use crate::args::SettingsArgs;
 use crate::paths::Paths;
 use crate::settings::{Origins, is_variable_name};
 
-/// Settings of which nothing was written by an operator.
+/// Settings that no operator has changed.
 fn defaults(settings: &Settings) -> Loaded {
     Loaded { settings: settings.clone(), origins: Origins::default(), hidden: Vec::new() }
 }
@@ -127,7 +127,7 @@ fn a_token_of_an_mcp_server_is_found_or_told_to_be_missing() {
 }
 
 #[test]
-fn a_key_of_a_skill_is_taken_where_it_is_there() {
+fn an_existing_key_of_a_skill_is_found() {
     let mut settings = Settings::default();
     for (name, entry) in [("weather", r#"{"api_key_env":"WEATHER"}"#), ("taxes", r#"{"api_key_env":"NOT_SET"}"#)] {
         settings.skills.entries.insert(name.into(), serde_json::from_str(entry).unwrap());
@@ -153,7 +153,7 @@ fn a_secret_in_place_of_a_variable_name_is_recognised() {
     }
 }
 
-/// The settings of these assignments.
+/// The settings with these assignments.
 fn assigned(sets: &[String]) -> Loaded {
     let home = tempfile::tempdir().unwrap();
     let nowhere = Paths {
@@ -166,7 +166,7 @@ fn assigned(sets: &[String]) -> Loaded {
     crate::settings::load(&args, &Environment::default(), &nowhere).unwrap()
 }
 
-/// Every problem with secrets that these settings have in this environment, as an operator would read them.
+/// All secret problems of these settings in this environment, as an operator reads them.
 fn refusals(loaded: &Loaded, env: &Environment) -> Vec<String> {
     let found = [
         Secrets::find(loaded, env).err(),
@@ -177,8 +177,8 @@ fn refusals(loaded: &Loaded, env: &Environment) -> Vec<String> {
     found.into_iter().flatten().flatten().map(|problem| problem.to_string()).collect()
 }
 
-/// One kind of secret: what turns it on, its key without an ending, its variable, its systemd credential, and whether it
-/// may be missing without anything being open to strangers.
+/// One kind of secret: the settings that enable it, its key without an ending, its variable, its systemd credential,
+/// and whether it may be missing without opening anything to strangers.
 struct Kind {
     on: &'static [&'static str],
     key: &'static str,
@@ -237,7 +237,7 @@ const KINDS: [Kind; 7] = [
 #[test]
 fn a_source_that_was_configured_and_is_empty_is_refused_for_every_kind_of_secret() {
     for Kind { on, key, variable, credential, optional } in KINDS {
-        // The bot has its token from somewhere, unless its token is what is looked at.
+        // The bot gets its token from elsewhere, unless the token is under test.
         let around: &[(&str, &str)] =
             if key.ends_with("telegram.secret") { &[("TELEGRAM_BOT_TOKEN", "1:t")] } else { &[] };
         let dir = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ fn a_source_that_was_configured_and_is_empty_is_refused_for_every_kind_of_secret
             let env =
                 vars.iter().chain(around).fold(Environment::default(), |env, (name, value)| env.with(name, value));
             let sets: Vec<_> = on.iter().map(|set| (*set).to_owned()).chain(sets.iter().cloned()).collect();
-            // Reading settings takes its time; what differs from case to case is what the sources hold.
+            // Loading settings is slow, so they are cached: the cases differ in what the sources contain.
             let mut known = known.borrow_mut();
             let said = refusals(known.entry(sets.clone()).or_insert_with(|| assigned(&sets)), &env);
             match named {

@@ -1,10 +1,10 @@
-//! What differs between two sets of settings, and which of it can change while the daemon runs.
+//! Compares two sets of settings, and decides which changes can apply while the daemon runs.
 
 use serde_json::{Map, Value as Json};
 
 use super::Settings;
 
-/// The settings, and whole sections, that take effect by a reload. Everything else needs a restart.
+/// The settings and whole sections that a reload applies. All others need a restart.
 const RELOADABLE: &[&str] = &[
     "telemetry.log",
     "stops",
@@ -17,25 +17,26 @@ const RELOADABLE: &[&str] = &[
     "llm.price",
 ];
 
-/// The list whose elements are looked into: a price in it can change, its models cannot.
+/// The list whose elements are compared one by one: a price in it can be reloaded, its models cannot.
 const LISTED: &str = "llm.fallbacks";
 
-/// What says which model an entry is about. A price belongs to its model: where one of these waits for a restart, so does it.
+/// The keys that identify the model of an entry. A price belongs to its model: if one of these needs a restart, so does
+/// the price.
 const IDENTITY: [&str; 3] = ["provider", "base_url", "model"];
 
-/// What differs, by full keys.
+/// Changed settings, by full keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// In force with the settings that came along.
+    /// Applied by the reload.
     pub(crate) reloaded: Vec<String>,
-    /// Not in force before the next start.
+    /// Applied by the next start only.
     pub(crate) needs_restart: Vec<String>,
 }
 
-/// The settings that `running` become by `read` without a restart, and what differs.
+/// Returns the settings after a reload from `running` to `read`, and the changed keys.
 ///
 /// # Errors
-/// Settings that are read back differently than they were written, which would be a bug.
+/// The settings do not survive serialisation, which would be a bug.
 pub(crate) fn reloaded(running: &Settings, read: &Settings) -> Result<(Settings, Changes), serde_json::Error> {
     let (mut tree, new) = (serde_json::to_value(running)?, serde_json::to_value(read)?);
     let mut changes = Changes::default();
@@ -43,7 +44,7 @@ pub(crate) fn reloaded(running: &Settings, read: &Settings) -> Result<(Settings,
     Ok((serde_json::from_value(tree)?, changes))
 }
 
-/// Takes the reloadable values of `new` over into `old`.
+/// Copies the reloadable values of `new` to `old`.
 fn take_over(old: &mut Json, new: &Json, key: &str, changes: &mut Changes) {
     if old == new {
         return;

@@ -1,4 +1,4 @@
-//! The layers of the settings: each source as a tree of values, each value with the place it came from.
+//! The layers of the settings: each source as a tree of values with their origins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use toml::de::{DeTable, DeValue};
 use super::problem::Problem;
 use crate::environment::Environment;
 
-/// The built-in defaults: every setting, explained.
+/// The built-in defaults. They contain and explain every setting.
 pub(super) const DEFAULT_TOML: &str = include_str!("../../../../config/default.toml");
 
-/// What the origin of a built-in value is called.
+/// The origin of a built-in value.
 pub(crate) const BUILT_IN: &str = "default";
 
-/// What is wrong with a number that is none. It would pass for a limit that is not set.
+/// The problem with a number that is not finite. Without this check it would act like an unset limit.
 pub(crate) const NOT_FINITE: &str = "must be a finite number";
 
-/// Longest settings file in bytes. 1 MiB: a thousand times what anybody writes.
+/// Longest settings file in bytes. 1 MiB: a thousand times the usual length.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// Prefix of the environment variables that are settings.
@@ -29,8 +29,8 @@ const ENV_PREFIX: &str = "BELAY__";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layer {
     root: HashMap<String, Value>,
-    /// The text behind each value that was written without quotes (environment, `--set`), by full key: what looks like a
-    /// number may be meant as text, which only the type of its setting can tell.
+    /// The text of each unquoted value (environment, `--set`), by full key. A text may look like a number; only the
+    /// type of its setting decides.
     pub(super) unquoted: BTreeMap<String, String>,
 }
 
@@ -47,11 +47,11 @@ impl Source for Layer {
 /// Whether a settings file has to exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Read when it is there.
+    /// Read if it exists.
     Optional,
-    /// Read when it is there and not [`hidden`]: the file of a service's user, whose home the unit may hide.
+    /// Read if it exists and is not [`hidden`]: the file of a service's user, whose home the unit may hide.
     IfVisible,
-    /// Named on the command line.
+    /// Must exist: it is named on the command line.
     Required,
 }
 
@@ -62,7 +62,7 @@ impl Layer {
         parse("the built-in defaults", DEFAULT_TOML, &named)
     }
 
-    /// A file. `None`: it does not exist and need not.
+    /// Reads a file. `None`: it does not exist and need not.
     pub(super) fn file(path: &Path, need: Need) -> Result<Option<Self>, Vec<Problem>> {
         let shown = path.display().to_string();
         let refuse = |what: String| vec![Problem::new(shown.clone(), what)];
@@ -133,14 +133,14 @@ impl Layer {
         Ok(layer)
     }
 
-    /// The full key of each empty table, and where it came from.
+    /// The full key and the origin of each empty table.
     pub(super) fn empty_tables(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         collect_empty(&self.root, "", &mut found);
         found
     }
 
-    /// Sets one value: read as a TOML value, else taken as text.
+    /// Sets one value, which is parsed as TOML or else taken as text.
     fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), Problem> {
         let segments: Vec<&str> = key.split('.').collect();
         if segments.len() < 2 || !segments.iter().all(|segment| is_plain(segment)) {
@@ -176,7 +176,7 @@ fn collect_empty(table: &HashMap<String, Value>, path: &str, found: &mut BTreeMa
     }
 }
 
-/// Puts a value at its place, making the tables on the way.
+/// Inserts a value, and makes missing tables on its path.
 fn insert(table: &mut HashMap<String, Value>, segments: &[&str], value: Value) {
     let (first, rest) = match segments {
         [] => return,
@@ -195,27 +195,27 @@ fn insert(table: &mut HashMap<String, Value>, segments: &[&str], value: Value) {
     }
 }
 
-/// A value as TOML writes it on the right of a `=`; `None`: it is none.
+/// Parses a value as TOML; `None`: it is not a TOML value.
 ///
 /// # Errors
-/// There is a number in it that is not finite. Text that reads like one can be quoted.
+/// It contains a number that is not finite. Quotes make it a text.
 fn toml_value(text: &str, origin: &str) -> Result<Option<Value>, &'static str> {
     let document = format!("value = {text}");
     let Ok(table) = DeTable::parse(&document) else { return Ok(None) };
     let mut entries = table.into_inner().into_iter();
-    // A line break could smuggle in a second key; then the whole is text.
+    // A line break could add a second key; then the whole is text.
     let (Some((_, value)), None) = (entries.next(), entries.next()) else { return Ok(None) };
     let mut place = Place { text: &document, name: &|_| origin.to_owned(), problems: vec![] };
     let value = convert(value.into_inner(), 0, "value", &mut place);
     match place.problems.as_slice() {
         [] => Ok(value),
         problems if problems.iter().any(|problem| problem.what == NOT_FINITE) => Err(NOT_FINITE),
-        // A part of it has been left out: the whole is text.
+        // A part was left out, so the whole is text.
         _ => Ok(None),
     }
 }
 
-/// What converting needs to name the place of a value.
+/// The context of a conversion, for naming the origins of values.
 struct Place<'a> {
     text: &'a str,
     name: &'a dyn Fn(usize) -> String,
@@ -255,7 +255,7 @@ fn convert_table(table: DeTable<'_>, path: &str, place: &mut Place<'_>) -> HashM
         let offset = key.span().start;
         let key = key.into_inner();
         let full = if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
-        // The merging library reads the names of sections as paths with dots and brackets; ours have none.
+        // The merging library parses section names as paths with dots and brackets. Belay's names have none.
         if path.is_empty() && !is_plain(&key) {
             let origin = place.origin(offset);
             place.problems.push(Problem::new(full, "unknown section").from(Some(&origin)));
@@ -304,7 +304,7 @@ fn is_plain(segment: &str) -> bool {
     !segment.is_empty() && segment.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// The files to read, weakest first: the machine's, the user's, the named ones.
+/// The files to read, in ascending priority: the machine's, the user's, the named ones.
 pub(super) fn files<'a>(
     found: &'a [PathBuf],
     named: &'a [PathBuf],
@@ -316,9 +316,9 @@ pub(super) fn files<'a>(
     found.chain(named.iter().map(|path| (path.as_path(), Need::Required)))
 }
 
-/// Why the settings file of a user, `CONFIG/belay/belay.toml`, is hidden from this process: CONFIG itself cannot be looked up,
-/// since the home around it is inaccessible or is no directory. A file or directory below CONFIG that is there and may not be
-/// read is not hidden: it may ask for the only protection there is.
+/// Why the settings file of a user, `CONFIG/belay/belay.toml`, is hidden from this process: CONFIG itself cannot be
+/// looked up, because the home directory around it is inaccessible or no directory. An existing but unreadable file or
+/// directory below CONFIG is not hidden: it may contain the only protection.
 ///
 /// Source: systemd.exec(5), `ProtectHome=`: the directory is made empty and inaccessible.
 pub(super) fn hidden(path: &Path) -> Option<std::io::Error> {

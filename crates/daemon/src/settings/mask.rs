@@ -1,16 +1,16 @@
-//! What may be a secret in a value that is shown. Settings hold none by design, but free tables (`llm.extra_body`, `env`),
-//! commands and addresses can hold anything. In free tables every text is hidden except under names known to be harmless;
-//! elsewhere a value is hidden by its name.
+//! Masks possible secrets in values that are shown. Settings contain none by design, but free tables (`llm.extra_body`,
+//! `env`), commands and URLs can contain anything. In free tables every text is hidden, except under names that are
+//! known to be harmless. Elsewhere the name decides whether a value is hidden.
 
 use serde_json::Value as Json;
 use url::Url;
 
 use super::variable_name::is_variable_name;
 
-/// What stands in place of something that may be a secret.
+/// The replacement of a possible secret.
 pub(super) const MASK: &str = "***";
 
-/// Words of a name whose value may be a secret; the plural of each as well.
+/// Words of names whose values may be secrets; the plural of each as well.
 const SECRET_WORDS: &[&str] = &[
     "apikey",
     "auth",
@@ -34,18 +34,18 @@ const SECRET_WORDS: &[&str] = &[
     "token",
 ];
 
-/// Ends of words of a name whose value may be a secret: `accesstoken`, `GITHUBTOKEN`.
+/// Endings of words of names whose values may be secrets: `accesstoken`, `GITHUBTOKEN`.
 const SECRET_ENDS: &[&str] = &["jwt", "key", "passcode", "passphrase", "passwd", "password", "secret", "token"];
 
-/// Options of one letter whose next word may be a secret. `-k` is the key of many a program, `-p` the password.
+/// One-letter options whose next word may be a secret. In many programs `-k` is the key and `-p` the password.
 const SECRET_OPTIONS: &[&str] = &["-k", "-p"];
 
-/// The words before a secret in the header `Authorization`.
+/// The scheme words before a secret in the header `Authorization`.
 ///
-/// Source: RFC 9110, section 11.6.2; `Token` and `ApiKey` are in use at providers.
+/// Source: RFC 9110, section 11.6.2; some providers use `Token` and `ApiKey`.
 const SCHEMES: &[&str] = &["ApiKey ", "Basic ", "Bearer ", "Digest ", "Token "];
 
-/// Parameters of an address whose values are no secrets; all others are hidden: `?code=`, `?k=` and `?sig=` are keys, too.
+/// URL parameters whose values are no secrets. All others are hidden: `?code=`, `?k=` and `?sig=` are keys, too.
 const PLAIN_PARAMETERS: &[&str] = &[
     "alt",
     "api-version",
@@ -61,10 +61,10 @@ const PLAIN_PARAMETERS: &[&str] = &[
     "version",
 ];
 
-/// Tables that others define. Elsewhere the name of a table may be an operator's, such as that of an MCP server.
+/// Tables with foreign keys. In other tables a name may be chosen by the operator, such as the name of an MCP server.
 const FREE_TABLES: &[&str] = &["extra_body", "env", "environment", "headers"];
 
-/// Names in free tables, in small letters, whose texts are no secrets; all other texts there are hidden.
+/// Lower-case names in free tables whose texts are no secrets; all other texts there are hidden.
 const PLAIN_ENTRIES: &[&str] = &[
     "accept",
     "accept-language",
@@ -94,10 +94,10 @@ const PLAIN_ENTRIES: &[&str] = &[
     "verbosity",
 ];
 
-/// The value as it may be shown under this name, which is the last part of its key.
+/// Masks a value. `name` is the last part of its key.
 pub(super) fn masked(name: &str, value: &Json) -> Json {
     match (words(name).last().map(String::as_str), value) {
-        // What names a variable or a file is meant to be shown.
+        // The name of a variable or a file is meant to be shown.
         (Some("env" | "envs"), Json::String(_) | Json::Array(_)) => variable(value),
         (Some("file" | "files"), Json::String(_) | Json::Array(_)) => plain(value),
         _ if FREE_TABLES.contains(&name) => free(name, value),
@@ -107,7 +107,7 @@ pub(super) fn masked(name: &str, value: &Json) -> Json {
     }
 }
 
-/// The value of a name in a free table, or of the table itself.
+/// Masks a value in a free table, or the table itself.
 fn free(name: &str, value: &Json) -> Json {
     match value {
         Json::Object(table) if !is_secret_name(name) => {
@@ -120,7 +120,7 @@ fn free(name: &str, value: &Json) -> Json {
     }
 }
 
-/// The name of a variable, or names of some.
+/// Masks names of variables that are probably secrets.
 fn variable(value: &Json) -> Json {
     match value {
         Json::String(text) if !looks_like_a_name(text) => MASK.into(),
@@ -129,7 +129,7 @@ fn variable(value: &Json) -> Json {
     }
 }
 
-/// The value of something whose name gives nothing away.
+/// Masks a value whose name is harmless.
 fn plain(value: &Json) -> Json {
     match value {
         Json::String(text) => masked_text(text).into(),
@@ -148,7 +148,7 @@ fn plain(value: &Json) -> Json {
     }
 }
 
-/// The same shape with every value hidden.
+/// Hides every value and keeps the structure.
 fn hidden(value: &Json) -> Json {
     match value {
         Json::String(text) if text.is_empty() => value.clone(),
@@ -159,7 +159,7 @@ fn hidden(value: &Json) -> Json {
     }
 }
 
-/// Lists of text may be the words of a command: a secret follows the option that names it.
+/// Masks a list of texts that may be a command: a secret may follow the option that names it.
 fn masked_list(items: &[Json]) -> Json {
     let mut after_option = false;
     let item = |item: &Json| {
@@ -173,7 +173,7 @@ fn masked_list(items: &[Json]) -> Json {
     items.iter().map(item).collect()
 }
 
-/// `--api-key=SECRET`, `API_KEY=SECRET`, `X-Api-Key: SECRET`, `--header=X-Api-Key:SECRET`.
+/// Masks an argument: `--api-key=SECRET`, `API_KEY=SECRET`, `X-Api-Key: SECRET`, `--header=X-Api-Key:SECRET`.
 fn masked_argument(text: &str) -> String {
     let Some(at) = text.find(['=', ':']).filter(|at| !text[*at..].starts_with("://")) else { return masked_text(text) };
     let (before, after) = text.split_at(at + 1);
@@ -186,8 +186,7 @@ fn masked_argument(text: &str) -> String {
     }
 }
 
-/// Hides what addresses in a text carry, what is assigned to the name of a secret, and what follows the word of a scheme of
-/// authentication.
+/// Hides secrets in a text: in URLs, after the name of a secret and `=`, and after an authentication scheme.
 pub(super) fn masked_text(text: &str) -> String {
     for scheme in SCHEMES {
         if text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)) {
@@ -218,7 +217,7 @@ fn masked_pairs(text: &str, signs: &[char]) -> String {
     out + rest
 }
 
-/// The length in bytes of a value at the beginning of a text: to the quote that ends it, else to the next separator.
+/// The length in bytes of the value at the start of a text: up to its closing quote, or else up to the next separator.
 fn value_length(text: &str) -> usize {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''));
     match quote {
@@ -230,7 +229,7 @@ fn value_length(text: &str) -> usize {
     }
 }
 
-/// A piece of text without spaces within, which may end in an address: `--url=https://…`.
+/// Masks a piece of text without spaces, which may end with a URL: `--url=https://…`.
 fn masked_piece(piece: &str) -> String {
     let Some(colon) = piece.find("://") else { return piece.to_owned() };
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -243,10 +242,10 @@ fn masked_piece(piece: &str) -> String {
     }
 }
 
-/// The address without what it carries; `None`: it carries nothing.
+/// The URL without its secrets; `None`: it has none.
 fn masked_url(mut url: Url) -> Option<String> {
     let mut changed = false;
-    // An error says that such an address carries none.
+    // An error means that such a URL cannot have one.
     if url.password().is_some() {
         changed |= url.set_password(Some(MASK)).is_ok();
     } else if !url.username().is_empty() {
@@ -265,7 +264,7 @@ fn masked_url(mut url: Url) -> Option<String> {
         changed = true;
         url.set_path(&path);
     }
-    // A fragment is for whoever reads the page: `#access_token=…`.
+    // A fragment is for the reader of the page: `#access_token=…`.
     if url.fragment().is_some() {
         changed = true;
         url.set_fragment(None);
@@ -278,21 +277,21 @@ fn masked_parameter(pair: &str) -> String {
         Some((name, value)) if !value.is_empty() && !PLAIN_PARAMETERS.contains(&name.to_lowercase().as_str()) => {
             format!("{name}={MASK}")
         }
-        // A name alone may be the key itself.
+        // A parameter without a value may be the key itself.
         None if pair.len() >= 16 => MASK.to_owned(),
         _ => pair.to_owned(),
     }
 }
 
-/// A segment of a path with what its parameters carry hidden.
+/// Masks the parameters in a path segment.
 fn masked_segment(segment: &str) -> String {
     let mut parts = segment.split(';');
     let name = parts.next().unwrap_or_default().to_owned();
     parts.fold(name, |segment, part| format!("{segment};{}", masked_parameter(part)))
 }
 
-/// Whether a value of this name may be a secret. A number is one only where the name ends in such a word: the limits of
-/// tokens and the times of credentials are none.
+/// Whether a value of this name may be a secret. A number counts only if the name ends with such a word: limits of
+/// tokens and times of credentials are no secrets.
 fn is_secret(name: &str, value: &Json) -> bool {
     match value {
         Json::Number(_) => words(name).last().is_some_and(|word| SECRET_WORDS.contains(&word.as_str())),
@@ -308,7 +307,8 @@ fn is_secret_name(name: &str) -> bool {
     })
 }
 
-/// The words of a name: `apiKey`, `X-Api-Key` and `MY_API_KEY` have the same last two. Numbers behind them say nothing.
+/// Splits a name into words: `apiKey`, `X-Api-Key` and `MY_API_KEY` have the same last two. Trailing numbers are
+/// ignored.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -329,7 +329,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Names of variables are short words, mostly in capitals; a long mixture is rather a key.
+/// Names of variables are short, or in capitals; a long text in mixed case is more likely a key.
 fn looks_like_a_name(text: &str) -> bool {
     is_variable_name(text) && (text.len() <= 24 || !text.chars().any(|c| c.is_ascii_lowercase()))
 }

@@ -1,4 +1,4 @@
-//! Merging the layers, and reading the result into the settings' types so that every mistake is found at once.
+//! Merges the layers, and deserialises the result so that all mistakes are found at once.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde_path_to_error::Segment;
 use super::layers::Layer;
 use super::problem::{Problem, hint_for_unknown};
 
-/// Where each value came from, by full key.
+/// The origin of each value, by full key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins(BTreeMap<String, String>);
 
 impl Origins {
-    /// Where the value of a key, or the first value below it, came from.
+    /// The origin of a key's value, or of the first value below it.
     pub(crate) fn of(&self, key: &str) -> Option<&str> {
         let below = format!("{key}.");
         let first_below = || self.0.range(below.clone()..).next().filter(|(found, _)| found.starts_with(&below));
@@ -25,8 +25,8 @@ impl Origins {
 }
 
 impl Origins {
-    /// Where a value came from, or else the nearest thing around it that came from somewhere: what is missing in an element
-    /// of a list belongs where the element is.
+    /// The origin of a value, or else of its nearest ancestor with an origin: a value that an element of a list lacks
+    /// belongs to the element.
     pub(crate) fn around(&self, key: &str) -> Option<&str> {
         let mut wider = std::iter::successors(Some(key), |key| key.get(..key.rfind(['.', '['])?));
         wider.find_map(|key| self.of(key))
@@ -52,7 +52,7 @@ pub(super) fn merge(layers: Vec<Layer>) -> Result<Merged, Vec<Problem>> {
     let merged = builder.build().map_err(|error| vec![Problem::new("settings", error.to_string())])?;
     let mut origins = Origins::default();
     let tree = to_json(&merged.cache, "", &mut origins);
-    // The merging library forgets where a table came from that nothing is in.
+    // The merging library loses the origin of empty tables.
     for (key, origin) in empty {
         if origins.of(&key).is_none() {
             origins.0.insert(key, origin);
@@ -78,7 +78,7 @@ fn to_json(value: &Value, key: &str, origins: &mut Origins) -> Json {
             let mut item = |(at, item): (usize, &Value)| {
                 let key = format!("{key}[{at}]");
                 let json = to_json(item, &key, origins);
-                // A table in a list has a place of its own, where what is missing in it belongs.
+                // A table in a list gets its own origin, for values that are missing in it.
                 origins.0.entry(key).or_insert_with(|| item.origin().unwrap_or_default().to_owned());
                 json
             };
@@ -93,8 +93,8 @@ fn to_json(value: &Value, key: &str, origins: &mut Origins) -> Json {
     }
 }
 
-/// Reads the tree into `T`. A value that does not fit is reported, taken out, and the rest is read again, so that one
-/// mistake does not hide another; what was taken out stands at its default.
+/// Reads the tree into `T`. A value that does not fit is reported and removed, and the rest is read again, so that no
+/// mistake hides another. A removed value has its default.
 pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[String]) -> (T, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut first_words = BTreeMap::new();
@@ -107,19 +107,19 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
         let mut path = steps(&error);
         let unknown = unknown_field(&message);
         match unknown {
-            // Where tables are flattened into one, or read as a whole, the way ends above the key.
+            // If tables are flattened into one, or read as a whole, the path ends above the key.
             Some(name) if path.last().is_none_or(|step| *step != Step::Key(name.to_owned())) => {
                 path.push(Step::Key(name.to_owned()));
             }
             Some(_) => {}
             None => {
-                // An element of a list belongs to the list.
+                // An element of a list is reported as the list.
                 path.truncate(path.iter().position(|step| matches!(step, Step::At(_))).unwrap_or(path.len()));
-                path.extend(culprit::<T>(&merged.tree, &path, &message));
+                path.extend(wrong_value::<T>(&merged.tree, &path, &message));
             }
         }
         let key = key_of(&path);
-        // What looked like a number or a list may be meant as text: `--set llm.model=4`.
+        // A value that looks like a number or a list may be meant as text: `--set llm.model=4`.
         if let Some(text) = merged.unquoted.remove(&key)
             && replace(&mut merged.tree, &path, Json::String(text))
         {
@@ -127,7 +127,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
             continue;
         }
         let message = first_words.remove(&key).unwrap_or(message);
-        // What is missing may be what was taken out before, of which its own problem tells.
+        // The missing value may have been removed before; then it has its own problem.
         let told = missing_field(&message).is_some_and(|name| {
             let full = if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
             problems.iter().any(|problem: &Problem| problem.key == full)
@@ -135,7 +135,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
         if !told {
             problems.push(describe(&message, &key, &merged.origins, known));
         }
-        // Where the way is not known to its end, what is around goes too, so that the rest can be read.
+        // If the end of the path is unknown, the values around it are removed too, so that the rest can be read.
         while !remove(&mut merged.tree, &path) {
             if path.pop().is_none() {
                 return (T::default(), problems);
@@ -144,14 +144,14 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
     }
 }
 
-/// A step on the way to a value.
+/// A step of the path to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Key(String),
     At(usize),
 }
 
-/// The way to the value, as far as the deserialiser knows it.
+/// The path to the value, as far as the deserialiser knows it.
 fn steps(error: &serde_path_to_error::Error<serde_json::Error>) -> Vec<Step> {
     let steps = error.path().iter().map_while(|segment| match segment {
         Segment::Map { key } => Some(Step::Key(key.clone())),
@@ -161,9 +161,9 @@ fn steps(error: &serde_path_to_error::Error<serde_json::Error>) -> Vec<Step> {
     steps.collect()
 }
 
-/// The value below a table that the deserialiser complains about, where it names the table alone: tables that are flattened
-/// into one are read as a whole. It is the one without which there is no such complaint.
-fn culprit<T: DeserializeOwned>(tree: &Json, path: &[Step], message: &str) -> Option<Step> {
+/// Finds the wrong value below a table if the deserialiser names only the table: flattened tables are read as a whole.
+/// It is the value without which the same error does not occur.
+fn wrong_value<T: DeserializeOwned>(tree: &Json, path: &[Step], message: &str) -> Option<Step> {
     let names: Vec<String> = at(tree, path)?.as_object()?.keys().cloned().collect();
     let is_culprit = |name: &String| {
         let mut without = tree.clone();
@@ -172,21 +172,21 @@ fn culprit<T: DeserializeOwned>(tree: &Json, path: &[Step], message: &str) -> Op
         let error = remove(&mut without, &path).then(|| serde_path_to_error::deserialize::<_, T>(&without).err());
         error.is_some_and(|error| error.is_none_or(|error| error.inner().to_string() != message))
     };
-    // A table without which a needed value is missing complains about that instead.
+    // Removing a required value only causes another error, "missing field".
     names.into_iter().find(is_culprit).filter(|_| !message.starts_with("missing field")).map(Step::Key)
 }
 
-/// The key that is not known, where the deserialiser complains about one.
+/// The key in an error about an unknown key.
 fn unknown_field(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }
 
-/// The key that a table lacks, where the deserialiser complains about that.
+/// The key in an error about a missing key.
 fn missing_field(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.split('`').next()
 }
 
-/// A full key as people write it: `llm.fallbacks[0].model`.
+/// A full key for people: `llm.fallbacks[0].model`.
 fn key_of(path: &[Step]) -> String {
     path.iter().fold(String::new(), |key, step| match step {
         Step::Key(name) if key.is_empty() => name.clone(),
@@ -201,7 +201,7 @@ fn describe(message: &str, key: &str, origins: &Origins, known: &[String]) -> Pr
         let what = if key.contains('.') { "unknown key" } else { "unknown section" };
         let section = key.rsplit_once('.').map_or("", |(section, _)| section);
         let is_known = known.iter().any(|key| key.rsplit_once('.').is_some_and(|(parent, _)| parent == section));
-        // Elements of lists and entries of tables are in no default: the deserialiser names what they may have.
+        // Elements of lists and entries of tables have no defaults, so the deserialiser's list of fields is used.
         let there: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
         let hint = match nearest(name, there.iter().copied()) {
             _ if is_known || section.is_empty() || there.is_empty() => hint_for_unknown(key, known),
@@ -214,7 +214,7 @@ fn describe(message: &str, key: &str, origins: &Origins, known: &[String]) -> Pr
     problem(what).hint(hint)
 }
 
-/// What the deserialiser says of a value, for people, and what was probably meant.
+/// Translates an error of the deserialiser for people, with a suggestion if possible.
 pub(super) fn plain(message: &str) -> (String, Option<String>) {
     let Some((found, expected)) = message.split_once(", expected ") else { return (message.to_owned(), None) };
     let words: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
@@ -226,7 +226,7 @@ pub(super) fn plain(message: &str) -> (String, Option<String>) {
     (format!("expected {}, found {}", plain_expected(expected), plain_found(found)), None)
 }
 
-/// The words of the deserialiser, for people.
+/// Translates the expected type for people.
 fn plain_expected(expected: &str) -> String {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more".into(),
@@ -240,7 +240,7 @@ fn plain_expected(expected: &str) -> String {
     }
 }
 
-/// What was found, without the words of a text: it may be a secret in the wrong place.
+/// Translates the found value for people, without text: it may be a secret in the wrong place.
 fn plain_found(found: &str) -> String {
     match found.split_once(' ') {
         Some(("string", _)) => "text".into(),

@@ -1,20 +1,20 @@
-//! One mistake in the settings: the key, what is wrong, where it came from, what was probably meant.
+//! One mistake in the settings: its key, the problem, its origin, and a suggestion.
 
 use std::fmt;
 
 use belay_text::near::nearest;
 
-/// A mistake. Never shows a value that could be a secret.
+/// A mistake. It never contains a value that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Problem {
-    /// The full key, or the file when it cannot be read at all.
+    /// The full key; or the file, if it cannot be read at all.
     pub(crate) key: String,
     /// What is wrong.
     pub(crate) what: String,
     /// Where the value came from, for example `/etc/belay/belay.toml, line 3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
-    /// What was probably meant.
+    /// A suggestion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
 }
@@ -25,14 +25,14 @@ impl Problem {
         Self { key: key.into(), what: what.into(), origin: None, hint: None }
     }
 
-    /// The same problem, with where the value came from.
+    /// Sets the origin.
     #[must_use]
     pub(crate) fn from(mut self, origin: Option<&str>) -> Self {
         self.origin = origin.map(str::to_owned);
         self
     }
 
-    /// The same problem, with a hint.
+    /// Sets the hint.
     #[must_use]
     pub(crate) fn hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
@@ -53,7 +53,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What an unknown key was probably meant to be. `known` are all full keys.
+/// A suggestion for an unknown key. `known` are all full keys.
 pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let secret = ["key", "token", "secret", "password"].iter().any(|word| name.ends_with(word));
@@ -68,7 +68,7 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     let likely = nearest(key, known)
         .or_else(|| same_section(section, name, known))
         .or_else(|| {
-            // Not the section that it stands in: that one was written right.
+            // Not the section that contains the key: its name was written correctly.
             let around = |known: &str| key.strip_prefix(known).is_some_and(|rest| rest.starts_with('.'));
             sections().into_iter().find(|known| !around(known) && nearest(key, [*known]).is_some())
         })

@@ -1,5 +1,5 @@
-//! The operator's lists of tables, stop rules, approval rules, rules of failing tools and hooks, read one by one, so that each broken one is named
-//! with its place and none hides another.
+//! Reads the operator's lists of tables one by one: stop rules, approval rules, rules of failing tools, and hooks. Each
+//! invalid element is reported with its origin, and none hides another.
 
 use belay_agent_loop::policies::Rule;
 use belay_hooks::HookConfig;
@@ -12,9 +12,9 @@ use serde_json::Value as Json;
 use super::merge::{Merged, Origins, plain};
 use super::problem::Problem;
 
-/// Reports the elements that cannot be read. If there are any in a list, all of it is taken out: what the others mean
-/// together cannot be judged, and their numbers would no longer be the ones in the file.
-pub(super) fn take_broken(merged: &mut Merged) -> Vec<Problem> {
+/// Reports the elements that cannot be read. A list with such an element is removed completely: the remaining elements
+/// cannot be judged without it, and their indices would no longer match the file.
+pub(super) fn remove_invalid(merged: &mut Merged) -> Vec<Problem> {
     let mut broken = take::<Rule>(merged, &["stops", "rules"]);
     broken.extend(take::<ApprovalRule>(merged, &["approvals", "rules"]));
     broken.extend(take::<ToolHealthRule>(merged, &["tools", "health", "rules"]));
@@ -36,8 +36,8 @@ fn take<T: DeserializeOwned>(merged: &mut Merged, path: &[&str]) -> Vec<Problem>
     broken
 }
 
-/// Each stop rule of a list that cannot be read, as `stops.rules[N].KEY: what`, counted from 0. What is no list is left to
-/// others.
+/// The unreadable stop rules of a list, as `stops.rules[N].KEY: what`, counted from 0. Returns nothing if the value is
+/// no list.
 pub(crate) fn problems(rules: &Json) -> Vec<Problem> {
     broken::<Rule>("stops.rules", rules, &Origins::default())
 }
@@ -52,7 +52,7 @@ fn problem<T: DeserializeOwned>(element: &str, value: &Json, origins: &Origins) 
     let (path, message) = (error.path().to_string(), error.inner().to_string());
     let key = if path == "." { element.to_owned() } else { format!("{element}.{path}") };
     let (what, hint) = if let Some(rest) = message.strip_prefix("unknown field ") {
-        // The deserialiser names the key, then the ones that there are.
+        // The deserialiser names the unknown key first, then the known ones.
         let mut words = rest.split('`').skip(1).step_by(2);
         let key = words.next().unwrap_or_default();
         let known: Vec<&str> = words.collect();

@@ -1,11 +1,12 @@
-//! `belay config show`: the settings in force and where each came from. Secrets are masked, though none should be there.
+//! `belay config show`: formats the settings in force with their origins. Secrets are masked, though none should be
+//! there.
 
 use serde_json::{Map, Value as Json};
 
 use super::mask::masked;
 use super::{BUILT_IN, Loaded};
 
-/// As TOML with a comment behind each value.
+/// Formats them as TOML, with a comment after each value.
 pub(crate) fn as_toml(loaded: &Loaded) -> String {
     let mut out = String::new();
     if let Json::Object(sections) = serde_json::to_value(&loaded.settings).unwrap_or_default() {
@@ -16,7 +17,7 @@ pub(crate) fn as_toml(loaded: &Loaded) -> String {
     out
 }
 
-/// As JSON: by full key the value and its origin.
+/// Formats them as JSON: value and origin by full key.
 pub(crate) fn as_json(loaded: &Loaded) -> Json {
     let tree = serde_json::to_value(&loaded.settings).unwrap_or_default();
     let mut entries = Map::new();
@@ -41,7 +42,7 @@ fn collect(value: &Json, key: &str, loaded: &Loaded, entries: &mut Map<String, J
     }
 }
 
-/// Values first, then the sections within: TOML reads it back only in this order.
+/// Writes values first, then the tables: TOML requires this order.
 fn write_section(name: &str, section: &Json, loaded: &Loaded, out: &mut String) {
     let Json::Object(entries) = section else { return };
     let (tables, values): (Vec<_>, Vec<_>) = entries.iter().partition(|(_, value)| is_section(value));
@@ -84,7 +85,7 @@ fn key_text(key: &str) -> String {
 
 fn toml_text(value: &Json) -> String {
     match value {
-        // TOML's quoted text knows JSON's escapes; DEL alone must be escaped too.
+        // A quoted TOML text has the same escapes as JSON, and also requires DEL to be escaped.
         Json::String(text) => Json::String(text.clone()).to_string().replace('\u{7f}', "\\u007F"),
         Json::Array(items) => format!("[{}]", items.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
         Json::Object(table) => {

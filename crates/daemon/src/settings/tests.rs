@@ -32,7 +32,7 @@ fn the_built_in_file_says_exactly_what_the_types_default_to() {
     assert_eq!(loaded.settings, Settings::default());
 }
 
-/// A line `# key = value` stands for a setting without a default.
+/// Uncomments the lines `# key = value`, which stand for settings without a default.
 fn with_unset_ones(text: &str) -> String {
     let is_setting = |line: &&str| {
         let key = line.strip_prefix("# ").and_then(|rest| rest.split_once(" = ")).map(|(key, _)| key);
@@ -48,13 +48,13 @@ fn every_setting_is_explained_in_the_built_in_file_and_no_other() {
     let known: BTreeSet<String> = Settings::known_keys().into_iter().collect();
     let mut written = Vec::new();
     collect_keys(&serde_json::to_value(&whole).unwrap(), "", &mut written);
-    // A setting that is a table of its own (a price) is one setting.
+    // A setting that is a table (a price) counts as one setting.
     let owner = |key: String| match key.rsplit_once('.') {
         Some((table, _)) if known.contains(table) => table.to_owned(),
         _ => key,
     };
     assert_eq!(written.into_iter().map(owner).collect::<BTreeSet<_>>(), known);
-    // And each is of the right type: the examples in the comments are usable as they stand.
+    // The examples in the comments have the right types.
     serde_json::from_value::<Settings>(serde_json::to_value(&whole).unwrap()).unwrap();
 }
 
@@ -76,8 +76,8 @@ fn a_service_passes_over_a_settings_file_of_its_user_that_it_may_not_see() {
     assert_eq!(lines(load(&service, std::slice::from_ref(&file))), refused, "a named file has to be there");
 }
 
-/// Runs it without the right of root to read what it may not.
-fn as_anybody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// Runs it without root's right to read all files.
+fn without_root_rights<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let without = || {
         let mut sets = capabilities(None).unwrap();
@@ -109,7 +109,7 @@ fn a_settings_file_that_a_service_finds_and_may_not_read_is_refused_and_one_in_a
             std::fs::set_permissions(dir.path().join(closed), std::fs::Permissions::from_mode(mode)).unwrap();
         };
         mode(0o000);
-        let read = as_anybody(|| load(&args(&[], &[]), &service, &paths));
+        let read = without_root_rights(|| load(&args(&[], &[]), &service, &paths));
         mode(0o755);
         match read {
             Ok(loaded) => assert_eq!((loaded.hidden.len(), passed_over), (1, true), "{closed}"),
@@ -215,7 +215,7 @@ fn every_kind_of_mistake_has_its_message() {
 }
 
 #[test]
-fn a_number_that_is_not_finite_is_refused_and_never_taken_for_unset() {
+fn a_number_that_is_not_finite_is_refused_and_never_counts_as_unset() {
     let dir = tempfile::tempdir().unwrap();
     for number in ["nan", "-nan", "inf", "+inf", "-inf", "1e999"] {
         let key = "limits.usd_per_run";
@@ -463,11 +463,11 @@ fn the_service_unit_fits_the_settings() {
     let unit = include_str!("../../../../deploy/belay.service");
     let value = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
     let settings = Settings::default();
-    // Running turns, their record, the last replies, and open requests follow each other at the worst.
+    // In the worst case these follow each other: running turns, their records, the last replies, and open requests.
     let drain = settings.agent.drain_s + 3 + 3 + settings.gateway.drain_s;
     assert!(value("TimeoutStopSec=").parse::<u64>().unwrap() > drain);
     assert_eq!((value("Type="), value("KillMode="), value("StandardInput=")), ("notify", "mixed", "null"));
-    // Every credential of the unit is one that the built-in file tells of.
+    // The built-in file explains every credential of the unit.
     let credentials: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("#LoadCredential=")).collect();
     assert!(credentials.len() >= 7);
     for credential in credentials {
@@ -535,7 +535,7 @@ fn an_unknown_key_in_any_section_is_named_with_its_file_its_line_and_the_nearest
 }
 
 #[test]
-fn a_mistake_is_told_once_and_where_it_is() {
+fn a_mistake_is_reported_once_with_its_origin() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("named.toml");
     let said = |text: &str| {

@@ -1,7 +1,7 @@
 //! Names of environment variables in settings.
 
-/// Whether a name can be that of an environment variable. A `…_env` setting that cannot has most likely got the secret
-/// itself, so its value must not be shown.
+/// Whether a text can be the name of an environment variable. A `…_env` setting with another text most likely contains
+/// the secret itself, so its value must not be shown.
 pub(crate) fn is_variable_name(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_none_or(|first| first.is_ascii_alphabetic() || first == '_')

@@ -1,4 +1,4 @@
-//! `belay stops check`: one verdict about one recording.
+//! `belay stops check`: gives a verdict on one recording.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// Judges a recording, or a run of the daemon, and prints the verdict. A verdict that says stopped is no failure.
+/// Judges a recording, or a run of the daemon, and prints the verdict. The verdict "stopped" is no failure.
 pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let mut judge = Judge::new(rules::of_check(args, env)?);
     match &args.run {
@@ -25,7 +25,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
         }
     }
     let verdict = serde_json::to_string(&judge.verdict()).map_err(|error| Failure::new(Exit::Internal, error))?;
-    out.line(&verdict); // on a terminal too it is one line: scripts are written by trying
+    out.line(&verdict); // one line on a terminal too, for people who write scripts by trying
     Ok(Exit::Fine)
 }
 

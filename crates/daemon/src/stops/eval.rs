@@ -1,4 +1,4 @@
-//! `belay stops eval`: the stop rules, judged by a labelled set.
+//! `belay stops eval`: evaluates the stop rules on a labelled set.
 
 use std::io::{IsTerminal, Write};
 
@@ -33,10 +33,10 @@ pub(crate) fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// One line on the terminal, written over and over; gone at the end.
+/// Shows the progress as one terminal line, which is removed at the end.
 fn progress(done: usize, of: usize) {
     let line = if done == of { String::new() } else { format!("{done} of {of} runs judged") };
-    let _ = write!(std::io::stderr().lock(), "\r\x1b[K{line}"); // nobody can be told that stderr is closed
+    let _ = write!(std::io::stderr().lock(), "\r\x1b[K{line}"); // if stderr is closed, nobody can be told
 }
 
 fn show(args: &EvalArgs, report: &Report, out: Output<'_>) {

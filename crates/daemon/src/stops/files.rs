@@ -1,4 +1,4 @@
-//! Files of recordings, opened and read.
+//! Opens and reads files of recordings.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
@@ -9,21 +9,21 @@ use belay_trajectory::{ReadError, Reader};
 
 use crate::exit::{Exit, Failure};
 
-/// Longest file that is imported. 512 MiB: it is in memory as a whole, a few times over.
+/// Longest file that is imported. 512 MiB: the whole file is in memory, a few times.
 const IMPORT_MAX_BYTES: u64 = 512 * 1024 * 1024;
 
 /// The name that stands for standard input.
 const STDIN: &str = "-";
 
-/// A recording, to be read event by event.
+/// Opens a recording, to be read event by event.
 pub(super) fn recording(path: &Path) -> Result<Reader<Box<dyn BufRead>>, Failure> {
     Ok(Reader::new(open(path)?))
 }
 
-/// A whole file as text.
+/// Reads a whole file as text.
 ///
 /// # Errors
-/// 65: it cannot be read, is too long, or is no text.
+/// 65: it cannot be read, is too long, or is not UTF-8.
 pub(super) fn text(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     open(path)?.take(IMPORT_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
@@ -46,12 +46,12 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-/// 65, with the file's name.
+/// The failure (65) of an unusable file.
 pub(super) fn unusable(path: &Path, what: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::UnusableInput, format!("{}: {what}", shown(path)))
 }
 
-/// A recording that cannot be read. A file that another program wrote is often taken for one.
+/// The failure of a recording that cannot be read. Often it is a file of another program, which needs an import.
 pub(super) fn unreadable(path: &Path, error: &ReadError) -> Failure {
     let failure = unusable(path, error);
     match (&error.problem, error.line) {

@@ -1,4 +1,4 @@
-//! `belay stops import`: recordings made of what other programs keep.
+//! `belay stops import`: converts recordings of other programs.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::Write;
@@ -13,7 +13,7 @@ use super::files::{text, unusable};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
-/// Imports a file: one conversation to standard output or a file, or all into a directory.
+/// Imports a file: one conversation to standard output or a file, or all conversations into a directory.
 pub(crate) fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let format = args.format.as_deref().and_then(Format::from_word);
     let imported = import_text(&text(&args.file)?, format).map_err(|error| unusable(&args.file, error))?;
@@ -30,7 +30,7 @@ pub(crate) fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure
     Ok(Exit::Fine)
 }
 
-/// The output, if it is a directory: because it exists as one, or because it is written like one.
+/// The output, if it is a directory: an existing one, or a path that ends with a slash.
 fn directory(output: Option<&Path>) -> Option<PathBuf> {
     let output = output?;
     let written_so = output.as_os_str().to_string_lossy().ends_with('/');
@@ -64,7 +64,7 @@ fn into_directory(args: &ImportArgs, imported: &Imported, directory: &Path) -> R
     Ok(())
 }
 
-/// Writes a recording, whole or not at all: what was there before stays until the new one is complete.
+/// Writes a recording atomically: an existing file stays until the new one is complete.
 fn write(input: &Path, path: &Path, events: &[TrajectoryEvent]) -> Result<(), Failure> {
     let before = std::fs::metadata(path).ok();
     if before.as_ref().is_some_and(|before| is_same(input, before)) {
@@ -77,21 +77,21 @@ fn write(input: &Path, path: &Path, events: &[TrajectoryEvent]) -> Result<(), Fa
         text.push('\n');
     }
     let written = match &before {
-        // A pipe or a device cannot be replaced, only written to.
+        // A pipe or a device can only be written to, not replaced.
         Some(before) if !before.is_file() => std::fs::write(path, text),
         _ => replace(path, &text, before),
     };
     written.map_err(|error| unwritable(path, &error))
 }
 
-/// Whether these are one file, by whatever names.
+/// Whether both are the same file, under any names.
 fn is_same(input: &Path, output: &Metadata) -> bool {
     std::fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (output.dev(), output.ino()))
 }
 
-/// Writes a file beside the other, then puts it in its place, with the rights that the other had.
+/// Writes a new file beside the old one, then renames it over the old one, whose permissions it keeps.
 fn replace(path: &Path, text: &str, before: Option<Metadata>) -> std::io::Result<()> {
-    // A symbolic link stays one.
+    // A symbolic link stays a link.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.belay-{}", std::process::id()));
@@ -105,7 +105,7 @@ fn replace(path: &Path, text: &str, before: Option<Metadata>) -> std::io::Result
         std::fs::rename(&beside, &path)
     };
     write().inspect_err(|_| {
-        let _ = std::fs::remove_file(&beside); // the first error is the one to tell
+        let _ = std::fs::remove_file(&beside); // the first error is reported
     })
 }
 

@@ -1,4 +1,4 @@
-//! The rules that recordings are judged by.
+//! The rules for judging recordings.
 
 use std::path::Path;
 
@@ -11,11 +11,12 @@ use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
 use crate::settings::{NOT_FINITE, load, problems_of_rules, refused};
 
-/// What a rules file is, for those who wrote another.
+/// Explanation of a rules file, for errors.
 const WHAT_IT_HOLDS: &str =
     "a file of rules holds what stands in [stops] of the settings, and perhaps a table [limits]";
 
-/// The progress rules, or those of a file; with the limits of the settings where that is asked for. Limits of the file win.
+/// The progress rules, or the rules of a file. With `--with-limits` also the limits of the settings; limits of the file
+/// take precedence.
 pub(super) fn of_check(args: &CheckArgs, env: &Environment) -> Result<StopRules, Failure> {
     let file = args.rules.as_deref().map(read).transpose()?.unwrap_or_default();
     let limits = match (args.with_limits, &file.limits) {
@@ -28,16 +29,16 @@ pub(super) fn of_check(args: &CheckArgs, env: &Environment) -> Result<StopRules,
     Ok(StopRules::compile(&file.stops, &limits))
 }
 
-/// The progress rules, or those of a file.
+/// The progress rules, or the rules of a file.
 pub(super) fn of_file(path: Option<&Path>) -> Result<StopRules, Failure> {
     let file = path.map(read).transpose()?.unwrap_or_default();
     Ok(StopRules::compile(&file.stops, &file.run_limits()))
 }
 
-/// Reads a file of rules.
+/// Reads a rules file.
 ///
 /// # Errors
-/// 78: it cannot be read, or a rule in it cannot be used; all problems at once.
+/// 78: it cannot be read, or a rule in it is unusable; all problems at once.
 fn read(path: &Path) -> Result<RulesFile, Failure> {
     let refuse = |what: String| Failure::new(Exit::Refused, format!("{}: {what}", path.display())).next(WHAT_IT_HOLDS);
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
@@ -53,7 +54,7 @@ fn read(path: &Path) -> Result<RulesFile, Failure> {
     if problems.is_empty() { Ok(file) } else { Err(refuse(problems.join("\n  "))) }
 }
 
-/// The numbers that are none; else the rules that cannot be read.
+/// The numbers that are not finite; if there are none, the rules that cannot be read.
 fn unusable_values(mut given: toml::Table) -> Vec<String> {
     let mut not_finite = Vec::new();
     given.iter().for_each(|(key, value)| find_not_finite(key, value, &mut not_finite));
@@ -80,7 +81,7 @@ fn find_not_finite(key: &str, value: &toml::Value, found: &mut Vec<String>) {
     }
 }
 
-/// The keys that no such file has, each with what was probably meant.
+/// The unknown keys, each with a suggestion.
 fn unknown_keys(given: &toml::Table) -> Vec<String> {
     let known = serde_json::to_value(StopsConfig::default()).unwrap_or_default();
     let known: Vec<&str> =

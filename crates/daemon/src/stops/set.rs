@@ -1,8 +1,8 @@
-//! A labelled set, found below a directory.
+//! Reads a labelled set below a directory.
 //!
-//! A recording is a file `*.jsonl`. Its label is the row of `labels.jsonl` in its directory or one above; else its first
-//! line, `{"label":…}`; else a file beside it, `NAME.label.json`; else the name of a directory that it stands in. What
-//! has none is named and left out.
+//! A recording is a file `*.jsonl`. Its label comes from the first of these: its row in `labels.jsonl` in its directory
+//! or one above; its first line, `{"label":…}`; a file beside it, `NAME.label.json`; the name of one of its
+//! directories. A recording without a label is reported and left out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use super::files::{recording, text, unreadable, unusable};
 use crate::exit::{Exit, Failure};
 use crate::output::note;
 
-/// The file that holds labels of others.
+/// The file with the labels of other files.
 const LABELS: &str = "labels.jsonl";
 
 /// Reads the set below a directory, in the order of names.
 ///
 /// # Errors
-/// 65: it cannot be read, a label or a recording is broken, or there is nothing in it.
+/// 65: it cannot be read, a label or a recording is invalid, or the set is empty.
 pub(super) fn read(root: &Path) -> Result<Vec<Case>, Failure> {
     let mut found = Found::default();
     found.walk(root)?;
@@ -44,7 +44,7 @@ pub(super) fn read(root: &Path) -> Result<Vec<Case>, Failure> {
     }
 }
 
-/// Files, before they are read.
+/// The files of the set, before they are read.
 #[derive(Default)]
 struct Found {
     recordings: Vec<PathBuf>,
@@ -57,7 +57,7 @@ impl Found {
         let mut paths: Vec<PathBuf> = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| unusable(directory, error))?;
-            // A link to a directory is not followed: it may lead back.
+            // A link to a directory is not followed: it could lead to a cycle.
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             if !(is_link && entry.path().is_dir()) {
                 paths.push(entry.path());

@@ -1,4 +1,4 @@
-//! A channel that serves as long as the daemon lives, and is no reason for it to live.
+//! A channel that serves while the daemon lives, but does not keep it alive.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use belay_protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The HTTP channel without a listener: what comes over the control socket are the operator's commands, and a daemon
-/// whose every conversation has ended would only wait for them.
+/// The HTTP channel without a listener: only operators' commands arrive, over the control socket. A daemon whose other
+/// channels have ended would only wait for them.
 pub(super) struct Background(pub(super) Arc<dyn Channel>);
 
 #[async_trait]

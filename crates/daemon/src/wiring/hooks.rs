@@ -12,13 +12,13 @@ use crate::exit::{Exit, Failure};
 use crate::secrets::hook_tokens;
 use crate::settings::{Settings, expand, refused};
 
-/// How long hooks that are under way may take to end when the daemon does. 3 s: programs have 2 s from TERM to KILL.
+/// How long running hooks may take to end when the daemon ends. 3 s: programs have 2 s between SIGTERM and SIGKILL.
 pub(crate) const HOOKS_GRACE: Duration = Duration::from_secs(3);
 
-/// The configured hooks. Their programs are kept with those of runs.
+/// Builds the configured hooks. Their processes are managed together with those of runs.
 ///
 /// # Errors
-/// A token is missing, or a setting is wrong (78).
+/// A token is missing, or a setting is invalid (78).
 pub(crate) fn hooks(settings: &Settings, env: &Environment, processes: Arc<Processes>) -> Result<HookSet, Failure> {
     let HooksConfig(mut hooks) = settings.hooks.clone();
     for audit in hooks.iter_mut().filter_map(|hook| hook.audit.as_mut()) {

@@ -1,4 +1,4 @@
-//! MCP servers: settings, secrets, processes and the sandbox, put together.
+//! Builds MCP servers from settings, secrets, processes and the sandbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,60 +18,61 @@ use crate::paths::Paths;
 use crate::secrets::mcp_tokens;
 use crate::settings::{Problem, Settings, expand, refused};
 
-/// The file of pins in the data directory.
+/// The file with the approved descriptions of tools, in the data directory.
 const PINS: &str = "mcp-pins.json";
 
-/// What MCP servers need of the daemon.
+/// What MCP servers need from the daemon.
 pub(crate) struct McpNeeds {
     /// The processes of all runs.
     pub(crate) processes: Arc<Processes>,
-    /// The sandbox, not tried yet.
+    /// The sandbox, not tested yet.
     pub(crate) sandbox: LazySandbox,
 }
 
-/// The directory of the file tools, in which programs of servers start.
+/// The workspace: the directory of the file tools, in which programs of servers start.
 pub(crate) fn workspace_of(settings: &Settings, env: &Environment, paths: &Paths) -> PathBuf {
     let configured = settings.tools.workspace.as_deref().map(|path| expand(path, env));
     configured.unwrap_or_else(|| paths.data.join("workspace"))
 }
 
-/// The settings of the sandbox, with everything of ours hidden that no command may see: data, sockets, settings, secrets.
-pub(crate) fn walls(settings: &Settings, env: &Environment, paths: &Paths) -> SandboxConfig {
-    let mut walls = settings.tools.sandbox.clone();
+/// The settings of the sandbox. It also hides all paths of Belay's own that no command may see: data, sockets,
+/// settings, secrets.
+pub(crate) fn sandbox_config(settings: &Settings, env: &Environment, paths: &Paths) -> SandboxConfig {
+    let mut sandbox_config = settings.tools.sandbox.clone();
     let parent = |path: &Path| path.parent().filter(|parent| *parent != Path::new("/")).map(Path::to_owned);
-    walls.hide.push(paths.data.clone());
-    walls.hide.extend(parent(&paths.control_socket));
-    walls.hide.extend(paths.settings.iter().filter_map(|file| parent(file)));
-    walls.hide.extend(env.directory("CREDENTIALS_DIRECTORY"));
+    sandbox_config.hide.push(paths.data.clone());
+    sandbox_config.hide.extend(parent(&paths.control_socket));
+    sandbox_config.hide.extend(paths.settings.iter().filter_map(|file| parent(file)));
+    sandbox_config.hide.extend(env.directory("CREDENTIALS_DIRECTORY"));
     if let Ok(StoreUrl::Sqlite(path)) = Store::place(settings, paths, env) {
-        walls.hide.extend(parent(&path));
+        sandbox_config.hide.extend(parent(&path));
     }
-    // The files themselves: what else lies beside them is not ours to hide.
-    walls.hide.extend(paths.named.iter().cloned());
-    walls.hide.extend(secret_files(settings, env).into_iter().map(|(_, file)| file));
-    walls.hide.retain(|place| place.is_absolute());
-    walls
+    // Only the files themselves: their directories may contain files of others.
+    sandbox_config.hide.extend(paths.named.iter().cloned());
+    sandbox_config.hide.extend(secret_files(settings, env).into_iter().map(|(_, file)| file));
+    sandbox_config.hide.retain(|place| place.is_absolute());
+    sandbox_config
 }
 
 impl McpNeeds {
-    /// Gets ready to start programs. The workspace has to be there once the sandbox is tried.
+    /// Prepares for starting programs. The workspace must exist when the sandbox is tested.
     ///
     /// # Errors
-    /// Processes cannot be kept on this machine.
+    /// This machine cannot manage processes.
     pub(crate) fn find(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
         let internal = |error: &dyn std::error::Error| Failure::new(Exit::Internal, words(error));
         let launcher = std::env::current_exe().map_err(|error| internal(&error))?;
         let config = ProcessesConfig { launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
         let processes = Processes::new(config).map_err(|error| internal(&error))?;
         let workspace = workspace_of(settings, env, paths);
-        let sandbox = LazySandbox::new(&walls(settings, env, paths), &workspace, &launcher);
+        let sandbox = LazySandbox::new(&sandbox_config(settings, env, paths), &workspace, &launcher);
         Ok(Self { processes: Arc::new(processes), sandbox })
     }
 
-    /// All servers that are enabled. Nothing is started yet.
+    /// Builds all enabled servers. Starts nothing.
     ///
     /// # Errors
-    /// Every secret of theirs that is named and not there, and every address that cannot be used.
+    /// All named secrets of servers that are missing, and all unusable URLs.
     pub(crate) fn servers(&self, settings: &Settings, env: &Environment, paths: &Paths) -> Result<Mcp, Failure> {
         let mut tokens = mcp_tokens(settings, env).map_err(|problems| refused(&problems))?;
         let variable = |name: &str| env.raw(name).map(ToOwned::to_owned);

@@ -1,4 +1,4 @@
-//! Which model answers.
+//! Selects the model.
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use crate::net::{is_plain_loopback, plain_client};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 
-/// The model that was chosen.
+/// The selected model.
 pub(crate) struct Chosen {
-    /// Asks it.
+    /// The provider for calling it.
     pub(crate) provider: Arc<dyn ModelProvider>,
-    /// What the person should know about the choice.
+    /// A notice about the selection, for the person.
     pub(crate) notice: Option<String>,
-    /// The settings with every `auto` decided.
+    /// The settings with every `auto` resolved.
     pub(crate) config: LlmConfig,
     /// The shared HTTP client of the provider.
     pub(crate) http: reqwest::Client,
     /// The keys that were found.
     pub(crate) keys: EnvKeys,
-    /// What the models cost, to be replaced while they are asked.
+    /// The prices of the models, which can be replaced while the models are in use.
     pub(crate) prices: PriceList,
 }
 
 impl Chosen {
-    /// Decides `auto` and builds the provider. Asks no provider for anything; only `auto` without a key looks whether a
+    /// Resolves `auto` and builds the provider. Sends nothing to a provider. Only `auto` without a key checks whether a
     /// server listens on loopback.
     ///
     /// # Errors
-    /// The settings cannot be served: no key, no model, no such provider (78).
+    /// The settings are unusable: no key, no model, no such provider (78).
     pub(crate) async fn find(settings: &Settings, secrets: &Secrets) -> Result<Self, Failure> {
         let keys = secrets.keys.clone();
         let http = if stays_here(&settings.llm, &keys) {
@@ -49,8 +49,8 @@ impl Chosen {
     }
 }
 
-/// Whether no provider beyond this machine can come of these settings, so that the shared client will not be used:
-/// servers on loopback are reached through a client of their own.
+/// Whether these settings can lead to no provider outside this machine. Then the shared client is not used, because
+/// servers on loopback have a client of their own.
 fn stays_here(llm: &LlmConfig, keys: &EnvKeys) -> bool {
     let mut addresses = llm.fallbacks.iter().map(|fallback| fallback.base_url.as_deref());
     if !addresses.all(|address| address.is_some_and(is_plain_loopback)) {

@@ -1,12 +1,12 @@
-//! Belay's own files, and that none of them lies where the model's tools reach.
+//! Checks that the model's tools cannot reach Belay's own files.
 //!
-//! File tools and commands may change whatever lies in the workspace. A settings file, a token file or the program of a
-//! hook in there would be a way out of the sandbox, so such a configuration is refused before anything starts. Paths
-//! are compared without links and by device and inode, so that links, bind mounts and hard links are seen through.
-//! A path counts whether or not anything is there yet.
+//! File tools and commands may change everything in the workspace. A settings file, a token file or the program of a
+//! hook in it would be a way out of the sandbox. So such a configuration is refused before anything starts. Paths are
+//! compared after resolving links, and by device and inode, so links, bind mounts and hard links are detected. A path
+//! counts even if nothing exists there yet.
 
 mod command_line;
-mod places;
+mod routes;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use belay_store::StoreUrl;
 use belay_tools::mcp::McpServerConfig;
 
 use self::command_line::{LOADING, Start, mentions};
-use self::places::{Area, Route};
-use super::mcp::{walls, workspace_of};
+use self::routes::{Area, Route};
+use super::mcp::{sandbox_config, workspace_of};
 use super::store::Store;
 use crate::environment::Environment;
 use crate::exit::Failure;
@@ -26,26 +26,27 @@ use crate::settings::{Problem, Settings, expand, refused};
 /// A file or directory of Belay's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Own {
-    /// What it is, with its article: `the data directory`.
+    /// Its name with an article: `the data directory`.
     what: String,
     path: PathBuf,
     /// Whether commands may not even read it.
     private: bool,
-    /// What to do, besides choosing another workspace.
+    /// What to do, apart from choosing another workspace.
     remedy: &'static str,
 }
 
 /// Refuses a workspace, or a directory shown to commands, that contains files of Belay's own.
 ///
 /// # Errors
-/// Each of them, by its path, with what to do (78).
-pub(crate) fn keep_apart(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(), Failure> {
-    let problems = shared(settings, env, paths);
+/// Each of them by its path, with what to do (78).
+pub(crate) fn refuse_own_files(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(), Failure> {
+    let problems = own_files_problems(settings, env, paths);
     if problems.is_empty() { Ok(()) } else { Err(refused(&problems)) }
 }
 
-/// The problems of [`keep_apart`]. Reads directories: of the workspace only where a file of ours has several names.
-pub(crate) fn shared(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
+/// The problems of [`refuse_own_files`]. Reads directories; of the workspace only if one of Belay's files has several hard
+/// links.
+pub(crate) fn own_files_problems(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
     let workspace = Area::of(&workspace_of(settings, env, paths));
     let own = own(settings, env, paths, &workspace);
     let in_workspace = own.iter().filter(|own| workspace.reaches(&Route::of(&own.path))).map(|own| {
@@ -63,9 +64,9 @@ pub(crate) fn shared(settings: &Settings, env: &Environment, paths: &Paths) -> V
     in_workspace.chain(shown(settings, env, paths, &own, &workspace)).collect()
 }
 
-/// The directories of `tools.sandbox.show` that would show commands something private of ours.
+/// The directories of `tools.sandbox.show` that would show commands private files of Belay.
 fn shown(settings: &Settings, env: &Environment, paths: &Paths, own: &[Own], workspace: &Area) -> Vec<Problem> {
-    let hide: Vec<Route> = walls(settings, env, paths).hide.iter().map(|path| Route::of(path)).collect();
+    let hide: Vec<Route> = sandbox_config(settings, env, paths).hide.iter().map(|path| Route::of(path)).collect();
     let data = Route::of(&paths.data);
     let mut problems = Vec::new();
     for place in &settings.tools.sandbox.show {
@@ -73,7 +74,7 @@ fn shown(settings: &Settings, env: &Environment, paths: &Paths, own: &[Own], wor
         let route = Route::of(place);
         let is_shown = |own: &&Own| {
             let private = Route::of(&own.path);
-            // Of what is hidden and shown, the deeper path decides; for the same path it is hidden.
+            // If a path is both hidden and shown, the deeper rule decides; for the same path, hiding wins.
             let hidden = |hide: &Route| private.end().starts_with(hide.end()) && hide.end().starts_with(area.path());
             own.private && area.reaches(&private) && !hide.iter().any(hidden)
         };
@@ -89,7 +90,7 @@ fn shown(settings: &Settings, env: &Environment, paths: &Paths, own: &[Own], wor
     problems
 }
 
-/// Everything of ours: what a start reads, runs or writes without a sandbox.
+/// All of Belay's own files: those that a start reads, runs or writes without a sandbox.
 fn own(settings: &Settings, env: &Environment, paths: &Paths, workspace: &Area) -> Vec<Own> {
     let remedy = "move the file out of it; settings can be in ~/.config/belay/belay.toml";
     let private = |what: &str, path: PathBuf| Own { what: what.to_owned(), path, private: true, remedy };
@@ -120,7 +121,8 @@ fn own(settings: &Settings, env: &Environment, paths: &Paths, workspace: &Area) 
     own
 }
 
-/// The directories in which the daemon looks for programs that it runs itself: bubblewrap, container engines, hooks.
+/// The directories of PATH, in which the daemon finds programs that it runs itself: bubblewrap, container engines,
+/// hooks.
 fn searched(env: &Environment) -> Vec<Own> {
     let directories = env.raw("PATH").map(std::env::split_paths).into_iter().flatten();
     let remedy = "leave that directory out of the PATH that Belay is started with";
@@ -128,13 +130,13 @@ fn searched(env: &Environment) -> Vec<Own> {
     directories.map(own).collect()
 }
 
-/// A path as the daemon's own processes take it.
+/// A path relative to the daemon's working directory.
 fn here(path: &Path) -> PathBuf {
     let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     current.join(path)
 }
 
-/// What the programs of hooks are started with, and where.
+/// The files that the commands of hooks name, and their working directory.
 fn of_hooks(settings: &Settings, env: &Environment, workspace: &Area) -> Vec<Own> {
     let start = Start { directory: here(Path::new("")), in_workspace: false, home: env.directory("HOME") };
     let mut own = Vec::new();
@@ -153,7 +155,7 @@ fn of_hooks(settings: &Settings, env: &Environment, workspace: &Area) -> Vec<Own
     own
 }
 
-/// What MCP servers outside the sandbox are started with. They start in the workspace.
+/// The files that the commands of MCP servers outside the sandbox name. These servers start in the workspace.
 fn of_servers(settings: &Settings, env: &Environment, paths: &Paths, workspace: &Area) -> Vec<Own> {
     let start =
         Start { directory: workspace_of(settings, env, paths), in_workspace: true, home: env.directory("HOME") };
@@ -169,7 +171,7 @@ fn of_servers(settings: &Settings, env: &Environment, paths: &Paths, workspace: 
     servers.flat_map(of_server).collect()
 }
 
-/// What a command line and values of variables name in the workspace.
+/// The paths in the workspace that a command line and values of variables name.
 fn named(
     command: &[String],
     values: impl Iterator<Item = String>,
@@ -177,7 +179,7 @@ fn named(
     workspace: &Area,
     what: &str,
 ) -> Vec<Own> {
-    // A program without a slash is looked for along PATH, which is judged by itself.
+    // A program without a slash is searched in PATH, which is checked separately.
     let program = command.first().filter(|program| program.contains('/')).map(|program| start.directory.join(program));
     let words: Vec<String> = command.iter().skip(1).cloned().chain(values).collect();
     let paths = program.into_iter().chain(words.iter().flat_map(|word| start.paths_in(word)));
@@ -189,7 +191,7 @@ fn named(
     paths.into_iter().map(|path| Own { what: what.to_owned(), path, private: false, remedy }).collect()
 }
 
-/// The files that secrets are read from, each with its key.
+/// The files with secrets, each with its settings key.
 pub(super) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(String, PathBuf)> {
     let (gateway, llm, telegram) = (&settings.gateway, &settings.llm, &settings.channels.telegram);
     let named = [

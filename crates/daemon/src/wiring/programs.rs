@@ -1,4 +1,4 @@
-//! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers.
+//! Everything that tools use to act: processes, the sandbox, kept outputs, MCP servers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::settings::{Settings, expand, refused as refuse_settings};
 /// The directory of kept outputs in the data directory.
 pub(super) const OUTPUTS: &str = "outputs";
 
-/// What tools act with, and the tools.
+/// The tools, and what they use to act.
 pub(crate) struct Programs {
-    /// What the model is offered.
+    /// The tools that the model is offered.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     outputs: KeptOutputs,
     processes: Arc<Processes>,
@@ -34,7 +34,7 @@ pub(crate) struct Programs {
     context: Arc<WorkspaceContext>,
 }
 
-/// What tools need of the daemon besides.
+/// Further ports that tools need from the daemon.
 pub(crate) struct ToolPorts {
     pub(crate) notes: Arc<dyn NoteStore>,
     pub(crate) runs: Arc<dyn RunReader>,
@@ -43,10 +43,10 @@ pub(crate) struct ToolPorts {
 
 impl Programs {
     /// Asks MCP servers for their tools, and builds all tools. Takes some milliseconds; with MCP servers as long as the
-    /// slowest of them, 10 s at most. The sandbox is tried beside the daemon's start, by [`Closing::keep`].
+    /// slowest of them, at most 10 s. [`ProgramsHandle::keep`] tests the sandbox during the daemon's start.
     ///
     /// # Errors
-    /// What keeps the daemon from starting. Programs that were started meanwhile are ended.
+    /// The failure that prevents a start. Programs that were started meanwhile are ended.
     pub(crate) async fn open(
         settings: &Settings,
         env: &Environment,
@@ -85,7 +85,7 @@ impl Programs {
             tools.extend(mcp.tools(&survey));
         }
         tools.extend(context.tools());
-        // Once, so that commands that name a skill are known from the first message on.
+        // Once, so that commands that name a skill are known before the first message.
         context.skills().await;
         let sessions = mcp.sessions().clone();
         Ok(Self {
@@ -98,45 +98,46 @@ impl Programs {
         })
     }
 
-    /// Ends what runs have started: their processes, and the MCP servers among them.
+    /// The port that ends the processes of runs, MCP servers included.
     pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
-    /// Starts and ends every program of the daemon: one keeper for runs and hooks.
+    /// The manager of all processes of the daemon, for runs and hooks.
     pub(crate) fn kept(&self) -> Arc<Processes> {
         self.processes.clone()
     }
 
-    /// What runs are told of their surroundings.
+    /// The port for the context of runs.
     pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
         self.context.clone()
     }
 
-    /// Starts workers behind the walls of commands, which are tried here: whether there are any is asked next.
+    /// Returns the host that starts workers in the sandbox of commands. Tests the sandbox first, because the caller
+    /// asks next whether it works.
     pub(crate) async fn worker_host(&self) -> Arc<dyn WorkerHost> {
-        let _ = self.sandbox.get().await; // what is missing is the host's to say
+        let _ = self.sandbox.get().await; // the host reports what is missing
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
     }
 
-    /// The same, for whoever deletes old ones.
+    /// The kept outputs, for the janitor.
     pub(crate) fn kept_outputs(&self) -> KeptOutputs {
         self.outputs.clone()
     }
 
-    /// Keeps long outputs.
+    /// The port that keeps long outputs.
     pub(crate) fn outputs(&self) -> Arc<dyn OutputKeeper> {
         Arc::new(self.outputs.clone())
     }
 
-    /// What is to be closed when the daemon ends.
-    pub(crate) fn closing(&self) -> Closing {
+    /// The handles for ending all programs.
+    pub(crate) fn handle(&self) -> ProgramsHandle {
         let Self { processes, sessions, sandbox, .. } = self;
-        Closing { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
+        ProgramsHandle { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
     }
 }
 
-/// Files of the workspace and skills, with what skills are judged by.
+/// Opens the files of the workspace and the skills, with the keys and settings that skills require.
 fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Result<WorkspaceContext, Failure> {
     let needs = SkillNeeds {
         keys: skill_keys(settings, env).map_err(|problems| refuse_settings(&problems))?,
@@ -148,16 +149,16 @@ fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Res
         .map_err(|error| Failure::new(Exit::Refused, words(&error)))
 }
 
-/// The end of all programs.
-pub(crate) struct Closing {
+/// Ends all programs.
+pub(crate) struct ProgramsHandle {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
 }
 
-impl Closing {
-    /// Tries the sandbox, so that whoever reads the log hears what is missing before the first command; then ends
-    /// connections to MCP servers that nobody needs, and reaps orphans, until told to stop.
+impl ProgramsHandle {
+    /// Tests the sandbox, so that the log reports problems before the first command. Then closes unused connections to
+    /// MCP servers and reaps orphans, until it is stopped.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
         let keep = async move {
@@ -177,7 +178,7 @@ impl Closing {
         }
     }
 
-    /// Ends every program that still runs; nothing is started from here on.
+    /// Ends all running programs; none can start after that.
     pub(crate) async fn close(&self) {
         self.processes.shutdown().await;
     }

@@ -1,4 +1,4 @@
-//! Which store keeps things.
+//! Opens the store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
 use crate::settings::{Settings, expand};
 
-/// The name of the systemd credential that holds the key of the vault.
+/// The name of the systemd credential with the key of the vault.
 const KEY_CREDENTIAL: &str = "belay-secret-key";
 
 /// The open store.
@@ -24,7 +24,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Where the settings want it.
+    /// The location of the store in the settings.
     pub(crate) fn place(settings: &Settings, paths: &Paths, env: &Environment) -> Result<StoreUrl, Failure> {
         match settings.store.url.as_deref().map(parse_url) {
             None => Ok(StoreUrl::Sqlite(paths.data.join("belay.db"))),
@@ -34,10 +34,10 @@ impl Store {
         }
     }
 
-    /// Opens it.
+    /// Opens the store.
     ///
     /// # Errors
-    /// Another daemon has it (75), another version wrote it (78), or the disk does not give it (69).
+    /// Another daemon uses it (75), another version wrote it (78), or the disk fails (69).
     pub(crate) async fn open(settings: &Settings, paths: &Paths, env: &Environment) -> Result<Self, Failure> {
         match Self::place(settings, paths, env)? {
             StoreUrl::Memory => Self::memory(),
@@ -57,10 +57,10 @@ impl Store {
         }
     }
 
-    /// One that forgets everything at the end.
+    /// Opens a store in memory.
     ///
     /// # Errors
-    /// The system gives no memory or no randomness.
+    /// The system has no memory or no randomness.
     pub(crate) fn memory() -> Result<Self, Failure> {
         let store = SqliteStore::in_memory().map_err(|error| refuse_store(&error))?;
         let key = VaultKey::generate().map_err(|error| refuse_key(&error))?;
@@ -73,7 +73,7 @@ impl Store {
         StorePorts::of(Arc::new(self.kept.clone()), self.vault.clone())
     }
 
-    /// Writes what is left and closes.
+    /// Writes pending data and closes the store.
     pub(crate) async fn close(self) {
         self.kept.close().await;
     }
@@ -85,7 +85,7 @@ async fn vault_key(paths: &Paths, env: &Environment) -> Result<VaultKey, Failure
     let credential = credential.filter(|path| path.exists());
     let file = paths.data.join("secret.key");
     let read = tokio::task::spawn_blocking(move || match credential {
-        // Who may read it is the service manager's business.
+        // The service manager decides who may read it.
         Some(path) => std::fs::read(&path)
             .map(Zeroizing::new)
             .map_err(|source| KeyError::Io { path, source })
@@ -115,7 +115,7 @@ async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {
     }
 }
 
-/// The failure of a store that could not be opened.
+/// The failure of a store that cannot be opened.
 pub(crate) fn refuse_store(error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Locked { .. } => Exit::Busy,

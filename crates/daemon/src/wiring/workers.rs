@@ -1,4 +1,4 @@
-//! Workers: where they are started, and the link by which they are answered.
+//! Builds the host that starts workers, and the link that serves them.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
 use crate::settings::Settings;
 
-/// The socket of the link, beside the control socket. No longer than that one's name, so it fits where that one does.
+/// The socket of the link, beside the control socket. Its name is not longer, so it fits where the control socket fits.
 const SOCKET: &str = "worker.sock";
 
-/// The link that is to be served, and the host that is to be closed when the daemon ends.
+/// The link to serve, and the host to close at the end of the daemon.
 pub(super) struct Workers {
     pub(super) server: WorkerLinkServer,
     pub(super) host: Arc<dyn WorkerHost>,
 }
 
-/// Opens the link and finds the host of workers, where they are wanted.
+/// Opens the link and the host of workers, if workers are enabled.
 ///
 /// # Errors
-/// The socket cannot be made. That no worker can be started is no error: the agent says so and goes on without.
+/// The socket cannot be made. A host that cannot start workers is no error: the agent reports it and continues without.
 pub(super) async fn open(
     settings: &Settings,
     env: &Environment,
@@ -46,7 +46,7 @@ pub(super) async fn open(
     Ok(Some((WorkersParts { config: settings.workers.clone(), host, links }, workers)))
 }
 
-/// The host of containers, with what an earlier daemon of this data directory has left behind removed.
+/// The host of containers. Removes the containers that an earlier daemon of this data directory has left.
 async fn containers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Arc<dyn WorkerHost>, Failure> {
     let internal = |error: String| Failure::new(Exit::Internal, error);
     let workers = &settings.workers;
@@ -58,7 +58,7 @@ async fn containers(settings: &Settings, env: &Environment, paths: &Paths) -> Re
         memory_mb: workers.memory_mb,
         cpu_shares: workers.cpu_shares,
         network: workers.network.clone(),
-        // Without links: the server of containers binds what is really there.
+        // With links resolved: the container engine binds the real path.
         workspace: workspace.canonicalize().unwrap_or(workspace),
         program: std::env::current_exe().map_err(|error| internal(error.to_string()))?,
         user,

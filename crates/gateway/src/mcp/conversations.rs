@@ -1,4 +1,4 @@
-//! The tools that read: which conversations there are, and what was said in one.
+//! The read tools: list sessions, and read a conversation.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use crate::app::App;
 use crate::checks::{LIST_MAX, no_such_session};
 use crate::error::ApiError;
 
-/// Most bytes of texts in one answer. 200 000: about 50 000 tokens, which a model can still read.
+/// Most bytes of text in one answer. 200 000: about 50 000 tokens, which a model can still read.
 const TEXTS_MAX_BYTES: usize = 200_000;
 
-/// `list_sessions`
+/// The tool `list_sessions`.
 pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, CallFailure> {
     let (limit, read) = (asked.limit()?, |limit| app.sessions.sessions(SessionFilter::lasting(limit)));
     let sessions = app.visibility(principal).page(limit, read, |session| &session.session).await;
@@ -22,13 +22,13 @@ pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) 
     Ok(json!({ "sessions": json_of(&sessions) }))
 }
 
-/// `read_conversation`: the newest messages that fit.
+/// The tool `read_conversation`: returns the newest messages that fit.
 pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversation) -> Result<Value, CallFailure> {
     let (session, limit) = (asked.session()?, asked.limit()? as usize);
     let session = app.visibility(principal).visible_session(session).await?.into_key();
     let mut newest: VecDeque<HistoryEntry> = VecDeque::new();
     let (mut after, mut earlier) = (0, 0usize);
-    // The store reads from the beginning: a page at a time, of which the end is kept.
+    // The store reads from the beginning, page by page; only the end is kept.
     loop {
         let page = app.sessions.history(&session, after, LIST_MAX).await.map_err(ApiError::from)?;
         let Some(last) = page.last().map(|line| line.id) else { break };
@@ -47,15 +47,16 @@ pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversati
         return Err(no_such_session(&session).into());
     }
     earlier += shorten(&mut newest);
-    let mut told = json!({ "session": session, "messages": json_of(&newest) });
+    let mut answer = json!({ "session": session, "messages": json_of(&newest) });
     if earlier > 0 {
-        told["earlier"] = json!(earlier);
-        told["next"] = json!("Earlier messages are not shown; a larger limit shows more of them, as far as they fit.");
+        answer["earlier"] = json!(earlier);
+        answer["next"] =
+            json!("Earlier messages are not shown; a larger limit shows more of them, as far as they fit.");
     }
-    Ok(told)
+    Ok(answer)
 }
 
-/// Leaves out the oldest messages until the rest fits; the newest alone is cut where it does not. Says how many went.
+/// Drops the oldest messages until the rest fits, and returns how many. If the newest alone is too long, it is cut.
 fn shorten(messages: &mut VecDeque<HistoryEntry>) -> usize {
     let mut bytes: usize = messages.iter().map(|line| line.text.len()).sum();
     let mut gone = 0;

@@ -1,4 +1,4 @@
-//! What a caller is told: results as JSON, and errors as sentences that say what to do next. Both are read by a model.
+//! Tool results as JSON, and errors as sentences that say what to do next. A model reads both.
 
 use belay_protocol::{RunRecord, RunStatus};
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 
-/// The answer to a call that did not work.
+/// The answer to a failed call.
 #[derive(Debug)]
 pub(super) struct CallFailure {
     what: String,
@@ -15,22 +15,22 @@ pub(super) struct CallFailure {
 }
 
 impl CallFailure {
-    /// The arguments are wrong.
+    /// Invalid arguments.
     pub(super) fn wrong(what: impl Into<String>) -> Self {
         Self { what: what.into(), next: Some("Look at the tool's schema and call it again.") }
     }
 
-    /// There is no such tool; these there are.
+    /// Unknown tool; `names` lists the known ones.
     pub(super) fn no_tool(name: &str, names: &str) -> Self {
         Self { what: format!("there is no tool named {name:?}; there are {names}"), next: None }
     }
 
-    /// It was cancelled; nobody reads this, but a call has one answer.
+    /// The call was cancelled. Nobody reads this, but each call needs an answer.
     pub(super) fn cancelled() -> Self {
         Self { what: "the call was cancelled".into(), next: None }
     }
 
-    /// As many calls wait as may.
+    /// The limit of waiting calls is reached.
     pub(super) fn too_many_wait() -> Self {
         Self {
             what: "too many calls are already waiting for runs".into(),
@@ -63,19 +63,19 @@ impl From<ApiError> for CallFailure {
 }
 
 /// The result of a call.
-pub(super) fn told(answer: Result<Value, CallFailure>) -> CallToolResult {
+pub(super) fn tool_result(answer: Result<Value, CallFailure>) -> CallToolResult {
     match answer {
         Ok(value) => CallToolResult::structured(value),
-        Err(told) => CallToolResult::error(vec![ContentBlock::text(told.text())]),
+        Err(failure) => CallToolResult::error(vec![ContentBlock::text(failure.text())]),
     }
 }
 
 /// A value in JSON.
 pub(super) fn json_of(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default() // our own records: they have no keys that are no text
+    serde_json::to_value(value).unwrap_or_default() // our own records have string keys only
 }
 
-/// A run as it stands, and what can be done about it.
+/// The current state of a run, with the next possible action.
 pub(super) fn run(record: &RunRecord) -> Value {
     let mut value = json_of(record);
     if let Some(next) = next_step(record.status) {
@@ -84,7 +84,7 @@ pub(super) fn run(record: &RunRecord) -> Value {
     value
 }
 
-/// What to do about a run of that status; `None`: nothing, it is over.
+/// The possible action for a run of that status; `None`: the run is over.
 pub(super) fn next_step(status: RunStatus) -> Option<&'static str> {
     match status {
         RunStatus::Accepted | RunStatus::Queued | RunStatus::Running => {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_error_is_one_sentence_and_the_next_step_another() {
-        for (told, text) in [
+        for (failure, text) in [
             (CallFailure::wrong("limit: must be 1"), "limit: must be 1. Look at the tool's schema and call it again."),
             (
                 CallFailure::from(ApiError::not_found("no such run.")),
@@ -112,7 +112,7 @@ mod tests {
             ),
             (CallFailure::from(ApiError::internal()), "an internal error occurred in Belay; see the log"),
         ] {
-            assert_eq!(told.text(), text);
+            assert_eq!(failure.text(), text);
         }
     }
 

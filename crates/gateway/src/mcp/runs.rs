@@ -1,4 +1,4 @@
-//! The tools about runs: begin one, see where it stands, stop it.
+//! The tools about runs: start one, read its status, stop it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::routes::{NewMessage, stop_run};
 
-/// How often a client that asked for it hears that a wait goes on. 2 s: clients that count silence count in tens of seconds.
+/// Interval of progress notifications during a wait, if the client asked for them. 2 s: clients use idle timeouts of
+/// tens of seconds.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// `send_message`: hands a message over, and with `wait_ms` waits until its run rests.
+/// The tool `send_message`: sends a message, and with `wait_ms` waits until its run has ended or waits for approval.
 pub(super) async fn send(
     app: &App,
     principal: Principal,
@@ -33,22 +34,23 @@ pub(super) async fn send(
     let message = NewMessage::plain(session, text, idempotency_key, wait_ms);
     let (inbound, wait) = message.check(&app.config, app.channel.clone(), principal.clone())?;
     let tied = stop_on_cancel && wait.is_some();
-    let _place = place(app, wait)?;
+    let _permit = wait_permit(app, wait)?;
     let begun = Begun::of(hand_over(app, inbound, tied, context).await?)?;
-    let (Some(limit), Some(run)) = (wait, begun.run) else { return Ok(begun.told) };
+    let (Some(limit), Some(run)) = (wait, begun.run) else { return Ok(begun.answer) };
     match wait_for(app, run, begun.watch, limit, context).await? {
         Waited::Until(Some(record)) => Ok(told_run(&record)),
-        Waited::Until(None) => Ok(begun.told), // gone from the store meanwhile: what was said at the beginning holds
+        Waited::Until(None) => Ok(begun.answer), // deleted from the store meanwhile: the first answer is still correct
         Waited::Cancelled => {
             if tied && begun.ours {
-                app.tell(principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
+                app.send_control(principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
             }
             Err(CallFailure::cancelled())
         }
     }
 }
 
-/// `run_status`: where a run stands, with `wait_ms` once it rests.
+/// The tool `run_status`: returns the status of a run. With `wait_ms` it waits until the run has ended or waits for
+/// approval.
 pub(super) async fn status(
     app: &App,
     principal: Principal,
@@ -64,7 +66,7 @@ pub(super) async fn status(
     if app.runs.run(run).await.map_err(ApiError::from)?.is_none() {
         return Err(no_such_run(run).into());
     }
-    let _place = place(app, Some(limit).filter(|limit| !limit.is_zero()))?;
+    let _permit = wait_permit(app, Some(limit).filter(|limit| !limit.is_zero()))?;
     let watch = app.watch(principal, run, false).await?;
     match wait_for(app, run, watch, limit, context).await? {
         Waited::Until(Some(record)) => Ok(told_run(&record)),
@@ -73,28 +75,29 @@ pub(super) async fn status(
     }
 }
 
-/// `stop_run`: what has ended, and what has not yet.
+/// The tool `stop_run`: returns which runs have ended and which are still ending.
 pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Result<Value, CallFailure> {
     let run = app.visibility(&principal).visible_run(asked.run()?).await?;
     let report = stop_run(app, principal, run, Duration::ZERO).await?;
-    let mut told = json_of(&report);
+    let mut answer = json_of(&report);
     if !report.still_running.is_empty() {
-        told["next"] = json!("Some of its processes are still ending: ask run_status, or call stop_run again.");
+        answer["next"] = json!("Some of its processes are still ending: ask run_status, or call stop_run again.");
     } else if report.stopped.is_empty() {
-        told["next"] = json!("There was nothing to stop; run_status shows how it ended.");
+        answer["next"] = json!("There was nothing to stop; run_status shows how it ended.");
     }
-    Ok(told)
+    Ok(answer)
 }
 
-/// A message that was taken.
+/// An accepted message.
 struct Begun {
-    /// The run that answers it, or goes on because of it; `None`: it was a command and is answered.
+    /// The run that answers the message, or that continues because of it. `None`: it was a command, which has been
+    /// answered.
     run: Option<RunId>,
     watch: Option<RunWatch>,
-    /// Whether this call has begun the run.
+    /// Whether this call has started the run.
     ours: bool,
-    /// What is said about it without waiting.
-    told: Value,
+    /// The answer without waiting.
+    answer: Value,
 }
 
 impl Begun {
@@ -102,24 +105,23 @@ impl Begun {
         match ack {
             Ack::Accepted(Accepted { run_id, session, duplicate, watch, .. }) => {
                 let next = next_step(belay_protocol::RunStatus::Accepted);
-                let mut told = json!({ "run_id": run_id, "session": session, "status": "accepted", "next": next });
+                let mut answer = json!({ "run_id": run_id, "session": session, "status": "accepted", "next": next });
                 if duplicate {
-                    told["duplicate"] = json!(true);
+                    answer["duplicate"] = json!(true);
                 }
-                Ok(Self { run: Some(run_id), watch, ours: !duplicate, told })
+                Ok(Self { run: Some(run_id), watch, ours: !duplicate, answer })
             }
             Ack::Command(answer) => {
-                let (run, mut told) = (answer.resumes, json_of(&answer));
-                told["status"] = json!("answered");
-                Ok(Self { run, watch: None, ours: false, told })
+                let (run, mut answer) = (answer.resumes, json_of(&answer));
+                answer["status"] = json!("answered");
+                Ok(Self { run, watch: None, ours: false, answer })
             }
             other => Err(ApiError::unexpected(&other).into()),
         }
     }
 }
 
-/// Hands a message to the agent; one that is `tied` to its call is not left behind by a call that is cancelled before the
-/// run has a name.
+/// Hands a message to the agent. A `tied` message is stopped if its call is cancelled before the run has an id.
 async fn hand_over(
     app: &App,
     inbound: Inbound,
@@ -136,21 +138,21 @@ async fn hand_over(
     }
 }
 
-/// A place among those who wait; a call that does not wait needs none.
-fn place(app: &App, wait: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>, CallFailure> {
+/// Takes a permit for a waiting call. A call that does not wait needs none.
+fn wait_permit(app: &App, wait: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>, CallFailure> {
     let taken = wait.map(|_| app.streams.clone().try_acquire_owned()).transpose();
     taken.map_err(|_full| CallFailure::too_many_wait())
 }
 
-/// What came of waiting.
+/// The result of a wait.
 enum Waited {
-    /// The run rests, or the time is up, or the gateway ends. `None`: there is no such run.
+    /// The run has ended or waits for approval, the time is up, or the gateway ends. `None`: there is no such run.
     Until(Option<Arc<RunRecord>>),
-    /// Nobody waits any more.
+    /// The client cancelled the call.
     Cancelled,
 }
 
-/// Waits until a run rests, and tells a client that gave a token for it how it gets on.
+/// Waits until a run has ended or waits for approval. Sends progress notifications if the client gave a token for them.
 async fn wait_for(
     app: &App,
     run: RunId,
@@ -167,20 +169,20 @@ async fn wait_for(
         loop {
             ticks.tick().await;
             let progress = progress(app, run, token.clone(), begun.elapsed(), limit).await;
-            // A client that cannot be told has gone away, which ends the call by itself.
+            // If the notification fails, the client has disconnected, which ends the call by itself.
             let _ = context.peer.notify_progress(progress).await;
         }
     };
-    // Side by side: a client that has stopped reading, or a slow store, holds up the telling, but no end of the wait.
+    // Concurrent: a stalled client or a slow store may delay the notifications, but not the end of the wait.
     tokio::select! {
-        biased; // who is gone waits for nothing
+        biased; // cancellation first
         () = context.ct.cancelled() => Ok(Waited::Cancelled),
         record = app.wait_for_run(run, watch, limit) => Ok(Waited::Until(record?)),
         never = telling => match never {},
     }
 }
 
-/// How a run gets on. What grows is the time: how much work a run has before it nobody knows.
+/// A progress notification of a run. Its figure is the elapsed time, because the remaining work of a run is unknown.
 async fn progress(
     app: &App,
     run: RunId,
@@ -195,7 +197,7 @@ async fn progress(
             record.usage.model_calls,
             record.usage.tool_calls
         ),
-        // The wait itself tells of a run that is gone, or a store that cannot be read.
+        // The wait itself reports a missing run or an unreadable store.
         Ok(None) | Err(_) => "the run goes on".to_owned(),
     };
     ProgressNotificationParam::new(token, waited.as_secs_f64()).with_total(limit.as_secs_f64()).with_message(about)

@@ -1,4 +1,4 @@
-//! Who answers: the requests of the protocol that we serve, which are those about tools.
+//! The MCP server: answers the protocol's requests about tools.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use super::tools::{arguments, catalogue};
 use super::{conversations, runs};
 use crate::app::Shared;
 
-/// What a client is told about the server as a whole.
+/// The description of the server for clients.
 const INSTRUCTIONS: &str = "Belay is an autonomous agent: a message to one of its sessions starts a run, which may \
     call tools, wait for a person, and continue after this connection is closed. send_message starts a run, run_status \
     reads it, stop_run ends it.";
 
-/// Answers clients. One for all of them: it holds nothing of anybody's.
+/// Answers all clients. It has no state of any client.
 #[derive(Clone)]
 pub(super) struct Server {
     app: Shared,
@@ -60,20 +60,20 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // Each request brings the principal that the guard has found for it: a session is nobody's.
+        // Each request carries the principal that the guard has set: a session belongs to nobody.
         let principal = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Principal>());
         let Some(principal) = principal.cloned() else {
             return Err(ErrorData::internal_error("the request came past the guard", None));
         };
-        Ok(results::told(self.answer(request, principal, &context).await).into())
+        Ok(results::tool_result(self.answer(request, principal, &context).await).into())
     }
 }
 
 impl Server {
-    /// Carries one call out.
+    /// Carries out one call.
     ///
     /// # Errors
-    /// For the client's model, which can do something about it.
+    /// For the client's model, which can correct the call.
     async fn answer(
         &self,
         request: CallToolRequestParams,

@@ -1,4 +1,4 @@
-//! What is offered: five tools, with closed schemas, and what their arguments become.
+//! The five tools with their closed schemas, and the types of their arguments.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::results::CallFailure;
 
 use crate::checks::LIST_MAX;
 
-/// Messages of a conversation when nothing else is said.
+/// Default number of messages of a conversation.
 const READ_DEFAULT: u32 = 20;
 
-/// Messages of a conversation at most: a model reads them all.
+/// Most messages of a conversation: a model reads them all.
 const READ_MAX: u32 = 200;
 
-/// Sessions when nothing else is said.
+/// Default number of sessions.
 const SESSIONS_DEFAULT: u32 = 50;
 
-/// `send_message`
+/// Arguments of `send_message`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendMessage {
@@ -33,7 +33,7 @@ pub(super) struct SendMessage {
     pub(super) idempotency_key: Option<String>,
 }
 
-/// `run_status`
+/// Arguments of `run_status`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunStatus {
@@ -41,21 +41,21 @@ pub(super) struct RunStatus {
     pub(super) wait_ms: Option<u64>,
 }
 
-/// `stop_run`
+/// Arguments of `stop_run`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StopRun {
     run_id: String,
 }
 
-/// `list_sessions`
+/// Arguments of `list_sessions`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListSessions {
     limit: Option<u32>,
 }
 
-/// `read_conversation`
+/// Arguments of `read_conversation`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadConversation {
@@ -103,10 +103,10 @@ fn within(limit: Option<u32>, default: u32, most: u32) -> Result<u32, CallFailur
     }
 }
 
-/// The arguments of a call as that type.
+/// Parses the arguments of a call.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The path and the problem.
 pub(super) fn arguments<T: DeserializeOwned>(given: Option<JsonObject>) -> Result<T, CallFailure> {
     serde_path_to_error::deserialize(Value::Object(given.unwrap_or_default())).map_err(|error| {
         let place = error.path().to_string();
@@ -115,7 +115,7 @@ pub(super) fn arguments<T: DeserializeOwned>(given: Option<JsonObject>) -> Resul
     })
 }
 
-/// The tools, in the order in which they are shown. Waits are bounded by `max_wait_ms`.
+/// The tools, in display order. `max_wait_ms` bounds the waits.
 pub(super) fn catalogue(max_wait_ms: u64) -> Vec<Tool> {
     let run_id = json!({ "type": "string", "format": "uuid", "description": "The run, as send_message named it." });
     let session = json!({
@@ -177,7 +177,7 @@ pub(super) fn catalogue(max_wait_ms: u64) -> Vec<Tool> {
     ]
 }
 
-/// What a tool does, for the hints that clients show.
+/// The effect of a tool, for the annotations that clients show.
 enum Effect {
     Reads,
     Acts,
@@ -190,11 +190,11 @@ fn tool(name: &'static str, description: &'static str, properties: Value, requir
     });
     let schema = match schema {
         Value::Object(schema) => schema,
-        _ => JsonObject::new(), // it is an object: it stands above
+        _ => JsonObject::new(), // it is always an object
     };
     let (reads, destroys, repeats, open) = match effect {
         Effect::Reads => (true, false, true, false),
-        // What the agent does for it may be anything.
+        // The agent may do anything for the message.
         Effect::Acts => (false, true, false, true),
         Effect::Stops => (false, true, true, false),
     };

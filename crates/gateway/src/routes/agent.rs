@@ -1,4 +1,5 @@
-//! `POST /api/v1/agent`, `POST /api/v1/agent/wait`, and the streams of what agents do: the RPC for those who stay with HTTP.
+//! `POST /api/v1/agent`, `POST /api/v1/agent/wait`, and the streams of agent events: the RPC for clients without
+//! WebSocket.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,7 +18,8 @@ use crate::streams::{Source, events};
 use crate::submit::AgentParams;
 use crate::visibility::{VisibleRun, VisibleSession};
 
-/// Takes a message: 202 once it is on disk; 200 and how it ended for one that was sent before; 200 for a command.
+/// Accepts a message. 202 once it is on disk; 200 with the end of its run if it was sent before and the run has ended;
+/// 200 for a command.
 pub(crate) async fn send(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -33,7 +35,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Waits for the end of a run; the time ends the wait, never the run.
+/// Waits for the end of a run. The timeout ends the wait, never the run.
 pub(crate) async fn wait(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -43,27 +45,27 @@ pub(crate) async fn wait(
     Ok(Json(waited(&record)))
 }
 
-/// What one run does, to its end.
+/// Streams the agent events of one run, to its end.
 pub(crate) async fn of_run(
     State(app): State<Shared>,
     Caller(principal): Caller,
     run: VisibleRun,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Result<Response, ApiError> {
     let id = run.id();
     let run = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
     let source = Source::of_run(app.clone(), principal, id, run.session, after.unwrap_or_default(), None);
-    Ok(as_response(reset, events(app, source, place)).into_response())
+    Ok(as_response(reset, events(app, source, permit)).into_response())
 }
 
-/// What the runs of a session do, without end. Without a number to go on from: from now on.
+/// Streams the agent events of a session's runs, without end. Without a cursor it begins now.
 pub(crate) async fn of_session(
     State(app): State<Shared>,
     Caller(principal): Caller,
     session: VisibleSession,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Response {
     let mut source = Source::of_session(app.clone(), principal, session.into_key(), after);
     source.find_running().await;
-    as_response(reset, events(app, source, place)).into_response()
+    as_response(reset, events(app, source, permit)).into_response()
 }

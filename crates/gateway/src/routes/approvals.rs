@@ -1,4 +1,4 @@
-//! `GET /api/v1/approvals`, `GET` and `POST /api/v1/approvals/{id}`: questions about tool calls, and their answers.
+//! `GET /api/v1/approvals`, `GET` and `POST /api/v1/approvals/{id}`: approval requests and their answers.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,19 +21,19 @@ use crate::visibility::VisibleSession;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     session: Option<String>,
-    /// Those that were answered, too.
+    /// Include answered requests.
     #[serde(default)]
     all: bool,
     limit: Option<u32>,
-    /// The beginning of the id.
+    /// A prefix of the id.
     id: Option<String>,
 }
 
-/// An answer as a client sends it.
+/// An answer from a client.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
-    /// A text, so that anything else is told apart from broken JSON.
+    /// A string, so that an unknown word gives another error than invalid JSON.
     decision: String,
 }
 
@@ -58,7 +58,7 @@ struct DecidedBody<'a> {
     reply: String,
 }
 
-/// A question as the outside sees it: all of it but the digest, which is no business of anybody else.
+/// An approval request in the API: all fields except the digest, which is internal.
 #[derive(Serialize)]
 pub(crate) struct Approval<'a> {
     id: GateId,
@@ -82,7 +82,7 @@ pub(crate) struct Approval<'a> {
 }
 
 impl<'a> Approval<'a> {
-    /// The question as it stands now.
+    /// The request as of `now`.
     pub(crate) fn at(gate: &'a Gate, now: UnixMillis) -> Self {
         Self {
             id: gate.id,
@@ -106,7 +106,7 @@ impl<'a> Approval<'a> {
     }
 }
 
-/// Questions, newest first: those that nobody has answered, or with `all` every one.
+/// Lists approval requests, newest first: the open ones, or with `all` every one.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -123,8 +123,8 @@ pub(crate) async fn list(
     Ok(Json(list).into_response())
 }
 
-/// Questions as the API shows them to this principal, newest first, of that session where one is named. A question whose time is
-/// up waits no more, whether or not its lane has noticed.
+/// Lists the approval requests that this principal may see, newest first; only those of `session` if it is given. An
+/// expired request does not count as open, even if its lane has not noticed yet.
 pub(crate) async fn list_gates(
     app: &App,
     principal: &Principal,
@@ -139,7 +139,7 @@ pub(crate) async fn list_gates(
     shown(&ApprovalList { approvals: wanted.map(|gate| Approval::at(gate, now)).collect() })
 }
 
-/// One question.
+/// Shows one approval request.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -148,7 +148,7 @@ pub(crate) async fn show(
     Ok(Json(Approval::at(&find(&app, &principal, id).await?, app.clock.now())).into_response())
 }
 
-/// Answers a question. Whether the answer counts, the agent says.
+/// Answers an approval request. The agent decides whether the answer counts.
 pub(crate) async fn decide(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -158,10 +158,10 @@ pub(crate) async fn decide(
     decide_gate(&app, principal, id, &answer.decision).await.map(|body| Json(body).into_response())
 }
 
-/// Answers a question by a word of the API, and shows it as it stands then.
+/// Answers an approval request with a decision word of the API, and returns the request after that.
 pub(crate) async fn decide_gate(app: &App, principal: Principal, id: GateId, word: &str) -> Result<Value, ApiError> {
     let decision = decision(word)?;
-    // An operator's answer does not wait for a store to say whose question it is: the agent knows.
+    // An operator's answer does not wait for the store: the agent knows the request.
     if app.visibility(&principal).own_only().is_some() {
         find(app, &principal, id).await?;
     }
@@ -180,7 +180,7 @@ fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
     })
 }
 
-/// A question, for those who are shown its session.
+/// Reads an approval request, if the principal may see its session.
 async fn find(app: &App, principal: &Principal, id: GateId) -> Result<Gate, ApiError> {
     let absent = || ApiError::not_found(format!("no such question: {id}"));
     let gate = app.gates.gate(id).await?.ok_or_else(absent)?;

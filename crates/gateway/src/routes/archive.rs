@@ -1,5 +1,5 @@
-//! What is kept of sessions: `GET /api/v1/search`, `/api/v1/sessions/{key}/threads` and `/export`; and what operators delete:
-//! `DELETE /api/v1/sessions/{key}` and `/secrets`, `POST /api/v1/prune`.
+//! Reads of stored sessions: `GET /api/v1/search`, `/api/v1/sessions/{key}/threads` and `/export`. Deletions by
+//! operators: `DELETE /api/v1/sessions/{key}` and `/secrets`, `POST /api/v1/prune`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::export::Format;
 use crate::extract::{Caller, NamePath, Operator, OptionalBody, Params};
 use crate::visibility::VisibleSession;
 
-/// Messages that an export reads at a time.
+/// Messages per page of an export.
 const PAGE: u32 = 200;
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ struct FoundList {
     found: Vec<Found>,
 }
 
-/// What was said that has the words, best first.
+/// Searches messages for words, best match first.
 pub(crate) async fn search(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -62,7 +62,7 @@ struct ThreadList {
     threads: Vec<ThreadSummary>,
 }
 
-/// The conversations of a session, oldest first.
+/// Lists the conversations of a session, oldest first.
 pub(crate) async fn threads(State(app): State<Shared>, session: VisibleSession) -> Result<Response, ApiError> {
     Ok(Json(ThreadList { threads: threads_of(&app, session.key()).await? }).into_response())
 }
@@ -89,7 +89,7 @@ enum Which {
     All,
 }
 
-/// A session written down, read and sent page by page. A conversation that is deleted meanwhile ends there.
+/// Exports a session, page by page. The export of a conversation that is deleted meanwhile ends there.
 pub(crate) async fn export(
     State(app): State<Shared>,
     session: VisibleSession,
@@ -113,16 +113,16 @@ pub(crate) async fn export(
     Ok(([(CONTENT_TYPE, format.content_type())], Body::from_stream(pages)).into_response())
 }
 
-/// An export on its way.
+/// The state of an export.
 struct Writing {
     archive: Arc<dyn Archive>,
     format: Format,
     session: SessionKey,
-    /// What stands before everything, until it is written.
+    /// The text before everything, until it is written.
     title: Option<String>,
-    /// Conversations that are not written yet; the first may be begun.
+    /// Conversations that are not completely written; the first may be partly written.
     threads: VecDeque<ThreadSummary>,
-    /// How far the first one has come; `None`: it is not begun.
+    /// The last message of the first conversation that is written; `None`: none is.
     after: Option<u64>,
 }
 
@@ -179,7 +179,7 @@ struct Forgotten {
     forgotten: u32,
 }
 
-/// Forgets all secrets of a session; operators only.
+/// Deletes all secrets of a session; operators only.
 pub(crate) async fn forget_secrets(
     State(app): State<Shared>,
     _: Operator,
@@ -190,7 +190,7 @@ pub(crate) async fn forget_secrets(
     Ok(Json(Forgotten { session, forgotten }).into_response())
 }
 
-/// Forgets one secret of a session; operators only.
+/// Deletes one secret of a session; operators only.
 pub(crate) async fn forget_secret(
     State(app): State<Shared>,
     _: Operator,
@@ -217,7 +217,7 @@ struct Pruned {
     removed: Removed,
 }
 
-/// Deletes what is too old by the settings, or says what would be; operators only.
+/// Deletes data that is older than the settings allow; a dry run only counts it. Operators only.
 pub(crate) async fn prune(
     State(app): State<Shared>,
     _: Operator,

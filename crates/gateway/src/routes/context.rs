@@ -1,4 +1,4 @@
-//! `GET /api/v1/sessions/{key}/context`: what the model of a session would be told now.
+//! `GET /api/v1/sessions/{key}/context`: the context that the session's next model call would have.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,12 +13,12 @@ use crate::visibility::VisibleSession;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContextParams {
-    /// Whether the texts themselves are wanted.
+    /// Include the texts.
     #[serde(default)]
     full: bool,
 }
 
-/// The report.
+/// Returns the report.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,

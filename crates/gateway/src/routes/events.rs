@@ -1,4 +1,4 @@
-//! `GET /api/v1/events` and `GET /api/v1/runs/{id}/events`: facts as they are committed, replayed from any number.
+//! `GET /api/v1/events` and `GET /api/v1/runs/{id}/events`: committed facts, replayed from any number.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response, sse};
@@ -14,33 +14,34 @@ use crate::extract::Caller;
 use crate::sse::{Feed, RunFeed, events};
 use crate::visibility::VisibleRun;
 
-/// All facts that whoever asks is shown, without end. Without a number to go on from: those from now on, behind an event that
-/// says where that is.
+/// Streams all facts that the principal may see, without end. Without a cursor it begins with new facts, after a
+/// `begin` event with the current number.
 pub(crate) async fn all(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Response {
     let newest = *app.events.tip().borrow();
     let begin = after.is_none().then(|| begin(newest));
     let after = after.unwrap_or(newest);
-    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), place).shown_to(app, principal);
+    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), permit).visible_to(app, principal);
     as_response(reset, stream::iter(begin).chain(events(feed))).into_response()
 }
 
-/// Where a reader begins who has said nothing of it: behind that fact. Its id is where the reader goes on when it comes again.
+/// The first event for a reader without a cursor. Its id is the cursor at which the reader continues when it
+/// reconnects.
 fn begin(after: Seq) -> sse::Event {
     let data =
         json!({ "after": after, "message": "this begins behind the newest event; ?since=0 begins with the first" });
     sse::Event::default().id(after.0.to_string()).event("begin").data(data.to_string())
 }
 
-/// The facts of one run, to its end; the fragments of its answer while it is alive.
+/// Streams the facts of one run, to its end, with the deltas of its answer while it is live.
 pub(crate) async fn of_run(
     State(app): State<Shared>,
     Caller(principal): Caller,
     run: VisibleRun,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Result<Response, ApiError> {
     let id = run.id();
     let watch = app.watch(principal, id, true).await?;
@@ -48,6 +49,6 @@ pub(crate) async fn of_run(
     let over = watch.is_none() && record.status.is_end();
     let after = after.unwrap_or_default();
     let run = RunFeed::new(app.runs.clone(), (id, record.session), after, watch, over);
-    let feed = Feed::new(app.events.clone(), after, Some(run), app.draining.clone(), place);
+    let feed = Feed::new(app.events.clone(), after, Some(run), app.draining.clone(), permit);
     Ok(as_response(reset, events(feed)).into_response())
 }

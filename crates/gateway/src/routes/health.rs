@@ -1,4 +1,4 @@
-//! Three different questions: does it live, can it take a message now, has it ever.
+//! Three health checks: the process is alive, it accepts a message now, it has accepted messages since the start.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use serde_json::json;
 
 use crate::app::{App, Shared};
 
-/// Longest time the store may take to say that it can take a write. 1 s: an answer slower than that is a no.
+/// Longest time for the store to confirm that it can write. 1 s: a slower store counts as not ready.
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
-/// `GET /livez`: whether the process answers at all.
+/// `GET /livez`: whether the process answers.
 pub(crate) async fn live(State(app): State<Shared>) -> Response {
     Json(json!({ "live": true, "version": app.version })).into_response()
 }
@@ -29,7 +29,7 @@ pub(crate) async fn ready(State(app): State<Shared>) -> Response {
     (status_of(reason.is_none()), Json(body)).into_response()
 }
 
-/// `GET /startupz`: whether a message could ever be accepted since the start.
+/// `GET /startupz`: whether the agent has accepted messages at any time since the start.
 pub(crate) async fn started(State(app): State<Shared>) -> Response {
     let started = *app.ready.borrow() || app.started.load(Ordering::Relaxed);
     (status_of(started), Json(json!({ "started": started }))).into_response()

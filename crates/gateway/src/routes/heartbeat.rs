@@ -1,5 +1,5 @@
-//! `GET /api/v1/heartbeat`: how the heartbeat stands, and what it would do now. By hand it beats like every routine is fired:
-//! `POST /api/v1/routines/heartbeat/fire`.
+//! `GET /api/v1/heartbeat`: the state of the heartbeat, and what it would do now. It is started by hand like every
+//! routine: `POST /api/v1/routines/heartbeat/fire`.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::Operator;
 
-/// How it stands.
+/// Returns the state of the heartbeat.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Operator(principal): Operator,

@@ -1,8 +1,8 @@
-//! `POST /hooks/{path}`: other programs set off routines, each by a secret of its own.
+//! `POST /hooks/{path}`: other programs trigger routines, each with a secret of its own.
 //!
-//! A program that knows the secret is served, whatever came from its address before: behind a proxy, a stranger and a real
-//! caller have one address. Who does not know it learns after ten attempts in a minute nothing more than that there were too
-//! many.
+//! A program that knows the secret is always served, whatever came from its address before: behind a proxy, a stranger
+//! and a real caller have the same address. A caller without the secret, after ten attempts in a minute, learns only
+//! that there were too many.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -14,7 +14,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::routines::fired;
+use super::routines::trigger_runs;
 use super::webhook::from_hex;
 use crate::app::{App, Shared};
 use crate::checks::check_key;
@@ -23,14 +23,14 @@ use crate::error::ApiError;
 use crate::extract::{NamePath, read_body};
 use crate::peer::Peer;
 
-/// Carries the secret.
+/// The header with the secret.
 pub(crate) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-secret");
 
-/// Names a delivery, so that a second one of it is recognised.
+/// The header with the id of a delivery, so that a repeated delivery is recognised.
 pub(crate) const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
 
-/// Sets the routine off, once for each delivery: a second one is answered with the same routine run. One without a name is recognised
-/// by its body, for a minute.
+/// Triggers the routine, once for each delivery: a repeated delivery gets the same routine run. A delivery without an
+/// id is recognised by its body, for a minute.
 pub(crate) async fn receive(
     State(app): State<Shared>,
     NamePath(path): NamePath,
@@ -55,14 +55,15 @@ pub(crate) async fn receive(
         return Err(ApiError::invalid("the body must not contain NUL"));
     }
     let caller = Entry::RoutineHook.principal();
-    let routine_runs = fired(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
-    let Some(routine_run) = routine_runs.first() else { return Err(ApiError::internal()) }; // it names one routine
-    // No more than this: what came of it is for whom the routine works.
-    let told = json!({ "routine_run_id": routine_run.routine_run_id, "routine": routine_run.routine, "status": routine_run.status });
-    Ok(Json(told).into_response())
+    let routine_runs = trigger_runs(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
+    // The request names one routine.
+    let Some(routine_run) = routine_runs.first() else { return Err(ApiError::internal()) };
+    // No more than this: the result belongs to the routine's owner.
+    let answer = json!({ "routine_run_id": routine_run.routine_run_id, "routine": routine_run.routine, "status": routine_run.status });
+    Ok(Json(answer).into_response())
 }
 
-/// The routine of this path, for whoever knows its secret; else what is said to who does not.
+/// The routine of this path, if the secret is right; otherwise the error for the caller.
 async fn routine(app: &App, path: &str, secret: &[u8]) -> Result<Result<String, ApiError>, ApiError> {
     let Some(routine) = app.routines.routine_at(path).await? else {
         return Ok(Err(ApiError::not_found("no such webhook")));
@@ -71,7 +72,7 @@ async fn routine(app: &App, path: &str, secret: &[u8]) -> Result<Result<String, 
         Trigger::Webhook { secret_sha256, .. } => from_hex(secret_sha256.as_bytes()),
         _ => None,
     };
-    // Digests of equal length, so that the time says nothing about the secret, not even its length.
+    // Compares digests of equal length, so that timing reveals nothing about the secret, not even its length.
     let shown = Sha256::digest(secret);
     let fits = known.is_some_and(|known| bool::from(known.as_slice().ct_eq(shown.as_slice())));
     Ok(if fits { Ok(routine.spec.name) } else { Err(ApiError::unauthorized("the secret does not match")) })

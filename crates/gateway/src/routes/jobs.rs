@@ -1,5 +1,5 @@
-//! `/api/v1/jobs`: work that outlives the request that asked for it. What is changed, the agent changes; what is read comes from
-//! the store.
+//! `/api/v1/jobs`: work that outlives the request that started it. The agent makes all changes; reads come from the
+//! store.
 
 use axum::Json;
 use axum::extract::State;
@@ -24,16 +24,16 @@ use crate::sse::{self, Feed, JobFeed};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
-    /// States, with commas between them.
+    /// States, separated by commas.
     state: Option<String>,
-    /// The session that asked.
+    /// The session that created the job.
     session: Option<String>,
     limit: Option<u32>,
-    /// The beginning of the id.
+    /// A prefix of the id.
     id: Option<String>,
 }
 
-/// A job as a client asks for it.
+/// The request for a new job.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewJob {
@@ -46,11 +46,11 @@ pub(crate) struct NewJob {
     runs_in: RunsIn,
     #[serde(default)]
     budget: JobBudget,
-    /// The session that asks; without one, none of anybody's.
+    /// The session that creates the job. Absent: the job belongs to no session.
     session: Option<String>,
 }
 
-/// What is said to a job.
+/// A message to a job.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobMessage {
@@ -69,7 +69,7 @@ struct SaidBody {
     reply: String,
 }
 
-/// Jobs, newest first.
+/// Lists jobs, newest first.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -87,7 +87,7 @@ pub(crate) async fn list(
     };
     let mut jobs = Vec::new();
     for job in app.jobs.jobs(filter).await? {
-        // What is at work is never much; what is over does nothing.
+        // Only jobs that hold a slot get their current activity. They are few, and the others do nothing.
         jobs.push(if job.state.takes_place() { seen(&app, job).await? } else { used(&app, job).await? });
     }
     Ok(Json(JobList { jobs }).into_response())
@@ -107,7 +107,7 @@ fn session(key: &str) -> Result<SessionKey, ApiError> {
     SessionKey::parse(key).map_err(|e| ApiError::invalid(format!("session: {e}")))
 }
 
-/// One job, and what it does.
+/// Shows one job and its current activity.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -117,7 +117,7 @@ pub(crate) async fn show(
     Ok(Json(seen(&app, job).await?).into_response())
 }
 
-/// Makes a job: 202, since its work has yet to be done. The same `job_id` again gives the same job.
+/// Creates a job: 202, because its work is not done yet. The same `job_id` again returns the same job.
 pub(crate) async fn create(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -131,11 +131,11 @@ pub(crate) async fn create(
     if let Some(key) = asked_in {
         inbound.session = session(&key)?;
     }
-    let job = asked(&app, inbound).await?;
+    let job = ask_agent(&app, inbound).await?;
     Ok((StatusCode::ACCEPTED, Json(seen(&app, job).await?)).into_response())
 }
 
-/// Takes a job back.
+/// Cancels a job.
 pub(crate) async fn cancel(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -145,7 +145,7 @@ pub(crate) async fn cancel(
     change(&app, principal, id, JobRequest::Cancel).await
 }
 
-/// Takes the result of a job.
+/// Accepts the result of a job.
 pub(crate) async fn accept(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -161,24 +161,25 @@ async fn change(
     id: JobId,
     request: fn(JobId) -> JobRequest,
 ) -> Result<Response, ApiError> {
-    // The agent looks too. For an operator the store is not asked: a job is taken back where that does not answer.
+    // The agent checks too. An operator skips this check, so that a job can be cancelled while the store does not
+    // answer.
     if app.visibility(&principal).own_only().is_some() {
         find(app, &principal, id).await?;
     }
     let inbound = app.without_session(principal, Body::Control(Control::Job(request(id))));
-    let job = asked(app, inbound).await?;
+    let job = ask_agent(app, inbound).await?;
     Ok(Json(seen(app, job).await?).into_response())
 }
 
-/// Has something done with a job, and gives it as it stands then.
-async fn asked(app: &App, inbound: Inbound) -> Result<JobRecord, ApiError> {
+/// Sends a job request to the agent and returns the job after it.
+async fn ask_agent(app: &App, inbound: Inbound) -> Result<JobRecord, ApiError> {
     match app.ask(inbound).await? {
         Ack::Job(job) => Ok(*job),
         other => Err(ApiError::unexpected(&other)),
     }
 }
 
-/// Says something to a job at work, in the words of a conversation: so that it is passed on as it is from there.
+/// Sends a message to an active job. It is delivered like a message of a conversation.
 pub(crate) async fn message(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -201,20 +202,20 @@ pub(crate) async fn message(
     }
 }
 
-/// The facts of a job's session, to the one that says that it is over.
+/// Streams the facts of a job's session, up to the fact that ends the job.
 pub(crate) async fn events(
     State(app): State<Shared>,
     Caller(principal): Caller,
     JobPath(id): JobPath,
-    Resume { after, place, reset }: Resume,
+    Resume { after, permit, reset }: Resume,
 ) -> Result<Response, ApiError> {
     let job = find(&app, &principal, id).await?;
     let followed = JobFeed { over: job.state.is_over(), session: job.session };
-    let feed = Feed::new(app.events.clone(), after.unwrap_or_default(), None, app.draining.clone(), place);
+    let feed = Feed::new(app.events.clone(), after.unwrap_or_default(), None, app.draining.clone(), permit);
     Ok(as_response(reset, sse::events(feed.of_job(followed))).into_response())
 }
 
-/// A job that whoever asks is shown.
+/// Reads a job, if the principal may see it.
 async fn find(app: &App, principal: &Principal, id: JobId) -> Result<JobRecord, ApiError> {
     let job = app.jobs.job(id).await?.filter(|job| app.visibility(principal).job(job));
     job.ok_or_else(|| ApiError::not_found(format!("no such job: {id}")))

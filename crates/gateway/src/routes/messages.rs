@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody};
 use crate::submit::check_options;
 
-/// A message as a client sends it.
+/// A message from a client.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessage {
@@ -41,7 +41,7 @@ pub(crate) struct NewMessage {
     model: Option<String>,
 }
 
-/// A message that was committed.
+/// The answer for a committed message.
 #[derive(Serialize)]
 pub(crate) struct AcceptedBody {
     run_id: RunId,
@@ -64,7 +64,7 @@ impl From<&Accepted> for AcceptedBody {
     }
 }
 
-/// Takes a message, and with `wait_ms` waits until its run rests.
+/// Accepts a message. With `wait_ms` it waits until the run has ended or waits for approval.
 pub(crate) async fn send(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -87,12 +87,12 @@ pub(crate) async fn send(
 }
 
 impl NewMessage {
-    /// A message that asks for nothing special.
+    /// A message without options.
     pub(crate) fn plain(session: String, text: String, idempotency_key: Option<String>, wait_ms: Option<u64>) -> Self {
         Self { session, text, idempotency_key, wait_ms, ..Self::default() }
     }
 
-    /// The message in our own form, and how long to wait for its run.
+    /// Converts the request to an inbound message, and returns how long to wait for its run.
     pub(crate) fn check(
         self,
         config: &GatewayConfig,

@@ -33,7 +33,7 @@ pub(crate) use stop::{Stop, stop_now, stop_run};
 
 use crate::error::ApiError;
 
-/// The error in the form that clients of that path read.
+/// The error in the format of that path's API.
 pub(crate) fn error_for(path: &str, error: ApiError) -> Response {
     if path.starts_with("/v1/") { openai::OpenAiError::from(error).into_response() } else { error.into_response() }
 }

@@ -21,7 +21,7 @@ pub(crate) struct PrincipalList {
     principals: Vec<KnownPrincipal>,
 }
 
-/// Principals, the most recently seen first.
+/// Lists principals, the most recently seen first.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Operator(_): Operator,

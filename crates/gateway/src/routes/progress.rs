@@ -1,4 +1,4 @@
-//! How a job gets on: what its runs have used, and what the newest of them does.
+//! The progress of a job: the usage of its runs, and the activity of the newest run.
 
 use belay_protocol::{Doing, JobRecord, RunFilter, RunUsage};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::checks::LIST_MAX;
 use crate::error::ApiError;
 
-/// A job, and how it gets on.
+/// A job and its progress.
 #[derive(Serialize)]
 pub(crate) struct JobView {
     #[serde(flatten)]
@@ -19,7 +19,7 @@ pub(crate) struct JobView {
     doing: Option<Doing>,
 }
 
-/// A job in a list that is not at work: what it has used.
+/// A job with its usage, for lists; without its activity.
 pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError> {
     let (mut usage, mut cost_micro_usd) = (RunUsage::default(), 0u64);
     if job.run_id.is_some() {
@@ -32,7 +32,7 @@ pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError>
     Ok(JobView { job, usage, cost_micro_usd, doing: None })
 }
 
-/// A job by itself: what it has used, and what it does.
+/// A job with its usage and its current activity.
 pub(crate) async fn seen(app: &App, job: JobRecord) -> Result<JobView, ApiError> {
     let doing = match job.run_id {
         Some(run) => app.jobs.progress(run, job.runs_in).await?,

@@ -1,4 +1,4 @@
-//! The beginning of every stream of events: from where it goes on, and the place that it takes.
+//! The start of every event stream: its cursor and its permit.
 
 use std::convert::Infallible;
 
@@ -22,18 +22,18 @@ struct ResumeParams {
     since: Option<String>,
 }
 
-/// Where a stream goes on, and its place among all streams.
+/// The cursor of a stream, and its permit.
 pub(crate) struct Resume {
-    /// Behind this fact; `None`: the reader does not say.
+    /// The stream begins after this fact; `None`: the reader gives no cursor.
     pub(crate) after: Option<Seq>,
     /// Held until the stream is dropped.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) permit: OwnedSemaphorePermit,
     pub(crate) reset: Option<Reset>,
 }
 
-/// A reader has come again behind a fact that is not there, as after the store was replaced by an older copy. It is told so,
-/// and goes on behind the newest one: as an error, this would end a browser's attempts for good, and to replay everything
-/// would say things twice.
+/// The reader's cursor is beyond the newest fact, for example after the store was replaced by an older copy. The reader
+/// gets a `reset` event, and the stream continues after the newest fact. An error would end a browser's reconnects for
+/// good, and a replay would repeat events.
 pub(crate) struct Reset {
     asked: Seq,
     newest: Seq,
@@ -42,7 +42,7 @@ pub(crate) struct Reset {
 impl FromRequestParts<Shared> for Resume {
     type Rejection = ApiError;
 
-    /// From the header that browsers send when they reconnect, or from the parameter.
+    /// Reads the cursor from the header that browsers send when they reconnect, or from the parameter.
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
         let Params(ResumeParams { since }) = Params::from_request_parts(parts, app).await?;
         let newest = *app.events.tip().borrow();
@@ -53,7 +53,7 @@ impl FromRequestParts<Shared> for Resume {
             (Some(asked), None) => return Err(ApiError::invalid_cursor("since", asked, newest)),
             (beyond, _) => beyond.map(|asked| Reset { asked, newest }),
         };
-        Ok(Self { after: after.map(|after| after.min(newest)), place: app.stream_place()?, reset })
+        Ok(Self { after: after.map(|after| after.min(newest)), permit: app.stream_permit()?, reset })
     }
 }
 
@@ -66,7 +66,7 @@ fn number(text: Option<&str>) -> Result<Option<Seq>, ApiError> {
 }
 
 impl Reset {
-    /// Its id is where the reader goes on when it comes once more.
+    /// The `reset` event. Its id is the cursor at which the reader continues when it reconnects.
     fn event(&self) -> sse::Event {
         let Self { asked, newest } = self;
         let data = json!({ "asked": asked, "newest": newest, "message": "there is no such event yet; this goes on behind the newest" });
@@ -74,7 +74,7 @@ impl Reset {
     }
 }
 
-/// Events as a response, with comments during silence.
+/// Sends events as a response, with comments during silence.
 pub(crate) fn as_response(
     reset: Option<Reset>,
     events: impl Stream<Item = sse::Event> + Send + 'static,

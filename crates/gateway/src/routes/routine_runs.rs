@@ -1,4 +1,5 @@
-//! `/api/v1/routine-runs`, `/api/v1/routines/{name}/runs` and `POST /api/v1/events`: what has set routines off, and what will.
+//! `/api/v1/routine-runs`, `/api/v1/routines/{name}/runs` and `POST /api/v1/events`: past and future triggers of
+//! routines.
 
 use std::cmp::Reverse;
 
@@ -9,7 +10,7 @@ use belay_protocol::{Principal, RoutineRecord, RoutineRequest, RoutineRunFilter,
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::routines::{find, fired};
+use super::routines::{find, trigger_runs};
 use crate::app::{App, Shared};
 use crate::checks::{KEY_MAX_BYTES, check_key, check_limit};
 use crate::error::ApiError;
@@ -33,18 +34,18 @@ pub(crate) struct OwnParams {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NextParams {
-    /// Of this one only.
+    /// Only of this routine.
     routine: Option<String>,
     count: Option<u32>,
 }
 
-/// Something that another part of the operator's systems says has happened.
+/// An event that another of the operator's systems reports.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Happened {
+pub(crate) struct ReportedEvent {
     source: String,
     event: String,
-    /// What makes a second telling recognisable.
+    /// Makes a repeated report recognisable.
     key: Option<String>,
     #[serde(default)]
     payload: serde_json::Map<String, Value>,
@@ -55,7 +56,7 @@ struct RoutineRunList {
     routine_runs: Vec<RoutineRunRecord>,
 }
 
-/// Routine runs, newest first.
+/// Lists routine runs, newest first.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -66,7 +67,8 @@ pub(crate) async fn list(
     routine_runs(&app, &principal, filter).await
 }
 
-/// The routine runs of a routine, newest first; for an operator also of those that had its name before.
+/// Lists the routine runs of a routine, newest first. An operator also sees those of earlier routines with the same
+/// name.
 pub(crate) async fn of_routine(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -83,7 +85,7 @@ async fn routine_runs(app: &App, principal: &Principal, filter: RoutineRunFilter
         None => {
             let routine_runs = app.routines.routine_runs(filter.clone()).await?;
             if let (true, Some(name)) = (routine_runs.is_empty(), &filter.routine) {
-                find(app, principal, name).await?; // a mistyped name must not look like a routine that is silent
+                find(app, principal, name).await?; // a mistyped name must not look like a routine without runs
             }
             routine_runs
         }
@@ -92,7 +94,7 @@ async fn routine_runs(app: &App, principal: &Principal, filter: RoutineRunFilter
     Ok(Json(RoutineRunList { routine_runs }).into_response())
 }
 
-/// The routine runs of the routines of whoever asks, newest first.
+/// Lists the runs of the principal's own routines, newest first.
 async fn own_routine_runs(
     app: &App,
     principal: &Principal,
@@ -109,14 +111,14 @@ async fn own_routine_runs(
         let RoutineRecord { routine_id, spec, .. } = routine;
         let of_this = RoutineRunFilter { routine: Some(spec.name), routine_id: Some(routine_id), ..filter.clone() };
         routine_runs.extend(app.routines.routine_runs(of_this).await?);
-        // Of each no more are needed than of all: it stays one page and one routine's, however many there are.
+        // One routine never needs more than the limit of all. So at most one page and one routine's runs are in memory.
         routine_runs.sort_by_key(|routine_run| Reverse((routine_run.claimed_at, routine_run.routine_run_id)));
         routine_runs.truncate(filter.limit as usize);
     }
     Ok(routine_runs)
 }
 
-/// One routine run.
+/// Shows one routine run.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -128,7 +130,7 @@ pub(crate) async fn show(
     }
 }
 
-/// What fires next, guardrails aside: of every routine that is on, or of one.
+/// Lists the next trigger times, guardrails aside: of every enabled routine, or of one.
 pub(crate) async fn next(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -139,7 +141,7 @@ pub(crate) async fn next(
         Some(name) => vec![find(&app, &principal, name).await?],
         None => app.routines.routines().await?,
     };
-    // The first so many times are times of those that are first.
+    // The first `count` times belong to the first `count` routines.
     routines.retain(|routine| routine.next_at.is_some() && app.visibility(&principal).routine(routine));
     routines.sort_by_key(|routine| routine.next_at);
     routines.truncate(count);
@@ -165,13 +167,13 @@ pub(crate) async fn next(
     Ok(Json(json!({ "next": next })).into_response())
 }
 
-/// Says that something has happened, and answers what it has set off.
+/// Reports an event, and returns the routine runs that it has triggered.
 pub(crate) async fn emit(
     State(app): State<Shared>,
     Operator(principal): Operator,
-    JsonBody(happened): JsonBody<Happened>,
+    JsonBody(reported): JsonBody<ReportedEvent>,
 ) -> Result<Response, ApiError> {
-    let Happened { source, event, key, payload } = happened;
+    let ReportedEvent { source, event, key, payload } = reported;
     for (field, word) in [("source", &source), ("event", &event)] {
         if word.trim().is_empty() || word.len() > KEY_MAX_BYTES {
             return Err(ApiError::invalid(format!("{field}: must be a word of 1 to 256 bytes")));
@@ -181,5 +183,5 @@ pub(crate) async fn emit(
         check_key(key).map_err(|e| ApiError::invalid(format!("key: {e}")))?;
     }
     let request = RoutineRequest::Emit { source, event, key, payload: Value::Object(payload) };
-    Ok(Json(RoutineRunList { routine_runs: fired(&app, principal, request).await? }).into_response())
+    Ok(Json(RoutineRunList { routine_runs: trigger_runs(&app, principal, request).await? }).into_response())
 }

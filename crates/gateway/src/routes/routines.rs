@@ -1,5 +1,4 @@
-//! `/api/v1/routines`: rules that start work by time or event. What is changed, the agent changes; what is read comes from the
-//! store.
+//! `/api/v1/routines`: rules that start work by time or event. The agent makes all changes; reads come from the store.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,7 +20,7 @@ use crate::extract::{Caller, JsonBody, NamePath, OptionalBody, Params};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
-    /// A name: those behind it.
+    /// A name: lists the routines after it.
     after: Option<String>,
     limit: Option<u32>,
 }
@@ -29,31 +28,31 @@ pub(crate) struct ListParams {
 #[derive(Serialize)]
 struct RoutineList {
     routines: Vec<RoutineRecord>,
-    /// What `after` takes for the next page; absent on the last one.
+    /// The value of `after` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// What a routine run by hand is told.
+/// The input of a routine run that is started by hand.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Hand {
+pub(crate) struct ManualRun {
     payload: Option<String>,
-    /// What makes a second asking recognisable; the header [`KEY_HEADER`] says the same.
+    /// Makes a repeated request recognisable. The header [`KEY_HEADER`] does the same.
     idempotency_key: Option<String>,
 }
 
-/// Carries the key of a routine run by hand, for who sends no body.
+/// The header with the key of a routine run that is started by hand, for clients that send no body.
 pub(crate) const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A date to test a routine at: with an offset, or as the clock of its zone shows it.
+/// A date to test a routine at: with an offset, or in local time of the routine's zone.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct At {
     at: String,
 }
 
-/// A routine that nobody has made yet, and a date to test it at.
+/// A routine that does not exist yet, and a date to test it at.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpecAt {
@@ -61,7 +60,7 @@ pub(crate) struct SpecAt {
     at: String,
 }
 
-/// Routines, by name, in pages.
+/// Lists routines by name, in pages.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -79,7 +78,7 @@ pub(crate) async fn list(
     Ok(Json(RoutineList { routines, next }).into_response())
 }
 
-/// One routine.
+/// Shows one routine.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -88,7 +87,7 @@ pub(crate) async fn show(
     find(&app, &principal, &name).await.map(Json)
 }
 
-/// Makes a routine; one that is there is refused.
+/// Creates a routine; an existing one is refused.
 pub(crate) async fn create(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -98,7 +97,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(routine)).into_response())
 }
 
-/// Makes the routine of this name, or changes it.
+/// Creates or replaces the routine of this name.
 pub(crate) async fn put(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -111,59 +110,60 @@ pub(crate) async fn put(
     changed(&app, principal, RoutineRequest::Put { spec, fresh: false }).await.map(Json)
 }
 
-/// Refuses to change a routine that its caller is not shown, as if there were none. The agent looks too; for an operator it alone.
-async fn look_first(app: &App, principal: &Principal, name: &str) -> Result<(), ApiError> {
+/// Refuses to change a routine that the caller may not see, as if it did not exist. The agent checks too; for an
+/// operator only the agent checks.
+async fn check_visible(app: &App, principal: &Principal, name: &str) -> Result<(), ApiError> {
     match app.visibility(principal).own_only() {
         Some(_) => find(app, principal, name).await.map(|_theirs| ()),
         None => Ok(()),
     }
 }
 
-/// Switches it on.
+/// Enables a routine.
 pub(crate) async fn enable(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<RoutineRecord>, ApiError> {
-    look_first(&app, &principal, &name).await?;
+    check_visible(&app, &principal, &name).await?;
     changed(&app, principal, RoutineRequest::Enable { name, on: true }).await.map(Json)
 }
 
-/// Switches it off.
+/// Disables a routine.
 pub(crate) async fn disable(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<RoutineRecord>, ApiError> {
-    look_first(&app, &principal, &name).await?;
+    check_visible(&app, &principal, &name).await?;
     changed(&app, principal, RoutineRequest::Enable { name, on: false }).await.map(Json)
 }
 
-/// Deletes it.
+/// Deletes a routine.
 pub(crate) async fn delete(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
 ) -> Result<Json<Value>, ApiError> {
-    look_first(&app, &principal, &name).await?;
-    match asked(&app, principal, RoutineRequest::Delete(name)).await? {
+    check_visible(&app, &principal, &name).await?;
+    match ask_agent(&app, principal, RoutineRequest::Delete(name)).await? {
         RoutineAnswer::Deleted(name) => Ok(Json(json!({ "deleted": name }))),
         other => Err(unexpected(&other)),
     }
 }
 
-/// Fires it by hand: 202, since its work has yet to be done.
+/// Starts a routine run by hand: 202, because its work is not done yet.
 pub(crate) async fn fire(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
     headers: HeaderMap,
-    OptionalBody(Hand { payload, idempotency_key }): OptionalBody<Hand>,
+    OptionalBody(ManualRun { payload, idempotency_key }): OptionalBody<ManualRun>,
 ) -> Result<Response, ApiError> {
-    look_first(&app, &principal, &name).await?;
-    let key = hand_key(&headers, idempotency_key.as_deref())?;
+    check_visible(&app, &principal, &name).await?;
+    let key = manual_key(&headers, idempotency_key.as_deref())?;
     let mut inbound = app
         .without_session(principal, Body::Control(Control::Routine(Box::new(RoutineRequest::Fire { name, payload }))));
     inbound.key = key.map(|key| IdempotencyKey {
@@ -171,13 +171,14 @@ pub(crate) async fn fire(
         account: inbound.principal.id.clone(),
         message_id: key.into(),
     });
-    let fired = fired_by(answer_of(app.ask(inbound).await?)?)?;
-    let Some(routine_run) = fired.into_iter().next() else { return Err(ApiError::internal()) }; // it names one routine
+    let routine_runs = runs_of_answer(answer_of(app.ask(inbound).await?)?)?;
+    // The request names one routine.
+    let Some(routine_run) = routine_runs.into_iter().next() else { return Err(ApiError::internal()) };
     Ok((StatusCode::ACCEPTED, Json(routine_run)).into_response())
 }
 
-/// The key of a routine run by hand, wherever it stands.
-fn hand_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
+/// The key of a routine run that is started by hand, from the header or the body.
+fn manual_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
     let in_header = headers.get(KEY_HEADER).map(|key| key.to_str().unwrap_or_default());
     if in_header.is_some() && in_body.is_some() && in_header != in_body {
         return Err(ApiError::invalid("idempotency_key: the header Idempotency-Key says another: send one of them"));
@@ -186,7 +187,7 @@ fn hand_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Opti
     key.map_err(|e| ApiError::invalid(format!("idempotency_key: {e}")))
 }
 
-/// Whether a routine would fire at a date.
+/// Tests whether a routine would trigger at a date.
 pub(crate) async fn test(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -201,7 +202,7 @@ pub(crate) async fn test(
     Ok(Json(tested))
 }
 
-/// The same of a routine that nobody has made yet. Nothing else is posted to a name.
+/// Tests a routine that does not exist yet. No other name accepts POST.
 pub(crate) async fn test_new(
     State(app): State<Shared>,
     NamePath(name): NamePath,
@@ -217,7 +218,7 @@ fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<Value, ApiError> {
     app.times.test(spec, at).map_err(ApiError::invalid)
 }
 
-/// The routine of that name, if whoever asks is shown it.
+/// The routine of that name, if the principal may see it.
 ///
 /// # Errors
 /// 404.
@@ -226,16 +227,16 @@ pub(super) async fn find(app: &App, principal: &Principal, name: &str) -> Result
     routine.ok_or_else(|| ApiError::not_found(format!("no such routine: {name}")))
 }
 
-/// Has something set off, and says what was.
-pub(super) async fn fired(
+/// Sends a request that triggers routines, and returns the routine runs.
+pub(super) async fn trigger_runs(
     app: &App,
     principal: Principal,
     request: RoutineRequest,
 ) -> Result<Vec<RoutineRunRecord>, ApiError> {
-    fired_by(asked(app, principal, request).await?)
+    runs_of_answer(ask_agent(app, principal, request).await?)
 }
 
-fn fired_by(answer: RoutineAnswer) -> Result<Vec<RoutineRunRecord>, ApiError> {
+fn runs_of_answer(answer: RoutineAnswer) -> Result<Vec<RoutineRunRecord>, ApiError> {
     match answer {
         RoutineAnswer::Fired(routine_runs) => Ok(routine_runs),
         other => Err(unexpected(&other)),
@@ -243,13 +244,13 @@ fn fired_by(answer: RoutineAnswer) -> Result<Vec<RoutineRunRecord>, ApiError> {
 }
 
 async fn changed(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineRecord, ApiError> {
-    match asked(app, principal, request).await? {
+    match ask_agent(app, principal, request).await? {
         RoutineAnswer::Routine(routine) => Ok(*routine),
         other => Err(unexpected(&other)),
     }
 }
 
-async fn asked(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineAnswer, ApiError> {
+async fn ask_agent(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineAnswer, ApiError> {
     answer_of(app.control(principal, Control::Routine(Box::new(request))).await?)
 }
 

@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::extract::{Caller, Params};
 use crate::visibility::{VisibleRun, VisibleSession};
 
-/// What `wait` waits when nothing else is said.
+/// Default timeout of `wait`.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ pub(crate) struct ListParams {
     session: Option<String>,
     status: Option<RunStatus>,
     limit: Option<u32>,
-    /// The beginning of the id.
+    /// A prefix of the id.
     id: Option<String>,
 }
 
@@ -40,7 +40,7 @@ struct RunList {
     runs: Vec<RunRecord>,
 }
 
-/// Runs, newest first.
+/// Lists runs, newest first.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -55,17 +55,17 @@ pub(crate) async fn list(
     Ok(Json(RunList { runs }).into_response())
 }
 
-/// The beginning of an id by which a list is asked for.
+/// Parses the prefix of an id, which filters a list.
 pub(crate) fn id_prefix(text: Option<&str>) -> Result<Option<IdPrefix>, ApiError> {
     text.map(IdPrefix::parse).transpose().map_err(|what| ApiError::invalid(format!("id: {what}")))
 }
 
-/// One run.
+/// Shows one run.
 pub(crate) async fn show(State(app): State<Shared>, run: VisibleRun) -> Result<Json<RunRecord>, ApiError> {
     app.runs.run(run.id()).await?.map(Json).ok_or_else(|| no_such_run(run.id()))
 }
 
-/// One run when it has ended or rests on a question, or as it stands when the time is up.
+/// Returns a run when it has ended or waits for approval, or its current record at the timeout.
 pub(crate) async fn wait(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -81,7 +81,7 @@ pub(crate) async fn wait(
     app.wait_for_run(id, watch, limit).await?.map(Json).ok_or_else(|| no_such_run(id))
 }
 
-/// What was said and done in a run, as a recorded trajectory.
+/// Returns the messages of a run as a recorded trajectory.
 pub(crate) async fn trajectory(State(app): State<Shared>, run: VisibleRun) -> Result<Response, ApiError> {
     let id = run.id();
     if app.runs.run(id).await?.is_none() {

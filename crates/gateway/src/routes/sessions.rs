@@ -16,7 +16,7 @@ use crate::visibility::VisibleSession;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     limit: Option<u32>,
-    /// Whether ephemeral sessions are listed too.
+    /// Include ephemeral sessions.
     #[serde(default)]
     all: bool,
 }
@@ -36,12 +36,12 @@ struct SessionList {
 #[derive(Serialize)]
 struct History {
     messages: Vec<HistoryEntry>,
-    /// What `after` takes for the next page; absent on the last one.
+    /// The value of `after` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }
 
-/// Sessions, most recently used first.
+/// Lists sessions, most recently used first.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -53,12 +53,12 @@ pub(crate) async fn list(
     Ok(Json(SessionList { sessions }).into_response())
 }
 
-/// One session.
+/// Shows one session.
 pub(crate) async fn show(State(app): State<Shared>, session: VisibleSession) -> Result<Json<SessionSummary>, ApiError> {
     app.sessions.session(session.key()).await?.map(Json).ok_or_else(|| no_such_session(session.key()))
 }
 
-/// What was said in a session, oldest first, in pages.
+/// Lists the messages of a session, oldest first, in pages.
 pub(crate) async fn messages(
     State(app): State<Shared>,
     session: VisibleSession,

@@ -12,12 +12,12 @@ use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, Operator, OptionalBody};
 
-/// A body that says nothing: absent, or an object without fields.
+/// An empty body: absent, or an object without fields.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// What is going on.
+/// Returns the status of the daemon.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -25,7 +25,7 @@ pub(crate) async fn show(
     status_of(&app, principal).await.map(Json)
 }
 
-/// What is going on, with the runs that they are shown.
+/// The status of the daemon, with the running runs that the principal may see.
 pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<StatusReport>, ApiError> {
     let mut report = match app.control(principal.clone(), Control::Status).await? {
         Ack::Status(report) => report,
@@ -36,8 +36,8 @@ pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<Sta
     Ok(report)
 }
 
-/// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4). Asked how it stands, the agent
-/// brings its gauges up to date; where it does not answer, they are as they were.
+/// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4). A status request
+/// makes the agent update its gauges. If the agent does not answer, they keep their last values.
 pub(crate) async fn metrics(State(app): State<Shared>, Caller(principal): Caller) -> Response {
     if let Err(error) = app.control(principal, Control::Status).await {
         tracing::debug!(?error, "the gauges are as they were");

@@ -1,4 +1,4 @@
-//! The brakes: stop a run, a session, everything.
+//! Stops a run, a session, or everything.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::error::ApiError;
 use crate::extract::{Caller, Operator, OptionalBody, Params};
 use crate::visibility::{VisibleRun, VisibleSession};
 
-/// Longest time a stop may wait for its last process.
+/// Longest time that a stop may wait for its last process.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Pause between two looks at what still runs.
+/// Pause between two checks of what still runs.
 const POLL: Duration = Duration::from_millis(25);
 
-/// What to stop: of runs and sessions only what whoever asks is shown.
+/// What to stop. A principal can name only visible runs and sessions.
 pub(crate) enum Stop {
     /// One run.
     Run(VisibleRun),
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     stop_run(&app, principal, run, params.wait()?).await.map(Json)
 }
 
-/// Stops that run, and waits so long for what of it still ends.
+/// Stops a run, and waits up to `wait` for its remaining processes.
 ///
 /// # Errors
 /// There is no such run, or the agent does not answer.
@@ -69,7 +69,7 @@ pub(crate) async fn stop_run(
 ) -> Result<StopReport, ApiError> {
     let id = run.id();
     let report = stop(app, principal, Stop::Run(run), wait).await?;
-    // Nothing to stop: it has ended before, or never was.
+    // Nothing to stop: the run has ended before or never existed.
     if report.stopped.is_empty() && report.still_running.is_empty() && app.runs.run(id).await?.is_none() {
         return Err(no_such_run(id));
     }
@@ -86,7 +86,7 @@ pub(crate) async fn session(
 ) -> Result<Json<StopReport>, ApiError> {
     let report = stop(&app, principal, Stop::Session(session.clone()), params.wait()?).await?;
     if report == StopReport::default() && app.sessions.session(session.key()).await?.is_none() {
-        // A mistyped brake must not look like one that worked.
+        // A stop of a mistyped name must not look like a success.
         return Err(ApiError::not_found("no such session"));
     }
     Ok(Json(report))
@@ -102,7 +102,7 @@ pub(crate) async fn all(
     stop(&app, principal, Stop::All, params.wait()?).await.map(Json)
 }
 
-/// Stops, and asks again until nothing is left or the time is up.
+/// Stops, and repeats the stop until nothing is left or the time is up.
 async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> Result<StopReport, ApiError> {
     let deadline = Instant::now() + wait;
     let mut report = stop_now(app, &principal, &target).await?;
@@ -119,7 +119,7 @@ async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> 
     Ok(report)
 }
 
-/// Stops, and says what has ended at once, or within a moment.
+/// Stops once, and reports what has ended and what is still ending.
 pub(crate) async fn stop_now(app: &App, principal: &Principal, target: &Stop) -> Result<StopReport, ApiError> {
     let target = match target {
         Stop::Run(run) => StopTarget::Run(run.id()),

@@ -1,4 +1,4 @@
-//! `/api/v1/tools`: what runs can call, how each of it gets on, and switching it off and on.
+//! `/api/v1/tools`: the tools that runs can call, their health, and disabling and enabling them.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,29 +15,29 @@ pub(crate) struct ToolList {
     tools: Vec<ToolHealth>,
 }
 
-/// Why a tool is switched off.
+/// The reason for disabling a tool.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Why {
+pub(crate) struct DisableReason {
     detail: String,
 }
 
-/// All of them, by name, MCP servers among them.
+/// Lists all tools by name, MCP servers included.
 pub(crate) async fn list(State(app): State<Shared>, Caller(principal): Caller) -> Result<Json<ToolList>, ApiError> {
-    asked(&app, principal, ToolRequest::List).await.map(|tools| Json(ToolList { tools }))
+    ask_agent(&app, principal, ToolRequest::List).await.map(|tools| Json(ToolList { tools }))
 }
 
-/// Switches one off until it is switched on.
+/// Disables a tool until it is enabled.
 pub(crate) async fn disable(
     State(app): State<Shared>,
     Operator(principal): Operator,
     NamePath(name): NamePath,
-    JsonBody(Why { detail }): JsonBody<Why>,
+    JsonBody(DisableReason { detail }): JsonBody<DisableReason>,
 ) -> Result<Json<ToolHealth>, ApiError> {
     one(&app, principal, ToolRequest::Disable { name, detail }).await
 }
 
-/// Switches one on.
+/// Enables a tool.
 pub(crate) async fn enable(
     State(app): State<Shared>,
     Operator(principal): Operator,
@@ -48,10 +48,10 @@ pub(crate) async fn enable(
 }
 
 async fn one(app: &App, principal: Principal, request: ToolRequest) -> Result<Json<ToolHealth>, ApiError> {
-    asked(app, principal, request).await?.pop().map(Json).ok_or_else(ApiError::internal)
+    ask_agent(app, principal, request).await?.pop().map(Json).ok_or_else(ApiError::internal)
 }
 
-async fn asked(app: &App, principal: Principal, request: ToolRequest) -> Result<Vec<ToolHealth>, ApiError> {
+async fn ask_agent(app: &App, principal: Principal, request: ToolRequest) -> Result<Vec<ToolHealth>, ApiError> {
     match app.control(principal, Control::Tools(request)).await? {
         Ack::Tools(tools) => Ok(tools),
         other => Err(ApiError::unexpected(&other)),

@@ -1,7 +1,7 @@
-//! `POST /webhook`: messages of other programs, proven by a signature instead of a token.
+//! `POST /webhook`: messages of other programs, authenticated by a signature instead of a token.
 //!
-//! The signature is over the raw bytes and checked before they are parsed. `sent_at` is part of what is signed, so an
-//! old message cannot be sent again later; within its five minutes `delivery_id` makes a repetition recognisable.
+//! The signature covers the raw bytes and is checked before they are parsed. `sent_at` is part of the signed text, so
+//! an old message cannot be replayed later. Within the five minutes, `delivery_id` makes a repetition recognisable.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -20,17 +20,17 @@ use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{json_content, parse_object, read_body};
 
-/// Carries the signature.
+/// The header with the signature.
 pub(crate) const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 
-/// How far `sent_at` may be from our clock, in either direction, in milliseconds. Five minutes: enough for a queue and a
-/// retry or two, and for clocks that are a little off.
+/// Greatest difference between `sent_at` and the daemon's clock, in either direction, in milliseconds. Five minutes:
+/// enough for a queue, a few retries, and clocks that differ a little.
 const WINDOW_MS: u64 = 5 * 60 * 1000;
 
-/// Numbers above this are milliseconds, others seconds: as seconds it is the year 5138, as milliseconds 1973.
+/// Numbers above this are milliseconds, others seconds. As seconds it is the year 5138, as milliseconds 1973.
 const SECONDS_MAX: i64 = 100_000_000_000;
 
-/// A message of another program. Fields we do not know are ignored.
+/// A message of another program. Unknown fields are ignored.
 #[derive(Deserialize)]
 struct Delivery {
     session: String,
@@ -46,7 +46,7 @@ enum SentAt {
     Text(String),
 }
 
-/// Takes a signed message: 202 the first time, 200 with the same run after that.
+/// Accepts a signed message: 202 the first time, 200 with the same run after that.
 pub(crate) async fn receive(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
     let Some(secret) = &app.webhook_secret else { return Err(ApiError::not_found("no such route")) };
     let signature = signature(request.headers())?;
@@ -99,7 +99,7 @@ impl SentAt {
     }
 }
 
-/// The signature that the request claims: 32 bytes, written `sha256=<hex>`.
+/// The signature in the request: 32 bytes, written `sha256=<hex>`.
 fn signature(headers: &HeaderMap) -> Result<[u8; 32], ApiError> {
     let header = headers
         .get(SIGNATURE_HEADER)
@@ -111,7 +111,7 @@ fn signature(headers: &HeaderMap) -> Result<[u8; 32], ApiError> {
         .ok_or_else(|| ApiError::unauthorized("X-Hub-Signature-256 is not \"sha256=\" and 64 hexadecimal digits"))
 }
 
-/// 32 bytes, from their hexadecimal digits.
+/// Decodes 32 bytes from hexadecimal digits.
 pub(super) fn from_hex(text: &[u8]) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 64 {
@@ -124,7 +124,7 @@ pub(super) fn from_hex(text: &[u8]) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Compares in constant time.
+/// Checks the signature in constant time.
 fn verify(secret: &str, bytes: &[u8], signature: &[u8; 32]) -> Result<(), ApiError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).map_err(|_any_length_fits| ApiError::internal())?;
     mac.update(bytes);

@@ -1,11 +1,11 @@
-//! Facts and fragments of one run as `agent` events. Pure.
+//! Converts facts and deltas of one run to `agent` events. Pure.
 
 use belay_protocol::{Delta, Event, EventKind, Partial, RunId, RunRecord, RunStatus, SessionKey, UnixMillis};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::agent_data::agent_data;
 use super::source::News;
-use super::told::told;
 
 /// An event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,7 +14,7 @@ pub(crate) struct AgentEvent {
     /// Absent in a notice, which belongs to no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_id: Option<RunId>,
-    /// 1, 2, 3 … for each run and reader. A gap: fragments were dropped on the way to a slow reader.
+    /// 1, 2, 3 … for each run and reader. A gap: deltas were dropped because the reader was too slow.
     pub(crate) seq: u64,
     /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan` or `subagent`; `notice` belongs to no run.
     pub(crate) stream: &'static str,
@@ -22,13 +22,13 @@ pub(crate) struct AgentEvent {
     pub(crate) ts: i64,
     pub(crate) data: Value,
     pub(crate) session_key: SessionKey,
-    /// The number of the fact that it is made of, for going on behind it; fragments have none.
+    /// The number of the underlying fact, as a cursor; deltas have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cursor: Option<u64>,
 }
 
 impl AgentEvent {
-    /// A notice in a conversation, if that is what the fact is.
+    /// Converts a fact to a notice of a conversation, if it is one.
     pub(crate) fn notice(fact: &Event) -> Option<Self> {
         let EventKind::Notice { text } = &fact.kind else { return None };
         Some(Self {
@@ -42,39 +42,39 @@ impl AgentEvent {
         })
     }
 
-    /// Whether it may be dropped on the way to a slow reader: what it says comes again.
+    /// Whether it may be dropped for a slow reader: later events repeat its content.
     pub(crate) fn is_passing(&self) -> bool {
         self.cursor.is_none() && self.data.get("final").is_none()
     }
 }
 
-/// Turns what is heard of one run into events.
+/// Converts the news of one run to events.
 pub(crate) struct AgentMapper {
     run: RunId,
     session: SessionKey,
     seq: u64,
-    /// What the model has said in the step it is at.
+    /// The model's text in the current step.
     said: Partial,
     ended: bool,
 }
 
 impl AgentMapper {
-    /// For a run of that session, of which the reader has had `seq` events.
+    /// For a run of that session whose reader has received `seq` events.
     pub(crate) fn new(run: RunId, session: SessionKey, seq: u64) -> Self {
         Self { run, session, seq, said: Partial::default(), ended: false }
     }
 
-    /// The number of its last event.
+    /// The number of the last event.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Whether its run has ended.
+    /// Whether the run has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.ended
     }
 
-    /// What is heard of the run, at that date.
+    /// Converts news of the run, at that date.
     pub(crate) fn news(&mut self, news: News, at: UnixMillis) -> Vec<AgentEvent> {
         match news {
             News::Fact(fact, record) => self.fact(&fact, record.as_deref()),
@@ -87,23 +87,23 @@ impl AgentMapper {
         }
     }
 
-    /// A fact, and the run's record where the fact is its end.
+    /// Converts a fact. `record` is the run's record if the fact is its end.
     fn fact(&mut self, fact: &Event, record: Option<&RunRecord>) -> Vec<AgentEvent> {
         if self.ended {
             return Vec::new();
         }
-        let Some((stream, data)) = told(fact, record) else { return Vec::new() };
+        let Some((stream, data)) = agent_data(fact, record) else { return Vec::new() };
         let mut events = Vec::new();
         if matches!(fact.kind, EventKind::RunEnded { .. }) {
             self.ended = true;
             events.extend(self.whole_answer(record, fact.at));
         }
-        // Only the last event of a fact carries its number: who goes on behind it has had all of them.
+        // Only the last event of a fact carries its cursor: a reader that resumes there has received all of them.
         events.push(AgentEvent { cursor: Some(fact.seq.0), ..self.event(stream, data, fact.at) });
         events
     }
 
-    /// A fragment.
+    /// Converts a delta.
     fn delta(&mut self, delta: Delta, at: UnixMillis) -> Option<AgentEvent> {
         if self.ended {
             return None;
@@ -126,7 +126,7 @@ impl AgentMapper {
         Some(self.event(stream, data, at))
     }
 
-    /// What was said before the fragments that follow, to a reader who comes late, or has missed some.
+    /// Converts the text before the following deltas, for a reader that joined late or has missed deltas.
     fn so_far(&mut self, said: Partial, at: UnixMillis) -> Vec<AgentEvent> {
         if self.ended {
             return Vec::new();
@@ -135,19 +135,19 @@ impl AgentMapper {
         self.step(step);
         let had = std::mem::replace(&mut self.said, said);
         let said = [
-            ("reasoning", told_anew(&had.reasoning, &self.said.reasoning, step)),
-            ("assistant", told_anew(&had.text, &self.said.text, step)),
+            ("reasoning", text_update(&had.reasoning, &self.said.reasoning, step)),
+            ("assistant", text_update(&had.text, &self.said.text, step)),
         ];
         let events = said.into_iter().filter_map(|(stream, data)| Some(self.event(stream, data?, at)));
         events.collect()
     }
 
-    /// So many fragments were dropped: the numbers show it.
+    /// Counts dropped deltas, so that the numbers have a gap.
     fn lost(&mut self, fragments: u64) {
         self.seq += fragments;
     }
 
-    /// The answer of a run that ended well, for readers who missed pieces of it: `delta` is what follows the pieces.
+    /// The whole answer of a completed run, for readers that missed parts of it: `delta` is the missing rest.
     fn whole_answer(&mut self, record: Option<&RunRecord>, at: UnixMillis) -> Option<AgentEvent> {
         let record = record.filter(|record| record.status == RunStatus::Completed)?;
         let text = record.reply.as_deref().filter(|text| !text.is_empty())?;
@@ -171,8 +171,8 @@ impl AgentMapper {
     }
 }
 
-/// A text of a step as a whole, to a reader who has `had` a part of it; `None`: nothing is new.
-fn told_anew(had: &str, text: &str, step: u32) -> Option<Value> {
+/// The whole text of a step, for a reader that `had` a part of it; `None`: nothing is new.
+fn text_update(had: &str, text: &str, step: u32) -> Option<Value> {
     match text.strip_prefix(had) {
         Some("") => None,
         Some(rest) => Some(json!({ "text": text, "delta": rest, "step": step })),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_of_a_run_is_numbered_and_ends_once_with_its_whole_answer() {
+    fn the_events_of_a_run_are_numbered_and_end_once_with_the_whole_answer() {
         let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);
         let at = UnixMillis(1000);
         let mut all = mapper.fact(&fact(1, EventKind::RunAccepted), None);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_says_how_it_came() {
+    fn an_end_has_its_reason() {
         for (reason, expected) in [
             (StopReason::FinalText, r#"{"endedAt":1000,"phase":"end","status":"ok","stopReason":"final_text"}"#),
             (
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_hears_what_was_said_before() {
+    fn a_late_reader_receives_the_text_so_far() {
         let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 7);
         let said = Partial { step: 2, text: "Hel".into(), reasoning: "hm".into() };
         let mut all = mapper.so_far(said, UnixMillis(1));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_fragments_hears_the_whole_of_what_was_said() {
+    fn a_reader_that_lost_deltas_receives_the_whole_text() {
         let said = |step: u32, text: &str| Partial { step, text: text.into(), reasoning: String::new() };
         for (so_far, expected) in [
             (said(1, "Once upon"), vec![r#"5 assistant {"delta":" upon","step":1,"text":"Once upon"} None"#]),

@@ -1,4 +1,5 @@
-//! Facts and fragments of one run as `chat` events: what is said, as a person would read it. Pure; the time is an argument.
+//! Converts facts and deltas of one run to `chat` events: the text as a person would read it. Pure; the time is an
+//! argument.
 
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use tokio::time::Instant;
 
 use super::terminal::Verdict;
 
-/// Shortest time between two deltas of one run. 150 ms: as fast as a person reads, and a fraction of the fragments.
+/// Shortest time between two deltas of one run. 150 ms: as fast as a person reads, and fewer events than deltas of the
+/// model.
 const PACE: Duration = Duration::from_millis(150);
 
-/// An answer of this word is no answer; a text that may become it is held back.
+/// An answer of only this word counts as no answer. A text that may become it is held back.
 const SILENT: &str = "NO_REPLY";
 
 /// An event of a conversation.
@@ -24,15 +26,15 @@ pub(crate) struct ChatEvent {
     run_id: Option<RunId>,
     session_key: SessionKey,
     seq: u64,
-    /// `delta`, `final`, `aborted` or `error`; exactly one that is not `delta`. `notice`: of no run.
+    /// `delta`, `final`, `aborted` or `error`; exactly one event per run is not `delta`. `notice`: belongs to no run.
     state: &'static str,
-    /// What was said, as a whole; absent where there is nothing to show.
+    /// The whole text so far; absent if there is nothing to show.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<Value>,
-    /// What follows the text of the delta before.
+    /// The text after that of the previous delta.
     #[serde(skip_serializing_if = "Option::is_none")]
     delta_text: Option<String>,
-    /// The text is no continuation of the one before.
+    /// The text does not continue the previous one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replace: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,13 +43,13 @@ pub(crate) struct ChatEvent {
     error_message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error_kind: Option<&'static str>,
-    /// The number of the fact that it is made of, for going on behind it: the end has one, deltas have none.
+    /// The number of the underlying fact, as a cursor. The end has one, deltas have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<Seq>,
 }
 
 impl ChatEvent {
-    /// A notice in a conversation, which is that fact.
+    /// The event of a notice in a conversation; `fact` is the number of its fact.
     pub(crate) fn notice(session: SessionKey, fact: Seq, text: &str) -> Self {
         Self {
             run_id: None,
@@ -65,31 +67,31 @@ impl ChatEvent {
     }
 }
 
-/// Turns what is heard of one run into events.
+/// Converts the news of one run to events.
 pub(crate) struct ChatMapper {
     run: RunId,
     session: SessionKey,
     seq: u64,
     step: u32,
     text: String,
-    /// The text as the reader has had it.
+    /// The text that the reader has received.
     sent: String,
     sent_at: Option<Instant>,
     ended: bool,
 }
 
 impl ChatMapper {
-    /// For a run of that session, of which the reader has had `seq` events.
+    /// For a run of that session whose reader has received `seq` events.
     pub(crate) fn new(run: RunId, session: SessionKey, seq: u64) -> Self {
         Self { run, session, seq, step: 0, text: String::new(), sent: String::new(), sent_at: None, ended: false }
     }
 
-    /// The number of its last event.
+    /// The number of the last event.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// A fragment; only text is shown.
+    /// Adds a delta; only text counts.
     pub(crate) fn delta(&mut self, delta: Delta) {
         if let Delta::Text { step, text } = delta {
             if step != self.step {
@@ -100,18 +102,18 @@ impl ChatMapper {
         }
     }
 
-    /// What was said before the fragments that follow.
+    /// Sets the text before the following deltas.
     pub(crate) fn so_far(&mut self, said: Partial) {
         (self.step, self.text) = (said.step, said.text);
     }
 
-    /// When the next delta is due; `None`: there is nothing new to say.
+    /// When the next delta is due; `None`: there is no new text.
     pub(crate) fn due(&self) -> Option<Instant> {
         let silent = self.ended || self.text == self.sent || may_be_silent(&self.text);
         (!silent).then(|| self.sent_at.map_or_else(Instant::now, |at| at + PACE))
     }
 
-    /// The delta that is due: what is new since the last one that was [taken](Self::taken).
+    /// The due delta: the new text since the last one that was [taken](Self::taken).
     pub(crate) fn due_delta(&self) -> ChatEvent {
         let rest = self.text.strip_prefix(self.sent.as_str());
         ChatEvent {
@@ -122,19 +124,20 @@ impl ChatMapper {
         }
     }
 
-    /// The reader has been given that delta.
+    /// Records that the reader has received the delta.
     pub(crate) fn taken(&mut self, now: Instant) {
         self.seq += 1;
         self.sent.clone_from(&self.text);
         self.sent_at = Some(now);
     }
 
-    /// A delta was due and could not be given: it is tried again with what is said by then.
+    /// Records that a due delta could not be sent. It is tried again later with the text of that time.
     pub(crate) fn refused(&mut self, now: Instant) {
         self.sent_at = Some(now);
     }
 
-    /// The end, which is that fact: what was held back, then exactly one last event.
+    /// The end of the run: the text that was held back, then exactly one last event. `fact` is the number of the run's
+    /// last fact.
     pub(crate) fn end(&mut self, fact: Seq, reason: StopReason, record: Option<&RunRecord>) -> Vec<ChatEvent> {
         if self.ended {
             return Vec::new();
@@ -184,7 +187,7 @@ impl ChatMapper {
     }
 }
 
-/// Whether a text may still become the answer that says nothing.
+/// Whether a text may still become the silent answer.
 fn may_be_silent(text: &str) -> bool {
     let text = text.trim_start_matches([' ', '\n', '`']);
     SILENT.starts_with(text)
@@ -195,7 +198,7 @@ fn message(text: &str) -> Value {
     json!({ "role": "assistant", "content": [{ "type": "text", "text": text }] })
 }
 
-/// The kind of an error, of a short closed list.
+/// The error kind, from a short closed list.
 fn error_kind(reason: StopReason) -> &'static str {
     match reason {
         StopReason::WallClock | StopReason::ActiveTime => "timeout",
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_keeps_its_words_and_what_failed_says_why() {
+    fn a_stopped_run_keeps_its_text_and_a_failed_one_has_its_reason() {
         let mut stopped = ChatMapper::new(RunId::new(), "s".into(), 0);
         stopped.so_far(Partial { step: 1, text: "Once".into(), reasoning: String::new() });
         stopped.taken(Instant::now());

@@ -1,4 +1,4 @@
-//! Agent events as server-sent events: the reader pulls, and goes on behind the last id it saw.
+//! Agent events as server-sent events. The reader pulls, and resumes after the last id that it saw.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,14 +11,14 @@ use super::agent::{AgentEvent, AgentMapper};
 use super::source::{News, Source};
 use crate::app::Shared;
 
-/// A reader's stream of events.
+/// The event stream of one reader.
 struct Feed {
     app: Shared,
     source: Source,
     mappers: HashMap<RunId, AgentMapper>,
     out: VecDeque<AgentEvent>,
-    /// Returned when the stream is dropped.
-    _place: OwnedSemaphorePermit,
+    /// Released when the stream is dropped.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Feed {
@@ -37,7 +37,7 @@ impl Feed {
             let known = self.mappers.contains_key(&run);
             let mapper = self.mappers.entry(run).or_insert_with(|| AgentMapper::new(run, session, 0));
             self.out.extend(mapper.news(news, self.app.clock.now()));
-            // What comes behind the end of a run, such as its delivery, is no course of its own.
+            // Facts after the end of a run, such as its delivery, start no new mapper.
             if mapper.is_over() || (!known && self.out.is_empty()) {
                 self.mappers.remove(&run);
             }
@@ -45,13 +45,14 @@ impl Feed {
     }
 }
 
-/// The events of a source; the place is given back when they are dropped.
-pub(crate) fn events(app: Shared, source: Source, place: OwnedSemaphorePermit) -> impl Stream<Item = sse::Event> {
-    let feed = Feed { app, source, mappers: HashMap::new(), out: VecDeque::new(), _place: place };
+/// The events of a source. Dropping the stream releases the permit.
+pub(crate) fn events(app: Shared, source: Source, permit: OwnedSemaphorePermit) -> impl Stream<Item = sse::Event> {
+    let feed = Feed { app, source, mappers: HashMap::new(), out: VecDeque::new(), _permit: permit };
     futures_util::stream::unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         let id = event.cursor.map(|cursor| cursor.to_string());
-        let data = serde_json::to_string(&event).unwrap_or_default(); // our own type: keys are texts, and nothing refuses
+        // Our own type: all keys are strings, so it cannot fail.
+        let data = serde_json::to_string(&event).unwrap_or_default();
         let sent = sse::Event::default().event("agent").data(data);
         Some((id.into_iter().fold(sent, sse::Event::id), feed))
     })

@@ -1,4 +1,4 @@
-//! The fragments of a run at work, as one reader takes them.
+//! The deltas of a live run, for one reader.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use tokio::time::{Instant, sleep_until};
 use super::order::{FragmentPosition, Order};
 use super::source::News;
 
-/// Fragments of text that wait are handed on as one of at most so many bytes, so that who comes behind catches up.
+/// Waiting text deltas are joined up to this length, so that a slow reader catches up.
 const JOINED_MAX_BYTES: usize = 4096;
 
-/// Longest time that a fragment waits for the facts before it. 250 ms: what a fact may wait for its commit (50 ms, see
-/// [`belay_protocol::Durability::Relaxed`]) on a busy disk. What is later than that comes behind it.
+/// Longest time that a delta waits for the facts before it. 250 ms: a fact may wait 50 ms for its commit (see
+/// [`belay_protocol::Durability::Relaxed`]), and longer on a busy disk. A later fact comes after the delta.
 const HELD_MAX: Duration = Duration::from_millis(250);
 
-/// The fragments of a run at work.
+/// The deltas of a live run.
 pub(crate) struct Live {
     pub(crate) run: RunId,
     session: SessionKey,
     deltas: broadcast::Receiver<Delta>,
-    /// What was taken and not handed on yet.
-    front: Option<Heard>,
-    /// Until when that waits, if it does. Those behind it wait at their source, which drops what is too much.
+    /// Received and not yet returned.
+    front: Option<Item>,
+    /// Until when `front` waits, if it does. Later deltas wait in the channel, which drops them when it is full.
     held_until: Option<Instant>,
 }
 
-/// What is heard.
-enum Heard {
+/// An item of the stream of deltas.
+enum Item {
     SoFar(Partial),
     Delta(Delta),
     Lost(u64),
 }
 
-impl Heard {
-    /// Where it stands; `None`: nowhere, or at the beginning.
-    fn place(&self) -> Option<FragmentPosition> {
+impl Item {
+    /// The position in the run; `None`: no position.
+    fn position(&self) -> Option<FragmentPosition> {
         match self {
             Self::Delta(Delta::Tool { call_id, .. }) => Some(FragmentPosition::Call(call_id.clone())),
             Self::SoFar(Partial { step, .. })
@@ -50,42 +50,42 @@ impl Heard {
 }
 
 impl Live {
-    /// Takes fragments from now on, behind what was said so far.
+    /// Receives deltas from now on, after the text `so_far`.
     pub(crate) fn new(run: RunId, session: SessionKey, so_far: Partial, deltas: broadcast::Receiver<Delta>) -> Self {
         let said = !so_far.text.is_empty() || !so_far.reasoning.is_empty();
-        Self { run, session, deltas, front: said.then_some(Heard::SoFar(so_far)), held_until: None }
+        Self { run, session, deltas, front: said.then_some(Item::SoFar(so_far)), held_until: None }
     }
 
-    /// The run, and its session.
+    /// Returns the run and its session.
     pub(crate) fn into_run(self) -> (RunId, SessionKey) {
         (self.run, self.session)
     }
 
-    /// What is there already and belongs before this fact of the run.
+    /// Returns a buffered item that belongs before this fact of the run.
     pub(crate) fn before(&mut self, fact: &Event, order: &Order) -> Option<News> {
         self.pull();
-        let place = self.front.as_ref()?.place();
-        if order.precedes(place.as_ref(), fact) { self.take() } else { None }
+        let position = self.front.as_ref()?.position();
+        if order.precedes(position.as_ref(), fact) { self.take() } else { None }
     }
 
-    /// What comes next, once it may be shown; `None`: nothing more will, since the run has been let go of.
+    /// Returns the next item, once it may be shown; `None`: the run is no longer live.
     ///
     /// # Cancel safety
-    /// Cancel safe: what was not handed on stays at the front.
+    /// Cancel safe: an item that was not returned stays at the front.
     pub(crate) async fn next(&mut self, order: &mut Order) -> Option<News> {
         loop {
             if self.front.is_none() {
                 self.front = Some(match self.deltas.recv().await {
-                    Ok(delta) => Heard::Delta(delta),
-                    Err(RecvError::Lagged(lost)) => Heard::Lost(lost),
+                    Ok(delta) => Item::Delta(delta),
+                    Err(RecvError::Lagged(lost)) => Item::Lost(lost),
                     Err(RecvError::Closed) => return None,
                 });
             }
-            if let Some(place) = self.front.as_ref().and_then(Heard::place)
-                && !order.allows(&place)
+            if let Some(position) = self.front.as_ref().and_then(Item::position)
+                && !order.allows(&position)
             {
                 sleep_until(*self.held_until.get_or_insert_with(|| Instant::now() + HELD_MAX)).await;
-                order.waive(&place);
+                order.waive(&position);
             }
             if let Some(news) = self.take() {
                 return Some(news);
@@ -93,14 +93,14 @@ impl Live {
         }
     }
 
-    /// Hands on what is at the front.
+    /// Returns the front item.
     fn take(&mut self) -> Option<News> {
         self.held_until = None;
-        let heard = self.front.take()?;
-        let news = match heard {
-            Heard::SoFar(said) => News::SoFar(self.run, self.session.clone(), said),
-            Heard::Lost(lost) => News::Lost(self.run, self.session.clone(), lost),
-            Heard::Delta(delta) => {
+        let item = self.front.take()?;
+        let news = match item {
+            Item::SoFar(said) => News::SoFar(self.run, self.session.clone(), said),
+            Item::Lost(lost) => News::Lost(self.run, self.session.clone(), lost),
+            Item::Delta(delta) => {
                 let delta = self.joined(delta);
                 News::Delta(self.run, self.session.clone(), delta)
             }
@@ -108,13 +108,13 @@ impl Live {
         Some(news)
     }
 
-    /// The same, with the fragments of the same text that wait behind it.
+    /// Joins a text delta with the waiting deltas of the same text.
     fn joined(&mut self, mut delta: Delta) -> Delta {
         if let Delta::Text { step, text } = &mut delta {
             while text.len() < JOINED_MAX_BYTES {
                 self.pull();
                 match self.front.take() {
-                    Some(Heard::Delta(Delta::Text { step: same, text: more })) if same == *step => text.push_str(&more),
+                    Some(Item::Delta(Delta::Text { step: same, text: more })) if same == *step => text.push_str(&more),
                     other => {
                         self.front = other;
                         break;
@@ -125,12 +125,12 @@ impl Live {
         delta
     }
 
-    /// Takes what is there to the front, if that is empty.
+    /// Receives a waiting delta, if the front is empty.
     fn pull(&mut self) {
         if self.front.is_none() {
             self.front = match self.deltas.try_recv() {
-                Ok(delta) => Some(Heard::Delta(delta)),
-                Err(TryRecvError::Lagged(lost)) => Some(Heard::Lost(lost)),
+                Ok(delta) => Some(Item::Delta(delta)),
+                Err(TryRecvError::Lagged(lost)) => Some(Item::Lost(lost)),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => None,
             };
         }
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A run with a step behind it, whose facts the log has not brought yet.
+    /// A live run with one step behind it, whose facts the log has not delivered yet.
     fn at_work() -> (broadcast::Sender<Delta>, Live, Order, impl Fn(EventKind) -> Event) {
         let (run, deltas) = (RunId::new(), broadcast::Sender::new(64));
         let live = Live::new(run, "s".into(), Partial::default(), deltas.subscribe());
@@ -172,13 +172,13 @@ mod tests {
         }
         let just_before = HELD_MAX - Duration::from_millis(1);
         assert!(timeout(just_before, live.next(&mut order)).await.is_err(), "the step before it is not told yet");
-        order.bring(&fact(EventKind::RunStarted { attempt: 1 }));
-        order.bring(&fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None }));
+        order.record(&fact(EventKind::RunStarted { attempt: 1 }));
+        order.record(&fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None }));
         assert_eq!(said(live.next(&mut order).await), "2 Found");
         assert_eq!(begun.elapsed(), just_before, "at once");
         let called = fact(EventKind::ModelCalled { step: 2, attempts: 1, input: None, output: None });
         assert!(live.before(&called, &order).is_none(), "what waits belongs behind this fact");
-        order.bring(&called);
+        order.record(&called);
         assert_eq!(said(live.next(&mut order).await), "3 !");
         assert_eq!(begun.elapsed(), just_before, "nothing waits where the facts are there");
     }
@@ -203,9 +203,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fragments_end_when_the_run_is_let_go_of_and_not_before_all_were_taken() {
+    async fn deltas_end_when_the_run_is_no_longer_live_and_not_before_all_were_returned() {
         let (deltas, mut live, mut order, fact) = at_work();
-        order.bring(&fact(EventKind::RunStarted { attempt: 1 }));
+        order.record(&fact(EventKind::RunStarted { attempt: 1 }));
         deltas.send(text(1, "Once")).expect("somebody listens");
         drop(deltas);
         assert_eq!(said(live.next(&mut order).await), "1 Once");

@@ -1,14 +1,14 @@
-//! Which fragments of a run may be shown, by the facts of it that have been brought. Pure.
+//! Decides which deltas of a run may be shown, from the facts that were delivered. Pure.
 //!
-//! A fragment is heard at once, while the facts that come before it are shown when they are on disk, which may be a moment
-//! later. So a fragment of a step waits until the step before it is complete: its model call, and the results of its
-//! tools. A fact that is ready early, the other way round, waits for the fragments that belong before it.
+//! A delta arrives at once. A fact that precedes it is shown when it is on disk, which may be a moment later. So a
+//! delta of a step waits until the previous step is complete: its model call, and the results of its tools. In the
+//! other direction, a fact that is ready early waits for the deltas before it.
 
 use std::collections::HashMap;
 
 use belay_protocol::{CallId, Event, EventKind, RunId};
 
-/// Where a fragment stands in the course of its run.
+/// The position of a delta in its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FragmentPosition {
     /// In the model's answer of that step.
@@ -17,25 +17,26 @@ pub(crate) enum FragmentPosition {
     Call(CallId),
 }
 
-/// How far the facts of the run at work have been brought.
+/// How many facts of the live run have been delivered.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     run: Option<RunId>,
-    /// Work has begun, or has begun again after a question.
+    /// The run has started, or resumed after an approval request.
     at_work: bool,
-    /// The step of its last model call. Calls of the runs that it starts are passed over: its own tools are at work then.
+    /// The step of the last model call. Calls of child runs are ignored: they occur while the run's own tools work.
     called: u32,
-    /// Tool calls that have begun and not ended, and how many of each id: the runs that a tool starts tell of their calls
-    /// under the same run, and models number them anew for each.
+    /// Tool calls that have begun and not ended, with their number per id. The child runs of a tool report their calls
+    /// under the same run, and models may reuse ids in each run.
     calls: HashMap<CallId, u32>,
-    /// Nothing is waited for up to this step, nor before the output of tools where `calls` is not all there is.
+    /// Up to this step, nothing is waited for. `some_calls`: nor before the output of tools, because `calls` may be
+    /// incomplete.
     waived: u32,
     some_calls: bool,
 }
 
 impl Order {
-    /// Who comes late, at that step, has not been brought the facts before it and does not wait for them. Its own model call
-    /// may be among them: the next step waits for no more than what is known to be at work.
+    /// Joins a run late, at that step. The facts before were not delivered and are not waited for. The step's own model
+    /// call may be among them: the next step waits only for known calls.
     pub(crate) fn join(&mut self, run: RunId, step: u32) {
         if self.run != Some(run) {
             *self = Self {
@@ -49,8 +50,8 @@ impl Order {
         }
     }
 
-    /// A fact is brought.
-    pub(crate) fn bring(&mut self, fact: &Event) {
+    /// Records a delivered fact.
+    pub(crate) fn record(&mut self, fact: &Event) {
         if matches!(fact.kind, EventKind::RunStarted { .. }) && fact.run_id != self.run {
             *self = Self { run: fact.run_id, ..Self::default() };
         }
@@ -77,31 +78,31 @@ impl Order {
         }
     }
 
-    /// Whether all that comes before a fragment has been brought.
-    pub(crate) fn allows(&self, place: &FragmentPosition) -> bool {
-        match place {
+    /// Whether everything before a delta has been delivered.
+    pub(crate) fn allows(&self, position: &FragmentPosition) -> bool {
+        match position {
             FragmentPosition::Step(step) if *step <= self.waived => true,
             FragmentPosition::Step(step) => self.at_work && *step <= self.called + 1 && self.calls.is_empty(),
             FragmentPosition::Call(call) => self.some_calls || self.calls.contains_key(call),
         }
     }
 
-    /// A fragment has waited for long enough, and is shown with those that follow it in the same place.
-    pub(crate) fn waive(&mut self, place: &FragmentPosition) {
-        match place {
+    /// Records that a delta has waited long enough. It is shown, and so are later ones at the same position.
+    pub(crate) fn waive(&mut self, position: &FragmentPosition) {
+        match position {
             FragmentPosition::Step(step) => self.waived = *step,
             FragmentPosition::Call(_) => self.some_calls = true,
         }
     }
 
-    /// Whether what is heard there belongs before a fact, which would be brought next. `None`: fragments that were lost.
-    pub(crate) fn precedes(&self, place: Option<&FragmentPosition>, fact: &Event) -> bool {
-        match (&fact.kind, place) {
+    /// Whether an item at that position belongs before a fact that would be delivered next. `None`: lost deltas.
+    pub(crate) fn precedes(&self, position: Option<&FragmentPosition>, fact: &Event) -> bool {
+        match (&fact.kind, position) {
             (EventKind::RunEnded { .. }, _) => true,
             (EventKind::ModelCalled { step, .. }, Some(FragmentPosition::Step(of))) => {
                 of <= step && self.calls.is_empty()
             }
-            (EventKind::ToolFinished { .. }, Some(place @ FragmentPosition::Call(_))) => self.allows(place),
+            (EventKind::ToolFinished { .. }, Some(position @ FragmentPosition::Call(_))) => self.allows(position),
             _ => false,
         }
     }
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// `start`, `model STEP`, `tool CALL`, `result CALL`, `question`; another word is a fact that decides nothing.
+    /// `start`, `model STEP`, `tool CALL`, `result CALL`, `question`; another word is a fact without influence.
     fn fact(run: RunId, words: &str) -> Event {
         let (word, of) = words.split_once(' ').unwrap_or((words, ""));
         let (call_id, name) = (CallId::from(of), String::new());
@@ -137,7 +138,7 @@ mod tests {
 
     fn after(facts: &[&str]) -> (RunId, Order) {
         let (run, mut order) = (RunId::new(), Order::default());
-        facts.iter().for_each(|words| order.bring(&fact(run, words)));
+        facts.iter().for_each(|words| order.record(&fact(run, words)));
         (run, order)
     }
 
@@ -147,17 +148,17 @@ mod tests {
 
     #[test]
     fn a_fragment_waits_until_the_step_before_it_is_complete() {
-        for (facts, place, expected) in [
+        for (facts, position, expected) in [
             (&["accepted"][..], step(1), false),
             (&["accepted", "start"], step(1), true),
             (&["start"], step(2), false),
             (&["start", "model 1"], step(2), true),
             (&["start", "model 1", "tool a", "tool b", "result a"], step(2), false),
             (&["start", "model 1", "tool a", "tool b", "result a", "result b"], step(2), true),
-            // A run that the tool has started calls the model too.
+            // A child run of the tool calls the model too.
             (&["start", "model 1", "tool a", "model 1", "model 2", "result a"], step(3), false),
             (&["start", "model 3", "model 1"], step(4), true),
-            // Its calls may bear the id of the tool's own.
+            // The child run's calls may have the same id as the tool's own call.
             (&["start", "model 1", "tool a", "tool a", "result a"], step(2), false),
             (&["start", "model 1", "tool a", "tool a", "result a"], FragmentPosition::Call("a".into()), true),
             (&["start", "model 1", "tool a", "tool a", "result a", "model 1", "result a"], step(2), true),
@@ -167,7 +168,7 @@ mod tests {
             (&["start", "model 1"], FragmentPosition::Call("a".into()), false),
             (&["start", "model 1", "tool a"], FragmentPosition::Call("a".into()), true),
         ] {
-            assert_eq!(after(facts).1.allows(&place), expected, "{facts:?} {place:?}");
+            assert_eq!(after(facts).1.allows(&position), expected, "{facts:?} {position:?}");
         }
     }
 
@@ -175,9 +176,9 @@ mod tests {
     fn facts_of_other_runs_decide_nothing_and_another_run_begins_anew() {
         let (_, mut order) = after(&["start", "model 1"]);
         let other = RunId::new();
-        order.bring(&fact(other, "tool a"));
+        order.record(&fact(other, "tool a"));
         assert!(order.allows(&step(2)));
-        order.bring(&fact(other, "start"));
+        order.record(&fact(other, "start"));
         assert_eq!((order.allows(&step(1)), order.allows(&step(2))), (true, false));
     }
 
@@ -188,9 +189,9 @@ mod tests {
         let allowed = [3, 4, 5].map(|of| order.allows(&step(of)));
         assert_eq!(allowed, [true, true, false], "the call of the step may be over and its tools at work");
         assert!(order.allows(&FragmentPosition::Call("of a tool that was at work".into())));
-        order.bring(&fact(run, "model 3"));
+        order.record(&fact(run, "model 3"));
         assert_eq!((order.allows(&step(4)), order.allows(&step(5))), (true, false));
-        order.bring(&fact(run, "model 4"));
+        order.record(&fact(run, "model 4"));
         assert!(order.allows(&step(5)));
         let (run, mut order) = after(&["start"]);
         order.join(run, 3);
@@ -211,7 +212,7 @@ mod tests {
         let (run, order) = after(&["start"]);
         let (_, busy) = after(&["start", "model 1", "tool a"]);
         let call = FragmentPosition::Call("a".into());
-        for (order, place, words, expected) in [
+        for (order, position, words, expected) in [
             (&order, &step(1), "model 1", true),
             (&order, &step(2), "model 1", false),
             (&order, &step(1), "other", false),
@@ -221,7 +222,7 @@ mod tests {
             (&busy, &FragmentPosition::Call("b".into()), "result a", false),
             (&busy, &step(2), "result a", false),
         ] {
-            assert_eq!(order.precedes(Some(place), &fact(run, words)), expected, "{place:?} {words}");
+            assert_eq!(order.precedes(Some(position), &fact(run, words)), expected, "{position:?} {words}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Brings what is heard of a run, or of all runs of a session, in its order: stored facts from any number on, without a gap or a
-//! double where the past meets the present, and between them, where they belong, the fragments of the run that is at work.
+//! Reads the news of a run, or of all runs of a session, in order: stored facts from any cursor on, and the deltas of
+//! the live run at their positions between them. No fact is missing or repeated where replay changes to live.
 //!
-//! The reader pulls. Nothing is read from the log before the last page has been taken, and fragments that nobody takes are
-//! dropped at their source, so that a slow reader costs a page of memory and slows nothing but itself.
+//! The reader pulls. The next page is read from the log only after the last one has been taken, and unread deltas are
+//! dropped at their source. So a slow reader costs a page of memory and delays only itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use super::live::Live;
 use super::order::Order;
 use crate::app::Shared;
 
-/// Facts read at a time.
+/// Facts per read.
 const PAGE: u32 = 256;
 
-/// What is heard.
+/// One item of news.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// A fact; where it is the end of its run, with the run's record, if that can be read.
+    /// A fact. If it is the end of its run: with the run's record, if that can be read.
     Fact(Event, Option<Arc<RunRecord>>),
-    /// What had been said before the fragments that follow: to who comes late, and to who lost some, again as a whole.
+    /// The whole text before the following deltas: for a reader that joins late, or after lost deltas.
     SoFar(RunId, SessionKey, Partial),
-    /// A fragment.
+    /// A delta.
     Delta(RunId, SessionKey, Delta),
-    /// So many fragments were dropped, since nobody took them in time. What was said comes anew.
+    /// This number of deltas was dropped, because the reader was too slow. The whole text follows.
     Lost(RunId, SessionKey, u64),
 }
 
 impl News {
-    /// The run that it is about, and its session; `None`: it is about a session as a whole.
+    /// The run and its session; `None`: the news belongs to a session as a whole.
     pub(crate) fn concerns(&self) -> Option<(RunId, SessionKey)> {
         match self {
             Self::Fact(fact, _) => Some((fact.run_id?, fact.session.clone()?)),
@@ -54,32 +54,32 @@ pub(crate) enum Target {
     Session(SessionKey),
 }
 
-/// A reader of facts and fragments.
+/// A reader of facts and deltas.
 pub(crate) struct Source {
     app: Shared,
     principal: Principal,
     target: Target,
-    /// The session that is followed, until it was looked at whether it is shown.
+    /// The followed session, until its visibility has been checked.
     unseen: Option<SessionKey>,
     cursor: Seq,
-    /// Whether the first fact of what is followed is behind the cursor that it began with.
+    /// Whether the stream began before the first fact.
     from_the_start: bool,
     tip: watch::Receiver<Seq>,
-    /// The newest fact of the log when nothing of it was left to read.
+    /// The newest fact of the log at the time when nothing was left to read.
     read_to: Option<Seq>,
     page: VecDeque<Event>,
-    /// The run that is at work as far as is known, whose fragments nobody takes yet.
+    /// The run that is probably live and whose deltas are not received yet.
     candidate: Option<(RunId, SessionKey)>,
     live: Option<Live>,
     order: Order,
-    /// All up to this fact of the log has been brought, and what was brought has been seen to.
-    brought: watch::Sender<Seq>,
-    /// Whether nothing follows what has been read.
+    /// All facts up to this one have been delivered and handled by the reader.
+    delivered: watch::Sender<Seq>,
+    /// Whether nothing follows the current page.
     last: bool,
 }
 
 impl Source {
-    /// Follows a run of that session from behind the fact `after`, with the watch over it where somebody has one.
+    /// Follows a run of that session after the fact `after`. Uses the `watch` if the caller has one.
     pub(crate) fn of_run(
         app: Shared,
         principal: Principal,
@@ -97,7 +97,7 @@ impl Source {
         source
     }
 
-    /// Follows a session from behind the fact `after`; `None`: from now on.
+    /// Follows a session after the fact `after`; `None`: from now on.
     pub(crate) fn of_session(app: Shared, principal: Principal, session: SessionKey, after: Option<Seq>) -> Self {
         let after = after.unwrap_or_else(|| *app.events.tip().borrow());
         Self::new(app, principal, Target::Session(session.clone()), session, after)
@@ -118,23 +118,23 @@ impl Source {
             candidate: None,
             live: None,
             order: Order::default(),
-            brought: watch::Sender::new(cursor),
+            delivered: watch::Sender::new(cursor),
             last: false,
         }
     }
 
-    /// The number of the last fact that was brought.
+    /// The number of the last delivered fact.
     pub(crate) fn cursor(&self) -> Seq {
         self.cursor
     }
 
-    /// The newest fact of the log behind which nothing is left to bring; closed when the source is dropped. Whoever waits for
-    /// it knows that the reader has taken, and asked for more than, all that comes before.
-    pub(crate) fn brought(&self) -> watch::Receiver<Seq> {
-        self.brought.subscribe()
+    /// The newest fact of the log up to which everything has been delivered; closed when the source is dropped. When it
+    /// reaches a number, the reader has taken everything before and has asked for more.
+    pub(crate) fn delivered(&self) -> watch::Receiver<Seq> {
+        self.delivered.subscribe()
     }
 
-    /// Looks for a run of the session that is at work already, whose beginning lies before the cursor.
+    /// Looks for a run of the session that is already live and began before the cursor.
     pub(crate) async fn find_running(&mut self) {
         let Target::Session(session) = &self.target else { return };
         let filter = RunFilter {
@@ -148,7 +148,7 @@ impl Source {
         }
     }
 
-    /// The next thing heard; `None` at the end of the run, of the daemon, or of what can be read.
+    /// Returns the next news; `None` at the end of the run or of the daemon, or if the log cannot be read.
     ///
     /// # Cancel safety
     /// Cancel safe: what was not returned is returned the next time.
@@ -167,7 +167,7 @@ impl Source {
             if let Some(fact) = self.page.front() {
                 let live = self.live.as_mut().filter(|live| fact.run_id == Some(live.run));
                 if let Some(earlier) = live.and_then(|live| live.before(fact, &self.order)) {
-                    return Some(self.heard(earlier));
+                    return Some(self.reattach_if_lost(earlier));
                 }
                 let end = fact.run_id.filter(|_| matches!(fact.kind, EventKind::RunEnded { .. }));
                 return match end {
@@ -178,7 +178,7 @@ impl Source {
             if self.last {
                 return None;
             }
-            let tip = *self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            let tip = *self.tip.borrow_and_update(); // marked before the read: a later commit wakes this task
             if self.read_to.is_none_or(|read_to| read_to < tip) {
                 self.read_page(Some(tip)).await?;
                 continue;
@@ -190,16 +190,16 @@ impl Source {
                 self.read_rest().await?;
                 continue;
             }
-            self.brought.send_if_modified(|brought| std::mem::replace(brought, tip) != tip);
+            self.delivered.send_if_modified(|delivered| std::mem::replace(delivered, tip) != tip);
             if let Some(news) = self.wait().await? {
-                return Some(self.heard(news));
+                return Some(self.reattach_if_lost(news));
             }
         }
     }
 
-    /// What was heard of the run at work. Where fragments were dropped, those behind them continue a text with a hole: they
-    /// are let go, and the run is attached to anew, with the whole of what it has said so far.
-    fn heard(&mut self, news: News) -> News {
+    /// Handles news of the live run. After lost deltas the following ones would continue a text with a gap. So they are
+    /// dropped, and the source attaches to the run again, with its whole text so far.
+    fn reattach_if_lost(&mut self, news: News) -> News {
         if let News::Lost(run, session, _) = &news {
             self.live = None;
             self.candidate = Some((*run, session.clone()));
@@ -207,7 +207,7 @@ impl Source {
         news
     }
 
-    /// The end of a run, with its record.
+    /// Returns the end of a run, with its record.
     async fn end(&mut self, run: RunId) -> Option<News> {
         let record = match self.app.runs.run(run).await {
             Ok(record) => record.map(Arc::new),
@@ -227,7 +227,7 @@ impl Source {
         }
         let news = self.take(record);
         if self.last {
-            self.page.clear(); // what follows the end of a run is no part of its course
+            self.page.clear(); // facts after the end of a run do not belong to it
         }
         news
     }
@@ -236,7 +236,7 @@ impl Source {
     fn take(&mut self, record: Option<Arc<RunRecord>>) -> Option<News> {
         let fact = self.page.pop_front()?;
         self.cursor = fact.seq;
-        self.order.bring(&fact);
+        self.order.record(&fact);
         if let (EventKind::RunStarted { .. }, Some(run), Some(session)) = (&fact.kind, fact.run_id, &fact.session)
             && self.live.as_ref().is_none_or(|live| live.run != run)
         {
@@ -245,8 +245,8 @@ impl Source {
         Some(News::Fact(fact, record))
     }
 
-    /// Reads what follows the cursor: up to `tip`, so that no cursor is ahead of what the log calls its newest fact, or all.
-    /// `None`: it cannot be read; the reader comes again with the last number it saw.
+    /// Reads the facts after the cursor. With `tip` it reads only up to it, so that no cursor is ahead of the newest
+    /// fact. `None`: the log cannot be read; the reader reconnects with its last cursor.
     async fn read_page(&mut self, tip: Option<Seq>) -> Option<()> {
         let (run, session) = match &self.target {
             Target::Run(run) => (Some(*run), None),
@@ -268,15 +268,15 @@ impl Source {
         }
     }
 
-    /// Reads what is left where nothing more will be stored. The stream ends when the last page of it has been taken.
+    /// Reads the remaining facts when nothing more will be stored. The stream ends after the last page.
     async fn read_rest(&mut self) -> Option<()> {
         self.read_page(None).await?;
         self.last = self.page.len() < PAGE as usize;
         Some(())
     }
 
-    /// Whether the run that is followed has ended, though all that was read did not say so: the reader has seen the end
-    /// before, or it was deleted, perhaps with the run itself. Nothing would ever wake who waited for it.
+    /// Whether the followed run has ended although no fact said so: the reader has seen the end before, or it was
+    /// deleted, perhaps with the run. Nothing would wake a reader that waits for it.
     async fn is_over(&self) -> bool {
         let Target::Run(run) = self.target else { return false };
         if self.live.is_some() {
@@ -291,7 +291,7 @@ impl Source {
         }
     }
 
-    /// Begins to take the fragments of the run at work, once the past has been read. Whether there is something to say now.
+    /// Attaches to the live run, once the stored facts have been read. Returns whether there may be news now.
     async fn attach_candidate(&mut self) -> bool {
         let Some((run, session)) = self.candidate.clone() else { return false };
         let watch = self.app.watch(self.principal.clone(), run, true).await;
@@ -299,7 +299,7 @@ impl Source {
         if let Ok(Some(watch)) = watch {
             self.attach(session, watch);
         }
-        // The run may have ended meanwhile: its end is read before anything is waited for.
+        // The run may have ended meanwhile: its end is read before any wait.
         true
     }
 
@@ -311,24 +311,24 @@ impl Source {
         self.live = Some(Live::new(watch.run_id, session, watch.so_far, deltas));
     }
 
-    /// Waits for a commit, a fragment, or the end of the daemon. `None`: the stream ends here.
+    /// Waits for a commit, a delta, or the end of the daemon. `None`: the stream ends here.
     async fn wait(&mut self) -> Option<Option<News>> {
         tokio::select! {
             changed = self.tip.changed() => changed.ok().map(|()| None),
             news = next_of(&mut self.live, &mut self.order) => {
                 if news.is_none() {
-                    // The run rests or has ended. Who asks for it once more learns whether it is at work again by now.
+                    // The run waits for approval or has ended. The next attempt finds out whether it is live again.
                     self.candidate = self.live.take().map(Live::into_run);
                 }
                 Some(news)
             }
-            // The agent has ended: what is stored is all there is.
+            // The agent has ended: nothing more will be stored.
             () = self.app.draining.cancelled() => self.read_rest().await.map(|()| None),
         }
     }
 }
 
-/// What comes next of the run at work, `None` when nothing more will; never, where there is none.
+/// Returns the next news of the live run, `None` when it is no longer live; pending if there is no live run.
 async fn next_of(live: &mut Option<Live>, order: &mut Order) -> Option<News> {
     match live {
         Some(live) => live.next(order).await,

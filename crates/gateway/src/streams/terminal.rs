@@ -1,4 +1,4 @@
-//! What became of a run, in the words of the RPC: `ok`, `error` or `timeout`. Pure.
+//! The result of a run in the RPC: `ok`, `error` or `timeout`. Pure.
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{ModelInfo, RunId, RunRecord, RunStatus, StopLayer, StopReason, UnixMillis};
@@ -7,18 +7,18 @@ use serde::Serialize;
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It did its work.
+    /// It completed its work.
     Ok,
     /// It ran out of time: `wall_clock` or `active_time`.
     Timeout,
-    /// Somebody stopped it: a person, an operator, a newer message, the end of the daemon.
+    /// It was stopped: by a person, an operator, a newer message, or the end of the daemon.
     Aborted,
-    /// It did not do its work for another reason.
+    /// It failed for another reason.
     Error,
 }
 
 impl Verdict {
-    /// Of a run that has ended so.
+    /// The verdict on an ended run.
     pub(crate) fn of(status: RunStatus, reason: StopReason) -> Self {
         match (status, reason) {
             (RunStatus::Completed, _) => Self::Ok,
@@ -28,7 +28,7 @@ impl Verdict {
         }
     }
 
-    /// The word on the wire. A run that was stopped is an `error` that says `aborted`.
+    /// The word on the wire. A stopped run is an `error` with `aborted`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -37,13 +37,13 @@ impl Verdict {
         }
     }
 
-    /// Whether somebody stopped it.
+    /// Whether the run was stopped.
     pub(crate) fn is_aborted(self) -> bool {
         self == Self::Aborted
     }
 }
 
-/// The end of a run as a client is told it.
+/// The end of a run, in the form for clients.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Terminal {
@@ -51,10 +51,10 @@ pub(crate) struct Terminal {
     status: &'static str,
     /// A line for people.
     summary: String,
-    /// `aborted`, or the word of the reason; absent where it is ok.
+    /// `aborted`, or the word of the reason; absent if the run is ok.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'static str>,
-    /// What ended it: `run_timeout`, or the word of the reason.
+    /// The cause of the end: `run_timeout`, or the word of the reason.
     reason: &'static str,
     started_at: Option<i64>,
     ended_at: Option<i64>,
@@ -80,7 +80,7 @@ struct Meta {
     stop_reason: &'static str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     aborted: bool,
-    /// The run that this one's message became a part of, and that answers it.
+    /// The run that this run's message has joined, and that answers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     joined_run_id: Option<String>,
 }
@@ -95,14 +95,14 @@ struct AgentMeta {
 }
 
 impl Terminal {
-    /// Of a run that has ended; `None`: it goes on.
+    /// Describes an ended run; `None`: it has not ended.
     pub(crate) fn of(run: &RunRecord, model: &ModelInfo) -> Option<Self> {
         let reason = run.reason.filter(|_| run.status.is_end())?;
         let verdict = Verdict::of(run.status, reason);
         let reply = run.reply.as_deref().filter(|text| !text.is_empty());
         let payloads = match verdict {
             Verdict::Ok => reply.map(|text| Payload { text: text.to_owned() }).into_iter().collect(),
-            _ => Vec::new(), // the line that says why there is no answer is the summary
+            _ => Vec::new(), // the summary explains why there is no answer
         };
         let summary = match verdict {
             Verdict::Ok => "completed".to_owned(),

@@ -1,4 +1,4 @@
-//! The worker's end.
+//! The worker's end of the link.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-/// How long connecting is tried. 5 s: the host listens before it starts a worker.
+/// How long connecting is retried. 5 s: the host listens before it starts a worker.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
-/// Longest wait for an answer that takes no work. 60 s: the host keeps a question for orders for 20.
+/// Longest wait for an answer that needs no work. 60 s: the host holds a request for orders for 20 s.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// Longest wait for the model or for a batch. A day: the job's own time, which is never longer, ends it before.
+/// Longest wait for the model or for a batch. A day: the job's own timeout, which is never longer, ends it before.
 const WORK_LIMIT: Duration = Duration::from_secs(86_400);
 /// Most bytes of an answer. 64 MiB: results with pictures stay far below.
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Asks the host of one job.
+/// Sends requests to the host of one job.
 #[derive(Debug)]
 pub struct LinkClient {
     http: reqwest::Client,
-    /// `http://host.invalid/worker/JOB`: the name is never looked up, every connection goes to the socket.
+    /// `http://host.invalid/worker/JOB`: the name is never resolved, because every connection goes to the socket.
     base: String,
 }
 
 impl LinkClient {
-    /// A client for this job. Connects with the first request.
+    /// Creates a client for this job. It connects with the first request.
     ///
     /// # Errors
     /// [`LinkError::Broken`]: no client can be made.
@@ -65,7 +65,7 @@ impl LinkClient {
         self.ask(Method::POST, what, Some(body), limit).await
     }
 
-    /// One request. Only connecting is tried again: what has been sent may have been heard.
+    /// Sends one request. Only connecting is retried: a request that was sent may have been received.
     async fn ask<T: DeserializeOwned>(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! Which jobs there are, and what proves that a request is of one of them.
+//! The open links, and the authentication of their requests.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 
 use crate::auth::bearer;
 
-/// Most links that are open at a time; a further job is refused. 256: as many as there can be process trees.
+/// Most links that are open at a time; a further job is refused. 256: the limit of process trees.
 const MOST_JOBS: usize = 256;
 
 /// The open links.
@@ -24,9 +24,9 @@ pub(super) struct Jobs {
 
 /// One open link.
 struct Job {
-    /// Digests are compared, so that both sides are always of one length.
+    /// A digest, so that both sides of a comparison always have the same length.
     token: blake3::Hash,
-    desk: Arc<dyn WorkerLink>,
+    host: Arc<dyn WorkerLink>,
 }
 
 impl Jobs {
@@ -34,16 +34,16 @@ impl Jobs {
         Self { socket, open: Mutex::default() }
     }
 
-    /// The desk of a job, if the request's token is its own.
+    /// Returns the worker host of a job, if the request's token is right.
     pub(super) fn admit(&self, job: LinkId, headers: &HeaderMap) -> Option<Arc<dyn WorkerLink>> {
         let presented = headers.get(AUTHORIZATION).and_then(|header| bearer(header.as_bytes())).unwrap_or_default();
         let presented = blake3::hash(presented);
         let open = self.open();
         let known = open.get(&job);
-        // An unknown job costs the same comparison as a wrong token, and matches nothing.
+        // For an unknown job, the comparison takes the same time as for a wrong token, and fails.
         let token = known.map_or_else(|| blake3::hash(b"no such job"), |job| job.token);
         let matches = bool::from(token.as_bytes().ct_eq(presented.as_bytes()));
-        known.filter(|_| matches).map(|job| job.desk.clone())
+        known.filter(|_| matches).map(|job| job.host.clone())
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<LinkId, Job>> {
@@ -55,7 +55,7 @@ impl Jobs {
 pub(super) struct Links(pub(super) Arc<Jobs>);
 
 impl WorkerLinks for Links {
-    fn open(&self, desk: Arc<dyn WorkerLink>) -> Result<OpenLink, String> {
+    fn open(&self, host: Arc<dyn WorkerLink>) -> Result<OpenLink, String> {
         let token = draw().map_err(|error| format!("the system gives no randomness: {error}"))?;
         let job = LinkId::new();
         {
@@ -63,7 +63,7 @@ impl WorkerLinks for Links {
             if open.len() >= MOST_JOBS {
                 return Err(format!("{MOST_JOBS} workers are running, which is the maximum; try again later"));
             }
-            open.insert(job, Job { token: blake3::hash(token.expose().as_bytes()), desk });
+            open.insert(job, Job { token: blake3::hash(token.expose().as_bytes()), host });
         }
         let jobs = self.0.clone();
         let revoke = move || {
@@ -73,9 +73,9 @@ impl WorkerLinks for Links {
     }
 }
 
-/// Draws a token.
+/// Draws a random token.
 ///
-/// Source: random(4), `/dev/urandom`: fit for keys once the machine has started.
+/// Source: random(4), `/dev/urandom`: suitable for keys once the machine has started.
 fn draw() -> std::io::Result<JobToken> {
     let mut bytes = [0; JobToken::BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

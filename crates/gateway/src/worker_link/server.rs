@@ -1,4 +1,4 @@
-//! The host's end: a socket for its owner alone, six routes, and one way to be refused.
+//! The host's end of the link: a socket for its owner alone, six routes, and one answer for all refusals.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use super::jobs::{Jobs, Links};
 use crate::control_socket::ControlSocket;
 use crate::error::{ApiError, GatewayError};
 use crate::peer::Peer;
-use crate::server::{Line, accept_socket, report};
+use crate::server::{ConnectionService, accept_socket, report};
 
-/// Largest body of a request. 32 MiB: a conversation with some pictures; what a model takes is far less.
+/// Largest body of a request. 32 MiB: a conversation with some pictures; a model accepts far less.
 const BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// Connections at a time; more wait. 256: a worker has about three.
 const CONNECTIONS: usize = 256;
 
-/// Bound, and not yet serving.
+/// A server that is bound and not yet serving.
 pub struct WorkerLinkServer {
     socket: ControlSocket,
     jobs: Arc<Jobs>,
 }
 
 impl WorkerLinkServer {
-    /// Takes the socket, for this user alone, and gives what opens links over it.
+    /// Binds the socket for this user alone, and returns the handle that opens links over it.
     ///
     /// # Errors
     /// The socket cannot be made, or another daemon answers on it.
@@ -46,21 +46,21 @@ impl WorkerLinkServer {
         Ok((Self { socket, jobs: jobs.clone() }, Arc::new(Links(jobs))))
     }
 
-    /// Serves until `stop`. By then no job is open any more, so connections are closed without ceremony.
+    /// Serves until `stop`. All jobs have ended by then, so connections are closed at once.
     ///
     /// # Cancel safety
-    /// Dropped, every connection is closed at once.
+    /// If dropped, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) {
         let router = router(self.jobs);
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
-            let line = Line { router: router.clone(), draining: stop.clone() };
+            let service = ConnectionService { router: router.clone(), draining: stop.clone() };
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = connections.join_next() => report(ended),
-                (stream, trusted, place) = accept_socket(Some(&self.socket), &places) => {
-                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place.into()));
+                (stream, trusted, slot) = accept_socket(Some(&self.socket), &slots) => {
+                    connections.spawn(service.serve(stream, Peer::Socket { trusted }, slot.into()));
                 }
             }
         }
@@ -85,7 +85,7 @@ fn no_such_path() -> ApiError {
     ApiError::bad_request("bad_path", "the path is /worker/JOB/task, model, batch, order, done or finish")
 }
 
-/// One answer for a missing, a wrong, a foreign and a revoked token: a stranger learns nothing from it.
+/// One answer for a missing, wrong, foreign or revoked token: a stranger learns nothing from it.
 fn refused() -> ApiError {
     ApiError::unauthorized("there is no such job for this token")
 }
@@ -103,7 +103,7 @@ impl FromRequestParts<Arc<Jobs>> for LinkState {
     }
 }
 
-/// Writes an answer of the link.
+/// Converts an answer of the link to a response.
 fn answer<T: IntoResponse>(answer: Result<T, LinkError>) -> Response {
     match answer {
         Ok(answer) => answer.into_response(),

@@ -1,5 +1,5 @@
-//! One connection: a reader, a writer, and a set of tasks, all of one task of the server's. When it ends, for whatever reason,
-//! every wait and every subscription of it ends with it; the runs that it began go on.
+//! Serves one connection: a reader, a writer, and a set of tasks, all inside one task of the server. When the
+//! connection ends, all its waits and subscriptions end with it; the runs that it started continue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::Close;
 use super::follow::Kind;
-use super::followed::{Behind, Followed};
+use super::followed::{Followed, LaggingFollower};
 use super::frames::{Answer, Malformed, Request, RpcError, event, response};
-use super::handshake::{Session, shake_hands};
-use super::methods::{Begun, Caller, Does, Method, Outcome, Over, Subscription, call};
+use super::handshake::{Session, handshake};
+use super::methods::{Begun, Caller, Effect, Method, Outcome, RunEnd, Subscription, call};
 use super::outgoing::{Frame, Outgoing};
 use crate::app::Shared;
 use crate::error::ApiError;
@@ -30,64 +30,65 @@ use crate::streams::{Source, Target, Terminal};
 /// Longest frame of a client. 1 MiB: ten times the longest message.
 pub(super) const MAX_FRAME_BYTES: usize = 1024 * 1024;
 
-/// What is read at a time. 16 KiB: most frames are smaller, and each connection holds as much.
+/// Size of the read buffer. 16 KiB: most frames are smaller, and each connection has such a buffer.
 pub(super) const READ_BUFFER_BYTES: usize = 16 * 1024;
 
-/// How often a connection is told that we live.
+/// Interval of the `tick` event.
 pub(super) const TICK: Duration = Duration::from_secs(15);
 
-/// A client of whom nothing was heard for so long, not even the answer to a ping, is gone. 60 s: four ticks.
-pub(super) const DEAF_AFTER: Duration = Duration::from_secs(60);
+/// A client is considered gone after this time without a frame, even without the answer to a ping. 60 s: four ticks.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Requests under way, an `agent` whose run has not ended among them. Then: `UNAVAILABLE`.
+/// Most open requests, including each `agent` request whose run has not ended. One more: `UNAVAILABLE`.
 const REQUESTS: usize = 64;
 
-/// Places beyond these for the brakes and for answers, so that a client can always stop what it has begun.
-const BRAKES: usize = 8;
+/// Additional requests for stops and approval decisions, so that a client can always stop what it has started.
+const URGENT_REQUESTS: usize = 8;
 
-/// What one connection follows at a time. Then: `UNAVAILABLE`.
+/// Most runs and sessions that one connection follows. One more: `UNAVAILABLE`.
 const FOLLOWED: usize = 256;
 
-/// Longest time that the answer to a run's end waits for the last events of that run. 5 s: reading them takes milliseconds.
+/// Longest time that the answer about a run's end waits for the last events of that run. 5 s: reading them takes
+/// milliseconds.
 const LAST_EVENTS_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the other end gets to take what waits for it, and the word that it is the end.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the client has to read the remaining data and the close frame.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end.
 pub(super) async fn serve(app: Shared, mut socket: WebSocket, arrival: SocketArrival) {
-    let session = match shake_hands(&app, &mut socket, arrival).await {
+    let session = match handshake(&app, &mut socket, arrival).await {
         Ok(session) => session,
         Err(close) => {
             tracing::debug!(?close, "a connection ended before it began");
             let (sink, stream) = socket.split();
-            return farewell(sink, stream, close).await;
+            return send_close(sink, stream, close).await;
         }
     };
     let (mut sink, stream) = socket.split();
     let outgoing = Arc::new(Outgoing::new(app.config.max_buffered_bytes));
     let id = session.id;
-    let mut talk = Talk::new(app, session, outgoing.clone(), stream);
+    let mut connection = Connection::new(app, session, outgoing.clone(), stream);
     let close = {
         let writing = write(&mut sink, &outgoing);
         tokio::pin!(writing);
         let close = tokio::select! {
             () = &mut writing => None,
-            close = talk.run() => close,
+            close = connection.run() => close,
         };
-        talk.tasks.shutdown().await;
+        connection.tasks.shutdown().await;
         outgoing.end();
         if close.is_some() {
-            // Who reads gets what waits; who does not is not waited for.
-            let _ = timeout(FAREWELL, writing).await;
+            // A reading client gets the remaining data; a stalled one is not waited for.
+            let _ = timeout(CLOSE_LIMIT, writing).await;
         }
         close
     };
     tracing::info!(connection = %id, ?close, "disconnected");
-    farewell(sink, talk.stream, close).await;
+    send_close(sink, connection.stream, close).await;
 }
 
-/// Writes what waits, to the end of the queue or of the connection.
+/// Writes the queued frames, until the queue ends or the connection breaks.
 async fn write(sink: &mut SplitSink<WebSocket, Message>, outgoing: &Outgoing) {
     while let Some(frame) = outgoing.next().await {
         let message = match frame {
@@ -100,47 +101,47 @@ async fn write(sink: &mut SplitSink<WebSocket, Message>, outgoing: &Outgoing) {
     }
 }
 
-/// Says why, and waits a moment for the other end to have heard it: a connection that is simply dropped loses what was
-/// sent last.
-async fn farewell(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>, close: Option<Close>) {
+/// Sends the close frame, and waits briefly for the client's answer. A connection that is simply dropped loses the data
+/// that was sent last.
+async fn send_close(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>, close: Option<Close>) {
     let Some(close) = close else { return };
     let said = async {
         if sink.send(Message::Close(Some(close.frame()))).await.is_ok() {
             while let Some(Ok(_)) = stream.next().await {}
         }
     };
-    let _ = timeout(FAREWELL, said).await; // who does not answer is not waited for
+    let _ = timeout(CLOSE_LIMIT, said).await; // a client that does not answer is not waited for
 }
 
-/// What a task of the connection has come to.
+/// The result of a task of the connection.
 enum Ended {
-    /// What a request has come to.
+    /// The result of a request.
     Called(Box<Result<Outcome, RpcError>>),
-    /// A run goes on beyond the end of this daemon: the request that waits for its end has no more answer.
+    /// A run continues after the end of this daemon: the request that waits for its end gets no further answer.
     Unanswered,
-    /// Something that was followed is at its end.
+    /// Something that was followed has ended.
     Followed,
 }
 
-struct Talk {
+struct Connection {
     app: Shared,
     caller: Arc<Caller>,
     id: ConnectionId,
     stream: SplitStream<WebSocket>,
     outgoing: Arc<Outgoing>,
     tasks: JoinSet<Ended>,
-    /// Requests that wait for an answer, or for another one: their tasks and ids.
+    /// Requests that wait for an answer, or for a second one: their tasks and ids.
     requests: HashMap<Id, String>,
     followed: Followed,
     heard_at: Instant,
-    /// Whether the client knows that the daemon is about to end.
-    told: bool,
-    _place: tokio::sync::OwnedSemaphorePermit,
+    /// Whether the client has received the shutdown event.
+    shutdown_sent: bool,
+    _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
-impl Talk {
+impl Connection {
     fn new(app: Shared, session: Session, outgoing: Arc<Outgoing>, stream: SplitStream<WebSocket>) -> Self {
-        let Session { id, principal, scopes, place } = session;
+        let Session { id, principal, scopes, permit } = session;
         Self {
             caller: Arc::new(Caller { app: app.clone(), principal, scopes }),
             followed: Followed::new(app.clone(), outgoing.clone()),
@@ -151,12 +152,12 @@ impl Talk {
             tasks: JoinSet::new(),
             requests: HashMap::new(),
             heard_at: Instant::now(),
-            told: false,
-            _place: place,
+            shutdown_sent: false,
+            _permit: permit,
         }
     }
 
-    /// Talks until the other end goes away (`None`), or has to.
+    /// Serves the connection until the client disconnects (`None`), or until it has to be closed.
     async fn run(&mut self) -> Option<Close> {
         let (app, outgoing) = (self.app.clone(), self.outgoing.clone());
         let mut ready = app.ready.clone();
@@ -176,7 +177,7 @@ impl Talk {
                             }
                         }
                         Some(Ok(Message::Binary(_))) => return Some(Close::binary()),
-                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => {} // answered by the library
+                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => {} // the library answers them
                         Some(Ok(Message::Close(_))) | None => return None,
                         Some(Err(error)) => return Close::of_error(&error),
                     }
@@ -188,34 +189,34 @@ impl Talk {
                 }
                 () = outgoing.overflowed() => return Some(Close::policy("too much data waits to be read")),
                 _ = ticks.tick() => {
-                    if self.heard_at.elapsed() >= DEAF_AFTER {
+                    if self.heard_at.elapsed() >= SILENCE_LIMIT {
                         return Some(Close::policy("nothing was heard for too long"));
                     }
                     outgoing.offer(event("tick", &json!({ "ts": app.clock.now().0 })));
                     outgoing.ping();
                 }
-                down = async { ready.wait_for(|ready| !ready).await.is_ok() }, if !self.told => {
+                down = async { ready.wait_for(|ready| !ready).await.is_ok() }, if !self.shutdown_sent => {
                     tracing::debug!(connection = %self.id, down, "the daemon is shutting down");
                     self.tell_shutdown();
                 }
                 () = app.draining.cancelled(), if leave_by.is_none() => {
                     self.tell_shutdown();
-                    leave_by = Some(Instant::now() + FAREWELL);
+                    leave_by = Some(Instant::now() + CLOSE_LIMIT);
                 }
                 () = until(leave_by) => {}
             }
         }
     }
 
-    /// Says once that no more messages are taken. What runs still gets its end said.
+    /// Sends the shutdown event once: no more messages are accepted. The ends of running runs are still sent.
     fn tell_shutdown(&mut self) {
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.shutdown_sent, true) {
             self.outgoing.send(event("shutdown", &json!({ "reason": "Belay is shutting down" })));
         }
     }
 
-    /// Begins what a frame asks for, or says what is wrong with it. A connection is ended by a frame that nobody can be
-    /// told about.
+    /// Handles one frame: starts its request, or answers what is wrong with it. A frame without an id closes the
+    /// connection, because nobody can be answered.
     fn frame(&mut self, text: &str) -> Option<Close> {
         let request = match Request::read(text) {
             Ok(request) => request,
@@ -244,21 +245,21 @@ impl Talk {
         if let Some(scope) = method.scope().filter(|scope| !self.caller.scopes.has(*scope)) {
             return Err(RpcError::missing_scope(scope.word()));
         }
-        match method.does() {
-            Does::Subscribe(kind) => {
+        match method.effect() {
+            Effect::Subscribe(kind) => {
                 let subscription = Subscription::read(request.params())?;
                 self.subscribe(kind, subscription, &request.id)
             }
-            Does::Unsubscribe(kind) => {
+            Effect::Unsubscribe(kind) => {
                 let subscription = Subscription::read(request.params())?;
                 self.followed.leave(kind, &Target::Session(subscription.session));
                 self.answer(&request.id, Ok(json!({ "subscribed": false })));
                 Ok(())
             }
-            Does::Ask(urgency) => {
-                let places = if urgency.is_brake() { REQUESTS + BRAKES } else { REQUESTS };
-                if self.requests.len() >= places {
-                    return Err(ApiError::busy(format!("{places} requests of this connection are under way")).into());
+            Effect::Ask(urgency) => {
+                let limit = if urgency.is_urgent() { REQUESTS + URGENT_REQUESTS } else { REQUESTS };
+                if self.requests.len() >= limit {
+                    return Err(ApiError::busy(format!("{limit} requests of this connection are under way")).into());
                 }
                 if method.begins_runs() && self.followed.len() >= FOLLOWED {
                     return Err(too_much_followed().into());
@@ -272,8 +273,8 @@ impl Talk {
     fn ask(&mut self, method: Method, request: &Request) {
         let (caller, params) = (self.caller.clone(), request.params().to_owned());
         let mut calling = Box::pin(async move { call(&caller, method, &params).await });
-        // Polled once here, in the order of the frames: by then a call has handed over what it hands to the agent. In tasks
-        // of their own a stop could overtake the message that it is to stop. Only the wait for the answer is left to the task.
+        // Polled once here, in the order of the frames: this hands the request to the agent. In tasks of their own, a
+        // stop could overtake the message that it is to stop. Only the wait for the answer is left to the task.
         let at_once = calling.as_mut().now_or_never();
         let task = self.tasks.spawn(async move {
             Ended::Called(Box::new(match at_once {
@@ -284,7 +285,7 @@ impl Talk {
         self.requests.insert(task.id(), request.id.clone());
     }
 
-    /// A task has ended. The connection ends with the reading of a session that was subscribed to.
+    /// Handles the end of a task. If reading a subscribed session has failed, the connection is closed.
     fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) -> Option<Close> {
         match ended {
             Ok((task, Ended::Called(outcome))) => {
@@ -313,7 +314,7 @@ impl Talk {
         None
     }
 
-    /// Says what a request has come to, and does what follows from it. Until its last answer nobody else may have its id.
+    /// Answers a request and does what follows from its result. Its id stays reserved until its last answer.
     fn called(&mut self, id: String, outcome: Result<Outcome, RpcError>) {
         match outcome {
             Ok(Outcome::Answered(payload)) => self.answer(&id, Ok(payload)),
@@ -321,12 +322,12 @@ impl Talk {
                 self.answer(&id, Ok(payload));
                 self.follow_run(id, begun);
             }
-            Ok(Outcome::Over(over)) => self.tell_end(id, over),
+            Ok(Outcome::RunEnd(end)) => self.tell_end(id, end),
             Err(error) => self.answer(&id, Err(error)),
         }
     }
 
-    /// Follows a run that was begun here, and where its request has a second answer, waits for that.
+    /// Follows a run that was started here. If its request has a second answer, waits for that.
     fn follow_run(&mut self, id: String, begun: Begun) {
         let Begun { kind, run, session, watch, answers_twice } = begun;
         let finished = watch.as_ref().map(|watch| watch.finished.clone());
@@ -347,16 +348,16 @@ impl Talk {
         }
     }
 
-    /// Says how a run has ended: behind its last events, where the connection follows it.
-    fn tell_end(&mut self, id: String, over: Over) {
-        let Over { run, session, payload } = over;
-        let behind = self.followed.behind(run, &session);
-        if behind.is_empty() {
+    /// Answers how a run has ended: after its last events, if the connection follows it.
+    fn tell_end(&mut self, id: String, end: RunEnd) {
+        let RunEnd { run, session, payload } = end;
+        let lagging = self.followed.lagging(run, &session);
+        if lagging.is_empty() {
             return self.answer(&id, Ok(payload));
         }
         let connection = self.id;
         let task = self.tasks.spawn(async move {
-            let all = join_all(behind.into_iter().map(Behind::caught_up));
+            let all = join_all(lagging.into_iter().map(LaggingFollower::caught_up));
             if timeout(LAST_EVENTS_LIMIT, all).await.is_err() {
                 tracing::warn!(%connection, %run, "the end of a run is answered before its last events are sent");
             }
@@ -391,7 +392,7 @@ impl Talk {
     }
 }
 
-/// What became of a run; `None`: it goes on, and this daemon ends.
+/// The end of a run; `None`: it continues, and this daemon ends.
 async fn last_answer(
     app: &Shared,
     run: RunId,
@@ -400,15 +401,15 @@ async fn last_answer(
     match app.wait_for_end(run, finished, None).await {
         Ok(Some(record)) => {
             let end = Terminal::of(&record, &app.model)?;
-            Some(Ok(Outcome::Over(Over { run, session: record.session.clone(), payload: json_of(&end) })))
+            Some(Ok(Outcome::RunEnd(RunEnd { run, session: record.session.clone(), payload: json_of(&end) })))
         }
-        Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, and is nowhere
+        Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, but the store does not have it
         Err(error) => Some(Err(error.into())),
     }
 }
 
 pub(super) fn json_of(value: &impl serde::Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default() // our own types: keys are texts, and nothing refuses
+    serde_json::to_value(value).unwrap_or_default() // our own types: all keys are strings, so it cannot fail
 }
 
 fn too_much_followed() -> ApiError {

@@ -1,4 +1,4 @@
-//! What a connection follows: runs that it has begun, and sessions that it asked for. Each is a task of the connection's.
+//! Followers: tasks of a connection that send the events of runs it has started and of sessions it has subscribed to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,27 +12,27 @@ use super::outgoing::Outgoing;
 use crate::app::Shared;
 use crate::streams::{AgentMapper, ChatEvent, ChatMapper, News, Source};
 
-/// Runs of which a connection knows who follows them and how many events it has had. Then: the oldest is forgotten.
+/// Number of runs whose follower and last event number a connection remembers. Above it, the oldest is forgotten.
 const RUNS: usize = 1024;
 
-/// Which events.
+/// A kind of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
-    /// `agent`: what the run does.
+    /// `agent`: the progress of a run.
     Agent,
-    /// `chat`: what is said.
+    /// `chat`: the text of a run.
     Chat,
 }
 
-/// Who follows which run on one connection. A run is followed once for each kind of events: when it was begun here and its
-/// session is followed as well, the one that came first goes on, so that nothing is said twice.
+/// Records which follower of a connection sends which run. Each run has one follower for each kind of events. If a run
+/// was started here and its session is followed as well, the first follower keeps it, so that no event is sent twice.
 #[derive(Default)]
 pub(super) struct Claims(Mutex<Claimed>);
 
 #[derive(Default)]
 struct Claimed {
     runs: BTreeMap<(RunId, Kind), Claim>,
-    /// The number of the newest follower; they count from 1.
+    /// The number of the newest follower; numbers start at 1.
     newest: u64,
 }
 
@@ -42,21 +42,21 @@ struct Claim {
     owner: Option<u64>,
     /// The number of the last event of this run.
     seq: u64,
-    /// The end has been said: followers up to this number do not say it again. One that began after its owner was gone was
-    /// asked for the past, and may.
+    /// The end of the run has been sent: followers up to this number do not send it again. A follower that began after
+    /// the owner had ended was asked for past events, and may send it.
     over: Option<u64>,
 }
 
 impl Claims {
-    /// The number of a new follower.
+    /// Returns the number of a new follower.
     pub(super) fn next_follower(&self) -> u64 {
         let mut claims = self.claims();
         claims.newest += 1;
         claims.newest
     }
 
-    /// The number of the run's last event, if `follower` follows it from now on or has done so before; `None`: another does,
-    /// or all of it has been said.
+    /// Claims a run for `follower`, unless another follower has it. Returns the number of the run's last event, or
+    /// `None` if another follower has the run or all of it has been sent.
     fn take(&self, kind: Kind, run: RunId, follower: u64) -> Option<u64> {
         let runs = &mut self.claims().runs;
         if runs.len() >= RUNS && !runs.contains_key(&(run, kind)) {
@@ -77,7 +77,7 @@ impl Claims {
         }
     }
 
-    /// The end of the run has been said.
+    /// Records that the end of the run has been sent.
     fn end(&self, kind: Kind, run: RunId) {
         let claims = &mut *self.claims();
         if let Some(claim) = claims.runs.get_mut(&(run, kind)) {
@@ -85,8 +85,8 @@ impl Claims {
         }
     }
 
-    /// Lets go of what a follower that has ended was following. Another that still reads goes on with it, but for what is
-    /// over: that one may not have come to the end yet.
+    /// Releases the runs of a follower that has ended. Another follower may continue them. But it does not repeat ended
+    /// runs whose end it may not have reached yet.
     pub(super) fn release(&self, follower: u64) {
         let claims = &mut *self.claims();
         for claim in claims.runs.values_mut().filter(|claim| claim.owner == Some(follower)) {
@@ -100,7 +100,7 @@ impl Claims {
     }
 }
 
-/// Where a follower's events go.
+/// One follower with its target.
 pub(super) struct Follower {
     pub(super) id: u64,
     pub(super) app: Shared,
@@ -133,7 +133,7 @@ impl Follower {
             if mapper.is_over() {
                 self.claims.end(Kind::Agent, run);
             }
-            // What comes behind the end of a run, such as its delivery, is no course of its own.
+            // Facts after the end of a run, such as its delivery, start no new mapper.
             if mapper.is_over() || (!known && events.is_empty()) {
                 mappers.remove(&run);
             }
@@ -161,7 +161,7 @@ impl Follower {
                 self.send("chat", &ChatEvent::notice(session.clone(), fact.seq, text), false);
                 continue;
             }
-            // Of the facts only ends are told; one that comes behind the end begins nothing.
+            // Of the facts only ends are sent. Facts after the end start no new mapper.
             if matches!(&news, News::Fact(fact, _) if !matches!(fact.kind, EventKind::RunEnded { .. })) {
                 continue;
             }
@@ -171,7 +171,7 @@ impl Follower {
             match news {
                 News::Delta(_, _, delta) => mapper.delta(delta),
                 News::SoFar(_, _, said) => mapper.so_far(said),
-                News::Lost(..) => {} // what has been said so far comes next, as a whole
+                News::Lost(..) => {} // the whole text so far comes next
                 News::Fact(fact, record) => {
                     let EventKind::RunEnded { reason, .. } = fact.kind else { continue };
                     for event in mapper.end(fact.seq, reason, record.as_deref()) {
@@ -185,9 +185,9 @@ impl Follower {
         }
     }
 
-    /// Sends what is due of a run.
+    /// Sends the due delta of a run.
     fn chat_delta(&self, run: RunId, mapper: &mut ChatMapper) {
-        // In this order: what has never been said is due at once, which is not later than now.
+        // In this order: a first delta is due at the time of the call, which must not be later than `now`.
         let (due, now) = (mapper.due(), Instant::now());
         if due.is_none_or(|due| due > now) {
             return;
@@ -201,7 +201,7 @@ impl Follower {
         }
     }
 
-    /// Sends an event; a passing one only while there is room. Whether it was taken.
+    /// Sends an event; a passing one only if the queue has space. Returns whether it was queued.
     fn send(&self, name: &str, payload: &impl Serialize, passing: bool) -> bool {
         let text = event(name, payload);
         if passing {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_said_once_to_those_who_were_there_and_again_to_who_asks_for_the_past() {
+    fn an_end_is_sent_once_to_live_followers_and_again_to_a_follower_that_asks_for_past_events() {
         let claims = Claims::default();
         let run = RunId::new();
         let [first, second] = [claims.next_follower(), claims.next_follower()];

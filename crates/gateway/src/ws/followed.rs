@@ -1,4 +1,4 @@
-//! What one connection follows at present: for each, a task of the connection's that sends the events of a source.
+//! The followed runs and sessions of one connection. Each has a task that sends the events of a source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::outgoing::Outgoing;
 use crate::app::Shared;
 use crate::streams::{Source, Target};
 
-/// All that is followed.
+/// All followed runs and sessions.
 pub(super) struct Followed {
     app: Shared,
     outgoing: Arc<Outgoing>,
@@ -20,25 +20,25 @@ pub(super) struct Followed {
     all: HashMap<Id, One>,
 }
 
-/// Something that is followed.
+/// One followed run or session.
 struct One {
     kind: Kind,
     target: Target,
     follower: u64,
     task: AbortHandle,
-    brought: watch::Receiver<Seq>,
+    delivered: watch::Receiver<Seq>,
 }
 
-/// Somebody who may have events of a run still to send: until all up to that fact has been, or it has ended.
-pub(super) struct Behind {
-    brought: watch::Receiver<Seq>,
+/// A follower that may still have events of a run to send: until it has reached that fact, or has ended.
+pub(super) struct LaggingFollower {
+    delivered: watch::Receiver<Seq>,
     until: Seq,
 }
 
-impl Behind {
-    /// Returns when it is so far.
+impl LaggingFollower {
+    /// Returns when the follower has caught up.
     pub(super) async fn caught_up(mut self) {
-        let _ = self.brought.wait_for(|brought| *brought >= self.until).await; // closed: it has ended
+        let _ = self.delivered.wait_for(|delivered| *delivered >= self.until).await; // closed: it has ended
     }
 }
 
@@ -47,17 +47,17 @@ impl Followed {
         Self { app, outgoing, claims: Arc::default(), all: HashMap::new() }
     }
 
-    /// How many are followed.
+    /// The number of followed runs and sessions.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether that is followed already.
+    /// Whether the target is followed already.
     pub(super) fn has(&self, kind: Kind, target: &Target) -> bool {
         self.all.values().any(|one| one.kind == kind && one.target == *target)
     }
 
-    /// Follows a source in a task of this set, which returns `end` when the source has ended.
+    /// Starts a task in this set that follows a source. The task returns `end` when the source has ended.
     pub(super) fn begin<E: Send + 'static>(
         &mut self,
         kind: Kind,
@@ -69,15 +69,15 @@ impl Followed {
         let id = self.claims.next_follower();
         let follower =
             Follower { id, app: self.app.clone(), claims: self.claims.clone(), outgoing: self.outgoing.clone() };
-        let brought = source.brought();
+        let delivered = source.delivered();
         let task = tasks.spawn(async move {
             follower.run(kind, source).await;
             end
         });
-        self.all.insert(task.id(), One { kind, target, follower: id, task, brought });
+        self.all.insert(task.id(), One { kind, target, follower: id, task, delivered });
     }
 
-    /// Ends the following of that, if it is followed.
+    /// Stops following the target, if it is followed.
     pub(super) fn leave(&mut self, kind: Kind, target: &Target) {
         let claims = &self.claims;
         self.all.retain(|_, one| {
@@ -90,26 +90,27 @@ impl Followed {
         });
     }
 
-    /// A task has ended: what it followed; `None`: it was [left](Self::leave) before, or followed nothing.
+    /// Handles the end of a task and returns its target; `None`: the target was [left](Self::leave) before, or the task
+    /// followed nothing.
     pub(super) fn ended(&mut self, task: Id) -> Option<Target> {
         let one = self.all.remove(&task)?;
         self.claims.release(one.follower);
         Some(one.target)
     }
 
-    /// Who may have events to send of a run that has ended.
-    pub(super) fn behind(&self, run: RunId, session: &SessionKey) -> Vec<Behind> {
+    /// The followers that may still have events of an ended run to send.
+    pub(super) fn lagging(&self, run: RunId, session: &SessionKey) -> Vec<LaggingFollower> {
         let newest = *self.app.events.tip().borrow();
-        let behind = self.all.values().filter_map(|one| {
+        let lagging = self.all.values().filter_map(|one| {
             let until = match &one.target {
                 Target::Run(of) if *of == run => Seq(u64::MAX), // it ends by itself
                 Target::Session(of) if of == session => newest,
                 _ => return None,
             };
-            let brought = one.brought.clone();
-            let is_behind = *brought.borrow() < until;
-            is_behind.then_some(Behind { brought, until })
+            let delivered = one.delivered.clone();
+            let is_lagging = *delivered.borrow() < until;
+            is_lagging.then_some(LaggingFollower { delivered, until })
         });
-        behind.collect()
+        lagging.collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The frames: requests, responses, events. One JSON object in each text message.
+//! The frames: requests, responses, events. Each text message is one JSON object.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(crate) id: String,
     pub(crate) method: String,
     params: Option<Box<RawValue>>,
-    /// For the client's own tracing; bounded, and not used.
+    /// For the client's own tracing; bounded and unused.
     traceparent: Option<String>,
 }
 
@@ -31,12 +31,12 @@ enum Kind {
     Req,
 }
 
-/// A frame that is no request.
+/// A frame that is not a valid request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
-    /// It has an id: its sender is told what is wrong with it.
+    /// It has an id: the client gets an error response.
     Answer(String, Cow<'static, str>),
-    /// There is nobody to tell: the connection ends for this reason.
+    /// It has no usable id: the connection is closed for this reason.
     Close(&'static str),
 }
 
@@ -66,13 +66,13 @@ impl Request {
         }
     }
 
-    /// The parameters as they came; an empty object where there are none.
+    /// The raw parameters; an empty object if there are none.
     pub(crate) fn params(&self) -> &str {
         self.params.as_ref().map_or("{}", |params| params.get())
     }
 }
 
-/// A request that is answered with an error.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RpcError {
@@ -86,19 +86,19 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    /// The request is not one that can be understood.
+    /// The request is not valid.
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self { code: "INVALID_REQUEST", message: message.into(), details: None, retryable: false, retry_after_ms: None }
     }
 
-    /// The scope of the connection does not reach so far.
+    /// The connection lacks a scope.
     pub(crate) fn missing_scope(scope: &str) -> Self {
         let details = serde_json::json!({ "code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope] });
         let message = format!("this needs the scope {scope}, which this connection does not have");
         Self { code: "FORBIDDEN", details: Some(Box::new(details)), ..Self::invalid(message) }
     }
 
-    /// Whether it says who is asking.
+    /// Whether authentication has failed.
     pub(crate) fn is_unauthorized(&self) -> bool {
         self.code == "UNAUTHORIZED"
     }
@@ -125,7 +125,7 @@ impl From<ApiError> for RpcError {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 pub(crate) type Answer = Result<Value, RpcError>;
 
 /// A response.
@@ -157,7 +157,8 @@ pub(crate) fn event(name: &str, payload: &impl Serialize) -> String {
 
 fn text(frame: &impl Serialize) -> String {
     serde_json::to_string(frame).unwrap_or_else(|error| {
-        tracing::error!(%error, "a frame cannot be written"); // our own types: keys are texts, and nothing refuses
+        // Our own types: all keys are strings, so this cannot happen.
+        tracing::error!(%error, "a frame cannot be written");
         String::new()
     })
 }

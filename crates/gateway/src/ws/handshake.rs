@@ -1,4 +1,4 @@
-//! The beginning of a connection: a challenge, then `connect`, then who it is and what it may do.
+//! The handshake of a connection: a challenge, then `connect`, then its principal and scopes.
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::Close;
-use super::connection::{DEAF_AFTER, MAX_FRAME_BYTES, TICK};
+use super::connection::{MAX_FRAME_BYTES, SILENCE_LIMIT, TICK};
 use super::frames::{Malformed, Request, RpcError, event, response};
 use super::methods::Method;
 use super::scope::Scopes;
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::parse_object;
-use crate::new_socket::{Entrance, SocketArrival};
+use crate::new_socket::{SocketArrival, SocketAuth};
 use crate::peer::Peer;
 use crate::streams::EVENTS;
 
 /// Longest time from the upgrade to `connect`. 15 s: a program has its token at hand.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Longest frame before that, in bytes. 64 KiB: many times what `connect` needs.
+/// Longest frame before `connect`, in bytes. 64 KiB: many times what `connect` needs.
 pub(super) const FRAME_MAX_BYTES: usize = 64 * 1024;
 
-/// Most characters that the log shows of what a client calls itself. 64: a name and a version have fewer.
+/// Longest client name in the log, in characters. 64: a name and a version are shorter.
 const SHOWN_MAX_CHARS: usize = 64;
 
-/// The versions of the protocol that are spoken. All of them have the same frames: clients of this form count up to 4.
+/// The supported protocol versions. All have the same frames: existing clients of this protocol count up to 4.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=4;
 
-/// A connection whose other end is known.
+/// An authenticated connection.
 pub(super) struct Session {
     pub(super) id: ConnectionId,
     pub(super) principal: Principal,
     pub(super) scopes: Scopes,
-    /// Held while it is open.
-    pub(super) place: OwnedSemaphorePermit,
+    /// Held while the connection is open.
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 #[derive(Deserialize)]
@@ -52,7 +52,7 @@ struct Connect {
     role: Option<String>,
     scopes: Option<Vec<String>>,
     auth: Option<Credentials>,
-    /// What the client can do. Nothing depends on it.
+    /// The client's capabilities. Unused.
     #[serde(rename = "caps")]
     _caps: Option<Vec<IgnoredAny>>,
     #[serde(rename = "locale")]
@@ -61,7 +61,7 @@ struct Connect {
     _user_agent: Option<String>,
 }
 
-/// What a client says of itself; for the log, and nothing is decided by it.
+/// The client's description of itself. Only logged; nothing depends on it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClientInfo {
@@ -79,8 +79,9 @@ struct Credentials {
     token: Option<String>,
 }
 
-/// Greets, and waits for `connect`. An `Err` says how the connection ends; whoever is there has been told why.
-pub(super) async fn shake_hands(
+/// Sends the challenge and waits for `connect`. An `Err` is the way in which the connection ends; the client has
+/// received the reason.
+pub(super) async fn handshake(
     app: &Shared,
     socket: &mut WebSocket,
     arrival: SocketArrival,
@@ -118,7 +119,7 @@ async fn refuse(socket: &mut WebSocket, deadline: Instant, id: &str, error: RpcE
     matches!(said, Ok(Ok(()))).then(|| Close::policy(close))
 }
 
-/// The first text; pings and pongs are passed over.
+/// Returns the first text frame; skips pings and pongs.
 async fn first_frame(socket: &mut WebSocket) -> Result<String, Option<Close>> {
     loop {
         return match socket.recv().await {
@@ -132,7 +133,7 @@ async fn first_frame(socket: &mut WebSocket) -> Result<String, Option<Close>> {
     }
 }
 
-/// Who it is and what it may do, and the answer that says so.
+/// Authenticates the connection, and makes the answer to `connect`.
 async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Result<(Session, Value), RpcError> {
     if request.method != "connect" {
         return Err(RpcError::invalid(format!("the first request is connect, not {:?}", request.method)));
@@ -147,19 +148,19 @@ async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Res
     if role != "operator" {
         return Err(RpcError::invalid(format!("role: only \"operator\" is served, not {role:?}")));
     }
-    let SocketArrival { peer, entrance } = arrival;
-    let (known, place) = match entrance {
-        Entrance::Proven(principal, place) => (Some(principal), Some(place)),
-        Entrance::Waiting(principal, _place) => (principal, None),
+    let SocketArrival { peer, auth } = arrival;
+    let (known, permit) = match auth {
+        SocketAuth::Authenticated(principal, permit) => (Some(principal), Some(permit)),
+        SocketAuth::Unauthenticated(principal, _permit) => (principal, None),
     };
     let token = params.auth.and_then(|auth| auth.token);
     let principal = admitted(app, peer, known, token).await?;
     if !*app.ready.borrow() {
         return Err(ApiError::no_answer("Belay does not accept messages at the moment; connect again shortly").into());
     }
-    let place = match place {
-        Some(place) => place,
-        None => app.stream_place()?,
+    let permit = match permit {
+        Some(permit) => permit,
+        None => app.stream_permit()?,
     };
     let scopes = Scopes::of(&principal, params.scopes.as_deref());
     let id = ConnectionId::new();
@@ -177,13 +178,13 @@ async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Res
             "maxPayload": MAX_FRAME_BYTES,
             "maxBufferedBytes": app.config.max_buffered_bytes,
             "tickIntervalMs": TICK.as_millis() as u64,
-            "silenceLimitMs": DEAF_AFTER.as_millis() as u64,
+            "silenceLimitMs": SILENCE_LIMIT.as_millis() as u64,
         },
     });
-    Ok((Session { id, principal, scopes, place }, hello))
+    Ok((Session { id, principal, scopes, permit }, hello))
 }
 
-/// Who it is, by its request and by the token that it shows now. Both must say the same where both say something.
+/// Returns the principal, from the request and from the token in `connect`. If both name one, they must be the same.
 async fn admitted(
     app: &Shared,
     peer: Peer,

@@ -1,11 +1,11 @@
-//! `GET /ws`: the RPC over WebSocket. Requests, responses and events are described in `docs/reference/websocket.md`.
+//! `GET /ws`: the RPC over WebSocket. `docs/reference/websocket.md` describes requests, responses and events.
 //!
-//! A connection is a task of the server's: it owns everything that it waits for and follows, and ends all of it when it
-//! ends. What it has to say waits in a bounded queue that nobody else waits for, so that a reader that stops reading loses its
-//! connection and slows nothing.
+//! A connection is a task of the server. It owns everything that it waits for and follows, and ends all of it when it
+//! ends. Outgoing frames wait in a bounded queue that never blocks the sender. So a client that stops reading loses its
+//! connection and delays nobody.
 //!
-//! Reading order: [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] →
-//! [`follow`] → [`methods`].
+//! Reading order: [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] → [`follow`] →
+//! [`methods`].
 
 mod connection;
 mod follow;
@@ -26,7 +26,7 @@ use axum::{Extension, RequestExt};
 
 use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::new_socket::{Entrance, NewSocket, SocketArrival};
+use crate::new_socket::{NewSocket, SocketArrival, SocketAuth};
 use crate::peer::Peer;
 
 /// Serves a connection to its end.
@@ -35,7 +35,7 @@ pub(crate) async fn serve(socket: NewSocket, app: Shared) {
     connection::serve(app, socket, arrival).await;
 }
 
-/// Why a connection ends, as its other end is told.
+/// The close frame of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Close {
     code: u16,
@@ -44,7 +44,7 @@ struct Close {
 
 // Source of the codes: RFC 6455, section 7.4.1, and the registry of IANA for 1012 and 1013.
 impl Close {
-    /// The other end does not keep to what was agreed.
+    /// The client violates a rule of the protocol.
     fn policy(reason: &'static str) -> Self {
         Self { code: 1008, reason }
     }
@@ -69,9 +69,10 @@ impl Close {
         Self { code: 1012, reason: "Belay is shutting down" }
     }
 
-    /// What a broken connection can still be told; `None`: nothing.
+    /// The close frame after a read error; `None`: nothing can be sent any more.
     fn of_error(error: &axum::Error) -> Option<Self> {
-        // The library's own error is behind two wrappers, and its words are all that can be had without naming its crate.
+        // The library's own error is behind two wrappers. Its text is all that is available without a dependency on its
+        // crate.
         let words = error.to_string();
         if words.contains("too long") || words.contains("too big") {
             Some(Self::too_big())
@@ -87,23 +88,23 @@ impl Close {
     }
 }
 
-/// Takes a connection in, or sends it away before it costs anything.
+/// Accepts a connection, or refuses it before it uses resources.
 pub(crate) async fn upgrade(
     State(app): State<Shared>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     request: Request,
 ) -> Response {
-    // A request without a peer did not come through our server; it is nobody's.
+    // A request without a peer did not come through our server; nothing is trusted.
     let peer = peer.map_or(Peer::Socket { trusted: false }, |Extension(peer)| peer);
-    match enter(&app, peer, &headers).await {
-        Ok(entrance) => accept(app, SocketArrival { peer, entrance }, request).await,
-        Err(error) => sent_away(error),
+    match admit(&app, peer, &headers).await {
+        Ok(auth) => accept(app, SocketArrival { peer, auth }, request).await,
+        Err(error) => refusal(error),
     }
 }
 
-/// Who it is as far as its request says, and a place for it.
-async fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, ApiError> {
+/// The principal, as far as the request identifies it, and a permit for the connection.
+async fn admit(app: &App, peer: Peer, headers: &HeaderMap) -> Result<SocketAuth, ApiError> {
     let principal = match app.auth.admit_socket(peer, headers) {
         Err(error) if error.status == StatusCode::UNAUTHORIZED && headers.contains_key(AUTHORIZATION) => {
             return Err(app.wrong_tokens.refuse(Some(peer), error).await);
@@ -111,11 +112,13 @@ async fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, A
         principal => principal?,
     };
     match principal {
-        Some(principal) if app.auth.is_proof(peer, headers) => Ok(Entrance::Proven(principal, app.stream_place()?)),
+        Some(principal) if app.auth.is_proof(peer, headers) => {
+            Ok(SocketAuth::Authenticated(principal, app.stream_permit()?))
+        }
         principal => {
-            let place = app.failed_auth.clone().try_acquire_owned();
-            let place = place.map_err(|_full| ApiError::busy("too many connections have yet to say connect"))?;
-            Ok(Entrance::Waiting(principal, place))
+            let permit = app.failed_auth.clone().try_acquire_owned();
+            let permit = permit.map_err(|_full| ApiError::busy("too many connections have yet to say connect"))?;
+            Ok(SocketAuth::Unauthenticated(principal, permit))
         }
     }
 }
@@ -132,15 +135,15 @@ async fn accept(app: Shared, arrival: SocketArrival, request: Request) -> Respon
         .max_frame_size(connection::MAX_FRAME_BYTES)
         .read_buffer_size(connection::READ_BUFFER_BYTES)
         .on_upgrade(async move |socket| {
-            // The library's task ends here: the connection is served by one of the server's own.
+            // The library's task ends here: a task of the server serves the connection.
             if sockets.try_send(NewSocket { socket, arrival }).is_err() {
                 tracing::debug!("a connection came too late, or too many came at once");
             }
         })
 }
 
-/// A refusal that also gives the connection back: who is refused by the hundred should not hold places of others.
-fn sent_away(error: ApiError) -> Response {
+/// A refusal that also closes the connection, so that many refused clients do not hold connections that others need.
+fn refusal(error: ApiError) -> Response {
     tracing::debug!(status = error.status.as_u16(), "connection refused");
     let mut response = error.into_response();
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -1,14 +1,14 @@
-//! What waits to be sent on one connection. Whoever adds to it never waits.
+//! The outgoing queue of one connection. Adding to it never waits.
 //!
-//! Facts and responses are never dropped: a reader that lets too much of them pile up loses the connection. Passing
-//! fragments are dropped long before that.
+//! Facts and responses are never dropped: a reader that is too slow for them loses the connection. Deltas are dropped
+//! long before that.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A message on its way out.
+/// An outgoing frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// A text.
@@ -29,9 +29,9 @@ impl Frame {
 /// The queue of a connection.
 pub(crate) struct Outgoing {
     queue: Mutex<Queue>,
-    /// Wakes the one who writes.
+    /// Wakes the writer.
     more: Notify,
-    /// Wakes the one who ends the connection.
+    /// Wakes the task that closes the connection.
     overflow: Notify,
     /// Most bytes that may wait.
     max_bytes: usize,
@@ -40,10 +40,10 @@ pub(crate) struct Outgoing {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
-    /// Bytes of these, and of the one that is being written.
+    /// Bytes of the queued frames and of the one that is being written.
     bytes: usize,
     writing: usize,
-    /// Nothing more is taken.
+    /// Nothing more is accepted.
     ended: bool,
 }
 
@@ -52,7 +52,7 @@ impl Outgoing {
         Self { queue: Mutex::default(), more: Notify::new(), overflow: Notify::new(), max_bytes }
     }
 
-    /// Sends a fact or a response. One too many ends the connection.
+    /// Queues a fact or a response. If the limit is exceeded, the connection ends.
     pub(crate) fn send(&self, text: String) {
         let mut queue = self.queue();
         if queue.ended {
@@ -69,7 +69,7 @@ impl Outgoing {
         self.more.notify_one();
     }
 
-    /// Sends a passing fragment, unless more than a quarter of what may wait does so already. Whether it was taken.
+    /// Queues a delta, unless more than a quarter of the limit is in use. Returns whether it was queued.
     pub(crate) fn offer(&self, text: String) -> bool {
         let mut queue = self.queue();
         let taken = !queue.ended && queue.bytes + text.len() <= self.max_bytes / 4;
@@ -80,7 +80,7 @@ impl Outgoing {
         taken
     }
 
-    /// Sends a ping, which the other end answers by itself, unless one waits already.
+    /// Queues a ping, which the client's library answers, unless one is queued already.
     pub(crate) fn ping(&self) {
         let mut queue = self.queue();
         if !queue.ended && !queue.frames.contains(&Frame::Ping) {
@@ -89,13 +89,14 @@ impl Outgoing {
         }
     }
 
-    /// Takes nothing more; what waits is still written.
+    /// Accepts nothing more; queued frames are still written.
     pub(crate) fn end(&self) {
         self.queue().ended = true;
         self.more.notify_one();
     }
 
-    /// The next frame for the one who writes, who has written the one before; `None` after the last one.
+    /// Returns the next frame to write. The call also means that the previous frame has been written. `None` after the
+    /// last one.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -116,7 +117,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns when the reader has let too much pile up.
+    /// Returns when the queue has exceeded its limit.
     pub(crate) async fn overflowed(&self) {
         self.overflow.notified().await;
     }

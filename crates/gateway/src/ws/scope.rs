@@ -1,17 +1,17 @@
-//! What a connection may do: derived from who it is, never from what it says of itself.
+//! What a connection may do. The scopes come from its principal, never from its own claims.
 
 use belay_protocol::{Principal, PrincipalRole};
 
-/// A part of what can be done.
+/// A group of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Read runs, sessions and events.
     Read,
     /// Send messages and stop runs.
     Write,
-    /// Everything that only an operator may.
+    /// Everything that is reserved for operators.
     Admin,
-    /// Answer questions.
+    /// Answer approval requests.
     Approvals,
 }
 
@@ -35,15 +35,16 @@ impl Scope {
 pub(crate) struct Scopes(Vec<Scope>);
 
 impl Scopes {
-    /// Those of a principal; of these the asked-for ones, where some are asked for. Words that it does not have are left out.
+    /// The scopes of a principal, limited to the requested ones if some are requested. Unknown and foreign words are
+    /// left out.
     pub(crate) fn of(principal: &Principal, asked: Option<&[String]>) -> Self {
         let own: &[Scope] = match principal.role {
             PrincipalRole::Operator => &Scope::ALL,
-            // Which questions are its own, the agent knows.
+            // The agent checks which approval requests are the client's own.
             PrincipalRole::Client => &[Scope::Read, Scope::Write, Scope::Approvals],
             PrincipalRole::User => &[],
         };
-        // Who asks for the whole asks for its parts: admin holds write, and write holds read.
+        // A scope includes its parts: admin includes write, and write includes read.
         let wanted = |scope: Scope| {
             let holds = |word: &String| match scope {
                 Scope::Read => [Scope::Read, Scope::Write, Scope::Admin].iter().any(|s| s.word() == word),
@@ -55,12 +56,12 @@ impl Scopes {
         Self(own.iter().copied().filter(|scope| wanted(*scope)).collect())
     }
 
-    /// Whether a scope is among them.
+    /// Whether it contains a scope.
     pub(crate) fn has(&self, scope: Scope) -> bool {
         self.0.contains(&scope)
     }
 
-    /// Their words.
+    /// The words of the scopes.
     pub(crate) fn words(&self) -> Vec<&'static str> {
         self.0.iter().map(|scope| scope.word()).collect()
     }

@@ -16,7 +16,7 @@ fn rules() -> Rules {
         people: people(in_groups(GroupAnswer::Mention)),
         max_age_s: 0,
         since: 0,
-        taken: Taken::default(),
+        accepted: AcceptedGroupMessages::default(),
     }
 }
 
@@ -28,7 +28,7 @@ fn in_groups(answer: GroupAnswer) -> Groups {
     Groups::new(&GroupsConfig { allow: vec![-100], answer })
 }
 
-/// A message with these fields over those of a private text of user 42.
+/// A private text message of user 42, with these fields replaced.
 fn message(fields: Value) -> Value {
     let mut message = json!({
         "message_id": 5, "date": 1, "text": "hello",
@@ -61,7 +61,7 @@ fn judge(rules: &Rules, message: Value) -> Verdict {
     rules.judge(serde_json::from_value(json!({"update_id": 900, "message": message})).unwrap())
 }
 
-/// The verdict in a line: the text, or the kind of the refusal.
+/// The verdict as one line: the text, or the kind of refusal.
 fn line(verdict: Verdict) -> String {
     match verdict {
         Verdict::Message(inbound) => match inbound.body {
@@ -72,12 +72,12 @@ fn line(verdict: Verdict) -> String {
         Verdict::Tapped(inbound, _) => {
             format!("{:?} of {:?} in {}", inbound.body, inbound.principal, inbound.session)
         }
-        Verdict::TappedInVain { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
+        Verdict::InvalidTap { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, not_read, .. } => format!("(no text, {} of album {album:?})", not_read[0].kind),
         Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
         Verdict::UnlistedGroup(id) => format!("(group {id} is not listed)"),
-        Verdict::NotYet => "(not yet)".into(),
+        Verdict::Undecided => "(not yet)".into(),
         Verdict::NotForUs(why) => format!("({why})"),
     }
 }
@@ -130,7 +130,7 @@ fn a_reply_thread_outside_a_forum_is_no_topic() {
 }
 
 #[test]
-fn private_messages_are_heard_from_those_on_the_lists_only() {
+fn private_messages_are_accepted_from_listed_people_only() {
     let from = |id: u64, is_bot: bool| json!({"id": id, "is_bot": is_bot, "first_name": "X"});
     let photo = json!([{"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1}]);
     for (fields, expected) in [
@@ -151,7 +151,7 @@ fn private_messages_are_heard_from_those_on_the_lists_only() {
         (json!({"text": null, "photo": photo, "from": from(43, false)}), "(stranger 43)"),
         (json!({"text": null, "group_chat_created": true}), "(says nothing)"),
         (json!({"chat": {"id": -5, "type": "channel"}}), "(a channel post)"),
-        // Telegram adds fields; a field that we do not know changes nothing.
+        // Telegram adds fields; an unknown field changes nothing.
         (json!({"some_future_field": {"x": [1]}}), "hello"),
     ] {
         assert_eq!(line(judge(&rules(), message(fields.clone()))), expected, "{fields}");
@@ -159,7 +159,7 @@ fn private_messages_are_heard_from_those_on_the_lists_only() {
 }
 
 #[test]
-fn in_groups_only_what_addresses_the_bot_is_heard() {
+fn in_groups_only_messages_that_address_the_bot_are_relevant() {
     let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
     let other = json!({"id": 778, "is_bot": true, "first_name": "B"});
     let not_us = "(does not address the bot)";
@@ -247,7 +247,7 @@ fn where_everything_is_for_the_bot_people_on_the_lists_need_not_name_it() {
 }
 
 #[test]
-fn a_group_that_is_not_listed_is_not_heard_whoever_speaks_and_whatever_they_say() {
+fn messages_of_an_unlisted_group_are_ignored() {
     let elsewhere = json!({"id": -200, "type": "group", "title": "H"});
     let text = "@belay_bot hi";
     let mention = json!([entity("mention", text, "@belay_bot")]);
@@ -298,7 +298,7 @@ fn conversations_of_two_people_two_groups_and_two_topics_are_never_the_same() {
 }
 
 #[test]
-fn before_our_name_is_known_a_message_that_names_somebody_is_asked_for_again() {
+fn before_the_bots_name_is_known_a_message_with_a_mention_is_undecided() {
     let rules = Rules { username: OnceLock::new(), ..rules() };
     let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
     let mention = json!([{"type": "mention", "offset": 0, "length": 10}]);
@@ -350,7 +350,7 @@ fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
 }
 
 #[test]
-fn who_is_let_in_with_a_message_is_let_in_where_it_is_asked_later() {
+fn a_later_access_check_agrees_with_the_admission_of_a_message() {
     let rules = Rules { people: people(in_groups(GroupAnswer::All)), ..rules() };
     for sender in [42, 7, 43] {
         for (chat, kind) in [(sender, "private"), (-100, "group"), (-200, "group")] {
@@ -395,7 +395,7 @@ fn a_word_to_end_the_daemon_from_before_its_start_is_not_for_it() {
         ("/quit", 999, false),
         ("/Shutdown now", 999, false),
         ("/exit@belay_bot", 999, false),
-        ("/quit", 1000, true), // Telegram counts whole seconds: it may have come just after
+        ("/quit", 1000, true), // Telegram counts whole seconds: it may have been sent after the start
         ("/quit", 1001, true),
         ("/status", 999, true),
         ("what does /quit do?", 999, true),
@@ -418,7 +418,7 @@ fn what_was_written_long_before_the_start_is_not_answered_as_new() {
         let rules = Rules { since: start, max_age_s, ..rules() };
         assert_eq!(line(judge(&rules, message(json!({ "date": date })))), expected, "{max_age_s} s, {date}");
     }
-    // Who is not heard anyway is told nothing.
+    // Messages that the bot ignores anyway get no notice.
     let rules = Rules { since: start, max_age_s: 3600, ..rules() };
     let stranger = json!({"from": {"id": 99, "is_bot": false, "first_name": "S"}});
     assert_eq!(line(judge(&rules, message(stranger))), "(stranger 99)");
@@ -452,7 +452,7 @@ fn a_forward_keeps_its_words_and_is_marked_and_an_edit_is_an_edit() {
 }
 
 #[test]
-fn an_edit_that_removes_the_mention_from_a_group_message_of_ours_is_still_for_us() {
+fn an_edit_that_removes_the_mention_from_an_accepted_group_message_is_still_for_the_bot() {
     let rules = rules();
     let with_mention = |text: &str| json!({"text": text, "entities": [entity("mention", text, "@belay_bot")]});
     let edited = |fields: Value| {

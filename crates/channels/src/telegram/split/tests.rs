@@ -12,7 +12,7 @@ fn plain(markdown: &str) -> Vec<String> {
     pieces(markdown).into_iter().map(|piece| piece.plain).collect()
 }
 
-/// The text that Telegram would show for this HTML. Panics where Telegram would answer "can't parse entities".
+/// The text that Telegram shows for this HTML. Panics where Telegram would answer "can't parse entities".
 fn shown(html: &str) -> String {
     let (mut text, mut open, mut rest) = (String::new(), Vec::new(), html);
     while let Some(c) = rest.chars().next() {
@@ -49,7 +49,7 @@ fn without_space(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-/// What holds for the pieces of any text.
+/// Checks the invariants of the pieces of any text.
 fn check(markdown: &str) {
     let pieces = pieces(markdown);
     for piece in &pieces {
@@ -118,7 +118,7 @@ fn a_longer_code_block_is_closed_and_opened_again_with_its_language_between_line
 }
 
 #[test]
-fn styles_go_on_in_the_next_piece() {
+fn styles_continue_in_the_next_piece() {
     let all = pieces(&format!("**{}**", "word ".repeat(1000).trim_end()));
     assert!(
         all.len() == 2 && all.iter().all(|piece| piece.html.starts_with("<b>word") && piece.html.ends_with("</b>"))

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Answers one request with these bytes and returns what was asked.
+/// Answers one request with these bytes, and returns the request.
 async fn serve_once<S: AsyncReadExt + AsyncWriteExt + Unpin>(mut stream: S, answer: String) -> String {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
@@ -85,7 +85,7 @@ async fn a_refusal_becomes_an_exit_code_that_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_is_not_belay_is_said_to_be_out_of_reach() {
+async fn a_server_that_is_not_belay_is_out_of_reach() {
     for answer in [http("200 OK", "<html>"), http("404 Not Found", "nothing"), "SSH-2.0-OpenSSH\r\n".to_owned()] {
         let (client, server) = over_tcp(answer.clone(), Environment::default()).await;
         let failure = client.get(&["x"], &[]).await.unwrap_err();

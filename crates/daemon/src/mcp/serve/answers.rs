@@ -1,11 +1,11 @@
-//! What the daemon answers with: one JSON value, or server-sent events of which each holds one.
+//! Parses the daemon's answers: one JSON value, or server-sent events that each contain one.
 
-/// Longest event in bytes. 16 MiB: what the daemon's own bounds allow stays far below.
+/// Longest event in bytes. 16 MiB: the daemon's own limits are far lower.
 pub(super) const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Cuts a stream of bytes into the data of its events.
+/// Splits a stream of bytes into the data of its events.
 ///
-/// Source: HTML, "9.2.6 Interpreting an event stream"; of the fields only `data` says anything here.
+/// Source: HTML, "9.2.6 Interpreting an event stream"; only the field `data` is used.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,
@@ -18,15 +18,15 @@ pub(super) struct Events {
 pub(super) struct TooLong;
 
 impl Events {
-    /// Takes the next bytes, and gives the data of the events that are whole with them.
+    /// Adds bytes, and returns the data of the events that they complete.
     ///
     /// # Errors
-    /// An event has no end.
+    /// An event is too long.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, TooLong> {
         let mut whole = Vec::new();
         for byte in bytes {
             match byte {
-                b'\n' if self.after_cr => self.after_cr = false, // the second half of one end of line
+                b'\n' if self.after_cr => self.after_cr = false, // the second half of one line end
                 b'\n' | b'\r' => {
                     self.after_cr = *byte == b'\r';
                     whole.extend(self.end_line());

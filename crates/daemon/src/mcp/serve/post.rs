@@ -1,4 +1,4 @@
-//! The way to the daemon: one message, one request.
+//! Sends messages to the daemon: one request for each message.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 /// The route, as segments of a path.
 const ROUTE: &[&str] = &["mcp"];
 
-/// What every request accepts, as the protocol demands.
+/// The `Accept` header of every request, as the protocol requires.
 ///
 /// Source: MCP 2025-06-18, "Streamable HTTP", "Sending Messages to the Server".
 const ACCEPTED: &str = "application/json, text/event-stream";
@@ -29,7 +29,7 @@ const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// Where a message of the newer protocol, which has no sessions, says its version.
+/// Where a message of the newer protocol, which has no sessions, has its version.
 const META_VERSION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
 
 /// Longest silence in an answer. 60 s: the daemon sends a comment every 15 s.
@@ -40,33 +40,33 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(35);
 
 /// A message of the client.
 #[derive(Clone, Debug)]
-pub(super) struct Post {
+pub(super) struct ClientMessage {
     message: Json,
     repeated: bool,
 }
 
-impl Post {
+impl ClientMessage {
     pub(super) fn of(message: Json) -> Self {
         Self { message, repeated: false }
     }
 
-    /// The same message, for another session than the one that it was first sent to.
+    /// Marks the message as repeated in another session than the first one.
     pub(super) fn repeated(self) -> Self {
         Self { repeated: true, ..self }
     }
 
-    /// Whether it was sent before, to a session that was gone.
+    /// Whether it was sent before, in a session that is gone.
     pub(super) fn is_repeated(&self) -> bool {
         self.repeated
     }
 
-    /// The id of a request; `None`: it has no answer.
+    /// The id of a request; `None`: the message has no answer.
     pub(super) fn id(&self) -> Option<&Json> {
         self.message.get("id").filter(|_| self.message.get("method").is_some())
     }
 
     /// Whether it begins a session.
-    pub(super) fn is_hello(&self) -> bool {
+    pub(super) fn is_initialize(&self) -> bool {
         self.message["method"] == "initialize"
     }
 
@@ -75,7 +75,7 @@ impl Post {
         self.message.pointer("/params/requestId").filter(|_| self.message["method"] == "notifications/cancelled")
     }
 
-    /// Adds the headers that say again what is in the message.
+    /// Adds the headers that repeat parts of the message.
     fn label(&self, mut request: RequestBuilder, session: Option<&Session>) -> RequestBuilder {
         let header = |text: &Json| text.as_str().and_then(|text| HeaderValue::from_str(text).ok());
         if let Some(version) = self.message.pointer(META_VERSION).and_then(header) {
@@ -93,41 +93,41 @@ impl Post {
     }
 }
 
-/// A session as the daemon knows it.
+/// A session of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     id: HeaderValue,
     version: HeaderValue,
 }
 
-/// How a message fared.
+/// The end of a request.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Whoever asked has an answer, if only that there is none.
+    /// It has been answered, possibly by an error.
     Answered { id: Json },
-    /// It began a session.
-    Opened { id: Json, hello: Json, session: Session },
-    /// It was to begin one, and did not.
+    /// It has begun a session.
+    Opened { id: Json, initialize: Json, session: Session },
+    /// It should have begun a session, but failed.
     Unopened { id: Json },
-    /// Its session is not known any more; nothing was done.
-    Lost { post: Post, session: Session },
+    /// Its session is unknown to the daemon; nothing was done.
+    Lost { post: ClientMessage, session: Session },
 }
 
 /// The connection to the daemon, and the session of the client.
-pub(super) struct Line {
+pub(super) struct DaemonLink {
     client: Client,
-    /// What the session was begun with, to begin another.
-    hello: Option<Json>,
+    /// The client's `initialize`, for beginning another session.
+    initialize: Option<Json>,
     session: Option<Session>,
 }
 
-impl Line {
-    /// Finds out whether the daemon offers this, and lets us in.
+impl DaemonLink {
+    /// Checks that the daemon offers MCP and admits this user.
     ///
     /// # Errors
     /// It does not.
     pub(super) async fn open(client: Client) -> Result<Self, Failure> {
-        // Without a session this is refused; the route shows by how.
+        // Without a session this request is refused; the kind of refusal shows whether the route exists.
         let asked = client.request(Method::GET, ROUTE)?.header(ACCEPT, ACCEPTED);
         let answer = timeout(BEGIN_LIMIT, asked.send()).await;
         let place = client.place().to_owned();
@@ -148,32 +148,36 @@ impl Line {
                 Err(Failure::new(Exit::Failed, format!("the daemon at {place} does not let us in"))
                     .next("put its token into BELAY_TOKEN, or BELAY_OPERATOR_TOKEN"))
             }
-            _ => Ok(Self { client, hello: None, session: None }),
+            _ => Ok(Self { client, initialize: None, session: None }),
         }
     }
 
-    /// Notes the session of the client.
-    pub(super) fn begin(&mut self, hello: Json, session: Session) {
-        (self.hello, self.session) = (Some(hello), Some(session));
+    /// Records the session of the client.
+    pub(super) fn begin(&mut self, initialize: Json, session: Session) {
+        (self.initialize, self.session) = (Some(initialize), Some(session));
     }
 
-    /// Sends a message; its answers go to `output`, if anybody reads them.
-    pub(super) fn send(&self, post: Post, output: Option<mpsc::Sender<Json>>) -> impl Future<Output = Ended> + use<> {
-        let session = self.session.clone().filter(|_| !post.is_hello());
+    /// Sends a message; its answers go to `output`, if there is one.
+    pub(super) fn send(
+        &self,
+        post: ClientMessage,
+        output: Option<mpsc::Sender<Json>>,
+    ) -> impl Future<Output = Ended> + use<> {
+        let session = self.session.clone().filter(|_| !post.is_initialize());
         let request = self.prepared(&post, session.as_ref());
         async move { exchange(request, post, session, output.as_ref()).await }
     }
 
-    /// Begins another session in the place of one that is gone, unless that has been done; says whether there is one.
+    /// Begins a new session if the current one is `gone`. Returns whether there is a session.
     pub(super) async fn reopen(&mut self, gone: &Session) -> bool {
         if self.session.as_ref() != Some(gone) {
             return self.session.is_some();
         }
-        let Some(hello) = self.hello.clone().map(Post::of) else { return false };
-        // The client has said hello long ago, and reads no second answer to it.
-        let Ended::Opened { session, .. } = self.send(hello, None).await else { return false };
+        let Some(initialize) = self.initialize.clone().map(ClientMessage::of) else { return false };
+        // The client has already had the answer to its `initialize`, so this one is dropped.
+        let Ended::Opened { session, .. } = self.send(initialize, None).await else { return false };
         self.session = Some(session);
-        let initialized = Post::of(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        let initialized = ClientMessage::of(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         self.send(initialized, None).await;
         true
     }
@@ -188,7 +192,7 @@ impl Line {
         }
     }
 
-    fn prepared(&self, post: &Post, session: Option<&Session>) -> Option<RequestBuilder> {
+    fn prepared(&self, post: &ClientMessage, session: Option<&Session>) -> Option<RequestBuilder> {
         let request = self.client.request(Method::POST, ROUTE).ok()?;
         let request = request.header(ACCEPT, ACCEPTED).json(&post.message);
         Some(post.label(request, session))
@@ -198,10 +202,10 @@ impl Line {
 /// Sends one request and passes its answers on.
 ///
 /// # Cancel safety
-/// Dropped, the connection is closed, which cancels a request that has no session.
+/// If dropped, the connection is closed, which cancels a request without a session.
 async fn exchange(
     request: Option<RequestBuilder>,
-    post: Post,
+    post: ClientMessage,
     session: Option<Session>,
     output: Option<&mpsc::Sender<Json>>,
 ) -> Ended {
@@ -231,7 +235,7 @@ async fn exchange(
                 let last = message.get("id") == Some(&id) && message.get("method").is_none();
                 let version = message.pointer("/result/protocolVersion").and_then(Json::as_str);
                 let version = version.and_then(|version| HeaderValue::from_str(version).ok());
-                say(output, message).await;
+                queue_output(output, message).await;
                 if last {
                     break version;
                 }
@@ -241,35 +245,35 @@ async fn exchange(
             Err(what) => return failed(post, what, output).await,
         }
     };
-    match (post.is_hello(), opened, version) {
+    match (post.is_initialize(), opened, version) {
         (false, _, _) => Ended::Answered { id },
         (true, Some(opened), Some(version)) => {
-            Ended::Opened { id, hello: post.message, session: Session { id: opened, version } }
+            Ended::Opened { id, initialize: post.message, session: Session { id: opened, version } }
         }
         (true, _, _) => Ended::Unopened { id },
     }
 }
 
-/// Answers in the daemon's place, where somebody waits for an answer.
-async fn failed(post: Post, what: &str, output: Option<&mpsc::Sender<Json>>) -> Ended {
+/// Answers with an error of the relay itself, if the message expects an answer.
+async fn failed(post: ClientMessage, what: &str, output: Option<&mpsc::Sender<Json>>) -> Ended {
     let Some(id) = post.id().cloned() else { return Ended::Answered { id: Json::Null } };
-    say(output, error(&id, -32000, what)).await;
-    if post.is_hello() { Ended::Unopened { id } } else { Ended::Answered { id } }
+    queue_output(output, error(&id, -32000, what)).await;
+    if post.is_initialize() { Ended::Unopened { id } } else { Ended::Answered { id } }
 }
 
-/// The answer that says why there is none.
+/// An error answer.
 pub(super) fn error(id: &Json, code: i32, message: &str) -> Json {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
-/// Puts a message where it is written as one line.
-async fn say(output: Option<&mpsc::Sender<Json>>, message: Json) {
+/// Queues a message for the output.
+async fn queue_output(output: Option<&mpsc::Sender<Json>>, message: Json) {
     if let Some(output) = output {
-        let _ = output.send(message).await; // the loop is over: nobody reads
+        let _ = output.send(message).await; // fails when the loop has ended: nobody reads
     }
 }
 
-/// What a refusal says that is no message of the protocol.
+/// The text of a refusal that is not a message of the protocol.
 fn words(status: StatusCode, answer: &[u8]) -> String {
     let json: Option<Json> = serde_json::from_slice(answer).ok();
     let ours = json.as_ref().and_then(|json| json.pointer("/error/message")).and_then(Json::as_str);
@@ -278,15 +282,15 @@ fn words(status: StatusCode, answer: &[u8]) -> String {
     format!("the daemon refuses the request (HTTP {}): {text}", status.as_u16())
 }
 
-/// The messages of one response, one after another.
+/// The messages of one response.
 struct Answers {
     response: Response,
-    /// The events that are whole and not yet taken; `None` before the first bytes.
+    /// Complete events that were not returned yet; `None` before the first bytes.
     events: Option<(Events, VecDeque<Vec<u8>>)>,
 }
 
 impl Answers {
-    /// The next message; `None`: there are no more.
+    /// Returns the next message; `None`: there are no more.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let kind = self.response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
@@ -304,7 +308,7 @@ impl Answers {
         Ok(next)
     }
 
-    /// The body as one message; an empty one is none.
+    /// The body as one message; `None` if it is empty.
     async fn whole(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let mut whole = Vec::new();
         while let Some(bytes) = self.chunk().await? {

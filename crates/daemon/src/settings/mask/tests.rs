@@ -1,4 +1,4 @@
-//! What is hidden, and what is shown.
+//! Tests of hidden and shown values.
 
 use serde_json::json;
 

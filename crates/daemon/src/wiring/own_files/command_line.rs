@@ -1,24 +1,26 @@
-//! The paths that a command line may name.
+//! Finds the paths that a command line may name.
 //!
-//! A program can take a path in any word, in any form. So every word is read as a path, whole and in parts, whether or not
-//! anything is there now: a file that is missing at the start can be written later, and a directory can be filled. What a
-//! program or script reads without its command line naming it is not seen here.
+//! A program can accept a path in any word, in any form. So every word is read as a path, whole and in parts, whether
+//! or not the path exists now: a missing file can be written later, and a directory can be filled. Files that a program
+//! or script reads without naming them on the command line are not found.
 
 use std::path::{Path, PathBuf};
 
-/// What separates paths from other text within a word: in lists (`a:b`), options (`--file=a`), and the text of `sh -c`.
+/// Separators between paths and other text within a word: in lists (`a:b`), options (`--file=a`), and the text of `sh
+/// -c`.
 const SEPARATORS: &[char] = &[
     '=', ':', ',', ';', '&', '|', '<', '>', '(', ')', '[', ']', '{', '}', '`', '$', '?', '*', '!', ' ', '\t', '\n',
     '\r',
 ];
 
-/// Endings of scripts and of what interpreters load: a word with one of them is a file, also where none is there yet.
+/// Extensions of scripts and of files that interpreters load. A word with one of them counts as a file, even if it does
+/// not exist.
 const SCRIPTS: &[&str] = &[
     "sh", "bash", "zsh", "fish", "py", "pyc", "pyz", "js", "cjs", "mjs", "ts", "mts", "cts", "jsx", "tsx", "rb", "pl",
     "pm", "php", "lua", "tcl", "r", "jl", "jar", "class", "wasm", "awk", "sed", "mk", "exe", "so", "ex", "exs", "erl",
 ];
 
-/// Variables that say where programs and their libraries are looked for, or what interpreters load first.
+/// Variables with search paths of programs and libraries, or with files that interpreters load first.
 ///
 /// Sources: environ(7), ld.so(8), bash(1) (`BASH_ENV`, `ENV`), and the manuals of Python, Node.js, Perl, Ruby and Java.
 pub(super) const LOADING: &[&str] = &[
@@ -41,19 +43,19 @@ pub(super) const LOADING: &[&str] = &[
     "JAVA_TOOL_OPTIONS",
 ];
 
-/// Where a command starts.
+/// The start conditions of a command.
 pub(super) struct Start {
     /// Its working directory.
     pub(super) directory: PathBuf,
-    /// Whether that lies in the workspace. A word such as `mcp/github` would always be a path in there, so only what
-    /// looks like a file counts then.
+    /// Whether the working directory is in the workspace. Then a word such as `mcp/github` would always be a path in
+    /// it, so only words that look like files count.
     pub(super) in_workspace: bool,
-    /// The home directory that shells put in place of `~`.
+    /// The home directory that shells insert for `~`.
     pub(super) home: Option<PathBuf>,
 }
 
 impl Start {
-    /// Every path that a word may name. One that only looks like a path leads nowhere of importance.
+    /// All paths that a word may name. A word that only looks like a path leads to nothing important.
     pub(super) fn paths_in(&self, word: &str) -> Vec<PathBuf> {
         let home = self.home.as_deref().and_then(Path::to_str);
         let word = home.map_or(word.to_owned(), |home| word.replace("${HOME}", home).replace("$HOME", home));
@@ -63,7 +65,7 @@ impl Start {
         let joined = word.strip_prefix('-').and_then(|option| option.strip_prefix(option.chars().next()?));
         let listed = word.strip_prefix('@');
         let whole = [Some(word.as_str()), joined, listed].into_iter().flatten();
-        // `https://host/path` is no path, and neither is what follows its colon.
+        // `https://host/path` is no path, and neither is the part after its colon.
         let parts = bare.split(SEPARATORS).filter(|part| !part.starts_with("//") || part.starts_with("///"));
         whole.chain(after_equals).chain(parts).filter_map(|part| self.path(part)).collect()
     }
@@ -80,7 +82,7 @@ impl Start {
     }
 }
 
-/// Whether a word that is no absolute path names a file or directory in the directory where its command starts.
+/// Whether a word that is no absolute path names a file or directory in the command's working directory.
 fn looks_like_a_file(text: &str, path: &Path) -> bool {
     let extension = Path::new(text).extension().and_then(|extension| extension.to_str());
     text.starts_with("./")
@@ -89,12 +91,12 @@ fn looks_like_a_file(text: &str, path: &Path) -> bool {
         || path.symlink_metadata().is_ok()
 }
 
-/// A word as a shell takes it, roughly: without quotes.
+/// Removes quotes from a word, roughly like a shell.
 fn unquoted(word: &str) -> String {
     word.replace(['\\', '\'', '"'], "")
 }
 
-/// Whether the text of a command contains a directory's path, also where that has spaces or is quoted.
+/// Whether the text of a command contains a directory's path, even with spaces or quotes.
 pub(super) fn mentions(text: &str, directory: &Path) -> bool {
     let Some(directory) = directory.to_str().map(unquoted).filter(|path| path.len() > 1) else { return false };
     let text = unquoted(text);

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A home with a data directory, settings, a token file, and a workspace `work` that holds none of them.
+/// A home with a data directory, settings, a token file, and a workspace `work` that contains none of them.
 struct Home {
     dir: tempfile::TempDir,
     settings: Settings,
@@ -40,7 +40,7 @@ impl Home {
     fn problems(&self) -> Vec<String> {
         let home = self.dir.path().to_str().unwrap();
         let env = Environment::from([("PATH", "/usr/bin:/bin"), ("HOME", home)]);
-        shared(&self.settings, &env, &self.paths).iter().map(ToString::to_string).collect()
+        own_files_problems(&self.settings, &env, &self.paths).iter().map(ToString::to_string).collect()
     }
 
     fn names(&self, parts: &[&str]) {
@@ -58,7 +58,7 @@ impl Home {
 }
 
 #[test]
-fn a_workspace_of_its_own_is_taken_also_in_the_data_directory() {
+fn a_separate_workspace_is_accepted_also_in_the_data_directory() {
     let mut home = home();
     assert_eq!(home.problems(), Vec::<String>::new());
     home.settings.tools.workspace = None; // the default: in the data directory
@@ -68,10 +68,10 @@ fn a_workspace_of_its_own_is_taken_also_in_the_data_directory() {
 }
 
 #[test]
-fn a_workspace_that_contains_anything_of_ours_is_refused_with_each_path() {
+fn a_workspace_that_contains_own_files_is_refused_with_each_path() {
     let mut home = home();
     home.settings.tools.workspace = Some(home.dir.path().to_owned());
-    home.paths.named = vec![home.at("project/belay.toml")]; // not there yet: a command could make it
+    home.paths.named = vec![home.at("project/belay.toml")]; // does not exist yet: a command could make it
     home.names(&["the data directory", "the database", "the key of the vault", "the control socket"]);
     home.names(&["config/belay.toml", "project/belay.toml", "gateway.token_file", "keys/token"]);
     home.names(&["set tools.workspace to a directory that holds nothing of Belay's"]);
@@ -88,20 +88,20 @@ fn a_workspace_that_contains_anything_of_ours_is_refused_with_each_path() {
 }
 
 #[test]
-fn links_and_other_names_are_seen_through() {
+fn links_and_other_names_are_resolved() {
     let mut home = home();
     // The workspace by a link.
     symlink(home.dir.path(), home.at("work/../by-link")).unwrap();
     home.settings.tools.workspace = Some(home.at("by-link/keys"));
     home.names(&["gateway.token_file"]);
-    // A settings file that is reached through a link in the workspace, which a command could turn elsewhere.
+    // A settings file that is reached through a link in the workspace: a command could change the link.
     home.settings.tools.workspace = Some(home.at("work"));
     symlink("../../config", home.at("work/sub/config")).unwrap();
     home.paths.named = vec![home.at("work/sub/config/belay.toml")];
     home.names(&["work/sub/config/belay.toml"]);
     home.paths.named.clear();
     assert_eq!(home.problems(), Vec::<String>::new());
-    // A link in the workspace to a file of ours is none of it: neither file tools nor commands follow it out.
+    // A link in the workspace to one of Belay's files is allowed: neither file tools nor commands follow it out.
     symlink(home.at("keys/token"), home.at("work/token")).unwrap();
     assert_eq!(home.problems(), Vec::<String>::new());
     // A hard link is the file itself.
@@ -127,7 +127,7 @@ fn what_runs_outside_the_sandbox_does_not_lie_in_the_workspace() {
         assert_eq!(!home.problems().is_empty(), refused, "{command:?}: {:?}", home.problems());
     }
     home.settings.hooks.0.clear();
-    // A server outside the sandbox starts in the workspace, so that is where its words are looked for.
+    // A server outside the sandbox starts in the workspace, so its words are resolved there.
     for (sandbox, refused) in [(true, false), (false, true)] {
         let server = serde_json::json!({ "command": ["python3", "hook.py"], "sandbox": sandbox });
         home.settings.tools.mcp.insert("m".into(), serde_json::from_value(server).unwrap());
@@ -140,7 +140,7 @@ fn what_runs_outside_the_sandbox_does_not_lie_in_the_workspace() {
 }
 
 #[test]
-fn a_hook_names_nothing_in_the_workspace_whatever_is_there_when_belay_starts() {
+fn a_hook_may_not_name_a_path_in_the_workspace_even_a_missing_one() {
     let mut home = home();
     let work = home.at("work");
     let work = work.to_str().unwrap();
@@ -209,7 +209,7 @@ fn programs_are_not_looked_for_in_the_workspace() {
     let home = home();
     for (directory, refused) in [("work/bin", true), ("work", true), ("bin", false)] {
         let path = format!("{}:/usr/bin", home.at(directory).display());
-        let found = shared(&home.settings, &Environment::from([("PATH", path.as_str())]), &home.paths);
+        let found = own_files_problems(&home.settings, &Environment::from([("PATH", path.as_str())]), &home.paths);
         assert_eq!(found.len(), usize::from(refused), "{directory}: {found:?}");
         assert!(found.iter().all(|problem| problem.to_string().contains("a directory of PATH")), "{found:?}");
     }
@@ -221,7 +221,7 @@ fn a_server_outside_the_sandbox_names_nothing_in_the_workspace_though_it_starts_
     let work = home.at("work");
     let work = work.to_str().unwrap();
     for (command, refused) in [
-        (&["python3", "server.py"][..], true), // not there yet
+        (&["python3", "server.py"][..], true), // does not exist yet
         (&["python3", "./server"], true),
         (&["python3", "sub"], true),
         (&["python3", "sub/../server.py"], true),
@@ -244,11 +244,11 @@ fn a_server_outside_the_sandbox_names_nothing_in_the_workspace_though_it_starts_
 }
 
 #[test]
-fn what_is_shown_to_commands_shows_nothing_of_ours() {
+fn directories_shown_to_commands_contain_no_private_files() {
     let mut home = home();
     for (shown, refused) in [
         ("hook.sh", false),
-        ("", false), // all of it: what is ours lies deeper and stays hidden
+        ("", false), // the whole directory: Belay's own files in it are deeper and stay hidden
         ("data", false),
         ("data/workspace", true),
         ("data/secret.key", true),

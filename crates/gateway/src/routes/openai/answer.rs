@@ -1,4 +1,4 @@
-//! Whole answers.
+//! Answers without streaming.
 
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::error::OpenAiError;
 use super::format::AnswerForm;
-use super::paused::Asked;
+use super::paused::ApprovalAnswer;
 use crate::app::App;
 use crate::error::ApiError;
 
-/// What every form of an answer begins with.
+/// The fields that begin every form of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) id: String,
@@ -26,20 +26,20 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The head of an answer that has no run.
+    /// The head of an answer without a run.
     pub(crate) fn new(model: String, session: SessionKey, is_named: bool, at: UnixMillis) -> Self {
         let id = format!("chatcmpl-{}", RunId::new());
         let created = at.0.div_euclid(1000);
         Self { id, created, model, session, is_named, run: None, form: AnswerForm::Text }
     }
 
-    /// The head of that run's answer, accepted or taken up again at that date.
+    /// The head of the answer of a run that was accepted or resumed at that date.
     pub(crate) fn of_run(self, run: RunId, at: UnixMillis) -> Self {
         let id = format!("chatcmpl-{run}");
         Self { id, created: at.0.div_euclid(1000), run: Some(run), ..self }
     }
 
-    /// The head of an answer of that form.
+    /// Sets the form of the answer.
     pub(crate) fn in_form(self, form: AnswerForm) -> Self {
         Self { form, ..self }
     }
@@ -49,16 +49,16 @@ impl Head {
         &self.form
     }
 
-    /// The session, if the client has not named it.
+    /// The session, unless the client has named it.
     pub(crate) fn nameless_session(&self) -> Option<&SessionKey> {
         (!self.is_named).then_some(&self.session)
     }
 
-    /// `X-Belay-Run`, `X-Belay-Session` and, once it has ended, `X-Belay-Reason`.
+    /// The headers `X-Belay-Run`, `X-Belay-Session` and, once the run has ended, `X-Belay-Reason`.
     pub(crate) fn headers(&self, reason: Option<StopReason>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut set = |name: &'static str, value: &str| {
-            // UTF-8 as it is. Only control characters could not be sent, and session keys have none.
+            // UTF-8 without encoding. Only control characters cannot be sent, and session keys have none.
             if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                 headers.insert(HeaderName::from_static(name), value);
             }
@@ -73,7 +73,7 @@ impl Head {
         headers
     }
 
-    /// `chat.completion`.
+    /// The body of a `chat.completion`.
     pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &str) -> Value {
         json!({
             "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
@@ -86,7 +86,7 @@ impl Head {
     }
 }
 
-/// Why an answer ended, in the words of that API; `None` for a run that is an error there.
+/// The `finish_reason` of an answer; `None` for a run that becomes an error in this API.
 pub(crate) fn finish_reason(run: &RunRecord) -> Option<&'static str> {
     let cut_off = run.evidence.get("cut_off").and_then(Value::as_str).and_then(StopReason::from_word).or(run.reason);
     match (run.status, cut_off) {
@@ -97,7 +97,7 @@ pub(crate) fn finish_reason(run: &RunRecord) -> Option<&'static str> {
     }
 }
 
-/// Usage in the words of that API.
+/// The usage in the format of this API.
 pub(crate) fn usage_body(usage: &RunUsage) -> Value {
     json!({
         "prompt_tokens": usage.input, "completion_tokens": usage.output,
@@ -105,9 +105,9 @@ pub(crate) fn usage_body(usage: &RunUsage) -> Value {
     })
 }
 
-/// Waits until the run rests and answers with its reply, or with its question. A client that goes away meanwhile changes
-/// nothing.
-pub(crate) async fn when_rested(
+/// Waits until the run has ended or waits for approval, and answers with its reply or its approval request. A client
+/// that disconnects meanwhile changes nothing.
+pub(crate) async fn when_ended_or_paused(
     app: &App,
     head: Head,
     run: RunId,
@@ -116,7 +116,7 @@ pub(crate) async fn when_rested(
     let run = app.wait_for_run(run, watch, app.config.max_wait()).await?;
     let run = run.ok_or_else(|| ApiError::no_answer("the run is not in the store"))?;
     let headers = head.headers(run.reason);
-    if let Some(asked) = Asked::of(app, &head, &run).await {
+    if let Some(asked) = ApprovalAnswer::of(app, &head, &run).await {
         let mut answer = head.completion(&asked.text, &run.usage, "stop");
         answer["belay"] = asked.belay;
         return Ok((headers, Json(answer)).into_response());

@@ -1,4 +1,4 @@
-//! Errors in the form that OpenAI's clients read, and how a failed run becomes one.
+//! Errors in the OpenAI format, also for failed runs.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 
-/// Tells OpenAI's clients whether to repeat a request by themselves. A run that failed has used up its own attempts.
+/// Tells OpenAI clients whether to retry automatically. A failed run has already made its own retries.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// `{"error":{"message","type","param","code"}}` with its status.
@@ -24,7 +24,7 @@ pub(crate) struct OpenAiError {
     param: Option<String>,
     message: Cow<'static, str>,
     retry_after: Option<Duration>,
-    /// Whether repeating the request would only repeat a run.
+    /// Whether a run has produced this error, so that a retry would only repeat the run.
     after_run: bool,
 }
 
@@ -33,7 +33,7 @@ impl OpenAiError {
         Self { status, kind, code, param: None, message: message.into(), retry_after: None, after_run: false }
     }
 
-    /// 400: this parameter cannot be used.
+    /// 400: this parameter is invalid.
     pub(crate) fn invalid(param: impl Into<String>, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let param = Some(param.into());
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", code, message) }
@@ -46,7 +46,7 @@ impl OpenAiError {
         Self { param: Some("model".into()), ..Self::new(status, "invalid_request_error", "model_not_found", message) }
     }
 
-    /// The run goes on beyond the longest wait.
+    /// The run continues beyond the longest wait.
     pub(crate) fn still_running(run: &str) -> Self {
         let message = format!("the run {run} continues beyond the longest wait; read its end at /api/v1/runs/{run}");
         Self { after_run: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "still_running", message) }
@@ -71,7 +71,7 @@ impl OpenAiError {
         Self { after_run: true, ..Self::new(status, kind, code, message) }
     }
 
-    /// The body, which is also what a stream sends when it fails midway.
+    /// The body. A stream that fails midway sends it too.
     pub(crate) fn body(&self) -> Value {
         json!({"error": {
             "message": self.message, "type": self.kind, "param": self.param, "code": self.code,
@@ -85,7 +85,7 @@ impl From<ApiError> for OpenAiError {
             StatusCode::UNAUTHORIZED => (error.status, "invalid_request_error", "invalid_api_key"),
             StatusCode::FORBIDDEN => (error.status, "permission_error", error.code),
             StatusCode::TOO_MANY_REQUESTS => (error.status, "rate_limit_error", error.code),
-            // This API knows no 422: a request of the wrong shape is a bad request.
+            // This API has no 422: a request of the wrong shape is a bad request.
             StatusCode::UNPROCESSABLE_ENTITY => (StatusCode::BAD_REQUEST, "invalid_request_error", error.code),
             status if status.is_server_error() => (status, "server_error", error.code),
             status => (status, "invalid_request_error", error.code),

@@ -1,5 +1,5 @@
-//! `response_format`: a declared output in the words of that API. The run comes up with one value, and the answer's content is that
-//! value as JSON, nothing around it.
+//! `response_format`: a declared output in this API. The run produces one value, and the answer's content is that value
+//! as JSON, with nothing around it.
 //!
 //! Source: the OpenAI API reference, "Chat Completions", `response_format`.
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::error::OpenAiError;
 
-/// The parameter's name, in errors.
+/// The parameter's name, for errors.
 const PARAM: &str = "response_format";
 
-/// The name of an output whose client has not chosen one.
+/// The name of an output if the client gives none.
 const NAME: &str = "answer";
 
-/// What form an answer has.
+/// The form of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum AnswerForm {
     /// A text.
@@ -33,10 +33,10 @@ struct JsonSchema {
 }
 
 impl AnswerForm {
-    /// The form that a request asks for.
+    /// Reads the form that a request asks for.
     ///
     /// # Errors
-    /// 400: a type that there is not, or one without what belongs to it.
+    /// 400: an unknown type, or a type without its required fields.
     pub(crate) fn read(asked: Option<&Value>) -> Result<Self, OpenAiError> {
         let invalid = |param: &str, message: String| Err(OpenAiError::invalid(param, "invalid_value", message));
         let Some(asked) = asked.filter(|value| !value.is_null()) else { return Ok(Self::Text) };
@@ -65,7 +65,7 @@ impl AnswerForm {
         }
     }
 
-    /// What the run has to come up with.
+    /// The outputs that the run must produce.
     pub(crate) fn outputs(&self) -> Vec<DeclaredOutput> {
         match self {
             Self::Text => Vec::new(),
@@ -73,12 +73,12 @@ impl AnswerForm {
         }
     }
 
-    /// Whether pieces of what the model says are pieces of the answer.
+    /// Whether text deltas are parts of the answer.
     pub(crate) fn is_text(&self) -> bool {
         *self == Self::Text
     }
 
-    /// The content of the answer of a run that has ended. A run that did not come up with its output has a line for people.
+    /// The content of the answer of an ended run. A run without its output has a line for people.
     pub(crate) fn content(&self, run: &RunRecord) -> String {
         let reply = run.reply.as_deref().unwrap_or_default();
         let value = match self {
@@ -91,7 +91,7 @@ impl AnswerForm {
     }
 }
 
-/// The name of a schema as that of an output: what cannot stand in one becomes `_`.
+/// Converts the name of a schema to the name of an output: each invalid character becomes `_`.
 fn output_name(name: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.chars().take(63).map(fits).collect();

@@ -1,6 +1,6 @@
-//! `GET /v1/models` and `POST /v1/chat/completions`, for clients that know nothing of Belay.
+//! `GET /v1/models` and `POST /v1/chat/completions`, for clients that do not know Belay.
 //!
-//! Source: the OpenAI API reference, "Chat Completions" and "Models". Fields that we do not use are ignored.
+//! Source: the OpenAI API reference, "Chat Completions" and "Models". Unused fields are ignored.
 
 mod answer;
 mod error;
@@ -24,13 +24,13 @@ use self::request::{ChatRequest, Conversation};
 use crate::app::{App, Shared};
 use crate::extract::{Caller, JsonBody, NamePath};
 
-/// The name that always works, whatever model is configured.
+/// The model name that always works, whatever model is configured.
 const OUR_NAME: &str = "belay";
 
-/// Names the session of a request.
+/// The header with the session of a request.
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-session");
 
-/// The names that a request may use.
+/// Lists the model names that a request may use.
 pub(crate) async fn models(State(app): State<Shared>) -> Json<Value> {
     let data: Vec<Value> = model_names(&app).map(model_body).collect();
     Json(json!({"object": "list", "data": data}))
@@ -41,7 +41,7 @@ fn model_names(app: &App) -> impl Iterator<Item = &str> {
     std::iter::once(OUR_NAME).chain(configured)
 }
 
-/// One of the names that a request may use.
+/// Shows one of the model names that a request may use.
 pub(crate) async fn model(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<Value>, OpenAiError> {
     if model_names(&app).any(|known| known == name) {
         Ok(Json(model_body(&name)))
@@ -54,7 +54,7 @@ fn model_body(name: &str) -> Value {
     json!({"id": name, "object": "model", "created": 0, "owned_by": "belay"})
 }
 
-/// Answers a conversation.
+/// Answers a chat request.
 pub(crate) async fn chat(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -78,7 +78,7 @@ pub(crate) async fn chat(
         Ack::Accepted(Accepted { run_id, accepted_at, watch, .. }) => {
             (answer.of_run(run_id, accepted_at), run_id, watch)
         }
-        // It was the answer to a question: what the client waits for is the answer of the run that goes on.
+        // The message answered an approval request: the client waits for the run that continues.
         Ack::Command(CommandReply { resumes: Some(run), .. }) => {
             let watch = app.watch(principal.clone(), run, request.streams()).await?;
             (answer.of_run(run, now), run, watch)
@@ -94,12 +94,13 @@ pub(crate) async fn chat(
     if request.streams() {
         Ok(stream::of_run(app, principal, head, run, watch, request.wants_usage()))
     } else {
-        answer::when_rested(&app, head, run, watch).await
+        answer::when_ended_or_paused(&app, head, run, watch).await
     }
 }
 
 impl Conversation {
-    /// Refuses by name what the interface of the configured model does not take, before there is a run.
+    /// Refuses sampling fields that the interface of the configured model does not support, by name and before the run
+    /// starts.
     fn check_sampling(&self, model: &ModelInfo) -> Result<(), OpenAiError> {
         let thinks = self.thinking.is_some_and(|level| level != Thinking::Off);
         match self.sampling.as_ref().and_then(|sampling| model.sampling.refused(sampling, thinks)) {
@@ -118,10 +119,10 @@ impl Conversation {
             outputs: self.form.outputs(),
             lifetime: match self.is_named {
                 true => SessionLifetime::Lasting,
-                // Nobody can name it in a later request, unless its key was read from the answer.
+                // A later request can name it only after reading its key from the answer.
                 false => SessionLifetime::Ephemeral,
             },
-            // Its client waits for the answer to this very request.
+            // The client waits for the answer to this request.
             options: RunOptions {
                 queue: Some(QueueMode::Followup),
                 thinking: self.thinking,

@@ -1,7 +1,7 @@
-//! The answer of a run that rests on a question: the question itself, in the place of a reply.
+//! The answer of a run that waits for approval: the approval request instead of a reply.
 //!
-//! A client that knows nothing of Belay shows it to its person like any other answer, and sends what the person writes to
-//! it as the next message, which the agent takes as the answer.
+//! A client that does not know Belay shows it to its person like any other answer. It sends the person's text as the
+//! next message, which the agent takes as the answer.
 
 use belay_protocol::{RunRecord, RunStatus};
 use serde_json::{Value, json};
@@ -10,16 +10,16 @@ use super::answer::Head;
 use crate::app::App;
 use crate::routes::approvals::Approval;
 
-/// A question as an answer.
-pub(crate) struct Asked {
-    /// What the person reads, in Markdown.
+/// An approval request as an answer.
+pub(crate) struct ApprovalAnswer {
+    /// The text for the person, in Markdown.
     pub(crate) text: String,
-    /// What a program reads: the field `belay` of the answer.
+    /// The data for a program: the field `belay` of the answer.
     pub(crate) belay: Value,
 }
 
-impl Asked {
-    /// The question that a run rests on; `None`: it does not rest on one.
+impl ApprovalAnswer {
+    /// The approval request that a run waits for; `None`: it waits for none.
     pub(crate) async fn of(app: &App, head: &Head, run: &RunRecord) -> Option<Self> {
         let question = run.waiting_for.as_ref().filter(|_| run.status == RunStatus::Paused)?;
         let (mut text, approval) = match app.gates.gate(question.approval).await {
@@ -28,7 +28,7 @@ impl Asked {
                 let approval = serde_json::to_value(Approval::at(&gate, now)).unwrap_or_default();
                 ((app.question)(&gate, now), approval)
             }
-            // What the run says of it is enough to answer it by its id.
+            // The run's own data is enough to answer the request by its id.
             _ => (question.summary.clone(), serde_json::to_value(question).unwrap_or_default()),
         };
         if let Some(session) = head.nameless_session() {

@@ -1,4 +1,4 @@
-//! From a chat request to what is new in it.
+//! Parses a chat request and finds its new messages.
 
 use axum::http::HeaderValue;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
@@ -13,7 +13,7 @@ use super::sampling::SamplingFields;
 
 use crate::checks::check_text;
 
-/// A chat request; what we do not use is left out.
+/// A chat request; unused fields are left out.
 #[derive(Deserialize)]
 pub(crate) struct ChatRequest {
     pub(crate) model: Option<String>,
@@ -57,24 +57,24 @@ struct Part {
     text: Option<String>,
 }
 
-/// What a request brings that is new.
+/// The new part of a request.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
     pub(crate) session: SessionKey,
-    /// Whether the client has named it, and so can come back to it.
+    /// Whether the client has named the session, so that later requests can continue it.
     pub(crate) is_named: bool,
     pub(crate) text: String,
     pub(crate) history: Vec<HistoryLine>,
-    /// What form its answer has.
+    /// The form of the answer.
     pub(crate) form: AnswerForm,
-    /// How hard the model thinks about it.
+    /// The level of thinking.
     pub(crate) thinking: Option<Thinking>,
-    /// How it chooses its words.
+    /// The sampling parameters.
     pub(crate) sampling: Option<Box<Sampling>>,
 }
 
 impl ChatRequest {
-    /// Whether the answer is to come piece by piece.
+    /// Whether the answer is streamed.
     pub(crate) fn streams(&self) -> bool {
         self.stream.unwrap_or(false)
     }
@@ -84,8 +84,8 @@ impl ChatRequest {
         self.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false)
     }
 
-    /// The session, and what is new for it: in a named session the messages after the last assistant message; without
-    /// one everything, in a fresh session.
+    /// The session and its new messages. In a named session these are the messages after the last assistant message.
+    /// Without a name they are all messages, in a new session.
     pub(crate) fn conversation(&self, header: Option<&HeaderValue>) -> Result<Conversation, OpenAiError> {
         self.refuse_unsupported()?;
         let named = self.named_session(header)?;
@@ -121,7 +121,7 @@ impl ChatRequest {
         Ok(())
     }
 
-    /// The level of thinking that a reasoning effort is.
+    /// Converts the reasoning effort to a level of thinking.
     fn thinking(&self) -> Result<Option<Thinking>, OpenAiError> {
         let Some(effort) = &self.reasoning_effort else { return Ok(None) };
         match effort.as_str() {
@@ -186,7 +186,7 @@ impl ChatMessage {
     }
 }
 
-/// In a session that goes on, the store has what came before.
+/// A named session: the store has the earlier messages.
 fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let known = lines.iter().rposition(|line| line.role == HistoryRole::Assistant).map_or(0, |at| at + 1);
     let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
@@ -194,7 +194,7 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     Conversation { session, is_named: true, text, history, form: AnswerForm::Text, thinking: None, sampling: None }
 }
 
-/// A session of its own, whose name nobody has used.
+/// A new session under an unused key.
 fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
     let text = history.pop().map(|line| line.text).unwrap_or_default();
     history.retain(|line| !line.text.is_empty());

@@ -1,5 +1,5 @@
-//! The fields of a chat request by which a client says how the model is to choose its words: passed on within the operator's
-//! bounds, or refused by name; never ignored.
+//! The sampling fields of a chat request. They are passed on within the operator's bounds, or refused by name; never
+//! ignored.
 
 use belay_protocol::Sampling;
 use belay_protocol::options::STOP_TEXTS_MAX;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::OpenAiError;
 
-/// Longest text at which an answer ends, in bytes.
+/// Longest stop sequence, in bytes.
 const STOP_TEXT_MAX_BYTES: usize = 200;
 
 /// The fields, as a client sends them.
@@ -20,7 +20,7 @@ pub(super) struct SamplingFields {
     top_p: Option<Value>,
     seed: Option<Value>,
     stop: Option<Value>,
-    // What is known and not supported.
+    // Known but not supported.
     frequency_penalty: Option<Value>,
     presence_penalty: Option<Value>,
     logit_bias: Option<Value>,
@@ -29,10 +29,10 @@ pub(super) struct SamplingFields {
 }
 
 impl SamplingFields {
-    /// What is asked for; `None`: nothing.
+    /// The requested sampling; `None`: the request has none.
     ///
     /// # Errors
-    /// A field by its name: its value is out of range, or it is not supported.
+    /// The name of a field whose value is out of range, or that is not supported.
     pub(super) fn read(&self) -> Result<Option<Sampling>, OpenAiError> {
         self.refuse_unsupported()?;
         let max_tokens = match (said(&self.max_completion_tokens), said(&self.max_tokens)) {
@@ -50,7 +50,7 @@ impl SamplingFields {
         Ok((sampling != Sampling::default()).then_some(sampling))
     }
 
-    /// Refuses what would change the answer and cannot be passed on. A value that changes nothing is taken.
+    /// Refuses fields that would change the answer and cannot be passed on. A neutral value is accepted.
     fn refuse_unsupported(&self) -> Result<(), OpenAiError> {
         let neutral = |value: &Value| match value {
             Value::Null | Value::Bool(false) => true,
@@ -84,7 +84,7 @@ fn invalid(param: &'static str, must_be: impl Into<String>) -> OpenAiError {
 
 fn count(param: &'static str, value: &Value) -> Result<u32, OpenAiError> {
     let count = value.as_u64().filter(|count| *count >= 1);
-    // More than anybody generates is as good as no bound: the operator's own holds.
+    // A larger value acts like no bound: the operator's own bound applies.
     count
         .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
         .ok_or_else(|| invalid(param, "a whole number from 1 on"))
@@ -93,7 +93,7 @@ fn count(param: &'static str, value: &Value) -> Result<u32, OpenAiError> {
 fn milli(param: &'static str, value: &Value, max: f64) -> Result<u16, OpenAiError> {
     let number = value.as_f64().filter(|number| (0.0..=max).contains(number));
     let number = number.ok_or_else(|| invalid(param, format!("a number from 0 to {max}")))?;
-    // In range: at most 2000.
+    // Within the range of `u16`: at most 2000.
     Ok((number * 1000.0).round() as u16)
 }
 

@@ -1,7 +1,7 @@
-//! Answers piece by piece.
+//! Streamed answers.
 //!
-//! The client of such a stream has no other way to stop its run than to go away, so a stream that is dropped before its
-//! end stops the run ([`GoneGuard`]).
+//! The client of such a stream can stop its run only by disconnecting. So a stream that is dropped before its end stops
+//! the run ([`DisconnectGuard`]).
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,11 +18,11 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::answer::{Head, finish_reason, usage_body};
 use super::error::OpenAiError;
-use super::paused::Asked;
+use super::paused::ApprovalAnswer;
 use crate::app::{App, Shared};
 use crate::sse::KEEP_ALIVE;
 
-/// The answer of a run, as it comes.
+/// Streams the answer of a run.
 pub(crate) fn of_run(
     app: Shared,
     principal: Principal,
@@ -32,7 +32,7 @@ pub(crate) fn of_run(
     usage: bool,
 ) -> Response {
     let headers = head.headers(None);
-    let gone = GoneGuard { app, principal, run, armed: true };
+    let gone = DisconnectGuard { app, principal, run, armed: true };
     let stream = ChatStream {
         out: VecDeque::from([head.role_chunk()]),
         head,
@@ -48,7 +48,7 @@ pub(crate) fn of_run(
     (headers, Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))).into_response()
 }
 
-/// A text that is there already, in the form of a stream.
+/// Sends a complete text in the form of a stream.
 pub(crate) fn of_text(head: Head, text: &str, usage: bool) -> Response {
     let mut events = vec![head.role_chunk(), head.text_chunk(text)];
     events.extend(head.closing(usage.then(RunUsage::default).as_ref(), "stop", None));
@@ -59,32 +59,32 @@ pub(crate) fn of_text(head: Head, text: &str, usage: bool) -> Response {
 struct ChatStream {
     head: Head,
     usage: bool,
-    /// Events that wait to be taken.
+    /// Events that wait to be sent.
     out: VecDeque<Event>,
     written: Written,
     phase: Phase,
-    gone: GoneGuard,
+    gone: DisconnectGuard,
 }
 
 enum Phase {
-    /// The run goes on. `None`: it was no longer alive when we came.
+    /// The run is in progress. `None`: it was not live when the stream began.
     Running(Option<RunWatch>),
-    /// Only `out` is left.
+    /// Only the events of `out` are left.
     Over,
 }
 
 enum News {
     Delta(Delta),
-    /// Fragments were dropped, since we were too slow.
+    /// Deltas were dropped, because the client reads too slowly.
     Lost,
-    /// No more fragments will come.
+    /// No more deltas will come.
     Nothing,
-    /// The run rests, or nobody works on it any more; its record, if it was handed over.
-    Rests(Option<Arc<RunRecord>>),
+    /// The run has ended or waits for approval, or is no longer live. Its record, if there is one.
+    EndedOrPaused(Option<Arc<RunRecord>>),
 }
 
 impl ChatStream {
-    /// The next event; `None` at the end.
+    /// Returns the next event; `None` at the end.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.out.pop_front() {
@@ -96,10 +96,10 @@ impl ChatStream {
             };
             let news = match watch {
                 Some(watch) => next_news(&self.gone.app, watch).await,
-                None => News::Rests(None),
+                None => News::EndedOrPaused(None),
             };
             match news {
-                // Of a value what the model says on the way is no part: it comes at the end, in one piece.
+                // The model's text is no part of a JSON value, which comes at the end in one piece.
                 News::Delta(Delta::Text { .. }) if !self.head.form().is_text() => {}
                 News::Delta(Delta::Text { step, text }) => {
                     let text = self.written.piece(step, text);
@@ -107,12 +107,13 @@ impl ChatStream {
                 }
                 News::Delta(Delta::Reasoning { .. } | Delta::Tool { .. }) | News::Nothing => {}
                 News::Lost => self.written.lossy = true,
-                News::Rests(record) => self.end(record).await,
+                News::EndedOrPaused(record) => self.end(record).await,
             }
         }
     }
 
-    /// Queues what a run's end adds: the text that was not streamed, or its question, the closing chunks, or an error.
+    /// Queues the end of the answer: the text that was not streamed or the approval request, then the closing chunks;
+    /// or an error.
     async fn end(&mut self, record: Option<Arc<RunRecord>>) {
         self.phase = Phase::Over;
         let app = &self.gone.app;
@@ -122,7 +123,7 @@ impl ChatStream {
         };
         self.gone.armed = false;
         let asked = match &record {
-            Some(run) => Asked::of(app, &self.head, run).await,
+            Some(run) => ApprovalAnswer::of(app, &self.head, run).await,
             None => None,
         };
         let error = match record {
@@ -149,7 +150,7 @@ impl ChatStream {
     }
 }
 
-/// The next fragment, or the rest of the run when no fragment is left. Fragments come first: the end overtakes none.
+/// Returns the next delta, or the record of the run when no delta is left. `biased`: deltas come before the end.
 async fn next_news(app: &App, watch: &mut RunWatch) -> News {
     let RunWatch { finished, deltas, .. } = watch;
     let fragment = async {
@@ -168,22 +169,22 @@ async fn next_news(app: &App, watch: &mut RunWatch) -> News {
                 News::Nothing
             }
         },
-        record = app.rest(finished) => News::Rests(record),
+        record = app.end_or_pause(finished) => News::EndedOrPaused(record),
     }
 }
 
-/// What the client has been sent.
+/// The text that was sent to the client.
 #[derive(Debug, Default)]
 struct Written {
     step: u32,
     /// The text of the newest step that had any.
     step_text: String,
-    /// Whether pieces were lost in between.
+    /// Whether deltas in between were lost.
     lossy: bool,
 }
 
 impl Written {
-    /// The piece as it is sent: a blank line separates the texts of two steps.
+    /// The delta as it is sent: a blank line separates the texts of two steps.
     fn piece(&mut self, step: u32, piece: String) -> String {
         if self.step_text.is_empty() || step == self.step {
             self.step = step;
@@ -195,7 +196,7 @@ impl Written {
         format!("\n\n{piece}")
     }
 
-    /// What is missing of the reply. The reply may be a cleaned form of what was streamed, which is then left as it is.
+    /// The missing part of the reply. The reply may be a cleaned form of the streamed text; then nothing is added.
     fn rest(&self, reply: &str) -> String {
         let (sent, reply_trimmed) = (self.step_text.trim(), reply.trim());
         if sent.is_empty() {
@@ -211,19 +212,19 @@ impl Written {
     }
 }
 
-/// Stops the run when it is dropped while armed: the one client that could stop it has gone away.
-struct GoneGuard {
+/// Stops the run when it is dropped while armed: the only client that could stop it has disconnected.
+struct DisconnectGuard {
     app: Shared,
     principal: Principal,
     run: RunId,
     armed: bool,
 }
 
-impl Drop for GoneGuard {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         if self.armed {
             tracing::debug!(run_id = %self.run, "the reader of a streamed completion went away");
-            self.app.tell(self.principal.clone(), Control::Stop(StopTarget::RunOfGoneClient(self.run)));
+            self.app.send_control(self.principal.clone(), Control::Stop(StopTarget::RunOfGoneClient(self.run)));
         }
     }
 }
@@ -235,7 +236,7 @@ struct Chunk<'a> {
     created: i64,
     model: &'a str,
     choices: [Choice<'a>; 1],
-    /// The question that the run rests on, with the last chunk of its answer.
+    /// The approval request that the run waits for, in the last chunk of its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     belay: Option<&'a Value>,
 }
@@ -277,7 +278,7 @@ impl Head {
         self.chunk(Piece { role: None, content: Some(text) }, None, None)
     }
 
-    /// The finish, the usage where it is asked for, and the mark of the end.
+    /// The finish reason, the usage if requested, and the end marker.
     fn closing(&self, usage: Option<&RunUsage>, finish: &'static str, belay: Option<&Value>) -> Vec<Event> {
         let mut events = vec![self.chunk(Piece { role: None, content: None }, Some(finish), belay)];
         if let Some(usage) = usage {

@@ -13,7 +13,7 @@ use crate::routes::{decide_gate, list_gates};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListParams {
     session_key: Option<String>,
-    /// Those that were answered, too.
+    /// Include answered requests.
     #[serde(default)]
     all: bool,
     limit: Option<u32>,
@@ -33,7 +33,7 @@ pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, A
     list_gates(&caller.app, &caller.principal, session, filter).await
 }
 
-/// Whether the answer counts, the agent says.
+/// Answers an approval request. The agent decides whether the answer counts.
 pub(super) async fn decide(caller: &Caller, params: DecideParams) -> Result<Value, ApiError> {
     let id = params.id.parse().map_err(|_not_a_uuid| ApiError::invalid("id: not the id of a question"))?;
     decide_gate(&caller.app, caller.principal.clone(), id, &params.decision).await

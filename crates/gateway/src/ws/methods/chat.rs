@@ -4,7 +4,7 @@ use belay_protocol::{Accepted, Ack, HistoryEntry, QueueMode, RunFilter, RunStatu
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Begun, Caller, Kind, Outcome, Over, session_key};
+use super::{Begun, Caller, Kind, Outcome, RunEnd, session_key};
 use crate::agent_rpc::{command_answer, finished};
 use crate::checks::no_such_run;
 use crate::error::ApiError;
@@ -12,17 +12,18 @@ use crate::routes::{Stop, stop_now};
 use crate::submit::{AgentParams, check_options};
 use crate::ws::connection::json_of;
 
-/// Lines of history when nothing else is said, and at most.
+/// Default and largest number of history lines.
 const HISTORY_DEFAULT: u32 = 200;
 const HISTORY_MAX: u32 = 1000;
 
-/// Longest text of a line, in characters; the rest is left out and said to be.
+/// Longest text of a line, in characters; the rest is cut, and the line says so.
 const LINE_MAX_CHARS: usize = 12_000;
 
-/// Longest history, in bytes of its texts: what a connection can hold beside everything else that waits for its reader.
+/// Longest history, in bytes of its texts: a connection can hold this much beside the other data that waits for its
+/// reader.
 const HISTORY_MAX_BYTES: usize = 512 * 1024;
 
-/// Lines behind a cursor that are brought in one piece; a client that is further behind begins anew.
+/// Most lines after a cursor. A client that is further behind gets the newest history instead.
 const BEHIND_MAX: u32 = 200;
 
 #[derive(Deserialize)]
@@ -58,7 +59,7 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
         Ack::Accepted(accepted) => match finished(app, &accepted).await? {
             Some(end) => {
                 let Accepted { run_id: run, session, .. } = accepted;
-                Ok(Outcome::Over(Over { run, session, payload: json_of(&end) }))
+                Ok(Outcome::RunEnd(RunEnd { run, session, payload: json_of(&end) }))
             }
             None => {
                 let status = if accepted.duplicate { "in_flight" } else { "started" };
@@ -96,7 +97,7 @@ pub(super) async fn abort(caller: &Caller, params: AbortParams) -> Result<Value,
     Ok(stopped(&report))
 }
 
-/// What a stop has done.
+/// The answer about a stop.
 pub(super) fn stopped(report: &belay_protocol::StopReport) -> Value {
     json!({
         "ok": true, "aborted": !report.stopped.is_empty(), "runIds": report.stopped,
@@ -109,7 +110,7 @@ pub(super) fn stopped(report: &belay_protocol::StopReport) -> Value {
 pub(super) struct HistoryParams {
     session_key: String,
     limit: Option<u32>,
-    /// What a history said last: only what follows is wanted.
+    /// The cursor of an earlier answer: only later lines are returned.
     cursor: Option<u64>,
 }
 
@@ -121,7 +122,7 @@ pub(super) async fn history(caller: &Caller, params: HistoryParams) -> Result<Va
     }
     let session = caller.app.visibility(&caller.principal).visible_session(session).await?.into_key();
     let sessions = &caller.app.sessions;
-    // One more than fits says that the client is too far behind.
+    // One more than allowed shows that the client is too far behind.
     let (lines, reset) = match params.cursor {
         Some(cursor) => match sessions.history(&session, cursor, BEHIND_MAX + 1).await? {
             lines if lines.len() <= BEHIND_MAX as usize => (lines, false),
@@ -144,7 +145,7 @@ pub(super) async fn history(caller: &Caller, params: HistoryParams) -> Result<Va
     Ok(answer)
 }
 
-/// The newest lines that fit, oldest first, and how many did not.
+/// The newest lines that fit, oldest first, and the number of lines that did not fit.
 fn shown(lines: &[HistoryEntry]) -> (Vec<Value>, usize) {
     let mut room = HISTORY_MAX_BYTES;
     let mut messages = Vec::new();
@@ -169,7 +170,7 @@ fn shown(lines: &[HistoryEntry]) -> (Vec<Value>, usize) {
     (messages, left_out)
 }
 
-/// The run at work in a session, and what it has said so far.
+/// The live run of a session, and its text so far.
 async fn in_flight(caller: &Caller, session: SessionKey) -> Result<Option<Value>, ApiError> {
     let filter =
         RunFilter { session: Some(session), status: Some(RunStatus::Running), limit: 1, ..RunFilter::default() };

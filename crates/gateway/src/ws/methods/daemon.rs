@@ -19,7 +19,7 @@ pub(super) async fn status(caller: &Caller, Nothing {}: Nothing) -> Result<Value
     status_of(&caller.app, caller.principal.clone()).await.map(|report| json_of(&report))
 }
 
-/// The configured model; others are chosen by their names.
+/// The configured model; other models can be chosen by name.
 pub(super) fn models(caller: &Caller, Nothing {}: Nothing) -> Value {
     let model = &caller.app.model;
     json!({ "models": [{

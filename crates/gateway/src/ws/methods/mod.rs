@@ -1,4 +1,4 @@
-//! The methods: what each is called, what it needs, and what it does. Schemas are closed: an unknown parameter is refused.
+//! The RPC methods: the name, scope and effect of each. Schemas are closed: an unknown parameter is refused.
 
 mod approvals;
 mod chat;
@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::extract::parse_object;
 use crate::visibility::{VisibleRun, VisibleSession};
 
-/// Who calls.
+/// The caller of a method.
 pub(super) struct Caller {
     pub(super) app: Shared,
     pub(super) principal: Principal,
@@ -28,15 +28,15 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The session of that key.
+    /// Checks the session of that key.
     ///
     /// # Errors
-    /// It is no key, or 404: for them there is none.
+    /// The key is invalid; or 404 if the caller may not see the session.
     async fn session(&self, key: &str) -> Result<VisibleSession, ApiError> {
         self.app.visibility(&self.principal).visible_session(session_key(key)?).await
     }
 
-    /// The run of that id.
+    /// Checks the run of that id.
     ///
     /// # Errors
     /// As [`Caller::session`].
@@ -44,73 +44,73 @@ impl Caller {
         self.app.visibility(&self.principal).visible_run(run_id(id)?).await
     }
 
-    /// Whether events of runs may be sent to it.
+    /// Whether the caller may receive events of runs.
     pub(super) fn may_follow(&self) -> bool {
         self.scopes.has(Scope::Read)
     }
 }
 
-/// What a call comes to.
+/// The result of a call.
 pub(super) enum Outcome {
-    /// This is the answer.
+    /// The only answer.
     Answered(Value),
-    /// A message was accepted; this is the first answer.
+    /// The first answer: the message was accepted.
     Accepted(Value, Begun),
-    /// A run has ended, and this says how.
-    Over(Over),
+    /// The last answer: the run has ended.
+    RunEnd(RunEnd),
 }
 
-/// How a run has ended.
-pub(super) struct Over {
+/// The end of a run.
+pub(super) struct RunEnd {
     pub(super) run: RunId,
     pub(super) session: SessionKey,
     pub(super) payload: Value,
 }
 
-/// A run that was begun, or found at work.
+/// A run that was started or found live.
 pub(super) struct Begun {
-    /// Which of its events are sent.
+    /// The kind of events to send.
     pub(super) kind: Kind,
     pub(super) run: RunId,
     pub(super) session: SessionKey,
     pub(super) watch: Option<RunWatch>,
-    /// Whether its end is another answer to the same request.
+    /// Whether the end of the run is a second answer to the same request.
     pub(super) answers_twice: bool,
 }
 
-/// What a method does to a connection.
-pub(super) enum Does {
-    /// It asks, and is answered.
+/// The effect of a method on a connection.
+pub(super) enum Effect {
+    /// It gets an answer.
     Ask(Urgency),
     /// It makes the connection follow a session.
     Subscribe(Kind),
-    /// It ends that.
+    /// It stops following a session.
     Unsubscribe(Kind),
 }
 
-/// Whether a method must come through when everything is full.
+/// Whether a method must work when the limit of requests is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// It waits for its turn.
-    Usual,
-    /// It stops something, or answers a question.
-    Brake,
+    /// It counts towards the limit.
+    Normal,
+    /// It stops a run or answers an approval request.
+    Urgent,
 }
 
 impl Urgency {
-    pub(super) fn is_brake(self) -> bool {
-        self == Self::Brake
+    pub(super) fn is_urgent(self) -> bool {
+        self == Self::Urgent
     }
 }
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* $name:ident = $word:literal, $scope:expr, $does:expr;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $word:literal, $scope:expr, $effect:expr;)+) => {
         /// A method.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Method { $($(#[$doc])* $name,)+ }
 
         impl Method {
-            /// Every name.
+            /// The names of all methods.
             pub(super) fn names() -> &'static [&'static str] {
                 &[$($word,)+]
             }
@@ -120,14 +120,14 @@ macro_rules! methods {
                 match name { $($word => Some(Self::$name),)+ _ => None }
             }
 
-            /// What it needs; `None`: nothing.
+            /// The scope that it needs; `None`: none.
             pub(super) fn scope(self) -> Option<Scope> {
                 match self { $(Self::$name => $scope,)+ }
             }
 
-            /// What it does to the connection.
-            pub(super) fn does(self) -> Does {
-                match self { $(Self::$name => $does,)+ }
+            /// The effect on the connection.
+            pub(super) fn effect(self) -> Effect {
+                match self { $(Self::$name => $effect,)+ }
             }
         }
     };
@@ -135,64 +135,65 @@ macro_rules! methods {
 
 const READ: Option<Scope> = Some(Scope::Read);
 const WRITE: Option<Scope> = Some(Scope::Write);
-const ASK: Does = Does::Ask(Urgency::Usual);
-const BRAKE: Does = Does::Ask(Urgency::Brake);
+const ASK: Effect = Effect::Ask(Urgency::Normal);
+const URGENT: Effect = Effect::Ask(Urgency::Urgent);
 
 methods! {
-    /// Send a message; answered when it is accepted, and again when its run has ended.
+    /// Sends a message. Answers when it is accepted, and again when its run has ended.
     Agent = "agent", WRITE, ASK;
-    /// Wait for the end of a run.
+    /// Waits for the end of a run.
     AgentWait = "agent.wait", READ, ASK;
-    /// Send a message; answered when it is accepted.
+    /// Sends a message. Answers when it is accepted.
     ChatSend = "chat.send", WRITE, ASK;
-    /// Stop a run, or all of a session.
-    ChatAbort = "chat.abort", WRITE, BRAKE;
-    /// What was said.
+    /// Stops a run, or the running turn and queue of a session.
+    ChatAbort = "chat.abort", WRITE, URGENT;
+    /// Returns the messages of a session.
     ChatHistory = "chat.history", READ, ASK;
-    /// Follow what is said in a session.
-    ChatSubscribe = "chat.subscribe", READ, Does::Subscribe(Kind::Chat);
-    /// End that.
-    ChatUnsubscribe = "chat.unsubscribe", READ, Does::Unsubscribe(Kind::Chat);
-    /// Sessions, most recently used first.
+    /// Follows the text of a session's runs.
+    ChatSubscribe = "chat.subscribe", READ, Effect::Subscribe(Kind::Chat);
+    /// Stops following the text of a session's runs.
+    ChatUnsubscribe = "chat.unsubscribe", READ, Effect::Unsubscribe(Kind::Chat);
+    /// Lists sessions, most recently used first.
     SessionsList = "sessions.list", READ, ASK;
-    /// One session.
+    /// Shows one session.
     SessionsGet = "sessions.get", READ, ASK;
-    /// One session, which the first message makes.
+    /// Shows one session. Its first message creates it.
     SessionsCreate = "sessions.create", WRITE, ASK;
-    /// Change what a session asks of its runs.
+    /// Changes the run options of a session.
     SessionsPatch = "sessions.patch", WRITE, ASK;
-    /// Begin a new conversation in a session.
+    /// Begins a new conversation in a session.
     SessionsReset = "sessions.reset", WRITE, ASK;
-    /// Stop all of a session.
-    SessionsStop = "sessions.stop", WRITE, BRAKE;
-    /// Follow what runs of a session do.
-    SessionsSubscribe = "sessions.subscribe", READ, Does::Subscribe(Kind::Agent);
-    /// End that.
-    SessionsUnsubscribe = "sessions.unsubscribe", READ, Does::Unsubscribe(Kind::Agent);
-    /// Questions that wait for an answer.
+    /// Stops the running turn and queue of a session.
+    SessionsStop = "sessions.stop", WRITE, URGENT;
+    /// Follows the progress of a session's runs.
+    SessionsSubscribe = "sessions.subscribe", READ, Effect::Subscribe(Kind::Agent);
+    /// Stops following the progress of a session's runs.
+    SessionsUnsubscribe = "sessions.unsubscribe", READ, Effect::Unsubscribe(Kind::Agent);
+    /// Lists open approval requests.
     ApprovalsList = "approvals.list", Some(Scope::Approvals), ASK;
-    /// Answer one.
-    ApprovalsDecide = "approvals.decide", Some(Scope::Approvals), BRAKE;
-    /// Whether messages are taken.
+    /// Answers an approval request.
+    ApprovalsDecide = "approvals.decide", Some(Scope::Approvals), URGENT;
+    /// Whether messages are accepted.
     Health = "health", None, ASK;
-    /// What is going on.
+    /// Returns the status of the daemon.
     Status = "status", READ, ASK;
-    /// The models that can be asked.
+    /// Lists the available models.
     ModelsList = "models.list", READ, ASK;
 }
 
 impl Method {
-    /// Whether runs begin by it, which are followed.
+    /// Whether the method starts a run, which is then followed.
     pub(super) fn begins_runs(self) -> bool {
         matches!(self, Self::Agent | Self::ChatSend)
     }
 }
 
-/// Calls a method that asks. What it hands to the agent it hands over when it is first polled, so that who polls calls in
-/// order keeps their order; only where a run, a question, or the session of a job or a routine run is named, it looks first whose that is.
+/// Calls a method. The first poll hands the request to the agent, so a caller that polls in order keeps the order. Only
+/// if the request names a run, an approval request, or the session of a job or a routine run, visibility is checked
+/// before.
 ///
 /// # Cancel safety
-/// What was handed to the agent takes its course; only the answer is lost.
+/// The agent handles what it has received; only the answer is lost.
 pub(super) async fn call(caller: &Caller, method: Method, params: &str) -> Result<Outcome, RpcError> {
     let answer = match method {
         Method::Agent => return Ok(runs::agent(caller, read(params)?).await?),
@@ -213,30 +214,30 @@ pub(super) async fn call(caller: &Caller, method: Method, params: &str) -> Resul
         Method::ModelsList => daemon::models(caller, read(params)?),
         Method::ChatSubscribe | Method::ChatUnsubscribe | Method::SessionsSubscribe | Method::SessionsUnsubscribe => {
             return Err(ApiError::internal().into());
-        } // seen to by the connection itself
+        } // handled by the connection
     };
     Ok(Outcome::Answered(answer))
 }
 
-/// The parameters of a method.
+/// Parses the parameters of a method.
 fn read<T: DeserializeOwned>(params: &str) -> Result<T, RpcError> {
     parse_object(params.as_bytes()).map_err(|error| RpcError::invalid(format!("params: {}", error.message)))
 }
 
-/// The session of that key.
+/// Parses a session key.
 fn session_key(text: &str) -> Result<SessionKey, ApiError> {
     SessionKey::parse(text).map_err(|error| ApiError::invalid(format!("sessionKey: {error}")))
 }
 
-/// The parameters of a method that takes none.
+/// The parameters of a method without parameters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// What is subscribed to.
+/// The parameters of a subscription.
 pub(super) struct Subscription {
     pub(super) session: SessionKey,
-    /// Facts behind this one come first; `None`: what happens from now on.
+    /// The facts after this one come first; `None`: only new events.
     pub(super) since: Option<Seq>,
 }
 

@@ -2,7 +2,7 @@
 
 use belay_protocol::{Accepted, Ack};
 
-use super::{Begun, Caller, Kind, Outcome, Over};
+use super::{Begun, Caller, Kind, Outcome, RunEnd};
 use crate::agent_rpc::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
 use crate::error::ApiError;
 use crate::submit::AgentParams;
@@ -15,7 +15,7 @@ pub(super) async fn agent(caller: &Caller, params: AgentParams) -> Result<Outcom
         Ack::Accepted(accepted) => match finished(app, &accepted).await? {
             Some(end) => {
                 let Accepted { run_id: run, session, .. } = accepted;
-                Ok(Outcome::Over(Over { run, session, payload: json_of(&end) }))
+                Ok(Outcome::RunEnd(RunEnd { run, session, payload: json_of(&end) }))
             }
             None => {
                 let answer = accepted_answer(&accepted);
@@ -32,7 +32,7 @@ pub(super) async fn wait(caller: &Caller, params: WaitParams) -> Result<Outcome,
     let record = wait_for(&caller.app, caller.principal.clone(), params).await?;
     let payload = waited(&record);
     Ok(if record.status.is_end() {
-        Outcome::Over(Over { run: record.run_id, session: record.session.clone(), payload })
+        Outcome::RunEnd(RunEnd { run: record.run_id, session: record.session.clone(), payload })
     } else {
         Outcome::Answered(payload)
     })

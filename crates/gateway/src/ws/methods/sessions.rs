@@ -19,7 +19,7 @@ use crate::submit::check_options;
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
     limit: Option<u32>,
-    /// Whether ephemeral sessions are listed too.
+    /// Include ephemeral sessions.
     #[serde(default)]
     all: bool,
 }
@@ -45,7 +45,7 @@ pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, Api
     Ok(described(&session))
 }
 
-/// A session is made by its first message; until then its key is all there is of it.
+/// The first message creates the session. Before it, only the key exists.
 pub(super) async fn create(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
     let key = caller.session(&params.session_key).await?.into_key();
     let session = caller.app.sessions.session(&key).await?;
@@ -74,7 +74,7 @@ pub(super) struct PatchParams {
     model: Option<String>,
 }
 
-/// Changes what a session asks of its runs, by the commands that a person would use: one way, one set of rules.
+/// Changes the run options of a session, by the commands that a person would use, so that the same rules apply.
 pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value, ApiError> {
     let key = caller.session(&params.session_key).await?.into_key();
     let asked = RunOptions { model: params.model, ..RunOptions::default() };
@@ -94,14 +94,14 @@ pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value,
     if fields.is_empty() {
         return Err(ApiError::invalid("name at least one of queueMode, thinking, reasoning, verbose and model"));
     }
-    // All are handed over at once: a message that comes behind the change finds all of it made.
+    // All commands are sent at once: a later message finds all changes made.
     let answers = join_all(commands.into_iter().map(|command| say(caller, key.clone(), command))).await;
     let replies = all_made(fields.into_iter().zip(answers).collect())?;
     Ok(json!({ "ok": true, "sessionKey": key, "replies": replies }))
 }
 
-/// The replies to all changes. Where one was not made, that is the answer: of which field, why, and which were made all the
-/// same.
+/// The replies to all changes. If one failed, the result is its error, with its field, the cause, and the fields that
+/// were changed.
 fn all_made(changes: Vec<(&'static str, Result<String, ApiError>)>) -> Result<Vec<String>, ApiError> {
     let made: Vec<_> = changes.iter().filter(|(_, answer)| answer.is_ok()).map(|(field, _)| *field).collect();
     let made = if made.is_empty() { String::new() } else { format!(" (changed all the same: {})", made.join(", ")) };
@@ -122,7 +122,7 @@ pub(super) async fn stop(caller: &Caller, params: KeyParams) -> Result<Value, Ap
     Ok(stopped(&report))
 }
 
-/// Says a command in a session and returns its answer; what the command refuses is an error.
+/// Sends a command in a session and returns its answer. A refusal is an error.
 async fn say(caller: &Caller, session: SessionKey, command: String) -> Result<String, ApiError> {
     let inbound = Inbound::new(caller.app.channel.clone(), session, caller.principal.clone(), Body::Text(command));
     match caller.app.ask(inbound).await? {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_that_was_not_made_is_the_answer_and_says_what_was_made_all_the_same() {
+    fn a_failed_change_is_the_answer_and_names_the_changes_that_were_made() {
         let made = || Ok("Thinking: low.".to_owned());
         let unknown = || Err(ApiError::invalid("I know no model x."));
         for (changes, expected) in [

@@ -1,13 +1,13 @@
-//! What a fact says, and in which stream of the `agent` events. Pure.
+//! Converts facts to the data of `agent` events. Pure.
 
 use belay_protocol::{Event, EventKind, RunRecord, RunStatus, StopReason, ToolStatus};
 use serde_json::{Value, json};
 
 use super::terminal::Verdict;
 
-/// The stream of a fact and what is said there, with the run's record where the fact is its end; `None`: it belongs to none,
-/// and is read in the log of facts.
-pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value)> {
+/// The stream and data of a fact, with the run's record if the fact is its end. `None`: the fact belongs to no stream
+/// of `agent` events; it is in the log of facts.
+pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value)> {
     use EventKind as Kind;
     let kind = &fact.kind;
     let (stream, data) = match kind {
@@ -27,8 +27,9 @@ pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static
         Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
         Kind::PlanCreated { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
         Kind::ApprovalRequested { .. } | Kind::ApprovalResolved { .. } => ("approval", approval(kind)),
-        // A notice is an event of its session by itself. Changes of a conversation, deliveries, jobs and routines are no part of a run's course. What hooks do, and which parts
-        // of an answer were committed early, is for the operator, who reads it in the log.
+        // A notice is an event of its session. Changes of a conversation, deliveries, jobs and routines are not part of
+        // a run's progress. Hooks, and parts of an answer that were committed early, concern the operator, who reads
+        // them in the log.
         Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::MessageEmitted { .. } => {
             return None;
         }
@@ -49,7 +50,7 @@ fn queue(kind: &EventKind) -> Option<Value> {
     })
 }
 
-/// What happens between the beginning of a run and its end.
+/// The events between the start of a run and its end.
 fn course(kind: &EventKind) -> Option<Value> {
     Some(match kind {
         EventKind::ModelCalled { step, attempts, input, output } => {

@@ -1,4 +1,4 @@
-//! The places that a start needs: data, store, workspace.
+//! Checks the paths that a start needs: data directory, store, workspace.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::paths::Paths;
 use crate::settings::Settings;
 use crate::wiring::{Store, refuse_store, words, workspace_of};
 
-/// Whether a directory, or the nearest one above it that is there, can be written: by writing.
+/// Tests whether a directory, or its nearest existing ancestor, is writable, by writing a file.
 fn writable(directory: &Path) -> Result<&Path, String> {
     let existing = directory.ancestors().find(|dir| dir.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
     let probe = existing.join(format!(".belay-check-{}", std::process::id()));
@@ -23,7 +23,7 @@ fn writable(directory: &Path) -> Result<&Path, String> {
     }
 }
 
-/// Whether the data directory, or the one it will be made in, can be written.
+/// Checks whether the data directory is writable, or can be made.
 pub(super) fn data(paths: &Paths) -> Finding {
     let shown = paths.data.display();
     match writable(&paths.data) {
@@ -33,7 +33,7 @@ pub(super) fn data(paths: &Paths) -> Finding {
     }
 }
 
-/// Whether the store is there, or can be made. It is not opened: that would bring an old one up to date.
+/// Checks whether the store exists or can be made. It does not open the store, because that would migrate an old one.
 pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, running: bool) -> Finding {
     let finding = |state, detail| Finding::new("store", state, detail);
     let path = match Store::place(settings, paths, env) {
@@ -69,7 +69,7 @@ pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, runni
     }
 }
 
-/// Whether the tools can have the workspace, as the start would say. It is not made here.
+/// Checks whether the tools can use the workspace, with the message of a start. Does not make the workspace.
 pub(super) fn workspace(settings: &Settings, paths: &Paths, env: &Environment) -> Finding {
     let workspace = workspace_of(settings, env, paths);
     let shown = workspace.display().to_string();
@@ -81,7 +81,7 @@ pub(super) fn workspace(settings: &Settings, paths: &Paths, env: &Environment) -
     match writable(&workspace) {
         Ok(existing) if existing == workspace => finding(State::Ok, format!("{shown} can be written")),
         Ok(_) => finding(State::Ok, format!("{shown} will be made")),
-        // A workspace that is there need not be writable: its files can be read.
+        // An existing workspace need not be writable: its files can be read.
         Err(error) if workspace.is_dir() => finding(State::Note, format!("only reading tools will work: {error}")),
         Err(error) => finding(State::Refused, format!("tools.workspace: {shown} cannot be made: {error}")),
     }

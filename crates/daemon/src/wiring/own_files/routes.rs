@@ -1,4 +1,4 @@
-//! Where a path leads, and whether a directory reaches it: by name, by device and inode, and by hard links.
+//! Resolves paths, and checks whether a directory reaches them: by name, by device and inode, and by hard links.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -9,10 +9,10 @@ use std::path::{Component, Path, PathBuf};
 /// Most symbolic links on one path. Source: path_resolution(7).
 const MAX_LINKS: usize = 40;
 
-/// Most entries of a workspace that are looked at for another name of a file of ours.
+/// Most entries of a workspace that are checked for a hard link to one of Belay's files.
 const MAX_SCANNED: usize = 100_000;
 
-/// A device and an inode: what a directory or file is, whatever it is called.
+/// Device and inode, which identify a directory or file under any name.
 type Identity = (u64, u64);
 
 fn identity(path: &Path) -> Option<Identity> {
@@ -20,16 +20,16 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((found.dev(), found.ino()))
 }
 
-/// A path, and every place where its resolution passes: someone who may replace one of those decides where it leads.
+/// A resolved path, with the links on its way: a person who can replace one of them controls the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     end: PathBuf,
-    /// The links on the way, each by the real directory that it lies in.
+    /// The links on the way, each with the real path of its directory.
     links: Vec<PathBuf>,
 }
 
 impl Route {
-    /// Resolves a path. What does not exist stays as it is written.
+    /// Resolves a path. Missing parts stay as written.
     pub(super) fn of(path: &Path) -> Self {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut rest: Vec<Vec<u8>> = parts(&absolute);
@@ -54,13 +54,13 @@ impl Route {
         Self { end, links }
     }
 
-    /// Where it leads, without links.
+    /// The target, without links.
     pub(super) fn end(&self) -> &Path {
         &self.end
     }
 }
 
-/// The components of a path, the first one last, without the root and `.`.
+/// The components of a path in reverse order, without the root and `.`.
 fn parts(path: &Path) -> Vec<Vec<u8>> {
     let part = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.as_bytes().to_vec()),
@@ -72,7 +72,7 @@ fn parts(path: &Path) -> Vec<Vec<u8>> {
     parts
 }
 
-/// A directory that tools reach, with what is mounted in it.
+/// A directory that tools can reach, with the mounts in it.
 #[derive(Debug)]
 pub(super) struct Area {
     path: PathBuf,
@@ -89,12 +89,12 @@ impl Area {
         Self { path, roots }
     }
 
-    /// Where it is, without links.
+    /// Its path, without links.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a path lies in it, leads through a link in it, or is another name of a file in it.
+    /// Whether a path is in it, goes through a link in it, or is a hard link to a file in it.
     pub(super) fn reaches(&self, route: &Route) -> bool {
         let holds = |path: &Path| path.starts_with(&self.path) || path.ancestors().any(|above| self.is_root(above));
         holds(&route.end)
@@ -106,7 +106,7 @@ impl Area {
         identity(path).is_some_and(|found| self.roots.contains(&found))
     }
 
-    /// Whether a hard link in it is that file. Looks only where the file has several names.
+    /// Whether it contains a hard link to that file. Searches only if the file has several links.
     fn has_name_of(&self, file: &Path) -> bool {
         let Ok(found) = std::fs::metadata(file) else { return false };
         if !found.is_file() || found.nlink() < 2 {
@@ -133,7 +133,7 @@ impl Area {
     }
 }
 
-/// The mount points of a `mountinfo`. Source: proc(5): the fifth field, with `\040` and its like for spaces.
+/// The mount points of a `mountinfo`. Source: proc(5): the fifth field, with escapes such as `\040` for spaces.
 fn mount_points(mounts: &[u8]) -> impl Iterator<Item = PathBuf> {
     let points = mounts.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
     points.map(|point| PathBuf::from(std::ffi::OsString::from_vec(unescaped(point))))
