@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-#[path = "documents/vocabulary.rs"]
 mod vocabulary;
 
 const SETTINGS_HEAD: &str = "\
