@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{Asked, result};
 
-/// Histories that a run of the tests makes, unless [`HISTORIES`] says another number: a few seconds without optimisation.
-const USUALLY: u64 = 20_000;
+/// Histories that a run of the tests makes, unless [`HISTORIES`] says another number: about a second without optimisation.
+const USUALLY: u64 = 1_000;
 
 /// Of these, those that are also judged as they are: most of them must be refused, or the judge sees nothing.
 const UNREPAIRED: u64 = 1_000;
