@@ -3,6 +3,8 @@
 SHELL       := /bin/bash
 CARGO       ?= cargo
 PYTHON      ?= python3
+# One selection of packages for all development builds: another one may have other features, and builds half of the workspace anew.
+DEV         := --locked --workspace
 PREFIX      ?= /usr/local
 DESTDIR     ?=
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
@@ -25,7 +27,7 @@ help: ## This list
 
 .PHONY: run
 run: ## Build and start the daemon here: stdin, and HTTP on loopback (ARGS="--set llm.provider=rehearsal")
-	$(CARGO) build --locked -p belay-daemon
+	$(CARGO) build $(DEV) --bin belay
 	@exec $(TARGET)/debug/belay run $(ARGS)
 
 .PHONY: release
@@ -37,7 +39,7 @@ test: ## Run every test; the last line counts them (no key, no model; V=1 names 
 	@$(PYTHON) tests/run.py $(if $(V),--verbose)
 
 .PHONY: check
-check: fmt-check lint docs layers deny scripts-check ## Format, clippy, docs, layers, licences, scripts
+check: fmt-check lint docs deny scripts-check ## Format, clippy, docs, licences, scripts
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -55,10 +57,6 @@ lint:
 .PHONY: docs
 docs: ## Build the documentation of the code, private parts too: target/doc
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
-
-.PHONY: layers
-layers:
-	$(CARGO) test --locked --quiet -p belay-tests --test architecture
 
 # Compiled once, without optimisation: a few minutes.
 .PHONY: deny
@@ -87,22 +85,26 @@ bench-stops: ## Measure the stop rules: time per event, and chanting detection a
 
 .PHONY: brakes
 brakes: ## Stop processes of every evil kind, and print what is left and how long it took (STOPS=10000, TIMES=off)
-	$(CARGO) build --locked -p belay-tests --bin belay-brakes
+	$(CARGO) build $(DEV) --bin belay-brakes
 	@$(TARGET)/debug/belay-brakes --stops $(or $(STOPS),10000) $(if $(TIMES),--times $(TIMES)) $(ARGS)
+
+.PHONY: soak
+soak: ## Run the long measurements with their full figures, in an hour or more (MINUTES=30: begin none after that)
+	@$(PYTHON) tests/soak.py $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: night
 night: ## Have nights of crashes with 200 routines and 50 jobs, and print their ledgers (SEEDS=20: so many; SEEDS=7,9: those)
-	@BELAY_NIGHTS=$(or $(SEEDS),1) $(CARGO) test --locked --quiet -p belay-agent --test outer_loop -- --nocapture after_a_night
+	@BELAY_NIGHTS=$(or $(SEEDS),1) $(CARGO) test $(DEV) --quiet --test outer_loop -- --nocapture after_a_night
 
 .PHONY: stopbench
 stopbench: ## Judge tests/stopbench and mutated copies by our rules and others, print the table (ARGS="--without all", "--failures")
-	$(CARGO) build --locked -p belay-stopbench
+	$(CARGO) build $(DEV) --bin belay-stopbench
 	@$(TARGET)/debug/belay-stopbench $(ARGS)
 
 .PHONY: injection
 injection: ## Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)
-	$(CARGO) build --locked -p belay-daemon
-	@BELAY_MORE=$(MORE) $(CARGO) test --locked --quiet -p belay-tests --test injection -- --nocapture --test-threads 1
+	$(CARGO) build $(DEV) --bin belay
+	@BELAY_MORE=$(MORE) $(CARGO) test $(DEV) --quiet --test scenarios injection:: -- --nocapture --test-threads 1
 
 .PHONY: exposure
 exposure: ## Have systemd rate the service, with and without commands (0 is best)
@@ -110,12 +112,12 @@ exposure: ## Have systemd rate the service, with and without commands (0 is best
 
 .PHONY: service
 service: ## Boot a machine with the installed service in it, and test it as an operator would (root; ARGS="NAME…")
-	$(CARGO) build --locked -p belay-daemon
+	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay $(PYTHON) tests/service/service.py $(ARGS)
 
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
-	$(CARGO) build --locked -p belay-daemon
+	$(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/demo/demo.py --belay $(TARGET)/debug/belay
 
 .PHONY: local-model

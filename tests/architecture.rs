@@ -2,7 +2,6 @@
 //!
 //! `docs/ARCHITECTURE.md` draws the picture that these tables repeat. A change of the picture changes both, and says why.
 
-#[path = "architecture/circles.rs"]
 mod circles;
 
 use std::collections::{BTreeMap, BTreeSet};

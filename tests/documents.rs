@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use belay_protocol::StopReason;
 
-#[path = "documents/vocabulary.rs"]
 mod vocabulary;
 
 const SETTINGS_HEAD: &str = "\

@@ -3,19 +3,23 @@
 
     tests/run.py [--verbose]
 
-Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the belay
-binary, runs `cargo test` over the workspace, then the official OpenAI client and the example clients of the WebSocket RPC
-against a real daemon, the official MCP SDK as a client of it
-and as a server of tools, has systemd rate the unit, and boots a machine with the installed service in it. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
-Ends with 1 when anything failed. Standard library only.
+Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
+with its tests, and runs the test binaries, as many side by side as the machine has processors. Then the official OpenAI client,
+LangChain's client, the example clients of the WebSocket RPC and the official MCP SDK talk to a real daemon, systemd rates the unit, and
+a machine with the installed service in it is booted. What these need is installed while the compiler works. Prints a table of suites,
+the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything failed. Standard library only.
 """
 
+import concurrent.futures
+import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -34,26 +38,39 @@ PROGRAMS = {
     "mmdebstrap": "mmdebstrap",
     "systemd-nspawn": "systemd-container",
 }
+# Two suites may need the same package.
+INSTALLING = threading.Lock()
 VERBOSE = "--verbose" in sys.argv[1:]
+# Suites that run side by side. Many tests wait for a socket or a process, so each suite runs as many tests at once again.
+SIDE_BY_SIDE = os.cpu_count() or 1
+# Suites that take longest begin first, so that none of them runs alone at the end.
+LONGEST = ["outer_loop", "scenarios"]
+# Tests by the official MCP SDK, in the test binary `programs`: a suite of their own, since they need the SDK.
+OFFICIAL_MCP = "mcp::official::"
 
-RUNNING = re.compile(r"^\s+Running (?P<source>\S+(?: \S+)?) \((?P<binary>\S+)\)$")
-DOC_TESTS = re.compile(r"^\s+Doc-tests (?P<package>\S+)$")
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; .*finished in ([\d.]+)s")
 CASE = re.compile(r"^test (?P<name>.+) \.\.\. (?P<how>ok|ignored.*|FAILED.*)$")
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+DOC_TESTS = re.compile(r"^\s+Doc-tests (?P<package>\S+)$")
 
 
 class Tally:
-    """The suites that ran, and their sums."""
+    """The suites that ran, and their sums. Suites report from several threads; each report is printed in one piece."""
 
     def __init__(self):
         self.suites = []
+        self.failures = []
+        self.lock = threading.Lock()
 
-    def add(self, name, passed, failed, skipped, seconds, note=""):
-        self.suites.append((name, passed, failed, skipped, seconds, note))
-        mark = "FAILED" if failed else "ok"
-        if passed or failed or skipped:
-            say(f"  {mark:6} {name:44} {passed:5} passed {failed:3} failed {skipped:3} skipped {seconds:7.1f} s{note}")
+    def add(self, name, passed, failed, skipped, seconds, note="", lines=(), failures=()):
+        with self.lock:
+            self.suites.append((name, passed, failed, skipped, seconds, note))
+            self.failures.extend(f"{name}: {failure}" for failure in failures)
+            for line in lines:
+                say(f"         {line}")
+            if passed or failed or skipped:
+                mark = "FAILED" if failed else "ok"
+                say(f"  {mark:6} {name:44} {passed:5} passed {failed:3} failed {skipped:3} skipped {seconds:7.1f} s{note}")
 
     def total(self, column):
         return sum(suite[column] for suite in self.suites)
@@ -64,13 +81,10 @@ def say(line):
 
 
 def cargo(*arguments):
-    """The lines that cargo and the tests print, as they come, then its exit status."""
+    """A command of cargo, which is printed."""
     command = [os.environ.get("CARGO", "cargo"), *arguments]
     say("$ " + " ".join(command))
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    for raw in process.stdout:
-        yield raw.decode("utf-8", "replace").rstrip("\n")
-    yield process.wait()
+    return command
 
 
 def programs():
@@ -90,54 +104,86 @@ def programs():
 
 
 def build(tally):
-    """The binary that scenarios and clients start."""
+    """Builds everything once: the test binaries, and the programs that they start. Returns the test binaries and the path of belay.
+
+    One command, because cargo would build the daemon anew for a second one that selects other packages.
+    """
     begin = time.monotonic()
-    for line in cargo("build", "--locked", "-p", "belay-daemon"):
-        if isinstance(line, str):
-            say(line)
-        elif line != 0:
-            tally.add("build of belay", 0, 1, 0, time.monotonic() - begin)
-            return False
-    return True
+    command = cargo("test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics")
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    suites, belay = [], None
+    for line in process.stdout:
+        message = json.loads(line)
+        if message["reason"] != "compiler-artifact" or not message.get("executable"):
+            continue
+        target, folder = message["target"], pathlib.Path(message["manifest_path"]).parent
+        if message["profile"]["test"]:
+            kind = "" if target["kind"] != ["test"] else f"{target['name']} of "
+            package = folder.name if folder.parent.name == "crates" else "tests"
+            suites.append({"name": kind + package, "target": target["name"], "file": message["executable"], "folder": folder})
+        elif target["name"] == "belay":
+            belay = message["executable"]
+    if process.wait() != 0 or belay is None:
+        tally.add("build", 0, 1, 0, time.monotonic() - begin)
+        return [], None
+    suites.sort(key=lambda suite: LONGEST.index(suite["target"]) if suite["target"] in LONGEST else len(LONGEST))
+    return suites, belay
 
 
-def suite_name(line):
-    """The name of the suite that `line` announces, if it does: the package, or the file of an integration test."""
-    if found := DOC_TESTS.match(line):
-        return f"{found['package']} (examples in docs)"
-    if found := RUNNING.match(line):
-        binary = re.sub(r"-[0-9a-f]+$", "", pathlib.PurePath(found["binary"]).name)
-        return binary if "unittests" in found["source"] else f"{binary} ({found['source']})"
-    return None
+def rust(tally, suite, name, arguments, environment):
+    """Runs one test binary, as cargo would. One that dies without a result counts as one failure."""
+    folder = str(suite["folder"])
+    cargos = {"CARGO": os.environ.get("CARGO", "cargo"), "CARGO_MANIFEST_DIR": folder}
+    command, begin = [suite["file"], *arguments], time.monotonic()
+    process = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **cargos, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    report(tally, name, process.stdout.decode("utf-8", "replace").splitlines(), process.returncode, time.monotonic() - begin)
 
 
-def rust(tally, environment):
-    """Every test of the workspace. A test binary that dies without a result counts as one failure."""
-    os.environ.update(environment)
-    name, waiting, failures = "", False, []
-    for line in cargo("test", "--locked", "--workspace", "--no-fail-fast"):
-        if not isinstance(line, str):
-            if line != 0 and not tally.total(2):
-                tally.add("cargo test", 0, 1, 0, 0.0, f" (ended with {line})")
-            break
-        if started := suite_name(line):
-            if waiting:
-                tally.add(name, 0, 1, 0, 0.0, " (ended without a result)")
-            name, waiting = started, True
-        elif found := RESULT.match(line):
-            passed, failed, ignored = (int(found[i]) for i in (1, 2, 3))
-            tally.add(name, passed, failed, ignored, float(found[4]))
-            waiting = False
-        elif found := CASE.match(line):
-            if found["how"].startswith("FAILED"):
-                failures.append(f"{name}: {found['name']}")
-            if VERBOSE or not found["how"].startswith("ok"):
-                say(f"         {found['name']} ... {found['how']}")
+def report(tally, name, output, status, seconds):
+    """Counts what a test binary printed."""
+    found, lines, failures = None, [], []
+    for line in output:
+        if case := CASE.match(line):
+            if case["how"].startswith("FAILED"):
+                failures.append(case["name"])
+            if VERBOSE or not case["how"].startswith("ok"):
+                lines.append(f"{case['name']} ... {case['how']}")
+        elif match := RESULT.match(line):
+            found = match
         elif line and not re.match(r"^running \d+ tests?$", line):
-            say(line)
-    if waiting:
-        tally.add(name, 0, 1, 0, 0.0, " (ended without a result)")
-    return failures
+            lines.append(line)
+    if found is None:
+        tally.add(name, 0, 1, 0, seconds, f" (ended with {status} without a result)", lines)
+        return
+    passed, failed, ignored = (int(found[i]) for i in (1, 2, 3))
+    tally.add(name, passed, failed or int(status != 0), ignored, seconds, "", lines, failures)
+
+
+def examples(tally, environment):
+    """The examples in the documentation of the code."""
+    begin, name = time.monotonic(), "examples in the documentation"
+    command = cargo("test", "--locked", "--workspace", "--doc", "--no-fail-fast")
+    process = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    output = process.stdout.decode("utf-8", "replace").splitlines()
+    found = [tuple(int(number) for number in match.groups()[:3]) for match in map(RESULT.match, output) if match]
+    passed, failed, ignored = (sum(column) for column in zip(*found)) if found else (0, 0, 0)
+    failures = [case["name"] for case in map(CASE.match, output) if case and case["how"].startswith("FAILED")]
+    failed = failed or int(process.returncode != 0)
+    tally.add(name, passed, failed, ignored, time.monotonic() - begin, "", output if failed or VERBOSE else (), failures)
 
 
 def python_with(package, folder):
@@ -145,12 +191,13 @@ def python_with(package, folder):
     home = ROOT / "build" / folder
     python = home / "bin" / "python"
     stamp = home / package
-    if not stamp.exists():
-        say(f"$ pip install {package}   (into {home.relative_to(ROOT)})")
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package]
-        subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
-        stamp.touch()
+    with INSTALLING:
+        if not stamp.exists():
+            say(f"$ pip install {package}   (into {home.relative_to(ROOT)})")
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+            pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package]
+            subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
+            stamp.touch()
     return python
 
 
@@ -226,26 +273,18 @@ def typescript_client(tally, name):
         return None
 
 
-def mcp_sdk(tally, environment):
-    """Servers by the official MCP SDK for Python, and its client: `cargo test` leaves these tests out, since they need it."""
-    name, begin = "official MCP SDK", time.monotonic()
-    python = installed(tally, name, MCP, "mcp")
-    if python is None:
-        return
-    os.environ["BELAY_MCP_PYTHON"] = str(python)
-    script(tally, "official MCP client", begin, [str(python), str(ROOT / "tests" / "clients" / "mcp_client.py")], environment)
-    begin = time.monotonic()
-    counted = False
-    for line in cargo("test", "--locked", "-p", "belay-tools", "--test", "mcp_official"):
-        if not isinstance(line, str):
-            if line != 0 and not counted:
-                tally.add(name, 0, 1, 0, time.monotonic() - begin, f" (ended with {line})")
-        elif found := RESULT.match(line):
-            passed, failed, ignored = (int(found[i]) for i in (1, 2, 3))
-            tally.add(name, passed, failed, ignored, float(found[4]))
-            counted = True
-        elif VERBOSE or "FAILED" in line or "panicked" in line:
-            say(f"         {line}")
+def mcp_client(tally, environment):
+    """The official MCP SDK as a client of a real daemon."""
+    name, begin = "official MCP client", time.monotonic()
+    if python := installed(tally, name, MCP, "mcp"):
+        script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "mcp_client.py")], environment)
+
+
+def mcp_servers(tally, suite, environment):
+    """Servers by the official MCP SDK, as tools: plain `cargo test` leaves these tests out, since they need it."""
+    name = "official MCP SDK"
+    if python := installed(tally, name, MCP, "mcp"):
+        rust(tally, suite, name, ["--include-ignored", OFFICIAL_MCP], {**environment, "BELAY_MCP_PYTHON": str(python)})
 
 
 def exposure(tally):
@@ -273,44 +312,74 @@ def script(tally, name, begin, command, environment):
     process = subprocess.run(
         command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
-    found = None
+    found, lines = None, []
     for line in process.stdout.splitlines():
         if match := COUNTS.match(line):
             found = match
         elif VERBOSE or not line.startswith("ok "):
-            say(f"         {line}")
+            lines.append(line)
     passed, failed, skipped = (int(n) for n in found.groups()) if found else (0, 1, 0)
     if process.returncode != 0 and failed == 0:
         failed = 1
-    tally.add(name, passed, failed, skipped, time.monotonic() - begin)
+    tally.add(name, passed, failed, skipped, time.monotonic() - begin, "", lines)
+
+
+def install():
+    """Installs what the clients need, while the compiler works. A failure is said here; the suite that needs it counts it."""
+    for package, folder in ((OPENAI, "clients"), (LANGCHAIN, "langchain"), (WEBSOCKETS, "websocket"), (MCP, "mcp")):
+        try:
+            python_with(package, folder)
+        except (OSError, subprocess.CalledProcessError) as why:
+            say(f"{package} cannot be installed: {why}")
+
+
+def run(tally, suites, environment):
+    """Runs all suites but the last, side by side."""
+    jobs = []
+    for suite in suites:
+        official = suite["target"] == "programs"
+        jobs.append((rust, suite, suite["name"], ["--skip", OFFICIAL_MCP] if official else [], environment))
+        if official:
+            jobs.append((mcp_servers, suite, environment))
+    jobs += [(job, environment) for job in (examples, clients, langchain_client, websocket_clients, mcp_client)]
+    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for done in [pool.submit(job, tally, *arguments) for job, *arguments in jobs]:
+            done.result()
 
 
 def main():
     os.chdir(ROOT)
-    tally, failures = Tally(), []
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    environment = {"BELAY_BIN": str((ROOT / target / "debug" / "belay").resolve())}
+    tally, begin = Tally(), time.monotonic()
     programs()
     preparing = prepare_service()
-    if build(tally):
-        failures = rust(tally, environment)
-        clients(tally, environment)
-        langchain_client(tally, environment)
-        websocket_clients(tally, environment)
-        mcp_sdk(tally, environment)
+    installing = threading.Thread(target=install)
+    installing.start()
+    suites, belay = build(tally)
+    installing.join()
+    built = time.monotonic()
+    if belay is not None:
+        environment = {"BELAY_BIN": belay}
+        run(tally, suites, environment)
         exposure(tally)
         service(tally, environment, preparing)
     else:
         preparing.terminate()
         preparing.wait()
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
-    if failures:
+    if tally.failures:
         say("\nfailed:")
-        for failure in failures:
+        for failure in tally.failures:
             say(f"  {failure}")
+    used, end = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     say("")
+    say(f"{clock(end - begin)} in all: build {clock(built - begin)}, tests {clock(end - built)}; processors {clock(used.ru_utime + used.ru_stime)}")
     say(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0
+
+
+def clock(seconds):
+    """Minutes and seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result, bail};
 use belay_tests::daemon::{Daemon, PATIENCE};
 use serde_json::{Value, json};
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::Instant;
 
-use crate::corpus::{Item, Pace, Via};
-use crate::model::canary;
-use crate::world::World;
+use super::corpus::{Item, Pace, Via};
+use super::model::canary;
+use super::world::World;
 
 /// What became of it.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,7 @@ async fn turn(daemon: &Daemon, session: &str, text: &str, outcome: &mut Outcome)
     let run = daemon.send(session, text).await?;
     let deadline = Instant::now() + PATIENCE * 6;
     loop {
-        let seen = daemon.run(&run).await?;
+        let seen = daemon.finished(&run).await?;
         match seen["status"].as_str() {
             Some("completed" | "stopped" | "failed") => break,
             Some("paused") => answer(daemon, session, outcome).await?,
@@ -86,7 +86,6 @@ async fn turn(daemon: &Daemon, session: &str, text: &str, outcome: &mut Outcome)
         if Instant::now() > deadline {
             bail!("{session}: {text:?} did not come to an end: {seen}");
         }
-        sleep(Duration::from_millis(10)).await; // polling a real process: there is no clock to pause
     }
     let events = daemon.events(&run).await?;
     let approved = |call: &Value| {

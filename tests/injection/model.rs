@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::orders::{Order, calls_after, orders};
+use super::orders::{Order, calls_after, orders};
 
 /// How often a call is tried: once, and again after each denial.
 const TRIES: u32 = 3;

@@ -137,7 +137,7 @@ fn unpercent(text: &str) -> String {
 /// The reader is worth as much as what it finds: every text of the corpus holds an order for it.
 #[test]
 fn every_text_of_the_corpus_holds_an_order() {
-    for item in crate::corpus::load().expect("the corpus is there") {
+    for item in super::corpus::load().expect("the corpus is there") {
         let text = if item.media().starts_with("text/html") { unentity(&item.text()) } else { item.text() };
         assert!(!orders(&text).is_empty(), "{}: {text}", item.name);
     }

@@ -18,8 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::corpus::{Item, Via};
-use crate::model::{CANARY, Marks, Model};
+use super::corpus::{Item, Via};
+use super::model::{CANARY, Marks, Model};
 
 /// What reached the outside.
 #[derive(Debug, Default)]

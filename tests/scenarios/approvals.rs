@@ -74,7 +74,9 @@ async fn the_guide_shows_the_conversation_that_is_stopped_in_the_middle_of_a_com
     let lines = daemon.printed("Interrupted.").await?;
     assert!(!is_running(&seconds), "it was acknowledged, and still runs");
     let shown = shown("stopped");
-    assert!(shown.contains("/stop\n") && shown.trim_end().ends_with(&lines.join("\n")), "{lines:?}");
+    // A busy machine may be asked before the end is in the store, and says so.
+    let printed = lines.join("\n").replace(" Still ending: recording its end.", "");
+    assert!(shown.contains("/stop\n") && shown.trim_end().ends_with(&printed), "{lines:?}");
     daemon.shut_down().await?;
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod approvals;
 mod bad_input;
 mod brakes;
+mod brakes_counts;
 mod command_line;
 mod compaction;
 mod context;
@@ -11,6 +12,8 @@ mod conversation;
 mod endings;
 mod fallback;
 mod heartbeat;
+#[path = "../injection/mod.rs"]
+mod injection;
 mod jobs;
 mod keys;
 mod lifecycle;

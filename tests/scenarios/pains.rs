@@ -7,7 +7,7 @@
 //! | recovery throws waiting messages away | `a_turn_that_fails_throws_nothing_away_that_waits_behind_it` |
 //! | a stop is ignored, or waits behind the run | `stopping::the_stop_route_ends_a_streaming_run_and_closes_the_connection_to_the_model`, `stop::a_stop_from_another_channel_drops_the_model_call_at_once` |
 //! | after a stop the run is begun again by a retry | `a_stopped_run_is_not_begun_again_by_a_retry`, `fallback::a_stop_while_another_model_stands_in_ends_the_run` |
-//! | a stop leaves processes or subagents | `a_stop_leaves_no_process_that_the_run_had_started`, `brakes_counts::a_thousand_stops_leave_no_process_no_zombie_and_no_late_start`, `subagents::a_stop_reaches_the_whole_tree_at_once` |
+//! | a stop leaves processes or subagents | `a_stop_leaves_no_process_that_the_run_had_started`, `brakes_counts::a_hundred_stops_leave_no_process_no_zombie_and_no_late_start`, `subagents::a_stop_reaches_the_whole_tree_at_once` |
 //! | the streamed answer and the final one are both said | `streaming::pieces_are_messages_of_their_own_and_the_end_says_the_rest`, `streaming::a_preview_grows_and_becomes_the_answer` |
 //! | a tool has said it, and the final answer says it again | `streaming::what_a_tool_has_sent_here_is_not_said_again` |
 //! | a delivery is repeated after a restart | `telegram::the_same_update_delivered_five_times_is_answered_once`, `crash::a_reply_is_committed_with_the_end_of_its_turn_and_not_sent_twice`, `deliver::a_server_that_never_answers_makes_the_delivery_ambiguous_after_its_deadline` |

@@ -1,9 +1,9 @@
 //! What stopping costs: chanting for each megabyte of text, and all policies for each thing that happens.
 //!
-//! Beside criterion's figures stand those that are promised, in one line each: text in MB/s and as a ratio to two plain
-//! scans of the same text, and the median of an observation.
+//! One line for each figure: text in MB/s and as a ratio to two plain scans of the same text, and the median of an
+//! observation.
 
-#![allow(clippy::print_stdout, missing_docs)] // figures are what it is for; criterion's macros document nothing
+#![allow(clippy::print_stdout, missing_docs)] // figures are what it is for
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::policies::{CallOutcome, Observation, StopRules, StopState};
 use belay_protocol::Arguments;
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Bytes of each text.
 const SIZE: usize = 1 << 20;
@@ -81,12 +80,9 @@ fn median<T>(runs: usize, mut work: impl FnMut() -> T) -> Duration {
     took[runs / 2]
 }
 
-fn text_figures(c: &mut Criterion) {
-    let mut group = c.benchmark_group("chanting");
+fn text_figures() {
     for (name, text) in texts() {
         assert!(!chanting(&[&text]), "{name} chants, so that its end is not reached");
-        group.throughput(Throughput::Bytes(text.len() as u64));
-        group.bench_function(name, |bench| bench.iter(|| chanting(black_box(&[&text]))));
         let streamed = pieces(&text, PIECE);
         let whole = median(31, || chanting(black_box(&[&text])));
         let in_pieces = median(31, || chanting(black_box(&streamed)));
@@ -104,11 +100,10 @@ fn text_figures(c: &mut Criterion) {
             speed(bytes),
         );
     }
-    group.finish();
 }
 
 /// A run as it is usually recorded: steps with a thought, a streamed sentence, a call, its result, and the time.
-fn run_figures(c: &mut Criterion) {
+fn run_figures() {
     let arguments: Vec<Arguments> =
         (0..40).map(|at| Arguments::parse(&format!(r#"{{"path": "src/file_{at}.rs", "limit": 200}}"#))).collect();
     let said: Vec<String> =
@@ -127,9 +122,6 @@ fn run_figures(c: &mut Criterion) {
         let verdicts = seen.iter().filter(|seen| state.observe(&rules, **seen).is_some()).count();
         assert_eq!(verdicts, 0, "a healthy run");
     };
-    c.bench_function("policies, a run of 40 steps", |bench| {
-        bench.iter_batched_ref(StopState::default, observe, BatchSize::SmallInput);
-    });
     let took = median(501, || observe(&mut StopState::default()));
     println!(
         "FIGURE policies: {:.0} ns for an observation, {} in a run",
@@ -138,9 +130,7 @@ fn run_figures(c: &mut Criterion) {
     );
 }
 
-criterion_group! {
-    name = stops;
-    config = Criterion::default().sample_size(20).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
-    targets = text_figures, run_figures
+fn main() {
+    text_figures();
+    run_figures();
 }
-criterion_main!(stops);

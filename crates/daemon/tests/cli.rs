@@ -9,6 +9,8 @@ mod check;
 mod control_group;
 #[path = "cli/credentials.rs"]
 mod credentials;
+#[path = "cli/mcp.rs"]
+mod mcp;
 #[path = "cli/signals.rs"]
 mod signals;
 

@@ -205,7 +205,8 @@ fn toml_value(text: &str, origin: &str) -> Result<Option<Value>, &'static str> {
     let mut entries = table.into_inner().into_iter();
     // A line break could add a second key; then the whole is text.
     let (Some((_, value)), None) = (entries.next(), entries.next()) else { return Ok(None) };
-    let mut place = Place { text: &document, name: &|_| origin.to_owned(), problems: vec![] };
+    let name = |_| origin.to_owned();
+    let mut place = Place::new(&document, &name);
     let value = convert(value.into_inner(), 0, "value", &mut place);
     match place.problems.as_slice() {
         [] => Ok(value),
@@ -217,19 +218,25 @@ fn toml_value(text: &str, origin: &str) -> Result<Option<Value>, &'static str> {
 
 /// The context of a conversion, for naming the origins of values.
 struct Place<'a> {
-    text: &'a str,
+    /// Where its lines end. Each value asks for its line, so they are looked for once.
+    line_breaks: Vec<usize>,
     name: &'a dyn Fn(usize) -> String,
     problems: Vec<Problem>,
 }
 
-impl Place<'_> {
-    fn origin(&self, offset: usize) -> String {
-        (self.name)(line_of(self.text, offset))
+impl<'a> Place<'a> {
+    fn new(text: &str, name: &'a dyn Fn(usize) -> String) -> Self {
+        let line_breaks = text.match_indices('\n').map(|(at, _)| at).collect();
+        Self { line_breaks, name, problems: Vec::new() }
     }
-}
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+    fn line_of(&self, offset: usize) -> usize {
+        self.line_breaks.partition_point(|at| *at < offset) + 1
+    }
+
+    fn origin(&self, offset: usize) -> String {
+        (self.name)(self.line_of(offset))
+    }
 }
 
 fn column_of(text: &str, offset: usize) -> usize {
@@ -239,10 +246,10 @@ fn column_of(text: &str, offset: usize) -> usize {
 
 fn parse(shown: &str, text: &str, name: &dyn Fn(usize) -> String) -> Result<Layer, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut place = Place { text, name, problems: Vec::new() };
+    let mut place = Place::new(text, name);
     for error in errors {
         let at = error.span().map_or(0, |span| span.start);
-        let key = format!("{shown}, line {}, column {}", line_of(text, at), column_of(text, at));
+        let key = format!("{shown}, line {}, column {}", place.line_of(at), column_of(text, at));
         place.problems.push(Problem::new(key, format!("is not TOML: {}", error.message())));
     }
     let root = convert_table(table.into_inner(), "", &mut place);

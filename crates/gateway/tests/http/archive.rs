@@ -3,60 +3,60 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{House, read};
+use crate::harness::{Harness, read};
 
 #[tokio::test]
 async fn what_was_said_is_found_by_its_words() {
-    let house = House::open().await;
-    let (status, answer) = house.get("/api/v1/search?q=tea&session=a%2Fb&limit=7").await;
+    let harness = Harness::open().await;
+    let (status, answer) = harness.get("/api/v1/search?q=tea&session=a%2Fb&limit=7").await;
     assert_eq!(status, 200);
     let hit = &answer["found"][0];
     assert_eq!((&hit["session"], &hit["snippet"], &hit["id"]), (&json!("a/b"), &json!("a cup of tea"), &json!(7)));
-    assert_eq!(house.get("/api/v1/search?q=coffee").await, (200, json!({"found": []})));
+    assert_eq!(harness.get("/api/v1/search?q=coffee").await, (200, json!({"found": []})));
     for bad in ["q=", "q=%22%2A", "", "q=tea&session=", "q=tea&limit=0", "q=tea&colour=1"] {
-        let (status, answer) = house.get(&format!("/api/v1/search?{bad}")).await;
+        let (status, answer) = harness.get(&format!("/api/v1/search?{bad}")).await;
         assert_eq!((status, &answer["error"]["code"]), (422, &json!("invalid")), "{bad}: {answer}");
     }
     let long = format!("/api/v1/search?q={}", "x".repeat(1001));
-    assert_eq!(house.get(&long).await.0, 422);
+    assert_eq!(harness.get(&long).await.0, 422);
 }
 
 #[tokio::test]
 async fn a_session_is_written_down_page_by_page() {
-    let house = House::open().await;
-    let (status, text) = house.get("/api/v1/sessions/kept/export").await;
+    let harness = Harness::open().await;
+    let (status, text) = harness.get("/api/v1/sessions/kept/export").await;
     let text = text.as_str().expect("Markdown").to_owned();
     assert_eq!(status, 200);
     assert!(text.starts_with("# kept\n\n## Conversation "), "{text}");
     assert_eq!((text.matches("**user**").count(), text.ends_with("\n\nline 201\n")), (201, true));
 
-    let response = house.client.get(house.url("/api/v1/sessions/kept/export?format=jsonl&threads=all"));
+    let response = harness.client.get(harness.url("/api/v1/sessions/kept/export?format=jsonl&threads=all"));
     let response = response.send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/jsonl; charset=utf-8");
     let lines = response.text().await.unwrap();
     let ids = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].clone());
     assert_eq!(ids.collect::<Vec<_>>(), (1..=201).map(|id| json!(id)).collect::<Vec<_>>());
 
-    assert_eq!(house.get("/api/v1/sessions/kept/threads").await.1["threads"][0]["active"], json!(true));
+    assert_eq!(harness.get("/api/v1/sessions/kept/threads").await.1["threads"][0]["active"], json!(true));
     for path in ["export", "threads"] {
-        assert_eq!(house.get(&format!("/api/v1/sessions/nobody/{path}")).await.0, 404);
+        assert_eq!(harness.get(&format!("/api/v1/sessions/nobody/{path}")).await.0, 404);
     }
-    assert_eq!(house.get("/api/v1/sessions/kept/export?format=pdf").await.0, 422);
+    assert_eq!(harness.get("/api/v1/sessions/kept/export?format=pdf").await.0, 422);
 }
 
 #[tokio::test]
 async fn an_operator_deletes_and_is_told_what() {
-    let house = House::open().await;
-    house.post("/api/v1/messages", json!({"session": "a/b", "text": "hi", "wait_ms": 1000})).await;
-    let delete = async |path: &str| read(house.client.request(Method::DELETE, house.url(path))).await;
+    let harness = Harness::open().await;
+    harness.post("/api/v1/messages", json!({"session": "a/b", "text": "hi", "wait_ms": 1000})).await;
+    let delete = async |path: &str| read(harness.client.request(Method::DELETE, harness.url(path))).await;
     let (status, answer) = delete("/api/v1/sessions/a%2Fb").await;
     assert_eq!((status, &answer["session"], &answer["removed"]["messages"]), (200, &json!("a/b"), &json!(2)));
     assert_eq!(delete("/api/v1/sessions/nobody").await.0, 404);
     assert_eq!(delete("/api/v1/sessions/s/secrets").await, (200, json!({"session": "s", "forgotten": 3})));
     assert_eq!(delete("/api/v1/sessions/s/secrets/mail").await.0, 200);
     assert_eq!(delete("/api/v1/sessions/s/secrets/none").await.0, 404);
-    let (_, dry) = house.post("/api/v1/prune?dry_run=true", json!({})).await;
-    let (_, wet) = house.post("/api/v1/prune", json!({})).await;
+    let (_, dry) = harness.post("/api/v1/prune?dry_run=true", json!({})).await;
+    let (_, wet) = harness.post("/api/v1/prune", json!({})).await;
     assert_eq!((&dry["removed"]["runs"], &wet["removed"]["runs"]), (&json!(9), &json!(4)));
     assert_eq!((&dry["dry_run"], &wet["dry_run"]), (&json!(true), &json!(false)));
 }

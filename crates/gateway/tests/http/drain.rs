@@ -6,34 +6,34 @@ use belay_protocol::{Channel, RunId};
 use belay_protocol::{DeliverError, Outbound, OutboxId, ReplyRoute, StopReason};
 use serde_json::{Value, json};
 
-use crate::house::{House, fresh_client, parts, read};
+use crate::harness::{Harness, fresh_client, parts, read};
 
 #[tokio::test]
 async fn open_requests_end_with_their_runs_and_new_messages_are_refused() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let body = json!({"session": "s", "text": "hold", "wait_ms": 60_000});
-    let waiting = tokio::spawn(read(house.client.post(house.url("/api/v1/messages")).json(&body)));
-    let global = house.client.get(house.url("/api/v1/events?since=0")).send().await.unwrap();
-    let run = first_run(&house).await;
-    house.stop.cancel();
+    let waiting = tokio::spawn(read(harness.client.post(harness.url("/api/v1/messages")).json(&body)));
+    let global = harness.client.get(harness.url("/api/v1/events?since=0")).send().await.unwrap();
+    let run = first_run(&harness).await;
+    harness.stop.cancel();
     // Idle connections are being closed; a request on a new one is answered.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let client = fresh_client();
-    let new = client.post(house.url("/api/v1/messages")).json(&json!({"session": "s", "text": "new"}));
+    let new = client.post(harness.url("/api/v1/messages")).json(&json!({"session": "s", "text": "new"}));
     let (status, refused) = read(new).await;
     assert_eq!((status, &refused["error"]["code"]), (503, &json!("shutting_down")));
-    let ready = read(client.get(house.url("/readyz"))).await;
+    let ready = read(client.get(harness.url("/readyz"))).await;
     assert_eq!(ready, (503, json!({"ready": false, "reason": "shutting down"})));
     assert!(global.text().await.unwrap().contains("run_accepted"), "the global stream ends");
-    house.agent.finish(run, StopReason::FinalText, "in time");
+    harness.agent.finish(run, StopReason::FinalText, "in time");
     let (status, ended) = waiting.await.unwrap();
     assert_eq!((status, &ended["reply"]), (200, &json!("in time")));
-    tokio::time::timeout(Duration::from_secs(5), house.served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(5), harness.served).await.unwrap().unwrap().unwrap();
 }
 
-async fn first_run(house: &House) -> RunId {
+async fn first_run(harness: &Harness) -> RunId {
     loop {
-        let (_, list) = house.get("/api/v1/runs").await;
+        let (_, list) = harness.get("/api/v1/runs").await;
         if let Some(Value::String(id)) = list["runs"].get(0).map(|run| run["run_id"].clone()) {
             return id.parse().unwrap();
         }
@@ -42,60 +42,60 @@ async fn first_run(house: &House) -> RunId {
 
 #[tokio::test]
 async fn what_does_not_end_in_time_is_cut() {
-    let house = House::with(|parts| parts.config.drain_s = 0).await;
+    let harness = Harness::with(|parts| parts.config.drain_s = 0).await;
     let body = json!({"session": "s", "text": "hold", "wait_ms": 60_000});
-    let waiting = house.client.post(house.url("/api/v1/messages")).json(&body).send();
+    let waiting = harness.client.post(harness.url("/api/v1/messages")).json(&body).send();
     let waiting = tokio::spawn(waiting);
-    first_run(&house).await;
-    house.stop.cancel();
-    tokio::time::timeout(Duration::from_secs(5), house.served).await.unwrap().unwrap().unwrap();
+    first_run(&harness).await;
+    harness.stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), harness.served).await.unwrap().unwrap().unwrap();
     assert!(waiting.await.unwrap().is_err());
 }
 
 #[tokio::test]
 async fn a_gateway_that_nobody_uses_ends_at_once_though_a_connection_is_idle() {
-    let house = House::open().await;
-    assert_eq!(house.get("/livez").await.0, 200); // the client keeps its connection
-    house.stop.cancel();
-    tokio::time::timeout(Duration::from_secs(2), house.served).await.unwrap().unwrap().unwrap();
+    let harness = Harness::open().await;
+    assert_eq!(harness.get("/livez").await.0, 200); // the client keeps its connection
+    harness.stop.cancel();
+    tokio::time::timeout(Duration::from_secs(2), harness.served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn once_the_intake_is_over_messages_are_refused_and_runs_are_still_read() {
-    let house = House::open().await;
-    let run = house.hold("s").await;
-    house.intake.cancel();
-    let refused = house.post("/api/v1/messages", json!({"session": "s", "text": "new"})).await;
+    let harness = Harness::open().await;
+    let run = harness.hold("s").await;
+    harness.intake.cancel();
+    let refused = harness.post("/api/v1/messages", json!({"session": "s", "text": "new"})).await;
     assert_eq!((refused.0, &refused.1["error"]["code"]), (503, &json!("shutting_down")));
     let path = format!("/api/v1/runs/{run}/wait?timeout_ms=5000");
-    let (waited, ()) = tokio::join!(house.get(&path), async {
+    let (waited, ()) = tokio::join!(harness.get(&path), async {
         tokio::time::sleep(Duration::from_millis(50)).await; // the wait is meant to be on its way
-        house.agent.finish(run, StopReason::FinalText, "read from the store");
+        harness.agent.finish(run, StopReason::FinalText, "read from the store");
     });
     assert_eq!((waited.0, &waited.1["reply"]), (200, &json!("read from the store")));
 }
 
 #[tokio::test]
 async fn the_brakes_and_the_status_work_until_the_agent_lets_go_and_are_then_refused_at_once() {
-    let house = House::open().await;
-    let run = house.hold("s").await;
-    house.intake.cancel();
-    assert_eq!(house.get("/api/v1/status").await.0, 200);
-    let (status, stopped) = house.post(&format!("/api/v1/runs/{run}/stop"), json!({})).await;
+    let harness = Harness::open().await;
+    let run = harness.hold("s").await;
+    harness.intake.cancel();
+    assert_eq!(harness.get("/api/v1/status").await.0, 200);
+    let (status, stopped) = harness.post(&format!("/api/v1/runs/{run}/stop"), json!({})).await;
     assert_eq!((status, &stopped["stopped"]), (200, &json!([run])));
 
-    house.working.abort();
-    let late = tokio::time::timeout(Duration::from_secs(5), house.get("/api/v1/status")).await.expect("an answer");
+    harness.working.abort();
+    let late = tokio::time::timeout(Duration::from_secs(5), harness.get("/api/v1/status")).await.expect("an answer");
     assert_eq!(late.0, 503);
-    house.stop.cancel();
-    tokio::time::timeout(Duration::from_secs(5), house.served).await.unwrap().unwrap().unwrap();
+    harness.stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), harness.served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn a_full_intake_answers_503_at_once() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let (_ready, seen) = tokio::sync::watch::channel(true);
-    let (gateway, channel) = belay_gateway::Gateway::bind(parts(&house.store, &house.clock, seen)).await.unwrap();
+    let (gateway, channel) = belay_gateway::Gateway::bind(parts(&harness.store, &harness.clock, seen)).await.unwrap();
     let url = format!("http://{}/api/v1/messages", gateway.addr().unwrap());
     let stop = tokio_util::sync::CancellationToken::new();
     let served = tokio::spawn(gateway.serve(stop.clone()));
@@ -103,7 +103,7 @@ async fn a_full_intake_answers_503_at_once() {
     let body = json!({"session": "s", "text": "hi"});
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..1040 {
-        waiting.spawn(house.client.post(&url).json(&body).send());
+        waiting.spawn(harness.client.post(&url).json(&body).send());
     }
     let refused = loop {
         let response = waiting.join_next().await.unwrap().unwrap().unwrap();
@@ -122,9 +122,9 @@ async fn a_full_intake_answers_503_at_once() {
 
 #[tokio::test]
 async fn the_channel_delivers_nothing_and_starts_once() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let (_ready, seen) = tokio::sync::watch::channel(true);
-    let (_gateway, channel) = belay_gateway::Gateway::bind(parts(&house.store, &house.clock, seen)).await.unwrap();
+    let (_gateway, channel) = belay_gateway::Gateway::bind(parts(&harness.store, &harness.clock, seen)).await.unwrap();
     assert_eq!(channel.id().as_str(), "http");
     let stop = tokio_util::sync::CancellationToken::new();
     assert!(channel.start(stop.clone()).await.is_ok());

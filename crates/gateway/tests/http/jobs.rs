@@ -3,23 +3,23 @@
 use belay_protocol::{CallId, EventKind, JobId, JobState, RunId, RunRecord, ToolStatus};
 use serde_json::{Value, json};
 
-use crate::house::{House, blank, read};
+use crate::harness::{Harness, blank, read};
 use crate::streams::events;
 
-async fn make(house: &House, body: Value) -> (JobId, Value) {
-    let (status, job) = house.post("/api/v1/jobs", body).await;
+async fn make(harness: &Harness, body: Value) -> (JobId, Value) {
+    let (status, job) = harness.post("/api/v1/jobs", body).await;
     assert_eq!(status, 202, "{job}");
     (job["job_id"].as_str().unwrap().parse().unwrap(), job)
 }
 
 /// Lets a job be at work by a run, which is in the store.
-fn begin(house: &House, id: JobId) -> RunRecord {
+fn begin(harness: &Harness, id: JobId) -> RunRecord {
     let run = RunRecord { session: belay_protocol::job_session(id), cost_micro_usd: 70, ..blank() };
-    house.store.put(run.clone());
-    house.work.change(id, |job| {
+    harness.store.put(run.clone());
+    harness.work.change(id, |job| {
         (job.state, job.attempt, job.run_id) = (JobState::InProgress, 1, Some(run.run_id));
     });
-    house.store.fact(&run, changed(id, Some(JobState::Pending), JobState::InProgress));
+    harness.store.fact(&run, changed(id, Some(JobState::Pending), JobState::InProgress));
     run
 }
 
@@ -29,18 +29,18 @@ fn changed(job: JobId, from: Option<JobState>, to: JobState) -> EventKind {
 
 #[tokio::test]
 async fn a_job_is_made_once_for_its_id_and_listed_by_state_and_session() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let id = JobId::new();
     let order = json!({
         "job_id": id, "task": "count the files", "title": "Files", "plan": true, "session": "alice",
         "budget": {"max_steps": 5},
     });
-    let (_, job) = make(&house, order.clone()).await;
+    let (_, job) = make(&harness, order.clone()).await;
     assert_eq!((&job["state"], &job["title"], &job["asked_in"]), (&json!("pending"), &json!("Files"), &json!("alice")));
     assert_eq!((&job["usage"]["input"], &job["steps"], &job["last_action"]), (&json!(0), &json!(0), &Value::Null));
-    assert_eq!(make(&house, order).await.0, id);
-    let (other, _) = make(&house, json!({"task": "sweep"})).await;
-    house.work.change(other, |job| job.state = JobState::Failed);
+    assert_eq!(make(&harness, order).await.0, id);
+    let (other, _) = make(&harness, json!({"task": "sweep"})).await;
+    harness.work.change(other, |job| job.state = JobState::Failed);
     for (query, expected) in [
         ("", vec![other, id]),
         ("?state=pending", vec![id]),
@@ -48,7 +48,7 @@ async fn a_job_is_made_once_for_its_id_and_listed_by_state_and_session() {
         ("?session=alice", vec![id]),
         ("?session=alice&state=failed", vec![]),
     ] {
-        let (status, list) = house.get(&format!("/api/v1/jobs{query}")).await;
+        let (status, list) = harness.get(&format!("/api/v1/jobs{query}")).await;
         let ids: Vec<_> = list["jobs"].as_array().unwrap().iter().map(|job| job["job_id"].clone()).collect();
         let expected: Vec<_> = expected.iter().map(|id| json!(id)).collect();
         assert_eq!((status, ids), (200, expected), "{query}");
@@ -57,9 +57,9 @@ async fn a_job_is_made_once_for_its_id_and_listed_by_state_and_session() {
 
 #[tokio::test]
 async fn a_job_at_work_shows_what_it_has_used_and_what_it_does() {
-    let house = House::open().await;
-    let (id, _) = make(&house, json!({"task": "count"})).await;
-    let run = begin(&house, id);
+    let harness = Harness::open().await;
+    let (id, _) = make(&harness, json!({"task": "count"})).await;
+    let run = begin(&harness, id);
     let call_id = CallId::from("c1");
     for kind in [
         EventKind::ModelCalled { step: 1, attempts: 1, input: Some(5), output: Some(2) },
@@ -67,77 +67,77 @@ async fn a_job_at_work_shows_what_it_has_used_and_what_it_does() {
         EventKind::ToolFinished { call_id, name: "list_files".into(), status: ToolStatus::Success, took_ms: 3 },
         EventKind::ModelCalled { step: 2, attempts: 1, input: Some(9), output: Some(1) },
     ] {
-        house.store.fact(&run, kind);
+        harness.store.fact(&run, kind);
     }
     // An attempt before this one has used something, too.
     let earlier = RunRecord { run_id: RunId::new(), ..run };
-    house.store.put(earlier);
-    let (status, job) = house.get(&format!("/api/v1/jobs/{id}")).await;
+    harness.store.put(earlier);
+    let (status, job) = harness.get(&format!("/api/v1/jobs/{id}")).await;
     assert_eq!((status, &job["steps"], &job["cost_micro_usd"]), (200, &json!(2), &json!(140)));
     let action = json!({"at": "2026-11-20T19:43:00.000Z", "tool": "list_files", "status": "success"});
     assert_eq!(job["last_action"], action);
-    let (_, list) = house.get("/api/v1/jobs").await;
+    let (_, list) = harness.get("/api/v1/jobs").await;
     assert_eq!((&list["jobs"][0]["cost_micro_usd"], list["jobs"][0].get("steps")), (&json!(140), Some(&json!(2))));
-    house.work.change(id, |job| job.state = JobState::Submitted);
-    let (_, list) = house.get("/api/v1/jobs").await;
+    harness.work.change(id, |job| job.state = JobState::Submitted);
+    let (_, list) = harness.get("/api/v1/jobs").await;
     assert_eq!((&list["jobs"][0]["cost_micro_usd"], list["jobs"][0].get("steps")), (&json!(140), None));
 }
 
 #[tokio::test]
 async fn a_job_is_taken_back_or_accepted_where_it_may_be() {
-    let house = House::open().await;
-    let (id, _) = make(&house, json!({"task": "count"})).await;
+    let harness = Harness::open().await;
+    let (id, _) = make(&harness, json!({"task": "count"})).await;
     let path = |verb: &str| format!("/api/v1/jobs/{id}/{verb}");
-    let (status, refused) = house.post(&path("accept"), json!({})).await;
+    let (status, refused) = harness.post(&path("accept"), json!({})).await;
     assert_eq!((status, &refused["error"]["code"]), (409, &json!("decided")));
-    house.work.change(id, |job| job.state = JobState::Submitted);
-    let (status, job) = read(house.client.post(house.url(&path("accept")))).await;
+    harness.work.change(id, |job| job.state = JobState::Submitted);
+    let (status, job) = read(harness.client.post(harness.url(&path("accept")))).await;
     assert_eq!((status, &job["state"]), (200, &json!("accepted")));
-    assert_eq!(house.post(&path("cancel"), json!({})).await.0, 409);
-    let (other, _) = make(&house, json!({"task": "count"})).await;
-    let (status, job) = house.post(&format!("/api/v1/jobs/{other}/cancel"), json!({})).await;
+    assert_eq!(harness.post(&path("cancel"), json!({})).await.0, 409);
+    let (other, _) = make(&harness, json!({"task": "count"})).await;
+    let (status, job) = harness.post(&format!("/api/v1/jobs/{other}/cancel"), json!({})).await;
     assert_eq!((status, &job["state"]), (200, &json!("cancelled")));
 }
 
 #[tokio::test]
 async fn what_is_said_to_a_job_is_passed_on_under_a_key_of_its_own() {
-    let house = House::open().await;
-    let (id, _) = make(&house, json!({"task": "count"})).await;
+    let harness = Harness::open().await;
+    let (id, _) = make(&harness, json!({"task": "count"})).await;
     let path = format!("/api/v1/jobs/{id}/messages");
-    let (status, said) = house.post(&path, json!({"text": "also the hidden ones", "idempotency_key": "m1"})).await;
+    let (status, said) = harness.post(&path, json!({"text": "also the hidden ones", "idempotency_key": "m1"})).await;
     assert_eq!((status, &said["job_id"], &said["reply"]), (200, &json!(id), &json!("pong")));
-    let message = house.agent.seen.lock().unwrap().last().unwrap().clone();
+    let message = harness.agent.seen.lock().unwrap().last().unwrap().clone();
     let key = message.key.unwrap();
     assert_eq!((&*key.account, &*key.message_id), (format!("job:{id}").as_str(), "m1"));
     assert_eq!(message.body, belay_protocol::Body::Text(format!("/job {id} also the hidden ones")));
-    let (status, refused) = house.post(&path, json!({"text": "nosuch"})).await;
+    let (status, refused) = harness.post(&path, json!({"text": "nosuch"})).await;
     assert_eq!((status, &refused["error"]["message"]), (409, &json!("I know no nosuch.")));
 }
 
 #[tokio::test]
 async fn the_events_of_a_job_are_those_of_its_session_to_its_end() {
-    let house = House::open().await;
-    let (id, _) = make(&house, json!({"task": "count"})).await;
-    let (bystander, _) = make(&house, json!({"task": "sweep"})).await;
-    begin(&house, bystander);
-    let run = begin(&house, id);
+    let harness = Harness::open().await;
+    let (id, _) = make(&harness, json!({"task": "count"})).await;
+    let (bystander, _) = make(&harness, json!({"task": "sweep"})).await;
+    begin(&harness, bystander);
+    let run = begin(&harness, id);
     let path = format!("/api/v1/jobs/{id}/events");
-    let response = house.client.get(house.url(&path)).send().await.unwrap();
-    house.store.fact(&run, EventKind::RunStarted { attempt: 1 });
-    house.work.change(id, |job| job.state = JobState::Completed);
-    house.store.fact(&run, changed(id, Some(JobState::InProgress), JobState::Completed));
+    let response = harness.client.get(harness.url(&path)).send().await.unwrap();
+    harness.store.fact(&run, EventKind::RunStarted { attempt: 1 });
+    harness.work.change(id, |job| job.state = JobState::Completed);
+    harness.store.fact(&run, changed(id, Some(JobState::InProgress), JobState::Completed));
     let kinds =
         |heard: Vec<(String, String, String)>| heard.into_iter().map(|(_, kind, _)| kind).collect::<Vec<String>>();
     let heard = kinds(events(response, usize::MAX).await);
     assert_eq!(heard, ["job_changed", "run_started", "job_changed"]);
     // Who comes behind the end hears nothing and is not kept.
-    let response = house.client.get(house.url(&format!("{path}?since=4"))).send().await.unwrap();
+    let response = harness.client.get(harness.url(&format!("{path}?since=4"))).send().await.unwrap();
     assert_eq!(kinds(events(response, usize::MAX).await), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn what_cannot_be_done_with_jobs_is_told_as_everywhere() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let nobody = JobId::new();
     for (path, body, status, part) in [
         ("/api/v1/jobs".to_owned(), json!({"task": " "}), 422, "task: must not be empty"),
@@ -150,7 +150,7 @@ async fn what_cannot_be_done_with_jobs_is_told_as_everywhere() {
         (format!("/api/v1/jobs/{nobody}/messages"), json!({"text": ""}), 422, "text"),
         ("/api/v1/jobs/7/accept".into(), json!({}), 404, "not a UUID"),
     ] {
-        let (got, answer) = house.post(&path, body).await;
+        let (got, answer) = harness.post(&path, body).await;
         let message = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(got == status && message.contains(part), "{path}: {got} {answer}");
     }
@@ -161,8 +161,8 @@ async fn what_cannot_be_done_with_jobs_is_told_as_everywhere() {
         ("/api/v1/jobs?limit=501".into(), 422),
         ("/api/v1/jobs?colour=red".into(), 422),
     ] {
-        assert_eq!(house.get(&path).await.0, status, "{path}");
+        assert_eq!(harness.get(&path).await.0, status, "{path}");
     }
-    let locked = House::locked().await;
+    let locked = Harness::locked().await;
     assert_eq!(locked.get("/api/v1/jobs").await.0, 401);
 }

@@ -6,8 +6,8 @@
 mod approvals;
 mod archive;
 mod drain;
+mod harness;
 mod hooks;
-mod house;
 mod jobs;
 mod mcp;
 mod messages;

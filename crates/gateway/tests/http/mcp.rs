@@ -12,7 +12,7 @@ use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::house::{House, SECRET, read};
+use crate::harness::{Harness, SECRET, read};
 
 /// Longest wait for anything: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,15 +33,18 @@ impl ClientHandler for Listener {
 
 pub(crate) type Client = RunningService<RoleClient, Listener>;
 
-async fn open() -> House {
-    House::with(|parts| parts.config.mcp = true).await
+async fn open() -> Harness {
+    Harness::with(|parts| parts.config.mcp = true).await
 }
 
 /// A client of the official SDK, and what it hears of progress.
-pub(crate) async fn client(house: &House, token: Option<&str>) -> (Client, mpsc::Receiver<ProgressNotificationParam>) {
-    let mut config = StreamableHttpClientTransportConfig::with_uri(house.url("/mcp"));
+pub(crate) async fn client(
+    harness: &Harness,
+    token: Option<&str>,
+) -> (Client, mpsc::Receiver<ProgressNotificationParam>) {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(harness.url("/mcp"));
     config.auth_header = token.map(str::to_owned);
-    let transport = StreamableHttpClientTransport::with_client(house.client.clone(), config);
+    let transport = StreamableHttpClientTransport::with_client(harness.client.clone(), config);
     let (told, heard) = mpsc::channel(64);
     (Listener(told).serve(transport).await.unwrap(), heard)
 }
@@ -84,21 +87,21 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-async fn status_of(house: &House, run: &str) -> (String, Value) {
-    let (_, run) = house.get(&format!("/api/v1/runs/{run}")).await;
+async fn status_of(harness: &Harness, run: &str) -> (String, Value) {
+    let (_, run) = harness.get(&format!("/api/v1/runs/{run}")).await;
     (run["status"].as_str().unwrap_or_default().to_owned(), run["reason"].clone())
 }
 
-/// The run that the house has begun last.
-async fn newest_run(house: &House) -> Option<String> {
-    let (_, list) = house.get("/api/v1/runs?limit=1").await;
+/// The run that has begun last.
+async fn newest_run(harness: &Harness) -> Option<String> {
+    let (_, list) = harness.get("/api/v1/runs?limit=1").await;
     list["runs"][0]["run_id"].as_str().map(str::to_owned)
 }
 
 #[tokio::test]
 async fn the_five_tools_begin_show_and_stop_runs_and_read_conversations() {
-    let house = open().await;
-    let (client, _heard) = client(&house, None).await;
+    let harness = open().await;
+    let (client, _heard) = client(&harness, None).await;
     let server = client.peer_info().unwrap().server_info.clone().unwrap();
     assert_eq!((&*server.name, &*server.version), ("belay", "0.0.0"));
     let names: Vec<_> = client.list_all_tools().await.unwrap().iter().map(|tool| tool.name.to_string()).collect();
@@ -139,8 +142,8 @@ async fn the_five_tools_begin_show_and_stop_runs_and_read_conversations() {
 
 #[tokio::test]
 async fn the_same_key_is_the_same_run_and_another_text_a_conflict() {
-    let house = open().await;
-    let (client, _heard) = client(&house, None).await;
+    let harness = open().await;
+    let (client, _heard) = client(&harness, None).await;
     let message = |text: &str| json!({ "session": "s", "text": text, "idempotency_key": "k" });
     let first = value(&client, "send_message", message("hold")).await;
     let again = value(&client, "send_message", message("hold")).await;
@@ -151,8 +154,8 @@ async fn the_same_key_is_the_same_run_and_another_text_a_conflict() {
 
 #[tokio::test]
 async fn bad_input_is_an_error_of_the_tool_that_says_what_would_work() {
-    let house = open().await;
-    let (client, _heard) = client(&house, None).await;
+    let harness = open().await;
+    let (client, _heard) = client(&harness, None).await;
     let nobody = RunId::new();
     for (tool, arguments, part) in [
         ("send_message", json!({}), "missing field `session`"),
@@ -186,47 +189,47 @@ async fn bad_input_is_an_error_of_the_tool_that_says_what_would_work() {
 
 #[tokio::test]
 async fn a_cancelled_call_leaves_its_run_alone_unless_it_asked_for_the_opposite() {
-    let house = open().await;
-    let (client, _heard) = client(&house, None).await;
+    let harness = open().await;
+    let (client, _heard) = client(&harness, None).await;
     for (session, stop_on_cancel) in [("stays", false), ("goes", true)] {
-        let before = newest_run(&house).await;
+        let before = newest_run(&harness).await;
         let message =
             json!({ "session": session, "text": "hold", "wait_ms": 600_000, "stop_on_cancel": stop_on_cancel });
         let request =
             rmcp::model::ClientRequest::CallToolRequest(rmcp::model::Request::new(call("send_message", message)));
         let handle = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
-        until("the run begins", async || newest_run(&house).await != before).await;
-        let run = newest_run(&house).await.unwrap();
+        until("the run begins", async || newest_run(&harness).await != before).await;
+        let run = newest_run(&harness).await.unwrap();
         handle.cancel(Some("enough".into())).await.unwrap();
         if stop_on_cancel {
-            until("the run is stopped", async || status_of(&house, &run).await.0 == "stopped").await;
-            assert_eq!(status_of(&house, &run).await.1, "client_gone");
+            until("the run is stopped", async || status_of(&harness, &run).await.0 == "stopped").await;
+            assert_eq!(status_of(&harness, &run).await.1, "client_gone");
         } else {
             // A later call on the same session is answered: the cancelled one has been dealt with by then.
             value(&client, "list_sessions", json!({})).await;
-            assert_eq!(status_of(&house, &run).await.0, "running");
+            assert_eq!(status_of(&harness, &run).await.0, "running");
         }
     }
     let stops = |seen: &belay_protocol::Inbound| {
         matches!(seen.body, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(_))))
     };
-    assert_eq!(house.agent.seen.lock().unwrap().iter().filter(|seen| stops(seen)).count(), 1);
+    assert_eq!(harness.agent.seen.lock().unwrap().iter().filter(|seen| stops(seen)).count(), 1);
 }
 
 /// Waits for real until progress is due: 2 s.
 #[tokio::test]
 async fn a_word_of_progress_that_is_stuck_holds_up_no_cancelled_call() {
-    let house = open().await;
-    let (client, _heard) = client(&house, None).await;
+    let harness = open().await;
+    let (client, _heard) = client(&harness, None).await;
     let message = json!({ "session": "s", "text": "hold", "wait_ms": 600_000, "stop_on_cancel": true });
     let request = rmcp::model::ClientRequest::CallToolRequest(rmcp::model::Request::new(call("send_message", message)));
     let handle = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
-    until("the run begins", async || newest_run(&house).await.is_some()).await;
-    house.store.stalled.store(true, Ordering::Relaxed);
-    until("progress is stuck", async || house.store.stuck.load(Ordering::Relaxed) > 0).await;
+    until("the run begins", async || newest_run(&harness).await.is_some()).await;
+    harness.store.stalled.store(true, Ordering::Relaxed);
+    until("progress is stuck", async || harness.store.stuck.load(Ordering::Relaxed) > 0).await;
     handle.cancel(Some("enough".into())).await.unwrap();
     until("the run is stopped", async || {
-        let seen = house.agent.seen.lock().unwrap();
+        let seen = harness.agent.seen.lock().unwrap();
         seen.iter().any(|seen| matches!(seen.body, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(_)))))
     })
     .await;
@@ -234,15 +237,15 @@ async fn a_word_of_progress_that_is_stuck_holds_up_no_cancelled_call() {
 
 #[tokio::test]
 async fn a_client_that_asks_for_it_hears_that_the_wait_goes_on() {
-    let house = open().await;
-    let (client, mut heard) = client(&house, None).await;
+    let harness = open().await;
+    let (client, mut heard) = client(&harness, None).await;
     // The SDK's client asks for progress with every request, under a number of its own.
     let waiting = ask(&client, "send_message", json!({ "session": "s", "text": "hold", "wait_ms": 600_000 }));
     let told = async {
         let first = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
         let second = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
-        let run: RunId = newest_run(&house).await.unwrap().parse().unwrap();
-        house.agent.finish(run, belay_protocol::StopReason::FinalText, "at last");
+        let run: RunId = newest_run(&harness).await.unwrap().parse().unwrap();
+        harness.agent.finish(run, belay_protocol::StopReason::FinalText, "at last");
         (first, second)
     };
     let (result, (first, second)) = tokio::join!(waiting, told);
@@ -254,18 +257,18 @@ async fn a_client_that_asks_for_it_hears_that_the_wait_goes_on() {
 
 #[tokio::test]
 async fn only_whoever_may_use_the_api_gets_in_and_only_where_it_is_switched_on() {
-    let off = House::open().await;
+    let off = Harness::open().await;
     let (status, body) = off.post("/mcp", hello()).await;
     assert_eq!((status, &body["error"]["code"]), (404, &json!("not_found")), "{body}");
 
-    let locked = House::with(|parts| {
+    let locked = Harness::with(|parts| {
         parts.config.mcp = true;
         parts.secrets.token = Some("client".to_owned().into());
         parts.secrets.webhook_secret = Some(SECRET.to_owned().into());
     })
     .await;
-    let post = |house: &House| {
-        house.client.post(house.url("/mcp")).header("accept", "application/json, text/event-stream").json(&hello())
+    let post = |harness: &Harness| {
+        harness.client.post(harness.url("/mcp")).header("accept", "application/json, text/event-stream").json(&hello())
     };
     assert_eq!(read(post(&locked)).await.0, 401);
     assert_eq!(read(post(&locked).bearer_auth("wrong")).await.0, 401);
@@ -286,9 +289,9 @@ fn hello() -> Value {
 
 #[tokio::test]
 async fn what_is_no_request_is_refused_before_anything_is_kept() {
-    let house = open().await;
+    let harness = open().await;
     let post = |body: String| {
-        house.client.post(house.url("/mcp")).header("accept", "application/json, text/event-stream").body(body)
+        harness.client.post(harness.url("/mcp")).header("accept", "application/json, text/event-stream").body(body)
     };
     let json = |body: &str| post(body.to_owned()).header("content-type", "application/json");
     for (request, expected) in [
@@ -296,8 +299,8 @@ async fn what_is_no_request_is_refused_before_anything_is_kept() {
         (json(&"x".repeat(200_001)), 413),
         (json(&hello().to_string()).header("mcp-session-id", "no-such-session"), 404),
         (json(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#), 400),
-        (house.client.post(house.url("/mcp")).json(&hello()), 406),
-        (house.client.put(house.url("/mcp")).json(&hello()), 405),
+        (harness.client.post(harness.url("/mcp")).json(&hello()), 406),
+        (harness.client.put(harness.url("/mcp")).json(&hello()), 405),
     ] {
         let (status, body) = read(request).await;
         assert_eq!(status, expected, "{body}");
@@ -310,13 +313,13 @@ async fn what_is_no_request_is_refused_before_anything_is_kept() {
 
 #[tokio::test]
 async fn a_session_that_is_full_or_gone_is_said_and_an_open_stream_does_not_hold_up_the_end() {
-    let house = House::with(|parts| {
+    let harness = Harness::with(|parts| {
         parts.config.mcp = true;
         parts.config.drain_s = 600;
     })
     .await;
     let begin = async || {
-        let request = house.client.post(house.url("/mcp")).header("accept", "application/json, text/event-stream");
+        let request = harness.client.post(harness.url("/mcp")).header("accept", "application/json, text/event-stream");
         request.json(&hello()).send().await.unwrap()
     };
     let first = begin().await;
@@ -328,15 +331,16 @@ async fn a_session_that_is_full_or_gone_is_said_and_an_open_stream_does_not_hold
     }
     let full = begin().await;
     assert_eq!((full.status().as_u16(), full.headers().contains_key("retry-after")), (503, true));
-    let ended = house.client.delete(house.url("/mcp")).header("mcp-session-id", session.clone()).send().await.unwrap();
+    let ended =
+        harness.client.delete(harness.url("/mcp")).header("mcp-session-id", session.clone()).send().await.unwrap();
     assert!(ended.status().is_success(), "{ended:?}");
     let next = begin().await;
     assert_eq!(next.status(), 200, "one place is free again");
 
-    let open = house.client.get(house.url("/mcp")).header("accept", "text/event-stream");
+    let open = harness.client.get(harness.url("/mcp")).header("accept", "text/event-stream");
     let open = open.header("mcp-session-id", next.headers()["mcp-session-id"].clone()).send().await.unwrap();
     assert_eq!(open.status(), 200);
-    house.stop.cancel();
-    tokio::time::timeout(PATIENCE, house.served).await.expect("long before the drain is over").unwrap().unwrap();
+    harness.stop.cancel();
+    tokio::time::timeout(PATIENCE, harness.served).await.expect("long before the drain is over").unwrap().unwrap();
     let _ = open.bytes().await; // its end, or that it broke off
 }

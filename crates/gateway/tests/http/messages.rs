@@ -3,19 +3,19 @@
 use belay_protocol::{Body, PrincipalRole, RunId, StopReason};
 use serde_json::json;
 
-use crate::house::{House, NOW, read};
+use crate::harness::{Harness, NOW, read};
 
 #[tokio::test]
 async fn a_message_is_accepted_and_its_run_can_be_read() {
-    let house = House::open().await;
-    let (status, body) = house.post("/api/v1/messages", json!({"session": "ключ 🗝", "text": "hello"})).await;
+    let harness = Harness::open().await;
+    let (status, body) = harness.post("/api/v1/messages", json!({"session": "ключ 🗝", "text": "hello"})).await;
     assert_eq!(status, 202);
     let run = body["run_id"].as_str().unwrap().to_owned();
     let expected = json!({
         "run_id": run, "session": "ключ 🗝", "status": "accepted", "accepted_at": "2026-11-20T19:43:00.000Z"
     });
     assert_eq!(body, expected);
-    let (status, shown) = house.get(&format!("/api/v1/runs/{run}/wait?timeout_ms=5000")).await;
+    let (status, shown) = harness.get(&format!("/api/v1/runs/{run}/wait?timeout_ms=5000")).await;
     assert_eq!(status, 200);
     let whole = json!({
         "run_id": run, "session": "ключ 🗝", "status": "completed",
@@ -25,145 +25,146 @@ async fn a_message_is_accepted_and_its_run_can_be_read() {
         "ended_at": "2026-11-20T19:43:00.000Z",
     });
     assert_eq!(shown, whole);
-    assert_eq!(house.get(&format!("/api/v1/runs/{run}")).await, (200, whole.clone()));
-    assert_eq!(house.get("/api/v1/runs?status=completed&limit=5").await, (200, json!({"runs": [whole]})));
-    assert_eq!(house.get("/api/v1/runs?status=failed").await, (200, json!({"runs": []})));
-    let seen = house.agent.seen.lock().unwrap()[0].clone();
+    assert_eq!(harness.get(&format!("/api/v1/runs/{run}")).await, (200, whole.clone()));
+    assert_eq!(harness.get("/api/v1/runs?status=completed&limit=5").await, (200, json!({"runs": [whole]})));
+    assert_eq!(harness.get("/api/v1/runs?status=failed").await, (200, json!({"runs": []})));
+    let seen = harness.agent.seen.lock().unwrap()[0].clone();
     assert_eq!((seen.body, seen.channel.as_str()), (Body::Text("hello".into()), "http"));
     assert_eq!((seen.reply_to, seen.key, seen.principal.role), (None, None, PrincipalRole::Operator));
 }
 
 #[tokio::test]
 async fn with_wait_the_answer_is_the_finished_run_whatever_its_status_or_202() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     for (text, status, reason) in [
         ("hi", "completed", "final_text"),
         ("fail network", "failed", "network"),
         ("fail shutdown", "stopped", "shutdown"),
     ] {
-        let (code, run) = house.post("/api/v1/messages", json!({"session": "s", "text": text, "wait_ms": 5000})).await;
+        let (code, run) =
+            harness.post("/api/v1/messages", json!({"session": "s", "text": text, "wait_ms": 5000})).await;
         assert_eq!((code, &run["status"], &run["reason"]), (200, &json!(status), &json!(reason)), "{text}");
     }
-    let (code, body) = house.post("/api/v1/messages", json!({"session": "s", "text": "hold", "wait_ms": 30})).await;
+    let (code, body) = harness.post("/api/v1/messages", json!({"session": "s", "text": "hold", "wait_ms": 30})).await;
     assert_eq!((code, &body["status"]), (202, &json!("accepted")));
-    let (code, body) = house.post("/api/v1/messages", json!({"session": "s", "text": "hold", "wait_ms": 0})).await;
+    let (code, body) = harness.post("/api/v1/messages", json!({"session": "s", "text": "hold", "wait_ms": 0})).await;
     assert_eq!((code, &body["status"]), (202, &json!("accepted")));
 }
 
 #[tokio::test]
 async fn a_command_is_answered_and_makes_no_run() {
-    let house = House::open().await;
-    let answer = house.post("/api/v1/messages", json!({"session": "s", "text": "/ping", "wait_ms": 100})).await;
+    let harness = Harness::open().await;
+    let answer = harness.post("/api/v1/messages", json!({"session": "s", "text": "/ping", "wait_ms": 100})).await;
     assert_eq!(answer, (200, json!({"command": "/ping", "reply": "pong"})));
 }
 
 #[tokio::test]
 async fn the_same_key_gives_the_same_run_in_flight_and_after_its_end() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let body = json!({"session": "s", "text": "hold", "idempotency_key": "k", "wait_ms": 0});
-    let (first_status, first) = house.post("/api/v1/messages", body.clone()).await;
-    let (again_status, again) = house.post("/api/v1/messages", body.clone()).await;
+    let (first_status, first) = harness.post("/api/v1/messages", body.clone()).await;
+    let (again_status, again) = harness.post("/api/v1/messages", body.clone()).await;
     assert_eq!((first_status, again_status), (202, 202));
     assert_eq!((&first["run_id"], first.get("duplicate")), (&again["run_id"], None));
     assert_eq!(again["duplicate"], json!(true));
     let run = first["run_id"].as_str().unwrap();
-    house.agent.finish(run.parse().unwrap(), StopReason::FinalText, "done");
+    harness.agent.finish(run.parse().unwrap(), StopReason::FinalText, "done");
     let waiting = json!({"session": "s", "text": "hold", "idempotency_key": "k", "wait_ms": 1000});
-    let (status, ended) = house.post("/api/v1/messages", waiting).await;
+    let (status, ended) = harness.post("/api/v1/messages", waiting).await;
     assert_eq!((status, &ended["run_id"], &ended["reply"]), (200, &json!(run), &json!("done")));
     let other = json!({"session": "s", "text": "another", "idempotency_key": "k"});
-    assert_eq!(house.post("/api/v1/messages", other).await.0, 409);
+    assert_eq!(harness.post("/api/v1/messages", other).await.0, 409);
     let elsewhere = json!({"session": "t", "text": "another", "idempotency_key": "k"});
-    assert_eq!(house.post("/api/v1/messages", elsewhere).await.0, 202, "the scope of a key is its session");
+    assert_eq!(harness.post("/api/v1/messages", elsewhere).await.0, 202, "the scope of a key is its session");
 }
 
 #[tokio::test]
 async fn a_wait_ends_with_the_run_or_with_its_time_and_never_ends_the_run() {
-    let house = House::open().await;
-    let run = house.hold("s").await;
-    let (status, body) = house.get(&format!("/api/v1/runs/{run}/wait?timeout_ms=30")).await;
+    let harness = Harness::open().await;
+    let run = harness.hold("s").await;
+    let (status, body) = harness.get(&format!("/api/v1/runs/{run}/wait?timeout_ms=30")).await;
     assert_eq!((status, &body["status"]), (200, &json!("running")));
     let path = format!("/api/v1/runs/{run}/wait");
-    let (waited, ()) = tokio::join!(house.get(&path), async {
+    let (waited, ()) = tokio::join!(harness.get(&path), async {
         tokio::task::yield_now().await;
-        house.agent.finish(run, StopReason::FinalText, "late");
+        harness.agent.finish(run, StopReason::FinalText, "late");
     });
     assert_eq!((waited.0, &waited.1["reply"]), (200, &json!("late")));
 }
 
 #[tokio::test]
 async fn a_stop_names_what_it_stopped_and_a_second_one_nothing() {
-    let house = House::open().await;
-    let (a, b) = (house.hold("a").await, house.hold("b/ä").await);
+    let harness = Harness::open().await;
+    let (a, b) = (harness.hold("a").await, harness.hold("b/ä").await);
     let path = format!("/api/v1/runs/{a}/stop?wait_ms=100");
-    assert_eq!(house.post(&path, json!({})).await, (200, json!({"stopped": [a], "still_running": []})));
-    assert_eq!(house.post(&path, json!({})).await, (200, json!({"stopped": [], "still_running": []})));
-    let (_, run) = house.get(&format!("/api/v1/runs/{a}")).await;
+    assert_eq!(harness.post(&path, json!({})).await, (200, json!({"stopped": [a], "still_running": []})));
+    assert_eq!(harness.post(&path, json!({})).await, (200, json!({"stopped": [], "still_running": []})));
+    let (_, run) = harness.get(&format!("/api/v1/runs/{a}")).await;
     assert_eq!((&run["status"], &run["reason"]), (&json!("stopped"), &json!("operator_stop")));
-    let (status, body) = read(house.client.post(house.url("/api/v1/sessions/b%2F%C3%A4/stop"))).await;
+    let (status, body) = read(harness.client.post(harness.url("/api/v1/sessions/b%2F%C3%A4/stop"))).await;
     assert_eq!((status, &body["stopped"]), (200, &json!([b])));
-    let c = house.hold("c").await;
-    assert_eq!(house.post("/api/v1/stop", json!({})).await.1["stopped"], json!([c]));
+    let c = harness.hold("c").await;
+    assert_eq!(harness.post("/api/v1/stop", json!({})).await.1["stopped"], json!([c]));
 }
 
 #[tokio::test]
 async fn sessions_and_their_messages_come_in_pages() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     for text in ["one", "two", "three"] {
-        house.post("/api/v1/messages", json!({"session": "a/b", "text": text, "wait_ms": 1000})).await;
+        harness.post("/api/v1/messages", json!({"session": "a/b", "text": text, "wait_ms": 1000})).await;
     }
-    let (_, list) = house.get("/api/v1/sessions").await;
+    let (_, list) = harness.get("/api/v1/sessions").await;
     assert_eq!(list["sessions"][0]["session"], json!("a/b"));
-    assert_eq!(house.get("/api/v1/sessions/a%2Fb").await, (200, list["sessions"][0].clone()));
-    let (_, page) = house.get("/api/v1/sessions/a%2Fb/messages?limit=2").await;
+    assert_eq!(harness.get("/api/v1/sessions/a%2Fb").await, (200, list["sessions"][0].clone()));
+    let (_, page) = harness.get("/api/v1/sessions/a%2Fb/messages?limit=2").await;
     let mut keys: Vec<_> = page["messages"][0].as_object().unwrap().keys().cloned().collect();
     keys.sort(); // whether a JSON object keeps its order depends on what else is built along
     assert_eq!(keys, ["at", "id", "role", "run_id", "text"]);
     assert_eq!((&page["messages"][1]["text"], &page["next"]), (&json!("two"), &json!(2)));
-    let (_, rest) = house.get("/api/v1/sessions/a%2Fb/messages?limit=2&after=2").await;
+    let (_, rest) = harness.get("/api/v1/sessions/a%2Fb/messages?limit=2&after=2").await;
     assert_eq!((&rest["messages"][0]["text"], rest.get("next")), (&json!("three"), None));
 }
 
 #[tokio::test]
 async fn the_context_of_a_session_is_shown_with_its_texts_where_they_are_wanted() {
-    let house = House::open().await;
-    let (status, report) = house.get("/api/v1/sessions/a%2Fb/context").await;
+    let harness = Harness::open().await;
+    let (status, report) = harness.get("/api/v1/sessions/a%2Fb/context").await;
     assert_eq!((status, &report["session"], &report["used_tokens"]), (200, &json!("a/b"), &json!(4)));
     assert_eq!(report["prompt"], json!([{"name": "identity", "chars": 8, "tokens": 2}]));
-    let (_, report) = house.get("/api/v1/sessions/a%2Fb/context?full=true").await;
+    let (_, report) = harness.get("/api/v1/sessions/a%2Fb/context?full=true").await;
     assert_eq!(report["prompt"][0]["text"], "the text");
-    let (status, refusal) = house.get("/api/v1/sessions/nobody/context").await;
+    let (status, refusal) = harness.get("/api/v1/sessions/nobody/context").await;
     assert_eq!((status, &refusal["error"]["code"]), (404, &json!("not_found")));
-    assert_eq!(house.get("/api/v1/sessions/a/context?fill=true").await.0, 422);
+    assert_eq!(harness.get("/api/v1/sessions/a/context?fill=true").await.0, 422);
 }
 
 #[tokio::test]
 async fn status_and_health_answer_and_every_answer_has_a_request_id() {
-    let house = House::open().await;
-    let (status, report) = house.get("/api/v1/status").await;
+    let harness = Harness::open().await;
+    let (status, report) = harness.get("/api/v1/status").await;
     assert_eq!(
         (status, &report["model"]["rehearsal"], &report["started_at"]),
         (200, &json!(true), &json!("2026-11-20T19:43:00.000Z"))
     );
-    assert_eq!(house.get("/livez").await, (200, json!({"live": true, "version": "0.0.0"})));
-    let metrics = house.client.get(house.url("/metrics")).send().await.unwrap();
+    assert_eq!(harness.get("/livez").await, (200, json!({"live": true, "version": "0.0.0"})));
+    let metrics = harness.client.get(harness.url("/metrics")).send().await.unwrap();
     assert_eq!(metrics.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(metrics.text().await.unwrap(), "belay_test 1\n");
-    let response = house.client.get(house.url("/livez")).header("x-request-id", "mine").send().await.unwrap();
+    let response = harness.client.get(harness.url("/livez")).header("x-request-id", "mine").send().await.unwrap();
     assert_eq!(response.headers()["x-request-id"], "mine");
-    let response = house.client.get(house.url("/api/nowhere")).send().await.unwrap();
+    let response = harness.client.get(harness.url("/api/nowhere")).send().await.unwrap();
     assert!(response.headers().contains_key("x-request-id"));
-    assert_eq!(house.clock.0.load(std::sync::atomic::Ordering::Relaxed), NOW);
+    assert_eq!(harness.clock.0.load(std::sync::atomic::Ordering::Relaxed), NOW);
 }
 
 #[tokio::test]
 async fn a_run_is_given_as_a_recording() {
-    let house = House::open().await;
-    let (_, run) = house.post("/api/v1/messages", json!({"session": "a", "text": "hello", "wait_ms": 5000})).await;
+    let harness = Harness::open().await;
+    let (_, run) = harness.post("/api/v1/messages", json!({"session": "a", "text": "hello", "wait_ms": 5000})).await;
     let run = run["run_id"].as_str().unwrap().to_owned();
-    let response = house.client.get(house.url(&format!("/api/v1/runs/{run}/trajectory"))).send().await.unwrap();
+    let response = harness.client.get(harness.url(&format!("/api/v1/runs/{run}/trajectory"))).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/jsonl; charset=utf-8");
     assert_eq!(response.text().await.unwrap(), "hello\n");
     let nobody = format!("/api/v1/runs/{}/trajectory", RunId::new());
-    assert_eq!(house.get(&nobody).await.0, 404);
+    assert_eq!(harness.get(&nobody).await.0, 404);
 }

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::house::House;
+use crate::harness::Harness;
 
 type Headers = &'static [(&'static str, &'static str)];
 
@@ -203,10 +203,10 @@ fn locked_rows() -> Vec<Row> {
     ]
 }
 
-async fn check(house: &House, rows: Vec<Row>) {
+async fn check(harness: &Harness, rows: Vec<Row>) {
     for (line, headers, body, status, code) in rows {
         let (method, path) = line.split_once(' ').unwrap();
-        let mut request = house.client.request(Method::from_bytes(method.as_bytes()).unwrap(), house.url(path));
+        let mut request = harness.client.request(Method::from_bytes(method.as_bytes()).unwrap(), harness.url(path));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -239,24 +239,24 @@ fn has(response: &reqwest::Response, header: &str) -> bool {
 async fn every_bad_request_gets_its_status_and_code() {
     let rows = open_rows();
     assert!(rows.len() >= 60);
-    check(&House::open().await, rows).await;
+    check(&Harness::open().await, rows).await;
 }
 
 #[tokio::test]
 async fn every_request_without_the_right_token_gets_its_status_and_code() {
-    check(&House::locked().await, locked_rows()).await;
+    check(&Harness::locked().await, locked_rows()).await;
 }
 
 #[tokio::test]
 async fn a_header_that_decides_who_asks_is_there_once_on_every_route() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let house = House::with(|parts| {
+    let harness = Harness::with(|parts| {
         parts.config.mcp = true;
         let secret = |text: &str| Some(text.to_owned().into());
         (parts.secrets.token, parts.secrets.webhook_secret) = (secret("client"), secret("signs"));
     })
     .await;
-    let addr = house.addr.unwrap();
+    let addr = harness.addr.unwrap();
     let own = format!("Host: {addr}");
     let token = "Authorization: Bearer client".to_owned();
     let origin = format!("Origin: http://{addr}");
@@ -290,47 +290,47 @@ async fn a_header_that_decides_who_asks_is_there_once_on_every_route() {
 
 #[tokio::test]
 async fn a_wrong_field_is_named() {
-    let house = House::open().await;
-    let (_, body) = house.post("/api/v1/messages", json!({"session": "s", "text": "hi", "colour": 1})).await;
+    let harness = Harness::open().await;
+    let (_, body) = harness.post("/api/v1/messages", json!({"session": "s", "text": "hi", "colour": 1})).await;
     assert!(body["error"]["message"].as_str().unwrap().contains("colour"), "{body}");
-    let (_, body) = house.post("/api/v1/messages", json!({"session": "s", "text": "hi", "wait_ms": "soon"})).await;
+    let (_, body) = harness.post("/api/v1/messages", json!({"session": "s", "text": "hi", "wait_ms": "soon"})).await;
     assert!(body["error"]["message"].as_str().unwrap().starts_with("wait_ms: invalid type"), "{body}");
-    let (_, body) = house.post("/api/v1/messages", json!({"session": "s", "text": "busy"})).await;
+    let (_, body) = harness.post("/api/v1/messages", json!({"session": "s", "text": "busy"})).await;
     assert_eq!((&body["error"]["retryable"], &body["error"]["retry_after_ms"]), (&json!(true), &json!(1500)));
 }
 
 #[tokio::test]
 async fn a_store_that_cannot_be_read_is_a_503_and_fails_readiness_alone() {
-    let house = House::open().await;
-    house.store.broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    let harness = Harness::open().await;
+    harness.store.broken.store(true, std::sync::atomic::Ordering::Relaxed);
     for path in ["/api/v1/runs", "/api/v1/sessions", &format!("/api/v1/runs/{RUN}"), "/api/v1/sessions/s/messages"] {
-        let (status, body) = house.get(path).await;
+        let (status, body) = harness.get(path).await;
         assert_eq!((status, &body["error"]["code"]), (503, &json!("store")), "{path}");
     }
-    assert_eq!(house.get("/readyz").await, (503, json!({"ready": false, "reason": "the store cannot take a write"})));
-    assert_eq!(house.get("/livez").await.0, 200);
-    assert_eq!(house.get("/startupz").await.0, 200);
+    assert_eq!(harness.get("/readyz").await, (503, json!({"ready": false, "reason": "the store cannot take a write"})));
+    assert_eq!(harness.get("/livez").await.0, 200);
+    assert_eq!(harness.get("/startupz").await.0, 200);
 }
 
 #[tokio::test]
 async fn readiness_follows_the_agent_and_startup_does_not_go_back() {
-    let house = House::open().await;
-    assert_eq!(house.get("/readyz").await, (200, json!({"ready": true})));
-    assert_eq!(house.get("/startupz").await, (200, json!({"started": true})));
-    house.ready.send_replace(false);
-    assert_eq!(house.get("/readyz").await.0, 503);
-    assert_eq!(house.get("/startupz").await, (200, json!({"started": true})));
+    let harness = Harness::open().await;
+    assert_eq!(harness.get("/readyz").await, (200, json!({"ready": true})));
+    assert_eq!(harness.get("/startupz").await, (200, json!({"started": true})));
+    harness.ready.send_replace(false);
+    assert_eq!(harness.get("/readyz").await.0, 503);
+    assert_eq!(harness.get("/startupz").await, (200, json!({"started": true})));
     let (early, seen) = tokio::sync::watch::channel(false);
-    let house = House::with(|parts| parts.ready = seen).await;
-    assert_eq!(house.get("/startupz").await, (503, json!({"started": false})));
-    assert_eq!(house.get("/livez").await.0, 200);
+    let harness = Harness::with(|parts| parts.ready = seen).await;
+    assert_eq!(harness.get("/startupz").await, (503, json!({"started": false})));
+    assert_eq!(harness.get("/livez").await.0, 200);
     early.send_replace(true);
-    assert_eq!(house.get("/startupz").await.0, 200);
+    assert_eq!(harness.get("/startupz").await.0, 200);
 }
 
 /// Sends bytes as they are, and returns what comes back: so many bytes, or all there is if the other end closes first.
-async fn raw(house: &House, bytes: &[u8], enough: usize) -> String {
-    let mut stream = tokio::net::TcpStream::connect(house.addr.unwrap()).await.unwrap();
+async fn raw(harness: &Harness, bytes: &[u8], enough: usize) -> String {
+    let mut stream = tokio::net::TcpStream::connect(harness.addr.unwrap()).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     if enough == 0 {
         stream.shutdown().await.unwrap(); // nothing is expected; the other end closes in turn
@@ -348,7 +348,7 @@ async fn raw(house: &House, bytes: &[u8], enough: usize) -> String {
 
 #[tokio::test]
 async fn what_is_not_http_is_refused_and_harms_nobody() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let huge_header = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(200_000));
     let declared = "POST /api/v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 999999999\r\n\r\n";
     let chunked_liar = "POST /api/v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n";
@@ -370,14 +370,14 @@ async fn what_is_not_http_is_refused_and_harms_nobody() {
         (b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\nGET /livez HTTP/1.1\r\nhost: a\r\n\r\n".as_slice(), "HTTP/1.1 200"),
         (b"".as_slice(), ""),
     ] {
-        let answer = raw(&house, bytes, begin.len()).await;
+        let answer = raw(&harness, bytes, begin.len()).await;
         assert!(
             answer.starts_with(begin) && answer.is_empty() == begin.is_empty(),
             "{:?}: {answer}",
             String::from_utf8_lossy(&bytes[..bytes.len().min(60)])
         );
     }
-    assert_eq!(house.get("/livez").await.0, 200);
+    assert_eq!(harness.get("/livez").await.0, 200);
 }
 
 #[tokio::test]
@@ -389,19 +389,19 @@ async fn a_brought_router_is_served_beside_ours_and_a_panic_in_it_is_a_500() {
     let brought = axum::Router::new()
         .route("/telegram/webhook", post(|body: String| async { body }))
         .route("/fall", axum::routing::get(fall));
-    let house = House::with(|parts| parts.extra = vec![brought]).await;
-    assert_eq!(house.post("/telegram/webhook", json!({"a": 1})).await, (200, json!({"a": 1})));
-    let (status, body) = house.get("/fall").await;
+    let harness = Harness::with(|parts| parts.extra = vec![brought]).await;
+    assert_eq!(harness.post("/telegram/webhook", json!({"a": 1})).await, (200, json!({"a": 1})));
+    let (status, body) = harness.get("/fall").await;
     assert_eq!((status, &body["error"]["code"]), (500, &json!("internal")));
     let big = "x".repeat(200_001);
-    let (status, _) = crate::house::read(house.client.post(house.url("/telegram/webhook")).body(big)).await;
+    let (status, _) = crate::harness::read(harness.client.post(harness.url("/telegram/webhook")).body(big)).await;
     assert_eq!(status, 413);
 }
 
 #[test]
 fn whatever_bytes_come_as_a_body_the_answer_is_never_our_fault() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let house = runtime.block_on(House::open());
+    let harness = runtime.block_on(Harness::open());
     let piece = prop_oneof![
         any::<Vec<u8>>(),
         prop::sample::select(vec![
@@ -438,7 +438,7 @@ fn whatever_bytes_come_as_a_body_the_answer_is_never_our_fault() {
         "/api/v1/shutdown",
     ]);
     proptest!(ProptestConfig::with_cases(400), |(body in bodies, route in routes)| {
-        let request = house.client.post(house.url(route)).header("content-type", "application/json").body(body);
+        let request = harness.client.post(harness.url(route)).header("content-type", "application/json").body(body);
         let status = runtime.block_on(async { request.send().await.unwrap().status().as_u16() });
         prop_assert!(status < 500 || status == 503, "{}", status);
     });

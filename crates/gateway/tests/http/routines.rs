@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::house::{House, read};
+use crate::harness::{Harness, read};
 
 const ROUTINES: &str = "/api/v1/routines";
 
@@ -16,52 +16,52 @@ fn hourly(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_routine_is_made_once_changed_switched_and_deleted() {
-    let house = House::open().await;
-    let (status, made) = house.post(ROUTINES, hourly("tick")).await;
+    let harness = Harness::open().await;
+    let (status, made) = harness.post(ROUTINES, hourly("tick")).await;
     assert_eq!((status, &made["name"], &made["enabled"]), (201, &json!("tick"), &json!(true)));
     assert_eq!(made["trigger"], json!({"kind": "schedule", "when": "@hourly", "zone": "UTC", "misfire": "once"}));
-    assert_eq!(house.post(ROUTINES, hourly("tick")).await.0, 422, "it is there");
+    assert_eq!(harness.post(ROUTINES, hourly("tick")).await.0, 422, "it is there");
     let path = format!("{ROUTINES}/tick");
     let other = spec("tick", json!({ "kind": "manual" }));
-    let (status, changed) = read(house.client.put(house.url(&path)).json(&other)).await;
+    let (status, changed) = read(harness.client.put(harness.url(&path)).json(&other)).await;
     assert_eq!((status, &changed["trigger"]), (200, &json!({"kind": "manual"})));
     for (verb, on) in [("disable", false), ("enable", true)] {
-        let (status, switched) = house.post(&format!("{path}/{verb}"), json!({})).await;
+        let (status, switched) = harness.post(&format!("{path}/{verb}"), json!({})).await;
         assert_eq!((status, &switched["enabled"]), (200, &json!(on)), "{verb}");
     }
-    assert_eq!(house.get(&path).await.1["trigger"], json!({"kind": "manual"}));
-    let (status, gone) = read(house.client.delete(house.url(&path))).await;
+    assert_eq!(harness.get(&path).await.1["trigger"], json!({"kind": "manual"}));
+    let (status, gone) = read(harness.client.delete(harness.url(&path))).await;
     assert_eq!((status, gone), (200, json!({"deleted": "tick"})));
-    assert_eq!(house.get(&path).await.0, 404);
+    assert_eq!(harness.get(&path).await.0, 404);
     // A name is no route, whatever it is.
     for name in ["test", "next", "runs"] {
-        assert_eq!(house.post(ROUTINES, hourly(name)).await.0, 201, "{name}");
-        assert_eq!(house.get(&format!("{ROUTINES}/{name}")).await.1["name"], name);
+        assert_eq!(harness.post(ROUTINES, hourly(name)).await.0, 201, "{name}");
+        assert_eq!(harness.get(&format!("{ROUTINES}/{name}")).await.1["name"], name);
     }
 }
 
 #[tokio::test]
 async fn the_heartbeat_is_shown_to_operators() {
-    let house = House::open().await;
-    let (status, report) = house.get("/api/v1/heartbeat").await;
+    let harness = Harness::open().await;
+    let (status, report) = harness.get("/api/v1/heartbeat").await;
     assert_eq!((status, &report["when"], &report["would_skip"]), (200, &json!("every 30m"), &json!("idle")));
-    let house = House::locked().await;
-    let asked = house.client.get(house.url("/api/v1/heartbeat")).bearer_auth("client");
+    let harness = Harness::locked().await;
+    let asked = harness.client.get(harness.url("/api/v1/heartbeat")).bearer_auth("client");
     assert_eq!(read(asked).await.0, 403, "operators only");
 }
 
 #[tokio::test]
 async fn routines_are_listed_by_name_in_pages() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     for name in ["c", "a", "b"] {
-        house.post(ROUTINES, hourly(name)).await;
+        harness.post(ROUTINES, hourly(name)).await;
     }
     for (query, expected, next) in [
         ("", json!(["a", "b", "c"]), Value::Null),
         ("?limit=2", json!(["a", "b"]), json!("b")),
         ("?limit=2&after=b", json!(["c"]), Value::Null),
     ] {
-        let (_, list) = house.get(&format!("{ROUTINES}{query}")).await;
+        let (_, list) = harness.get(&format!("{ROUTINES}{query}")).await;
         let names: Vec<_> =
             list["routines"].as_array().unwrap().iter().map(|routine| routine["name"].clone()).collect();
         assert_eq!((json!(names), list["next"].clone()), (expected, next), "{query}");
@@ -70,69 +70,69 @@ async fn routines_are_listed_by_name_in_pages() {
 
 #[tokio::test]
 async fn a_routine_fires_by_hand_and_by_an_event_and_its_routine_runs_are_listed() {
-    let house = House::open().await;
-    house.post(ROUTINES, hourly("tick")).await;
-    house.post(ROUTINES, spec("red", json!({ "kind": "system", "source": "ci", "event": "failed" }))).await;
-    let (status, routine_run) = house.post(&format!("{ROUTINES}/tick/fire"), json!({"payload": "now"})).await;
+    let harness = Harness::open().await;
+    harness.post(ROUTINES, hourly("tick")).await;
+    harness.post(ROUTINES, spec("red", json!({ "kind": "system", "source": "ci", "event": "failed" }))).await;
+    let (status, routine_run) = harness.post(&format!("{ROUTINES}/tick/fire"), json!({"payload": "now"})).await;
     assert_eq!((status, &routine_run["routine"], &routine_run["trigger"]), (202, &json!("tick"), &json!("manual")));
-    assert_eq!(house.work.told().as_deref(), Some("now"));
+    assert_eq!(harness.work.told().as_deref(), Some("now"));
     let event = json!({"source": "ci", "event": "failed", "key": "build-7", "payload": {"branch": "main"}});
-    let (status, fired) = house.post("/api/v1/events", event.clone()).await;
+    let (status, fired) = harness.post("/api/v1/events", event.clone()).await;
     assert_eq!((status, &fired["routine_runs"][0]["routine"]), (200, &json!("red")));
-    assert_eq!(house.post("/api/v1/events", event).await.1, fired, "told twice, fired once");
+    assert_eq!(harness.post("/api/v1/events", event).await.1, fired, "told twice, fired once");
     let nobody = json!({"source": "ci", "event": "passed"});
-    assert_eq!(house.post("/api/v1/events", nobody).await, (200, json!({"routine_runs": []})));
+    assert_eq!(harness.post("/api/v1/events", nobody).await, (200, json!({"routine_runs": []})));
     for (path, expected) in [
         ("/api/v1/routine-runs", json!(["red", "tick"])),
         ("/api/v1/routine-runs?routine=tick", json!(["tick"])),
         ("/api/v1/routine-runs?status=ok", json!([])),
         ("/api/v1/routines/red/runs?status=running", json!(["red"])),
     ] {
-        let (status, list) = house.get(path).await;
+        let (status, list) = harness.get(path).await;
         let names: Vec<_> =
             list["routine_runs"].as_array().unwrap().iter().map(|routine_run| routine_run["routine"].clone()).collect();
         assert_eq!((status, json!(names)), (200, expected), "{path}");
     }
     let (status, one) =
-        house.get(&format!("/api/v1/routine-runs/{}", routine_run["routine_run_id"].as_str().unwrap())).await;
+        harness.get(&format!("/api/v1/routine-runs/{}", routine_run["routine_run_id"].as_str().unwrap())).await;
     assert_eq!((status, &one), (200, &routine_run));
 }
 
 #[tokio::test]
 async fn a_routine_is_tested_at_a_date_before_and_after_it_is_made() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let asked = json!({"spec": hourly("tick"), "at": "60"});
-    let (status, tested) = house.post(&format!("{ROUTINES}/test"), asked).await;
+    let (status, tested) = harness.post(&format!("{ROUTINES}/test"), asked).await;
     assert_eq!((status, &tested["routine"], &tested["at"]), (200, &json!("tick"), &json!("1970-01-01T00:01:00.000Z")));
-    house.post(ROUTINES, hourly("tick")).await;
-    house.post(&format!("{ROUTINES}/tick/disable"), json!({})).await;
-    let (status, tested) = house.post(&format!("{ROUTINES}/tick/test"), json!({"at": "60"})).await;
+    harness.post(ROUTINES, hourly("tick")).await;
+    harness.post(&format!("{ROUTINES}/tick/disable"), json!({})).await;
+    let (status, tested) = harness.post(&format!("{ROUTINES}/tick/test"), json!({"at": "60"})).await;
     assert_eq!((status, &tested["fires"], &tested["disabled_detail"]), (200, &json!(true), &json!("")));
-    let (status, refused) = house.post(&format!("{ROUTINES}/tick/test"), json!({"at": "soon"})).await;
+    let (status, refused) = harness.post(&format!("{ROUTINES}/tick/test"), json!({"at": "soon"})).await;
     assert_eq!((status, &refused["error"]["message"]), (422, &json!("at: \"soon\" is not a date")));
 }
 
 #[tokio::test]
 async fn what_fires_next_is_of_all_routines_together_or_of_one() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     for name in ["slow", "a"] {
-        house.post(ROUTINES, hourly(name)).await;
+        harness.post(ROUTINES, hourly(name)).await;
     }
-    house.post(ROUTINES, spec("hand", json!({ "kind": "manual" }))).await;
+    harness.post(ROUTINES, spec("hand", json!({ "kind": "manual" }))).await;
     let names = async |query: &str| {
-        let (status, list) = house.get(&format!("/api/v1/routine-runs/next{query}")).await;
+        let (status, list) = harness.get(&format!("/api/v1/routine-runs/next{query}")).await;
         assert_eq!(status, 200, "{list}");
         list["next"].as_array().unwrap().iter().map(|time| time["routine"].clone()).collect::<Value>()
     };
     assert_eq!(names("?count=3").await, json!(["a", "slow", "a"]));
     assert_eq!(names("?count=2&routine=slow").await, json!(["slow", "slow"]));
     assert_eq!(names("?routine=hand").await, json!([]));
-    assert_eq!(house.get("/api/v1/routine-runs/next?routine=nobody").await.0, 404);
+    assert_eq!(harness.get("/api/v1/routine-runs/next?routine=nobody").await.0, 404);
 }
 
 #[tokio::test]
 async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     for (path, body, status, part) in [
         (ROUTINES, json!({}), 422, "name"),
         (ROUTINES, json!({"spec": hourly("tick")}), 422, "spec"),
@@ -146,11 +146,11 @@ async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
         ("/api/v1/events", json!({"source": "ci", "event": "x", "payload": [1]}), 422, "payload"),
         ("/api/v1/events", json!({"source": "ci", "event": "x", "key": ""}), 422, "key"),
     ] {
-        let (got, answer) = house.post(path, body).await;
+        let (got, answer) = harness.post(path, body).await;
         let message = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(got == status && message.contains(part), "{path}: {got} {answer}");
     }
-    let put = house.client.put(house.url("/api/v1/routines/tock")).json(&hourly("tick"));
+    let put = harness.client.put(harness.url("/api/v1/routines/tock")).json(&hourly("tick"));
     assert_eq!(read(put).await.0, 422, "the path names another one");
     for (path, status) in [
         ("/api/v1/routines/tick", 404),
@@ -160,9 +160,9 @@ async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
         ("/api/v1/routine-runs/next?count=0", 422),
         ("/api/v1/routines?limit=501", 422),
     ] {
-        assert_eq!(house.get(path).await.0, status, "{path}");
+        assert_eq!(harness.get(path).await.0, status, "{path}");
     }
-    let locked = House::locked().await;
+    let locked = Harness::locked().await;
     let event = locked.client.post(locked.url("/api/v1/events")).json(&json!({"source": "ci", "event": "x"}));
     assert_eq!(read(event.bearer_auth("client")).await.0, 403, "operators only");
     assert_eq!(locked.get(ROUTINES).await.0, 401);
@@ -170,10 +170,10 @@ async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
 
 #[tokio::test]
 async fn a_routine_run_by_hand_is_asked_for_once_under_a_key_wherever_that_stands() {
-    let house = House::open().await;
-    house.post(ROUTINES, hourly("tick")).await;
+    let harness = Harness::open().await;
+    harness.post(ROUTINES, hourly("tick")).await;
     let fire = async |header: Option<&str>, body: Value| {
-        let mut request = house.client.post(house.url(&format!("{ROUTINES}/tick/fire"))).json(&body);
+        let mut request = harness.client.post(harness.url(&format!("{ROUTINES}/tick/fire"))).json(&body);
         if let Some(key) = header {
             request = request.header("idempotency-key", key);
         }

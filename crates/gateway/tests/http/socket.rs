@@ -7,7 +7,7 @@ use belay_gateway::{Gateway, GatewayError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::house::{House, parts};
+use crate::harness::{Harness, parts};
 
 async fn ask(path: &std::path::Path, request: &str) -> String {
     let mut stream = UnixStream::connect(path).await.unwrap();
@@ -25,30 +25,30 @@ async fn our_own_user_is_the_operator_on_the_control_socket_whatever_tokens_ther
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("control.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap()); // left behind by a dead daemon
-    let house = House::with(|parts| {
+    let harness = Harness::with(|parts| {
         parts.secrets.token = Some("client".to_owned().into());
         parts.config.listen = "off".into();
         parts.control_socket = Some(path.clone());
     })
     .await;
-    assert_eq!(house.addr, None);
+    assert_eq!(harness.addr, None);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(ask(&path, SHUTDOWN).await.starts_with("HTTP/1.1 200"));
-    assert_eq!(&*house.agent.seen.lock().unwrap()[0].principal.id, "control-socket");
-    house.stop.cancel();
-    house.served.await.unwrap().unwrap();
+    assert_eq!(&*harness.agent.seen.lock().unwrap()[0].principal.id, "control-socket");
+    harness.stop.cancel();
+    harness.served.await.unwrap().unwrap();
     assert!(!path.exists(), "the file goes with the socket");
 }
 
 #[tokio::test]
 async fn idle_connections_without_a_request_shut_nobody_out_and_those_with_one_stay() {
     use tokio::net::TcpStream;
-    let house = House::with(|parts| parts.config.max_connections = 4).await;
-    let run = house.hold("s").await;
-    let url = house.url(&format!("/api/v1/runs/{run}/events"));
-    let mut stream = crate::house::fresh_client().get(url).send().await.unwrap();
+    let harness = Harness::with(|parts| parts.config.max_connections = 4).await;
+    let run = harness.hold("s").await;
+    let url = harness.url(&format!("/api/v1/runs/{run}/events"));
+    let mut stream = crate::harness::fresh_client().get(url).send().await.unwrap();
     assert!(stream.chunk().await.unwrap().is_some());
-    let addr = house.addr.unwrap();
+    let addr = harness.addr.unwrap();
     let mut idle = Vec::new();
     for begin in ["", "GET /livez HTT", ""] {
         let mut connection = TcpStream::connect(addr).await.unwrap();
@@ -58,7 +58,7 @@ async fn idle_connections_without_a_request_shut_nobody_out_and_those_with_one_s
     // More probes than there are places; each closes at most one idle connection, and its own is the newest.
     for probe in 0..2 {
         assert_eq!(
-            crate::house::fresh_client().get(house.url("/livez")).send().await.unwrap().status(),
+            crate::harness::fresh_client().get(harness.url("/livez")).send().await.unwrap().status(),
             200,
             "{probe}"
         );
@@ -71,13 +71,13 @@ async fn idle_connections_without_a_request_shut_nobody_out_and_those_with_one_s
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     for probe in 0..9 {
         assert_eq!(
-            crate::house::fresh_client().get(house.url("/readyz")).send().await.unwrap().status(),
+            crate::harness::fresh_client().get(harness.url("/readyz")).send().await.unwrap().status(),
             200,
             "{probe}"
         );
     }
     // The connection of the stream has had its request before all of them, and is served still.
-    house.agent.finish(run, belay_protocol::StopReason::FinalText, "done");
+    harness.agent.finish(run, belay_protocol::StopReason::FinalText, "done");
     let mut rest = String::new();
     while let Some(chunk) = stream.chunk().await.unwrap() {
         rest.push_str(&String::from_utf8_lossy(&chunk));
@@ -88,13 +88,13 @@ async fn idle_connections_without_a_request_shut_nobody_out_and_those_with_one_s
 #[tokio::test]
 async fn slow_bodies_of_strangers_shut_nobody_out_and_one_of_a_proven_caller_stays() {
     use tokio::net::TcpStream;
-    let house = House::with(|parts| {
+    let harness = Harness::with(|parts| {
         parts.config.max_connections = 4;
         parts.secrets.token = Some("tee".to_owned().into());
         parts.secrets.webhook_secret = Some("sign".to_owned().into());
     })
     .await;
-    let addr = house.addr.unwrap();
+    let addr = harness.addr.unwrap();
     let rest = "\"session\":\"s\",\"text\":\"hello\"}";
     let slow = async |head: String| {
         let mut connection = TcpStream::connect(addr).await.unwrap();
@@ -112,7 +112,7 @@ async fn slow_bodies_of_strangers_shut_nobody_out_and_one_of_a_proven_caller_sta
         strangers.push(slow(stranger.clone()).await);
     }
     for probe in 0..4 {
-        let answer = crate::house::fresh_client().get(house.url("/livez")).send().await.unwrap();
+        let answer = crate::harness::fresh_client().get(harness.url("/livez")).send().await.unwrap();
         assert_eq!(answer.status(), 200, "{probe}");
     }
     // It had to go for the others; before, it was answered `slow_body` after 30 s.
@@ -125,9 +125,9 @@ async fn slow_bodies_of_strangers_shut_nobody_out_and_one_of_a_proven_caller_sta
 }
 
 async fn bind_error(change: impl FnOnce(&mut belay_gateway::GatewayParts)) -> GatewayError {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let (_ready, seen) = tokio::sync::watch::channel(true);
-    let mut parts = parts(&house.store, &house.clock, seen);
+    let mut parts = parts(&harness.store, &harness.clock, seen);
     change(&mut parts);
     match Gateway::bind(parts).await {
         Ok(_) => panic!("it was bound"),
@@ -146,8 +146,8 @@ async fn what_cannot_be_bound_says_why() {
         parts.secrets.token = Some(String::new().into());
     });
     assert!(matches!(empty.await, GatewayError::Insecure(_)), "an empty token is none");
-    let house = House::open().await;
-    let taken = bind_error(|parts| parts.config.listen = house.addr.unwrap().to_string()).await;
+    let harness = Harness::open().await;
+    let taken = bind_error(|parts| parts.config.listen = harness.addr.unwrap().to_string()).await;
     assert!(taken.to_string().contains("is another Belay running?"), "{taken}");
     let wrong = bind_error(|parts| parts.config.max_streams = 0).await;
     assert!(matches!(wrong, GatewayError::Config(_)), "{wrong}");
@@ -165,14 +165,14 @@ async fn what_cannot_be_bound_says_why() {
 
 #[tokio::test]
 async fn a_token_opens_a_public_address() {
-    let house = House::with(|parts| {
+    let harness = Harness::with(|parts| {
         parts.config.listen = "0.0.0.0:0".into();
         parts.secrets.operator_token = Some("operator".to_owned().into());
     })
     .await;
-    let port = house.addr.unwrap().port();
-    let request = house.client.get(format!("http://127.0.0.1:{port}/api/v1/runs"));
+    let port = harness.addr.unwrap().port();
+    let request = harness.client.get(format!("http://127.0.0.1:{port}/api/v1/runs"));
     assert_eq!(request.try_clone().unwrap().send().await.unwrap().status().as_u16(), 401);
     assert_eq!(request.bearer_auth("operator").send().await.unwrap().status().as_u16(), 200);
-    assert_eq!(Arc::strong_count(&house.agent), 2, "nothing was asked of the agent");
+    assert_eq!(Arc::strong_count(&harness.agent), 2, "nothing was asked of the agent");
 }

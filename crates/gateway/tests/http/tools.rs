@@ -2,21 +2,21 @@
 
 use serde_json::json;
 
-use crate::house::{House, read};
+use crate::harness::{Harness, read};
 
 const TOOLS: &str = "/api/v1/tools";
 
 #[tokio::test]
 async fn tools_are_listed_and_switched() {
-    let house = House::open().await;
+    let harness = Harness::open().await;
     let off = json!({
         "name": "web_search", "description": "Searches.", "state": "off", "failures": 0, "runs": 0, "detail": "it failed",
     });
-    assert_eq!(house.get(TOOLS).await, (200, json!({ "tools": [off] })));
+    assert_eq!(harness.get(TOOLS).await, (200, json!({ "tools": [off] })));
     let path = format!("{TOOLS}/web_search");
-    let (status, tool) = house.post(&format!("{path}/disable"), json!({ "detail": "it lies" })).await;
+    let (status, tool) = harness.post(&format!("{path}/disable"), json!({ "detail": "it lies" })).await;
     assert_eq!((status, &tool["state"], &tool["detail"]), (200, &json!("off"), &json!("it lies")));
-    let (status, tool) = house.post(&format!("{path}/enable"), json!({})).await;
+    let (status, tool) = harness.post(&format!("{path}/enable"), json!({})).await;
     assert_eq!((status, &tool["state"]), (200, &json!("ok")));
     for (path, body, expected) in [
         (format!("{path}/disable"), json!({}), 422),
@@ -25,19 +25,19 @@ async fn tools_are_listed_and_switched() {
         (format!("{TOOLS}/mcp:files/enable"), json!({}), 404),
         (path, json!({}), 404),
     ] {
-        assert_eq!(house.post(&path, body.clone()).await.0, expected, "{path} {body}");
+        assert_eq!(harness.post(&path, body.clone()).await.0, expected, "{path} {body}");
     }
 }
 
 #[tokio::test]
 async fn a_client_lists_tools_and_switches_none() {
-    let house = House::locked().await;
+    let harness = Harness::locked().await;
     let as_client = |request: reqwest::RequestBuilder| read(request.bearer_auth("client"));
-    assert_eq!(as_client(house.client.get(house.url(TOOLS))).await.0, 200);
+    assert_eq!(as_client(harness.client.get(harness.url(TOOLS))).await.0, 200);
     for (verb, body) in [("disable", json!({ "detail": "it lies" })), ("enable", json!({}))] {
-        let url = house.url(&format!("{TOOLS}/web_search/{verb}"));
-        assert_eq!(as_client(house.client.post(&url).json(&body)).await.0, 403, "{verb}");
-        assert_eq!(read(house.client.post(&url).json(&body)).await.0, 401, "{verb}");
+        let url = harness.url(&format!("{TOOLS}/web_search/{verb}"));
+        assert_eq!(as_client(harness.client.post(&url).json(&body)).await.0, 403, "{verb}");
+        assert_eq!(read(harness.client.post(&url).json(&body)).await.0, 401, "{verb}");
     }
-    assert!(house.agent.seen.lock().unwrap().len() == 1, "what a client may not ask never comes to the agent");
+    assert!(harness.agent.seen.lock().unwrap().len() == 1, "what a client may not ask never comes to the agent");
 }

@@ -6,7 +6,7 @@ use belay_protocol::{GateId, JobId, RoutineRunId, RunId};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::house::{House, SECRET, read};
+use crate::harness::{Harness, SECRET, read};
 use crate::mcp;
 use crate::routines::spec;
 use crate::websocket::client::Socket;
@@ -31,9 +31,10 @@ impl Names {
         Self { job, session, run, gate, routine_run: RoutineRunId::new().to_string(), routine: "of-nobody" }
     }
 
-    async fn of_an_operator(house: &House) -> Self {
+    async fn of_an_operator(harness: &Harness) -> Self {
         let post = async |path: &str, body: Value| {
-            let (status, answer) = read(house.client.post(house.url(path)).bearer_auth("operator").json(&body)).await;
+            let (status, answer) =
+                read(harness.client.post(harness.url(path)).bearer_auth("operator").json(&body)).await;
             assert!((200..300).contains(&status), "{path}: {answer}");
             answer
         };
@@ -96,8 +97,8 @@ fn paths() -> Vec<&'static str> {
     paths
 }
 
-async fn house() -> House {
-    House::with(|parts| {
+async fn harness() -> Harness {
+    Harness::with(|parts| {
         parts.config.mcp = true;
         let secret = |text: &str| Some(text.to_owned().into());
         (parts.secrets.token, parts.secrets.operator_token) = (secret("client"), secret("operator"));
@@ -108,12 +109,12 @@ async fn house() -> House {
 
 #[tokio::test]
 async fn every_route_that_names_something_says_of_a_hidden_one_what_it_says_of_none() {
-    let house = house().await;
-    let hidden = Names::of_an_operator(&house).await;
+    let harness = harness().await;
+    let hidden = Names::of_an_operator(&harness).await;
     let none = Names::of_nothing();
     let said = async |names: &Names, method: &Method, path: &str| {
         let (path, body) = names.filled_in(path);
-        let request = house.client.request(method.clone(), house.url(&path)).bearer_auth("client");
+        let request = harness.client.request(method.clone(), harness.url(&path)).bearer_auth("client");
         let request = if *method == Method::GET { request } else { request.json(&body) };
         let (status, answer) = read(request).await;
         (status, names.anonymous(&answer))
@@ -129,8 +130,8 @@ async fn every_route_that_names_something_says_of_a_hidden_one_what_it_says_of_n
 
 #[tokio::test]
 async fn every_route_that_takes_a_session_as_a_parameter_or_a_field_does_too() {
-    let house = house().await;
-    let hidden = Names::of_an_operator(&house).await;
+    let harness = harness().await;
+    let hidden = Names::of_an_operator(&harness).await;
     let none = Names::of_nothing();
     let key = |names: &Names| names.session.clone();
     type Asks = fn(String) -> Value;
@@ -142,7 +143,7 @@ async fn every_route_that_takes_a_session_as_a_parameter_or_a_field_does_too() {
     ];
     for (path, body) in posts {
         let said = async |names: &Names| {
-            let request = house.client.post(house.url(path)).bearer_auth("client").json(&body(key(names)));
+            let request = harness.client.post(harness.url(path)).bearer_auth("client").json(&body(key(names)));
             let (status, answer) = read(request).await;
             (status, names.anonymous(&answer))
         };
@@ -150,29 +151,29 @@ async fn every_route_that_takes_a_session_as_a_parameter_or_a_field_does_too() {
     }
     let wait = async |names: &Names| {
         let body = json!({ "runId": names.run, "timeoutMs": 0 });
-        let request = house.client.post(house.url("/api/v1/agent/wait")).bearer_auth("client").json(&body);
+        let request = harness.client.post(harness.url("/api/v1/agent/wait")).bearer_auth("client").json(&body);
         names.anonymous(&read(request).await.1)
     };
     assert_eq!(wait(&hidden).await, wait(&none).await);
     for path in ["/api/v1/runs", "/api/v1/approvals", "/api/v1/search?q=tea"] {
         let separator = if path.contains('?') { '&' } else { '?' };
         let said = async |names: &Names| {
-            let url = house.url(&format!("{path}{separator}session={}", key(names)));
-            let (status, answer) = read(house.client.get(url).bearer_auth("client")).await;
+            let url = harness.url(&format!("{path}{separator}session={}", key(names)));
+            let (status, answer) = read(harness.client.get(url).bearer_auth("client")).await;
             (status, names.anonymous(&answer))
         };
         assert_eq!((said(&hidden).await.0, said(&hidden).await), (404, said(&none).await), "{path}");
     }
-    let (_, list) = read(house.client.get(house.url("/api/v1/approvals")).bearer_auth("client")).await;
+    let (_, list) = read(harness.client.get(harness.url("/api/v1/approvals")).bearer_auth("client")).await;
     assert_eq!(list, json!({ "approvals": [] }), "of lists they are left out");
 }
 
 #[tokio::test]
 async fn every_method_of_the_websocket_does_too() {
-    let house = house().await;
-    let hidden = Names::of_an_operator(&house).await;
+    let harness = harness().await;
+    let hidden = Names::of_an_operator(&harness).await;
     let none = Names::of_nothing();
-    let (mut socket, hello) = Socket::hello(&house, Some("client")).await;
+    let (mut socket, hello) = Socket::hello(&harness, Some("client")).await;
     for method in hello["features"]["methods"].as_array().unwrap() {
         let method = method.as_str().unwrap();
         let params = |names: &Names| match method {
@@ -211,10 +212,10 @@ async fn every_method_of_the_websocket_does_too() {
 
 #[tokio::test]
 async fn every_tool_of_the_model_context_protocol_does_too() {
-    let house = house().await;
-    let hidden = Names::of_an_operator(&house).await;
+    let harness = harness().await;
+    let hidden = Names::of_an_operator(&harness).await;
     let none = Names::of_nothing();
-    let (client, _progress) = mcp::client(&house, Some("client")).await;
+    let (client, _progress) = mcp::client(&harness, Some("client")).await;
     for tool in client.list_all_tools().await.unwrap() {
         let given = |names: &Names| match &*tool.name {
             "list_sessions" => None,
@@ -233,7 +234,7 @@ async fn every_tool_of_the_model_context_protocol_does_too() {
 
 #[tokio::test]
 async fn who_may_not_do_a_thing_hears_so_whatever_else_is_wrong_with_the_request() {
-    let house = house().await;
+    let harness = harness().await;
     let operators = [
         (Method::POST, "/api/v1/events"),
         (Method::GET, "/api/v1/heartbeat"),
@@ -249,7 +250,7 @@ async fn who_may_not_do_a_thing_hears_so_whatever_else_is_wrong_with_the_request
     ];
     for (method, path) in operators {
         for body in ["", "{", "[]", "{\"nonsense\":1}"] {
-            let request = house.client.request(method.clone(), house.url(path)).bearer_auth("client");
+            let request = harness.client.request(method.clone(), harness.url(path)).bearer_auth("client");
             let (status, answer) = read(request.header("content-type", "application/json").body(body)).await;
             assert_eq!((status, &answer["error"]["code"]), (403, &json!("forbidden")), "{method} {path} {body}");
         }
@@ -258,13 +259,13 @@ async fn who_may_not_do_a_thing_hears_so_whatever_else_is_wrong_with_the_request
 
 #[tokio::test]
 async fn what_is_hidden_takes_no_place_in_a_list() {
-    let house = house().await;
+    let harness = harness().await;
     let as_client = |request: reqwest::RequestBuilder| read(request.bearer_auth("client"));
     let asks = json!({ "session": "mine", "text": "ask mine", "wait_ms": 30_000 });
-    let (_, mine) = as_client(house.client.post(house.url("/api/v1/messages")).json(&asks)).await;
-    Names::of_an_operator(&house).await;
-    let (_, runs) = as_client(house.client.get(house.url("/api/v1/runs?limit=1"))).await;
+    let (_, mine) = as_client(harness.client.post(harness.url("/api/v1/messages")).json(&asks)).await;
+    Names::of_an_operator(&harness).await;
+    let (_, runs) = as_client(harness.client.get(harness.url("/api/v1/runs?limit=1"))).await;
     assert_eq!((&runs["runs"][0]["run_id"], runs["runs"].as_array().unwrap().len()), (&mine["run_id"], 1), "{runs}");
-    let (_, gates) = as_client(house.client.get(house.url("/api/v1/approvals?limit=1"))).await;
+    let (_, gates) = as_client(harness.client.get(harness.url("/api/v1/approvals?limit=1"))).await;
     assert_eq!(gates["approvals"][0]["id"], mine["waiting_for"]["approval"], "{gates}");
 }

@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::house::{House, NOW, SECRET, read};
+use crate::harness::{Harness, NOW, SECRET, read};
 
 fn sign(secret: &str, body: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
@@ -18,16 +18,16 @@ fn sign(secret: &str, body: &str) -> String {
     })
 }
 
-async fn deliver(house: &House, body: &str, signature: &str, kind: &str) -> (u16, Value) {
-    let request = house.client.post(house.url("/webhook")).header("x-hub-signature-256", signature);
+async fn deliver(harness: &Harness, body: &str, signature: &str, kind: &str) -> (u16, Value) {
+    let request = harness.client.post(harness.url("/webhook")).header("x-hub-signature-256", signature);
     read(request.header("content-type", kind).body(body.to_owned())).await
 }
 
 /// Sends a signed message, each a delivery of its own.
-pub(crate) async fn signed(house: &House, session: &str, text: &str) -> (u16, Value) {
+pub(crate) async fn signed(harness: &Harness, session: &str, text: &str) -> (u16, Value) {
     let body = json!({"session": session, "text": text, "delivery_id": format!("{session}-{text}"), "sent_at": NOW});
     let body = body.to_string();
-    deliver(house, &body, &sign(SECRET, &body), "application/json").await
+    deliver(harness, &body, &sign(SECRET, &body), "application/json").await
 }
 
 fn delivery(id: &str, sent_at: Value) -> String {
@@ -36,13 +36,13 @@ fn delivery(id: &str, sent_at: Value) -> String {
 
 #[tokio::test]
 async fn a_signed_delivery_is_accepted_once_and_a_repetition_gets_the_same_run() {
-    let house = House::locked().await;
+    let harness = Harness::locked().await;
     let body = delivery("d1", json!("2026-11-20T19:43:00Z"));
-    let (status, first) = deliver(&house, &body, &sign(SECRET, &body), "application/json").await;
+    let (status, first) = deliver(&harness, &body, &sign(SECRET, &body), "application/json").await;
     assert_eq!((status, first.get("duplicate")), (202, None));
-    let (status, again) = deliver(&house, &body, &sign(SECRET, &body), "application/json").await;
+    let (status, again) = deliver(&harness, &body, &sign(SECRET, &body), "application/json").await;
     assert_eq!((status, &again["duplicate"], &again["run_id"]), (200, &json!(true), &first["run_id"]));
-    let seen = house.agent.seen.lock().unwrap()[0].clone();
+    let seen = harness.agent.seen.lock().unwrap()[0].clone();
     let key = seen.key.unwrap();
     assert_eq!((key.channel.as_str(), &*key.account, &*key.message_id), ("webhook", "webhook", "d1"));
     assert!(!seen.principal.is_operator());
@@ -50,7 +50,7 @@ async fn a_signed_delivery_is_accepted_once_and_a_repetition_gets_the_same_run()
 
 #[tokio::test]
 async fn a_delivery_that_proves_nothing_or_too_late_is_refused() {
-    let house = House::locked().await;
+    let harness = Harness::locked().await;
     let good = delivery("d2", json!(NOW));
     let json = "application/json";
     let signed = |body: &str| sign(SECRET, body);
@@ -74,11 +74,11 @@ async fn a_delivery_that_proves_nothing_or_too_late_is_refused() {
         ("x".repeat(200_001), signed("x"), json, 413, "too_large"),
     ];
     for (body, signature, kind, status, code) in rows {
-        let (got, answer) = deliver(&house, &body, &signature, kind).await;
+        let (got, answer) = deliver(&harness, &body, &signature, kind).await;
         let shown = &body[..body.len().min(100)];
         assert_eq!((got, answer["error"]["code"].as_str().unwrap_or_default()), (status, code), "{shown} {answer}");
     }
     let late = signed(&good);
-    house.clock.0.store(minutes(10), Ordering::Relaxed);
-    assert_eq!(deliver(&house, &good, &late, json).await.0, 422, "what was signed once cannot be sent later");
+    harness.clock.0.store(minutes(10), Ordering::Relaxed);
+    assert_eq!(deliver(&harness, &good, &late, json).await.0, 422, "what was signed once cannot be sent later");
 }

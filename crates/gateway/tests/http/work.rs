@@ -1,4 +1,4 @@
-//! Jobs and routines of the house, in memory: what is read is read from here, and what is asked for is done at once.
+//! Jobs and routines in memory: what is read is read from here, and what is asked for is done at once.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use belay_gateway::RoutineTimes;
 use belay_protocol::*;
 use serde_json::{Value, json};
 
-use crate::house::{FakeStore, NOW};
+use crate::harness::{FakeStore, NOW};
 
 /// Keeps jobs, routines and routine runs.
 #[derive(Default)]

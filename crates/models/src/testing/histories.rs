@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{Asked, result};
 
-/// Number of histories in a run of the tests, unless [`HISTORIES_VARIABLE`] is set: a few seconds without optimisation.
-const DEFAULT_HISTORIES: u64 = 20_000;
+/// Number of histories in a run of the tests, unless [`HISTORIES_VARIABLE`] is set: about a second without optimisation.
+const DEFAULT_HISTORIES: u64 = 1_000;
 
 /// The number of these that are also checked without repair. Most of them must be refused, otherwise the check is
 /// useless.

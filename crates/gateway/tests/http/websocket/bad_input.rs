@@ -5,12 +5,12 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::client::{End, Socket, connect, message};
-use crate::house::House;
+use crate::harness::Harness;
 
 #[tokio::test]
 async fn unknown_methods_and_unknown_or_wrong_parameters_are_refused_by_name() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     for (method, params, word) in [
         ("no.such", json!({}), "no such method"),
         ("", json!({}), "no such method"),
@@ -45,13 +45,13 @@ async fn unknown_methods_and_unknown_or_wrong_parameters_are_refused_by_name() {
     socket.say(r#"{"type":"req","id":"x","method":"health","token":"t"}"#).await;
     assert_eq!(socket.answer("x").await["error"]["code"], "INVALID_REQUEST");
     assert_eq!(socket.payload("health", json!({})).await["ok"], true, "it is still served");
-    assert!(house.agent.seen.lock().unwrap().is_empty(), "nothing of it reached the agent");
+    assert!(harness.agent.seen.lock().unwrap().is_empty(), "nothing of it reached the agent");
 }
 
 #[tokio::test]
 async fn a_frame_that_nobody_can_be_told_about_ends_its_connection_alone() {
-    let house = House::open().await;
-    let mut bystander = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut bystander = Socket::open(&harness).await;
     for (frame, end) in [
         (Message::text("hello"), 1002),
         (Message::text("[]"), 1002),
@@ -60,7 +60,7 @@ async fn a_frame_that_nobody_can_be_told_about_ends_its_connection_alone() {
         (Message::binary(vec![1, 2, 3]), 1003),
         (Message::text("x".repeat(1024 * 1024 + 1)), 1009),
     ] {
-        let mut socket = Socket::open(&house).await;
+        let mut socket = Socket::open(&harness).await;
         let shown: String = frame.to_string().chars().take(60).collect();
         let sent = socket.io.send(frame).await;
         let ended = socket.end().await;
@@ -72,8 +72,8 @@ async fn a_frame_that_nobody_can_be_told_about_ends_its_connection_alone() {
 
 #[tokio::test]
 async fn a_request_that_panics_the_agent_or_is_dropped_is_answered() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     for (text, code, retryable) in [
         ("drop", "UNAVAILABLE", true),
         ("busy", "UNAVAILABLE", true),

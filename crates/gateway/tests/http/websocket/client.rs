@@ -10,7 +10,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::house::House;
+use crate::harness::Harness;
 
 /// Longest wait for anything that a test expects; it only decides how long a failing test takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,8 +31,8 @@ pub(crate) enum End {
 
 impl Socket {
     /// A connection before its handshake; a refused upgrade is its status.
-    pub(crate) async fn raw(house: &House, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
-        let address = house.addr.unwrap();
+    pub(crate) async fn raw(harness: &Harness, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
+        let address = harness.addr.unwrap();
         let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().unwrap());
@@ -46,8 +46,8 @@ impl Socket {
     }
 
     /// A connection with its handshake behind it, and hello-ok.
-    pub(crate) async fn hello(house: &House, token: Option<&str>) -> (Self, Value) {
-        let mut socket = Self::raw(house, &[]).await.unwrap();
+    pub(crate) async fn hello(harness: &Harness, token: Option<&str>) -> (Self, Value) {
+        let mut socket = Self::raw(harness, &[]).await.unwrap();
         socket.event("connect.challenge").await;
         let auth = token.map_or(json!({}), |token| json!({ "token": token }));
         let answer = socket.call("connect", connect(json!({ "auth": auth }))).await;
@@ -55,8 +55,8 @@ impl Socket {
         (socket, answer["payload"].clone())
     }
 
-    pub(crate) async fn open(house: &House) -> Self {
-        Self::hello(house, None).await.0
+    pub(crate) async fn open(harness: &Harness) -> Self {
+        Self::hello(harness, None).await.0
     }
 
     pub(crate) async fn say(&mut self, text: impl Into<String>) {

@@ -4,7 +4,7 @@ use belay_protocol::{EventKind, RunReader, StopReason, ToolStatus};
 use serde_json::{Value, json};
 
 use super::client::{End, Socket, message};
-use crate::house::House;
+use crate::harness::Harness;
 use crate::streams::events;
 
 fn is_end(event: &Value) -> bool {
@@ -22,21 +22,21 @@ fn brief(events: &[Value]) -> Vec<String> {
 
 #[tokio::test]
 async fn who_begins_a_run_hears_its_course_from_the_first_fragment_to_one_end() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     socket.payload("agent", message("s", "hold", "k")).await;
-    let run = house.agent.seen.lock().unwrap().len();
+    let run = harness.agent.seen.lock().unwrap().len();
     assert_eq!(run, 1);
     let begun = socket.events("agent", |event| event["data"]["phase"] == "start").await;
     assert_eq!(brief(&begun), [r#"1 queue "accepted""#, r#"2 lifecycle "start""#]);
     let id = begun[0]["runId"].as_str().unwrap().parse().unwrap();
-    house.agent.delta(id, 1, "Hel");
+    harness.agent.delta(id, 1, "Hel");
     let first = socket.event("agent").await;
     assert_eq!(
         (&first["data"], &first["seq"], first.get("cursor")),
         (&json!({ "text": "Hel", "delta": "Hel", "step": 1 }), &json!(3), None)
     );
-    house.agent.finish(id, StopReason::FinalText, "Hello");
+    harness.agent.finish(id, StopReason::FinalText, "Hello");
     let rest = socket.events("agent", is_end).await;
     assert_eq!(brief(&rest), [r#"4 assistant "lo""#, r#"5 lifecycle "end""#]);
     assert_eq!((&rest[0]["data"]["text"], &rest[1]["cursor"]), (&json!("Hello"), &json!(3)));
@@ -46,19 +46,19 @@ async fn who_begins_a_run_hears_its_course_from_the_first_fragment_to_one_end() 
 
 #[tokio::test]
 async fn a_session_is_followed_from_any_number_without_a_gap_or_a_double() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
-    house.post("/api/v1/messages", json!({ "session": "s", "text": "old", "wait_ms": 1000 })).await;
-    house.post("/api/v1/messages", json!({ "session": "other", "text": "not ours", "wait_ms": 1000 })).await;
-    let run = house.hold("s").await;
-    house.agent.delta(run, 1, "nobody hears this");
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
+    harness.post("/api/v1/messages", json!({ "session": "s", "text": "old", "wait_ms": 1000 })).await;
+    harness.post("/api/v1/messages", json!({ "session": "other", "text": "not ours", "wait_ms": 1000 })).await;
+    let run = harness.hold("s").await;
+    harness.agent.delta(run, 1, "nobody hears this");
     let subscribed = socket.payload("sessions.subscribe", json!({ "sessionKey": "s", "since": 0 })).await;
     assert_eq!(subscribed, json!({ "subscribed": true, "cursor": 0 }));
     // Its own message in a session that it follows already is heard once.
     let id = socket.ask("agent", message("s", "mine", "k")).await;
     let mine = socket.answer(&id).await["payload"]["runId"].clone();
     socket.answer(&id).await;
-    house.agent.finish(run, StopReason::FinalText, "done");
+    harness.agent.finish(run, StopReason::FinalText, "done");
     let heard = socket.events("agent", |event| is_end(event) && event["runId"] == json!(run)).await;
     let mut cursors: Vec<u64> = heard.iter().filter_map(|event| event["cursor"].as_u64()).collect();
     cursors.sort_unstable();
@@ -70,16 +70,16 @@ async fn a_session_is_followed_from_any_number_without_a_gap_or_a_double() {
         assert_eq!(of_one.iter().filter(|event| is_end(event)).count(), ends, "{one}");
     }
     socket.payload("sessions.unsubscribe", json!({ "sessionKey": "s" })).await;
-    house.post("/api/v1/messages", json!({ "session": "s", "text": "unheard", "wait_ms": 1000 })).await;
+    harness.post("/api/v1/messages", json!({ "session": "s", "text": "unheard", "wait_ms": 1000 })).await;
     socket.payload("health", json!({})).await;
     assert!(socket.none_kept("agent"));
 }
 
 #[tokio::test]
 async fn a_conversation_is_heard_as_deltas_and_one_end() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
-    let mut watcher = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
+    let mut watcher = Socket::open(&harness).await;
     watcher.payload("chat.subscribe", json!({ "sessionKey": "s" })).await;
     let sent = socket.payload("chat.send", message("s", "pieces I look./Found it.", "k")).await;
     assert_eq!(sent["status"], "started");
@@ -101,7 +101,7 @@ async fn a_conversation_is_heard_as_deltas_and_one_end() {
     let again = socket.payload("chat.send", message("s", "pieces I look./Found it.", "k")).await;
     assert_eq!((&again["status"], &again["runId"]), (&json!("ok"), &sent["runId"]));
     let held = socket.payload("chat.send", message("s", "hold", "h")).await;
-    house.agent.delta(held["runId"].as_str().unwrap().parse().unwrap(), 1, "Once");
+    harness.agent.delta(held["runId"].as_str().unwrap().parse().unwrap(), 1, "Once");
     assert_eq!(socket.event("chat").await["deltaText"], "Once", "while the run goes on");
     assert_eq!(socket.payload("chat.send", message("s", "hold", "h")).await["status"], "in_flight");
     socket.payload("chat.abort", json!({ "sessionKey": "s" })).await;
@@ -117,8 +117,8 @@ async fn a_conversation_is_heard_as_deltas_and_one_end() {
 
 #[tokio::test]
 async fn fragments_that_were_dropped_leave_a_gap_in_the_numbers_and_the_end_brings_the_whole() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     // 300 fragments at once through a window of 64.
     socket.payload("agent", message("s", "flood", "k")).await;
     let heard = socket.events("agent", is_end).await;
@@ -131,38 +131,38 @@ async fn fragments_that_were_dropped_leave_a_gap_in_the_numbers_and_the_end_brin
 
 #[tokio::test]
 async fn what_is_said_behind_dropped_fragments_is_told_without_a_hole_while_the_run_goes_on() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     socket.payload("sessions.subscribe", json!({ "sessionKey": "s" })).await;
     let sent = socket.payload("chat.send", message("s", "hold", "k")).await;
     let run = sent["runId"].as_str().unwrap().parse().unwrap();
     socket.events("agent", |event| event["data"]["phase"] == "start").await;
-    house.agent.delta(run, 1, "Once");
+    harness.agent.delta(run, 1, "Once");
     assert_eq!(socket.event("agent").await["data"]["text"], "Once");
     // More than the window of 64 holds, before anybody else can act.
     let words: Vec<String> = (0..300).map(|n| format!(" {n}")).collect();
-    words.iter().for_each(|word| house.agent.delta(run, 1, word));
+    words.iter().for_each(|word| harness.agent.delta(run, 1, word));
     let whole = format!("Once{}", words.concat());
     let heard = socket.events("agent", |event| event["data"]["text"].as_str() >= Some(whole.as_str())).await;
     let last = &heard.last().unwrap()["data"];
     assert_eq!((&last["text"], last.get("replace")), (&json!(whole), None));
     let is_whole = |event: &Value| event["message"]["content"][0]["text"] == json!(whole);
     socket.events("chat", is_whole).await;
-    house.agent.delta(run, 1, ".");
+    harness.agent.delta(run, 1, ".");
     assert_eq!(socket.event("agent").await["data"]["text"], json!(format!("{whole}.")));
 }
 
 #[tokio::test]
 async fn the_same_events_are_streamed_over_http_from_any_number() {
-    let house = House::open().await;
-    let run = house.hold("s").await;
+    let harness = Harness::open().await;
+    let run = harness.hold("s").await;
     let path = format!("/api/v1/runs/{run}/stream");
-    let living = house.client.get(house.url(&path)).send().await.unwrap();
-    let of_session = house.client.get(house.url("/api/v1/sessions/s/stream?since=0")).send().await.unwrap();
-    house.agent.delta(run, 1, "He");
-    let record = house.store.run(run).await.unwrap().unwrap();
-    house.store.fact(&record, EventKind::Delivered { outcome: "sent".into() });
-    house.agent.finish(run, StopReason::FinalText, "Hello");
+    let living = harness.client.get(harness.url(&path)).send().await.unwrap();
+    let of_session = harness.client.get(harness.url("/api/v1/sessions/s/stream?since=0")).send().await.unwrap();
+    harness.agent.delta(run, 1, "He");
+    let record = harness.store.run(run).await.unwrap().unwrap();
+    harness.store.fact(&record, EventKind::Delivered { outcome: "sent".into() });
+    harness.agent.finish(run, StopReason::FinalText, "Hello");
     let shown = |all: &[(String, String, String)]| -> Vec<String> {
         let line = |(id, event, data): &(String, String, String)| {
             let data: Value = serde_json::from_str(data).unwrap();
@@ -175,42 +175,42 @@ async fn the_same_events_are_streamed_over_http_from_any_number() {
     let mut session = events(of_session, 4).await;
     session.truncate(5);
     assert_eq!(shown(&session)[..2], facts[..2]);
-    let resumed = house.client.get(house.url(&path)).header("last-event-id", "2").send().await.unwrap();
+    let resumed = harness.client.get(harness.url(&path)).header("last-event-id", "2").send().await.unwrap();
     assert_eq!(shown(&events(resumed, usize::MAX).await), facts[2..]);
-    let over = house.client.get(house.url(&format!("{path}?since=4"))).send().await.unwrap();
+    let over = harness.client.get(harness.url(&format!("{path}?since=4"))).send().await.unwrap();
     assert_eq!(over.status().as_u16(), 200);
 }
 
 #[tokio::test]
 async fn a_log_that_cannot_be_read_ends_the_connection_that_follows_a_session() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
-    let run = house.hold("s").await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
+    let run = harness.hold("s").await;
     socket.payload("sessions.subscribe", json!({ "sessionKey": "s", "since": 0 })).await;
     socket.events("agent", |event| event["data"]["phase"] == "start").await;
-    house.store.broken.store(true, std::sync::atomic::Ordering::Relaxed);
-    house.agent.finish(run, StopReason::FinalText, "done");
+    harness.store.broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    harness.agent.finish(run, StopReason::FinalText, "done");
     assert_eq!(socket.end().await, End::Code(1011));
 }
 
 #[tokio::test]
 async fn fragments_and_facts_come_in_the_order_in_which_they_happened() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     socket.payload("sessions.subscribe", json!({ "sessionKey": "s" })).await;
     // Both are there when the reader looks: chance alone would get a few of them right.
     for _ in 0..16 {
-        let run = house.hold("s").await;
+        let run = harness.hold("s").await;
         socket.events("agent", |event| event["data"]["phase"] == "start" && event["runId"] == json!(run)).await;
-        let record = house.store.run(run).await.unwrap().unwrap();
+        let record = harness.store.run(run).await.unwrap().unwrap();
         let (call_id, name) = (belay_protocol::CallId::from("c"), String::from("clock"));
-        house.agent.delta(run, 1, "I ");
+        harness.agent.delta(run, 1, "I ");
         assert_eq!(socket.event("agent").await["data"]["text"], "I ", "it is listened to");
-        house.agent.delta(run, 1, "look.");
-        house.agent.delta(run, 2, "Found.");
-        house.store.fact(&record, EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
-        house.store.fact(&record, EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone() });
-        house.store.fact(&record, EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 1 });
+        harness.agent.delta(run, 1, "look.");
+        harness.agent.delta(run, 2, "Found.");
+        harness.store.fact(&record, EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        harness.store.fact(&record, EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone() });
+        harness.store.fact(&record, EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 1 });
         let heard = socket.events("agent", |event| event["data"]["step"] == 2).await;
         let course: Vec<_> = brief(&heard).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
         assert_eq!(
@@ -223,23 +223,23 @@ async fn fragments_and_facts_come_in_the_order_in_which_they_happened() {
                 r#"assistant "Found.""#
             ]
         );
-        house.agent.finish(run, StopReason::FinalText, "Found.");
+        harness.agent.finish(run, StopReason::FinalText, "Found.");
         socket.events("agent", is_end).await;
     }
 }
 
 #[tokio::test]
 async fn the_end_of_a_run_is_answered_behind_its_last_events() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     socket.payload("chat.subscribe", json!({ "sessionKey": "s" })).await;
-    house.store.slow.store(true, std::sync::atomic::Ordering::Relaxed);
+    harness.store.slow.store(true, std::sync::atomic::Ordering::Relaxed);
     for number in 0..16 {
         let id = socket.ask("agent", message("s", "hold", &number.to_string())).await;
         let run = socket.answer(&id).await["payload"]["runId"].clone();
         let wait = socket.ask("agent.wait", json!({ "runId": run })).await;
         socket.payload("health", json!({})).await; // by now the wait has been handed over
-        house.agent.finish(run.as_str().unwrap().parse().unwrap(), StopReason::FinalText, "done");
+        harness.agent.finish(run.as_str().unwrap().parse().unwrap(), StopReason::FinalText, "done");
         for id in [&id, &wait] {
             let answer = socket.answer(id).await;
             assert_eq!((&answer["payload"]["status"], socket.none_kept("agent")), (&json!("ok"), false), "{answer}");
@@ -252,9 +252,9 @@ async fn the_end_of_a_run_is_answered_behind_its_last_events() {
 
 #[tokio::test]
 async fn going_on_behind_an_event_that_is_not_there_is_refused_and_what_is_followed_goes_on() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
-    let run = house.hold("s").await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
+    let run = harness.hold("s").await;
     for method in ["sessions.subscribe", "chat.subscribe"] {
         socket.payload(method, json!({ "sessionKey": "s", "since": 2 })).await;
         let refused = socket.call(method, json!({ "sessionKey": "s", "since": 3 })).await;
@@ -268,7 +268,7 @@ async fn going_on_behind_an_event_that_is_not_there_is_refused_and_what_is_follo
             )
         );
     }
-    house.agent.finish(run, StopReason::FinalText, "done");
+    harness.agent.finish(run, StopReason::FinalText, "done");
     assert_eq!(socket.events("agent", is_end).await.last().unwrap()["cursor"], 3);
     let last = socket.events("chat", |event| event["state"] == "final").await.pop().unwrap();
     assert_eq!(last["cursor"], 3, "a reader of the conversation goes on behind it");

@@ -4,7 +4,7 @@ use belay_protocol::{Body, Control, RunId, StopReason};
 use serde_json::{Value, json};
 
 use super::client::{Socket, message};
-use crate::house::House;
+use crate::harness::Harness;
 
 fn run_of(answer: &Value) -> RunId {
     answer["runId"].as_str().unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
@@ -12,11 +12,11 @@ fn run_of(answer: &Value) -> RunId {
 
 #[tokio::test]
 async fn a_message_is_answered_when_it_is_accepted_and_again_when_its_run_has_ended() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let id = socket.ask("agent", message("s", "hold", "k")).await;
     let accepted = socket.answer(&id).await["payload"].clone();
-    assert_eq!((&accepted["status"], &accepted["acceptedAt"]), (&json!("accepted"), &json!(crate::house::NOW)));
+    assert_eq!((&accepted["status"], &accepted["acceptedAt"]), (&json!("accepted"), &json!(crate::harness::NOW)));
     let run = run_of(&accepted);
 
     let again = socket.ask("agent", message("s", "hold", "k")).await;
@@ -26,10 +26,10 @@ async fn a_message_is_answered_when_it_is_accepted_and_again_when_its_run_has_en
         (&accepted["runId"], &json!("accepted"), &json!(true))
     );
 
-    house.agent.finish(run, StopReason::FinalText, "done");
+    harness.agent.finish(run, StopReason::FinalText, "done");
     let expected = json!({
         "runId": run, "status": "ok", "summary": "completed", "reason": "final_text",
-        "startedAt": crate::house::NOW, "endedAt": crate::house::NOW,
+        "startedAt": crate::harness::NOW, "endedAt": crate::harness::NOW,
         "result": {
             "payloads": [{ "text": "done" }],
             "meta": {
@@ -44,7 +44,7 @@ async fn a_message_is_answered_when_it_is_accepted_and_again_when_its_run_has_en
     assert_eq!(socket.answer(&id).await["payload"], expected);
     assert_eq!(socket.answer(&again).await["payload"], expected);
     assert_eq!(socket.payload("agent", message("s", "hold", "k")).await, expected, "afterwards, from the store");
-    assert_eq!(house.agent.seen.lock().unwrap().iter().filter(|inbound| inbound.key.is_some()).count(), 3);
+    assert_eq!(harness.agent.seen.lock().unwrap().iter().filter(|inbound| inbound.key.is_some()).count(), 3);
     assert_eq!(socket.refusal("agent", message("s", "other", "k")).await, "CONFLICT");
     let other_session = socket.payload("agent", message("t", "hi", "k")).await;
     assert_eq!(other_session["status"], "accepted", "keys belong to their session");
@@ -52,8 +52,8 @@ async fn a_message_is_answered_when_it_is_accepted_and_again_when_its_run_has_en
 
 #[tokio::test]
 async fn what_a_message_asks_of_its_run_reaches_the_agent() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let mut params = message("s", "hold", "k");
     for (key, value) in [
         ("thinking", json!("high")),
@@ -67,7 +67,7 @@ async fn what_a_message_asks_of_its_run_reaches_the_agent() {
         params[key] = value;
     }
     socket.payload("agent", params).await;
-    let seen = house.agent.seen.lock().unwrap();
+    let seen = harness.agent.seen.lock().unwrap();
     let options = serde_json::to_value(&seen[0].options).unwrap();
     let expected = json!({
         "queue": "collect", "thinking": "high", "reasoning": "stream", "verbose": true, "model": "other",
@@ -78,8 +78,8 @@ async fn what_a_message_asks_of_its_run_reaches_the_agent() {
 
 #[tokio::test]
 async fn a_command_is_answered_once_and_makes_no_run() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let answer = socket.payload("agent", message("s", "/ping", "k")).await;
     assert_eq!(
         (&answer["status"], &answer["summary"], &answer["command"]),
@@ -88,16 +88,16 @@ async fn a_command_is_answered_once_and_makes_no_run() {
     assert_eq!(socket.payload("sessions.reset", json!({ "sessionKey": "s" })).await["reply"], "pong");
     let patch = json!({ "sessionKey": "s", "queueMode": "followup", "verbose": false, "model": "m" });
     assert_eq!(socket.payload("sessions.patch", patch).await["replies"], json!(["pong", "pong", "pong"]));
-    let said: Vec<_> = house.agent.seen.lock().unwrap().iter().map(|inbound| format!("{:?}", inbound.body)).collect();
+    let said: Vec<_> = harness.agent.seen.lock().unwrap().iter().map(|inbound| format!("{:?}", inbound.body)).collect();
     let expected = ["/ping", "/new", "/queue followup", "/verbose off", "/model m"];
     assert_eq!(said, expected.map(|text| format!("Text({text:?})")));
 }
 
 #[tokio::test]
 async fn a_wait_ends_with_the_run_or_with_its_time_and_says_which() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
-    let run = house.hold("s").await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
+    let run = harness.hold("s").await;
     for timeout in [0, 50] {
         let expired = socket.payload("agent.wait", json!({ "runId": run, "timeoutMs": timeout })).await;
         assert_eq!(
@@ -107,7 +107,7 @@ async fn a_wait_ends_with_the_run_or_with_its_time_and_says_which() {
     }
     let id = socket.ask("agent.wait", json!({ "runId": run })).await;
     socket.payload("health", json!({})).await; // answered while the other waits
-    house.agent.finish(run, StopReason::WallClock, "late");
+    harness.agent.finish(run, StopReason::WallClock, "late");
     let waited = socket.answer(&id).await["payload"].clone();
     assert_eq!(
         (&waited["status"], &waited["reason"], &waited["error"]),
@@ -121,8 +121,8 @@ async fn a_wait_ends_with_the_run_or_with_its_time_and_says_which() {
 
 #[tokio::test]
 async fn a_run_that_rests_on_a_question_is_waited_for_beyond_its_answer() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let id = socket.ask("agent", message("s", "ask deploy", "k")).await;
     let run = run_of(&socket.answer(&id).await["payload"]);
     let asked = socket.events("agent", |event| event["stream"] == "approval").await.pop().unwrap();
@@ -139,11 +139,11 @@ async fn a_run_that_rests_on_a_question_is_waited_for_beyond_its_answer() {
 
 #[tokio::test]
 async fn an_abort_stops_what_it_names_and_nothing_of_another_session() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let id = socket.ask("agent", message("s", "hold", "k")).await;
     let run = run_of(&socket.answer(&id).await["payload"]);
-    let elsewhere = house.hold("t").await;
+    let elsewhere = harness.hold("t").await;
     let mismatch = json!({ "sessionKey": "s", "runId": elsewhere });
     assert_eq!(socket.refusal("chat.abort", mismatch).await, "INVALID_REQUEST");
     let aborted = socket.payload("chat.abort", json!({ "sessionKey": "s" })).await;
@@ -160,8 +160,8 @@ async fn an_abort_stops_what_it_names_and_nothing_of_another_session() {
 
 #[tokio::test]
 async fn sessions_history_models_and_the_status_are_read() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     for n in 0..3 {
         socket.payload("chat.send", message("s", &format!("line {n}"), &format!("k{n}"))).await;
         socket.events("chat", |event| event["state"] == "final").await;
@@ -171,7 +171,7 @@ async fn sessions_history_models_and_the_status_are_read() {
     assert_eq!((texts, &history["cursor"]), (vec![&json!("line 1"), &json!("line 2")], &json!(3)));
     let rest = socket.payload("chat.history", json!({ "sessionKey": "s", "cursor": 2 })).await;
     assert_eq!((rest["messages"].as_array().unwrap().len(), &rest["cursor"]), (1, &json!(3)));
-    let running = house.hold("s").await;
+    let running = harness.hold("s").await;
     let history = socket.payload("chat.history", json!({ "sessionKey": "s" })).await;
     assert_eq!(history["inFlightRun"], json!({ "runId": running, "text": "" }));
     assert_eq!(socket.payload("sessions.list", json!({})).await["sessions"][0]["sessionKey"], "s");
@@ -184,37 +184,37 @@ async fn sessions_history_models_and_the_status_are_read() {
 
 #[tokio::test]
 async fn http_takes_and_waits_in_the_same_words() {
-    let house = House::open().await;
-    let (status, accepted) = house.post("/api/v1/agent", message("s", "hold", "k")).await;
+    let harness = Harness::open().await;
+    let (status, accepted) = harness.post("/api/v1/agent", message("s", "hold", "k")).await;
     assert_eq!((status, &accepted["status"]), (202, &json!("accepted")));
     let run = run_of(&accepted);
-    let (status, waited) = house.post("/api/v1/agent/wait", json!({ "runId": run, "timeoutMs": 10 })).await;
+    let (status, waited) = harness.post("/api/v1/agent/wait", json!({ "runId": run, "timeoutMs": 10 })).await;
     assert_eq!((status, &waited["reason"]), (200, &json!("wait_expired")));
-    house.agent.finish(run, StopReason::UserStop, "Interrupted.");
-    let (status, end) = house.post("/api/v1/agent", message("s", "hold", "k")).await;
+    harness.agent.finish(run, StopReason::UserStop, "Interrupted.");
+    let (status, end) = harness.post("/api/v1/agent", message("s", "hold", "k")).await;
     assert_eq!(
         (status, &end["status"], &end["error"], &end["summary"]),
         (200, &json!("error"), &json!("aborted"), &json!("Interrupted."))
     );
-    assert_eq!(house.post("/api/v1/agent", message("s", "other", "k")).await.0, 409);
-    let (status, error) = house.post("/api/v1/agent", json!({ "sessionKey": "s", "message": "hi" })).await;
+    assert_eq!(harness.post("/api/v1/agent", message("s", "other", "k")).await.0, 409);
+    let (status, error) = harness.post("/api/v1/agent", json!({ "sessionKey": "s", "message": "hi" })).await;
     assert_eq!((status, error["error"]["message"].as_str().unwrap().contains("idempotencyKey")), (422, true));
     let body =
         json!({ "session": "s", "text": "hold", "thinking": "low", "queue": "steer", "timeout_ms": 5, "model": "m" });
-    assert_eq!(house.post("/api/v1/messages", body).await.0, 202);
-    let seen = house.agent.seen.lock().unwrap().last().unwrap().options.clone();
+    assert_eq!(harness.post("/api/v1/messages", body).await.0, 202);
+    let seen = harness.agent.seen.lock().unwrap().last().unwrap().options.clone();
     assert_eq!((seen.timeout_ms, seen.model.as_deref()), (Some(5), Some("m")));
-    let locked = House::locked().await;
+    let locked = Harness::locked().await;
     let send = locked.client.post(locked.url("/api/v1/messages")).bearer_auth("client");
-    let (status, _) = crate::house::read(send.json(&json!({ "session": "s", "text": "hi", "model": "m" }))).await;
+    let (status, _) = crate::harness::read(send.json(&json!({ "session": "s", "text": "hi", "model": "m" }))).await;
     assert_eq!(status, 403, "a model is an operator's to choose");
 }
 
 /// On several threads, where tasks that are begun in order do not run in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_asked_in_order_reaches_the_agent_in_order() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let mut expected = Vec::new();
     let mut asked = Vec::new();
     for n in 0..15 {
@@ -228,7 +228,7 @@ async fn what_is_asked_in_order_reaches_the_agent_in_order() {
     for id in asked {
         assert_eq!(socket.answer(&id).await["ok"], true);
     }
-    let seen = house.agent.seen.lock().unwrap();
+    let seen = harness.agent.seen.lock().unwrap();
     let order: Vec<_> = seen
         .iter()
         .filter_map(|inbound| match &inbound.body {
@@ -242,8 +242,8 @@ async fn what_is_asked_in_order_reaches_the_agent_in_order() {
 
 #[tokio::test]
 async fn what_a_command_refuses_is_the_answer_to_the_request_that_needs_it() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let answer =
         socket.call("sessions.patch", json!({ "sessionKey": "s", "thinking": "low", "model": "nosuch" })).await;
     assert_eq!(
@@ -252,16 +252,16 @@ async fn what_a_command_refuses_is_the_answer_to_the_request_that_needs_it() {
     );
     let said = socket.payload("agent", message("s", "/model nosuch", "k")).await;
     assert_eq!((&said["status"], &said["error"]), (&json!("error"), &json!("refused")));
-    let (status, said) = house.post("/api/v1/messages", json!({ "session": "s", "text": "/model nosuch" })).await;
+    let (status, said) = harness.post("/api/v1/messages", json!({ "session": "s", "text": "/model nosuch" })).await;
     assert_eq!((status, &said["refused"], &said["reply"]), (200, &json!(true), &json!("I know no nosuch.")));
-    let (_, said) = house.post("/api/v1/messages", json!({ "session": "s", "text": "/ping" })).await;
+    let (_, said) = harness.post("/api/v1/messages", json!({ "session": "s", "text": "/ping" })).await;
     assert_eq!(said.get("refused"), None);
 }
 
 #[tokio::test]
 async fn an_id_is_one_requests_until_its_last_answer() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let id = socket.ask("agent", message("s", "hold", "k")).await;
     let run = run_of(&socket.answer(&id).await["payload"]);
     for (method, params) in [
@@ -278,8 +278,8 @@ async fn an_id_is_one_requests_until_its_last_answer() {
             "{refused}"
         );
     }
-    assert_eq!(house.agent.seen.lock().unwrap().iter().filter(|inbound| inbound.key.is_some()).count(), 1);
-    house.agent.finish(run, StopReason::FinalText, "done");
+    assert_eq!(harness.agent.seen.lock().unwrap().iter().filter(|inbound| inbound.key.is_some()).count(), 1);
+    harness.agent.finish(run, StopReason::FinalText, "done");
     assert_eq!(socket.answer(&id).await["payload"]["status"], "ok", "the first one was not disturbed");
     // And is free the moment its answer is there.
     for _ in 0..100 {
@@ -290,8 +290,8 @@ async fn an_id_is_one_requests_until_its_last_answer() {
 
 #[tokio::test]
 async fn a_time_that_nobody_may_ask_for_is_refused_everywhere() {
-    let house = House::open().await;
-    let mut socket = Socket::open(&house).await;
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
     let with = |field: &str, value: u64| {
         let mut params = message("s", "hold", "k");
         params[field] = json!(value);
@@ -308,8 +308,8 @@ async fn a_time_that_nobody_may_ask_for_is_refused_everywhere() {
         assert!(answer["error"]["message"].as_str().unwrap().starts_with("timeout: at most 604800 s"), "{answer}");
     }
     let body = json!({ "session": "s", "text": "hold", "timeout_ms": 604_800_001 });
-    assert_eq!(house.post("/api/v1/messages", body).await.0, 422);
-    assert!(house.agent.seen.lock().unwrap().is_empty(), "nothing of it reached the agent");
+    assert_eq!(harness.post("/api/v1/messages", body).await.0, 422);
+    assert!(harness.agent.seen.lock().unwrap().is_empty(), "nothing of it reached the agent");
     socket.payload("chat.send", with("timeoutMs", 604_800_000)).await;
-    assert_eq!(house.agent.seen.lock().unwrap()[0].options.timeout_ms, Some(604_800_000));
+    assert_eq!(harness.agent.seen.lock().unwrap()[0].options.timeout_ms, Some(604_800_000));
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
 
 use super::client::{PATIENCE, Socket, message};
-use crate::house::House;
+use crate::harness::Harness;
 
 /// Keeps the clock where it is, and says so when that takes too long.
 async fn hold_the_clock() -> Infallible {
@@ -55,14 +55,14 @@ fn run_of(answer: &Value) -> RunId {
 #[tokio::test(start_paused = true)]
 async fn a_message_is_acknowledged_while_the_clock_stands() {
     at_once(async {
-        let house = House::open().await;
-        let mut socket = Socket::open(&house).await;
+        let harness = Harness::open().await;
+        let mut socket = Socket::open(&harness).await;
         let begun = Instant::now();
         // The run never ends: nothing answers for it.
         let id = socket.ask("agent", message("s", "hold", "k")).await;
         let accepted = socket.answer(&id).await;
         assert_eq!((&accepted["ok"], &accepted["payload"]["status"]), (&json!(true), &json!("accepted")), "{accepted}");
-        let (status, accepted) = house.post("/api/v1/agent", message("s", "hold", "k2")).await;
+        let (status, accepted) = harness.post("/api/v1/agent", message("s", "hold", "k2")).await;
         assert_eq!((status, &accepted["status"]), (202, &json!("accepted")));
         assert_eq!(begun.elapsed(), Duration::ZERO);
     })
@@ -71,14 +71,14 @@ async fn a_message_is_acknowledged_while_the_clock_stands() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_100_ms_ends_alone_and_a_later_one_knows_both_dates() {
-    let (house, mut socket, run, wait) = at_once(async {
-        let house = House::open().await;
-        let mut socket = Socket::open(&house).await;
+    let (harness, mut socket, run, wait) = at_once(async {
+        let harness = Harness::open().await;
+        let mut socket = Socket::open(&harness).await;
         let id = socket.ask("agent", message("s", "hold", "k")).await;
         let run = run_of(&socket.answer(&id).await);
         let wait = socket.ask("agent.wait", json!({ "runId": run, "timeoutMs": 100 })).await;
         settle(&mut socket).await;
-        (house, socket, run, wait)
+        (harness, socket, run, wait)
     })
     .await;
     advance(Duration::from_millis(99)).await;
@@ -91,9 +91,9 @@ async fn a_wait_of_100_ms_ends_alone_and_a_later_one_knows_both_dates() {
             (&expired["status"], &expired["reason"], &expired["runStatus"]),
             (&json!("timeout"), &json!("wait_expired"), &json!("running"))
         );
-        house.agent.finish(run, StopReason::FinalText, "done");
+        harness.agent.finish(run, StopReason::FinalText, "done");
         let later = socket.payload("agent.wait", json!({ "runId": run })).await;
-        let now = json!(crate::house::NOW);
+        let now = json!(crate::harness::NOW);
         assert_eq!((&later["status"], &later["startedAt"], &later["endedAt"]), (&json!("ok"), &now, &now), "{later}");
     })
     .await;
@@ -106,13 +106,13 @@ fn is_end(event: &Value) -> bool {
 #[tokio::test(start_paused = true)]
 async fn two_messages_of_a_session_are_acknowledged_at_once_and_each_has_one_end() {
     at_once(async {
-        let house = House::open().await;
-        let mut socket = Socket::open(&house).await;
+        let harness = Harness::open().await;
+        let mut socket = Socket::open(&harness).await;
         let first = socket.ask("agent", message("s", "hold", "k1")).await;
         let second = socket.ask("agent", message("s", "hold", "k2")).await;
         let runs = [run_of(&socket.answer(&first).await), run_of(&socket.answer(&second).await)];
         for run in runs {
-            house.agent.finish(run, StopReason::FinalText, "done");
+            harness.agent.finish(run, StopReason::FinalText, "done");
         }
         let mut ended = Vec::new();
         for id in [first, second] {
@@ -130,14 +130,14 @@ async fn two_messages_of_a_session_are_acknowledged_at_once_and_each_has_one_end
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_time_is_up_has_one_end_and_every_wait_says_timeout() {
     at_once(async {
-        let house = House::open().await;
-        let mut socket = Socket::open(&house).await;
+        let harness = Harness::open().await;
+        let mut socket = Socket::open(&harness).await;
         let id = socket.ask("agent", message("s", "hold", "k")).await;
         let run = run_of(&socket.answer(&id).await);
         let early = socket.ask("agent.wait", json!({ "runId": run, "timeoutMs": 600_000 })).await;
         settle(&mut socket).await;
-        house.agent.delta(run, 1, "Half of the answer");
-        house.agent.finish(run, StopReason::ActiveTime, StopReason::ActiveTime.user_line());
+        harness.agent.delta(run, 1, "Half of the answer");
+        harness.agent.finish(run, StopReason::ActiveTime, StopReason::ActiveTime.user_line());
         let late = socket.ask("agent.wait", json!({ "runId": run, "timeoutMs": 0 })).await;
         for asked in [&id, &early, &late] {
             let answer = socket.answer(asked).await["payload"].clone();

@@ -158,7 +158,7 @@ fn rules() -> StopRules {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 2))]
 
     #[test]
     fn verdicts_do_not_depend_on_where_the_state_was_stored_and_read_back(

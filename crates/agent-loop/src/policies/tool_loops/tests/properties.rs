@@ -103,6 +103,11 @@ proptest! {
             prop_assert_eq!(&kept, &stored);
         }
     }
+}
+
+proptest! {
+    // A case has hundreds of calls, and a bound depends little on chance. `make soak` has more of them.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 8))]
 
     #[test]
     fn a_state_stays_small(seed in any::<u64>(), calls in 100usize..400) {

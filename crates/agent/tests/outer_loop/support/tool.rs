@@ -1,0 +1,163 @@
+//! A tool for tests.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Ask, CallPreview, CredentialNeed, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+
+/// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
+/// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
+/// hours and says so each minute.
+pub(crate) struct TestTool {
+    spec: ToolSpec,
+    pub(crate) calls: Arc<AtomicUsize>,
+    behaves_as: String,
+    world: Arc<Mutex<String>>,
+    /// Secrets that it was called with.
+    pub(crate) secrets: Arc<Mutex<Vec<String>>>,
+}
+
+impl TestTool {
+    pub(crate) fn named(name: &str) -> Self {
+        let schema =
+            json!({"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": false});
+        Self {
+            spec: ToolSpec {
+                effect: Effect::Read,
+                timeout: Duration::from_secs(30),
+                max_output_bytes: 1000,
+                ..ToolSpec::new(name, format!("the tool {name}"), schema)
+            },
+            calls: Arc::default(),
+            behaves_as: name.into(),
+            world: Arc::default(),
+            secrets: Arc::default(),
+        }
+    }
+
+    /// The same tool, which asks before it acts.
+    pub(crate) fn asking(mut self) -> Self {
+        self.spec.approval = Ask::UnlessApproved;
+        self.writing()
+    }
+
+    /// The same tool, whose answers are words of the outside.
+    pub(crate) fn of_outside(mut self) -> Self {
+        self.spec.outside = true;
+        self
+    }
+
+    /// The same tool, of an MCP server.
+    pub(crate) fn of_server(mut self, server: &str) -> Self {
+        self.spec.server = Some(server.into());
+        self
+    }
+
+    /// The same tool, described by whoever runs that MCP server.
+    pub(crate) fn described_by(mut self, server: &str) -> Self {
+        self.spec.foreign = true;
+        self.of_server(server)
+    }
+
+    /// The same tool, one of whose arguments is shown to nobody.
+    pub(crate) fn sensitive(mut self, argument: &str) -> Self {
+        self.spec.sensitive.push(argument.into());
+        self
+    }
+
+    /// The same tool, whose results may have so many bytes.
+    pub(crate) fn saying(mut self, max_output_bytes: usize) -> Self {
+        self.spec.max_output_bytes = max_output_bytes;
+        self
+    }
+
+    /// The same tool, which may take so long.
+    pub(crate) fn within(mut self, timeout: Duration) -> Self {
+        self.spec.timeout = timeout;
+        self
+    }
+
+    /// The same tool under another name.
+    pub(crate) fn called(mut self, name: &str) -> Self {
+        self.spec.name = name.into();
+        self
+    }
+
+    /// The same tool, which needs a secret of that name.
+    pub(crate) fn secret(mut self, name: &str) -> Self {
+        self.spec.credential =
+            Some(CredentialNeed { name: name.into(), instructions: format!("Paste the {name} here.") });
+        self
+    }
+
+    /// What the tool weighs besides its arguments: shared, so that a test can change the world.
+    pub(crate) fn world(&self) -> Arc<Mutex<String>> {
+        self.world.clone()
+    }
+
+    /// The same tool, with an effect that must not be repeated.
+    pub(crate) fn writing(mut self) -> Self {
+        self.spec.effect = Effect::External;
+        self.spec.idempotent = false;
+        self
+    }
+}
+
+#[async_trait]
+impl Tool for TestTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+        let world = self.world.lock().expect("not poisoned").clone();
+        let bound = if world.is_empty() { Vec::new() } else { vec![("world".to_owned(), world)] };
+        Ok(CallPreview { bound, covers: Some(format!("all of {}", self.spec.name)), ..CallPreview::default() })
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        if let Some(secret) = &context.credential {
+            self.secrets.lock().expect("not poisoned").push(secret.expose().to_owned());
+            if secret.expose() == "wrong" {
+                return Err(ToolFailure::CredentialRefused("the secret was not accepted".into()));
+            }
+        }
+        match self.behaves_as.as_str() {
+            "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),
+            "moody" if *self.world.lock().expect("not poisoned") == "broken" => {
+                Err(ToolFailure::failed("no answer of 192.0.2.7 to ann"))
+            }
+            "moody" => Ok("it works".into()),
+            "fail" => Err(ToolFailure::failed("it does not work")),
+            "panic" => panic!("the tool of the test panics"),
+            "wait" => {
+                tokio::select! {
+                    () = context.cancel.cancelled() => Err(ToolFailure::Cancelled),
+                    () = tokio::time::sleep(Duration::from_secs(30)) => Ok("waited".into()),
+                }
+            }
+            "deaf" => {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                Ok("waited".into())
+            }
+            "chatty" => {
+                for minute in 0..300 {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    context.progress.say(&context.call_id, &format!("minute {minute}"));
+                }
+                Ok("all of it".into())
+            }
+            "slow" => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok("slowly".into())
+            }
+            other => panic!("no such test tool: {other}"),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! A stand-in for the agent: it does what the text of a message says.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use belay_protocol::run::RunUsage;
+use belay_protocol::status::LiveRun;
+use belay_protocol::*;
+use futures_util::StreamExt;
+use serde_json::Map;
+use tokio::sync::{broadcast, watch};
+
+use super::NOW;
+use super::reports::{context, status, tools};
+use super::store::{FakeStore, blank};
+use crate::work::FakeWork;
+
+struct Life {
+    record: RunRecord,
+    finished: watch::Sender<Option<Arc<RunRecord>>>,
+    deltas: broadcast::Sender<Delta>,
+    said: Partial,
+}
+
+/// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `ask COMMAND`, `ask slowly`, `login`, `busy`,
+/// `conflict`, …; otherwise repeats it. A command about `nosuch` is refused.
+pub(crate) struct FakeAgent {
+    store: Arc<FakeStore>,
+    lives: Mutex<HashMap<RunId, Life>>,
+    /// What it says is at work.
+    pub(crate) running: Mutex<Vec<LiveRun>>,
+    keys: Mutex<HashMap<IdempotencyKey, (Body, RunRecord)>>,
+    work: Arc<FakeWork>,
+    pub(crate) seen: Mutex<Vec<Inbound>>,
+}
+
+impl FakeAgent {
+    /// One that keeps its runs in this store and asks this for jobs and routines.
+    pub(super) fn new(store: Arc<FakeStore>, work: Arc<FakeWork>) -> Self {
+        Self {
+            store,
+            lives: Mutex::default(),
+            running: Mutex::default(),
+            keys: Mutex::default(),
+            work,
+            seen: Mutex::default(),
+        }
+    }
+
+    pub(super) async fn work(self: Arc<Self>, mut inbound: InboundStream) {
+        while let Some(Envelope { inbound, ack }) = inbound.next().await {
+            self.seen.lock().unwrap().push(inbound.clone());
+            if !inbound.lifetime.is_lasting() {
+                self.store.ephemeral.lock().unwrap().insert(inbound.session.clone());
+            }
+            match inbound.body.clone() {
+                Body::Control(Control::Decide { gate, decision }) => {
+                    ack.send(self.decide(gate, decision, &inbound).await);
+                }
+                Body::Control(Control::Job(request)) => ack.send(self.work.job(request, &inbound)),
+                Body::Control(Control::Routine(request)) => ack.send(self.work.routine(*request, &inbound)),
+                Body::Control(control) => ack.send(self.control(&control)),
+                Body::Text(text) | Body::Edit(text) => match self.answer_in(&inbound, &text) {
+                    Some((gate, decision)) => ack.send(self.decide(gate, decision, &inbound).await),
+                    None => self.text(&inbound, &text, ack),
+                },
+            }
+        }
+    }
+
+    fn control(&self, control: &Control) -> Ack {
+        match control {
+            Control::Watch(id) => Ack::Watch(self.lives.lock().unwrap().get(id).map(|life| watch_of(life, true))),
+            Control::Shutdown => Ack::Command(CommandReply {
+                command: "/shutdown".into(),
+                reply: "Bye.".into(),
+                resumes: None,
+                refused: false,
+            }),
+            Control::Decide { .. } | Control::Job(_) | Control::Routine(_) | Control::Refresh(_) => {
+                panic!("decided elsewhere")
+            }
+            Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
+            Control::Tools(request) => tools(request),
+            Control::Status => {
+                let running = self.running.lock().unwrap().clone();
+                Ack::Status(Box::new(StatusReport { running, ..status() }))
+            }
+            Control::Context { session, full } => match session.as_str() {
+                "nobody" => Ack::Refused(Refusal::Unknown("There is no session nobody.".into())),
+                _ => Ack::Context(Box::new(context(session, *full))),
+            },
+            Control::Stop(target) => {
+                let lives: Vec<_> =
+                    self.lives.lock().unwrap().values().map(|l| (l.record.run_id, l.record.session.clone())).collect();
+                let fits = |id: &RunId, key: &SessionKey| match target {
+                    StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => run == id,
+                    StopTarget::Session(session) => session == key,
+                    StopTarget::All => true,
+                };
+                let reason = match target {
+                    StopTarget::RunOfGoneClient(_) => StopReason::ClientGone,
+                    _ => StopReason::OperatorStop,
+                };
+                let stopped: Vec<_> = lives.iter().filter(|(id, key)| fits(id, key)).map(|(id, _)| *id).collect();
+                for id in &stopped {
+                    self.finish(*id, reason, reason.user_line());
+                }
+                Ack::Stopped(StopReport { stopped, still_running: vec![] })
+            }
+        }
+    }
+
+    /// The answer that a text is while a question waits in its session: a yes or a no, or the secret that was asked for.
+    fn answer_in(&self, inbound: &Inbound, text: &str) -> Option<(GateId, Decision)> {
+        let gates = self.store.gates.lock().unwrap();
+        let gate = gates.iter().find(|gate| gate.state == GateState::Waiting && gate.session == inbound.session)?;
+        match (&gate.kind, text) {
+            (GateKind::Credential { .. }, _) | (_, "yes") => Some((gate.id, Decision::Approve)),
+            (_, "no") => Some((gate.id, Decision::Deny)),
+            _ => None,
+        }
+    }
+
+    /// Answers a question; a run that was asked `slowly` goes on without an end, and its watchers learn that late.
+    async fn decide(&self, id: GateId, decision: Decision, inbound: &Inbound) -> Ack {
+        let Some(gate) = self.store.gate(id).await.unwrap() else {
+            return Ack::Refused(Refusal::Unknown(format!("There is no question {id}.")));
+        };
+        if !gate.asker.may_be_decided_by(&gate.session, &inbound.principal, &inbound.session) {
+            return Ack::Refused(Refusal::Forbidden("This question is not yours to answer.".into()));
+        }
+        let (state, reply) = match decision {
+            Decision::Deny => (GateState::Denied, "Denied."),
+            Decision::Approve | Decision::Always => (GateState::Approved, "Approved."),
+        };
+        let by = &inbound.principal.id;
+        let gate = match self.store.decide(id, state, decision == Decision::Always, by, UnixMillis(NOW)).await.unwrap()
+        {
+            Decided::Now(gate) => gate,
+            Decided::Before(gate) => return Ack::Refused(Refusal::Decided(format!("This {}.", gate.state.told()))),
+            Decided::Unknown => panic!("it was there"),
+        };
+        let run = self.store.run(gate.run_id).await.unwrap().unwrap();
+        self.store.put(RunRecord { status: RunStatus::Running, waiting_for: None, ..run.clone() });
+        self.store.fact(
+            &run,
+            EventKind::ApprovalResolved { approval: id, state: state.word().into(), actor: by.to_string() },
+        );
+        match gate.summary.as_str() {
+            "slowly" => {}
+            command => self.finish(gate.run_id, StopReason::FinalText, &format!("{} {command}", state.word())),
+        }
+        Ack::Command(CommandReply {
+            command: "/approve".into(),
+            reply: reply.into(),
+            resumes: Some(gate.run_id),
+            refused: false,
+        })
+    }
+
+    /// Lays a run to rest on a question about that command, or for a secret.
+    fn pause(&self, id: RunId, kind: GateKind, summary: &str, inbound: &Inbound) {
+        let mut lives = self.lives.lock().unwrap();
+        let life = lives.get_mut(&id).unwrap();
+        let gate = Gate {
+            id: GateId::new(),
+            run_id: id,
+            session: life.record.session.clone(),
+            call_id: "call-1".into(),
+            tool: "run_command".into(),
+            kind,
+            summary: summary.into(),
+            arguments: serde_json::json!({"argv": [summary]}),
+            detail: "run_command asks before it acts".into(),
+            bound: vec![("argv".into(), summary.into())],
+            digest: "not for the outside".into(),
+            covers: None,
+            asker: Asker {
+                principal: inbound.principal.id.to_string(),
+                place: inbound.principal.role.into(),
+                relayed: false,
+            },
+            asked_at: UnixMillis(NOW),
+            expires_at: UnixMillis(NOW + 1_800_000),
+            state: GateState::Waiting,
+            decided_by: None,
+            decided_at: None,
+        };
+        let record =
+            RunRecord { status: RunStatus::Paused, waiting_for: Some(WaitingFor::from(&gate)), ..life.record.clone() };
+        self.store.put(record.clone());
+        let asked = EventKind::ApprovalRequested {
+            approval: gate.id,
+            call_id: gate.call_id.clone(),
+            name: gate.tool.clone(),
+            kind: "approval".into(),
+            summary: summary.into(),
+            detail: gate.detail.clone(),
+        };
+        self.store.gates.lock().unwrap().push(gate);
+        self.store.fact(&record, asked);
+        life.finished.send_replace(Some(Arc::new(record)));
+    }
+
+    fn text(&self, inbound: &Inbound, text: &str, ack: AckSender) {
+        let refused = match text {
+            "busy" => Refusal::Busy { what: "the queue is full".into(), retry_after: Duration::from_millis(1500) },
+            "conflict" => Refusal::Conflict { run_id: RunId::new() },
+            "forbidden" => Refusal::Forbidden("not yours".into()),
+            "draining" => Refusal::ShuttingDown,
+            "invalid" => Refusal::Invalid("no".into()),
+            "unstored" => Refusal::Store("disk full".into()),
+            "drop" => return,
+            command if command.starts_with('/') => {
+                let refused = command.ends_with(" nosuch");
+                let reply = if refused { "I know no nosuch." } else { "pong" };
+                return ack.send(Ack::Command(CommandReply {
+                    command: command.into(),
+                    reply: reply.into(),
+                    resumes: None,
+                    refused,
+                }));
+            }
+            _ => return self.accept(inbound, text, ack),
+        };
+        ack.send(Ack::Refused(refused));
+    }
+
+    fn accept(&self, inbound: &Inbound, text: &str, ack: AckSender) {
+        let mut keys = self.keys.lock().unwrap();
+        if let Some((body, first)) = inbound.key.as_ref().and_then(|key| keys.get(key)) {
+            if *body != inbound.body {
+                return ack.send(Ack::Refused(Refusal::Conflict { run_id: first.run_id }));
+            }
+            let watch = self.lives.lock().unwrap().get(&first.run_id).map(|life| watch_of(life, false));
+            return ack.send(Ack::Accepted(accepted(first, watch, true)));
+        }
+        let record = RunRecord { session: inbound.session.clone(), ..blank() };
+        if let Some(key) = &inbound.key {
+            keys.insert(key.clone(), (inbound.body.clone(), record.clone()));
+        }
+        drop(keys);
+        let id = record.run_id;
+        let life = Life {
+            record: record.clone(),
+            finished: watch::Sender::new(None),
+            deltas: broadcast::Sender::new(64),
+            said: Partial::default(),
+        };
+        self.store.put(record.clone());
+        self.store.fact(&record, EventKind::RunAccepted);
+        self.store.fact(&record, EventKind::RunStarted { attempt: 1 });
+        let watch = watch_of(&life, inbound.want_deltas);
+        self.lives.lock().unwrap().insert(id, life);
+        ack.send(Ack::Accepted(accepted(&record, Some(watch), false)));
+        self.perform(id, text, inbound);
+    }
+
+    fn perform(&self, id: RunId, text: &str, inbound: &Inbound) {
+        if text == "hold" {
+            return;
+        }
+        if let Some(command) = text.strip_prefix("ask ") {
+            self.delta(id, 1, "Let me look.");
+            return self.pause(id, GateKind::Approval, command, inbound);
+        }
+        if text == "login" {
+            return self.pause(id, GateKind::Credential { name: "github".into() }, "logs in", inbound);
+        }
+        if let Some(word) = text.strip_prefix("fail ") {
+            let reason = StopReason::from_word(word).unwrap();
+            return self.finish(id, reason, reason.user_line());
+        }
+        if let Some(pieces) = text.strip_prefix("pieces ") {
+            let mut reply = "";
+            for (step, words) in pieces.split('/').enumerate() {
+                reply = words;
+                for piece in words.split_inclusive(' ') {
+                    self.delta(id, step as u32 + 1, piece);
+                }
+            }
+            return self.finish(id, StopReason::FinalText, reply);
+        }
+        if let Some(outputs) = text.strip_prefix("reach ") {
+            self.delta(id, 1, "I work on it.");
+            return self.finish(id, StopReason::Goal, outputs);
+        }
+        if text == "flood" {
+            (0..300).for_each(|n| self.delta(id, 1, &format!("{n} ")));
+            return self.finish(id, StopReason::FinalText, "the whole flood");
+        }
+        self.finish(id, StopReason::FinalText, text);
+    }
+
+    pub(crate) fn delta(&self, id: RunId, step: u32, text: &str) {
+        if let Some(life) = self.lives.lock().unwrap().get_mut(&id) {
+            if life.said.step != step {
+                life.said.begin(step);
+            }
+            life.said.text.push_str(text);
+            let _ = life.deltas.send(Delta::Text { step, text: text.into() });
+        }
+    }
+
+    /// The run is gone, and no fact tells of its end.
+    pub(crate) fn vanish(&self, id: RunId) {
+        self.store.remove(id);
+        self.lives.lock().unwrap().remove(&id);
+    }
+
+    pub(crate) fn finish(&self, id: RunId, reason: StopReason, reply: &str) {
+        let Some(life) = self.lives.lock().unwrap().remove(&id) else { return };
+        let record = RunRecord {
+            status: reason.status(),
+            reason: Some(reason),
+            reply: Some(reply.into()),
+            usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0, estimated_calls: 0 },
+            ended_at: Some(UnixMillis(NOW)),
+            ..life.record
+        };
+        self.store.put(record.clone());
+        let kind = EventKind::RunEnded { status: reason.status(), reason, evidence: Map::new() };
+        self.store.fact(&record, kind);
+        life.finished.send_replace(Some(Arc::new(record)));
+    }
+}
+
+fn watch_of(life: &Life, deltas: bool) -> RunWatch {
+    RunWatch {
+        run_id: life.record.run_id,
+        finished: life.finished.subscribe(),
+        deltas: deltas.then(|| life.deltas.subscribe()),
+        so_far: if deltas { life.said.clone() } else { Partial::default() },
+    }
+}
+
+fn accepted(record: &RunRecord, watch: Option<RunWatch>, duplicate: bool) -> Accepted {
+    Accepted {
+        run_id: record.run_id,
+        session: record.session.clone(),
+        accepted_at: record.accepted_at,
+        duplicate,
+        watch,
+    }
+}

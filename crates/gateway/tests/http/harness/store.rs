@@ -1,0 +1,318 @@
+//! Stand-ins for the store: runs, facts and history in memory, and an archive with one session.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use belay_protocol::run::RunUsage;
+use belay_protocol::*;
+use serde_json::Map;
+use tokio::sync::watch;
+
+use super::NOW;
+
+/// Runs, facts and history in memory.
+#[derive(Default)]
+pub(crate) struct FakeStore {
+    runs: Mutex<Vec<RunRecord>>,
+    facts: Mutex<Vec<Event>>,
+    pub(super) gates: Mutex<Vec<Gate>>,
+    /// Sessions that were created for one request.
+    pub(super) ephemeral: Mutex<HashSet<SessionKey>>,
+    tip: watch::Sender<Seq>,
+    pub(crate) broken: AtomicBool,
+    /// Whether a run that is read never comes, and how many wait for one.
+    pub(crate) stalled: AtomicBool,
+    pub(crate) stuck: AtomicI64,
+    /// Whether everybody else comes first when facts are read.
+    pub(crate) slow: AtomicBool,
+}
+
+impl FakeStore {
+    pub(crate) fn put(&self, record: RunRecord) {
+        let mut runs = self.runs.lock().unwrap();
+        runs.retain(|run| run.run_id != record.run_id);
+        runs.push(record);
+    }
+
+    pub(crate) fn remove(&self, run: RunId) {
+        self.runs.lock().unwrap().retain(|record| record.run_id != run);
+    }
+
+    pub(crate) fn fact(&self, run: &RunRecord, kind: EventKind) {
+        self.commit(run.session.clone(), Some(run.run_id), kind);
+    }
+
+    pub(crate) fn notice(&self, session: &str, text: &str) {
+        self.commit(session.into(), None, EventKind::Notice { text: text.into() });
+    }
+
+    fn commit(&self, session: SessionKey, run_id: Option<RunId>, kind: EventKind) {
+        let mut facts = self.facts.lock().unwrap();
+        let seq = Seq(facts.len() as u64 + 1);
+        facts.push(Event { seq, at: UnixMillis(NOW), session: Some(session), run_id, kind });
+        drop(facts);
+        self.tip.send_replace(seq);
+    }
+
+    /// The progress of a run that its events show.
+    pub(crate) fn progress(&self, run: RunId, runs_in: RunsIn) -> Doing {
+        let mut progress = Doing::in_room(runs_in);
+        for fact in self.facts.lock().unwrap().iter().filter(|fact| fact.run_id == Some(run)) {
+            progress.take(fact.at, fact.kind.clone());
+        }
+        progress
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.broken.load(Ordering::Relaxed) { Err(StoreError::Unavailable("disk full".into())) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl RunReader for FakeStore {
+    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.check()?;
+        if self.stalled.load(Ordering::Relaxed) {
+            self.stuck.fetch_add(1, Ordering::Relaxed);
+            return std::future::pending().await;
+        }
+        Ok(self.runs.lock().unwrap().iter().find(|run| run.run_id == id).cloned())
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        self.check()?;
+        let runs = self.runs.lock().unwrap();
+        let fits = |run: &&RunRecord| {
+            filter.session.as_ref().is_none_or(|key| *key == run.session)
+                && filter.status.is_none_or(|status| status == run.status)
+        };
+        Ok(runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+    }
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        let run = self.run(id).await?;
+        Ok(run.into_iter().map(|run| Arc::new(Message::assistant(run.reply.unwrap_or_default()))).collect())
+    }
+}
+
+#[async_trait]
+impl SessionReader for FakeStore {
+    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.check()?;
+        let mut seen: Vec<SessionSummary> = Vec::new();
+        for run in self.runs.lock().unwrap().iter() {
+            let lifetime = match self.ephemeral.lock().unwrap().contains(&run.session) {
+                true => SessionLifetime::Ephemeral,
+                false => SessionLifetime::Lasting,
+            };
+            if !filter.ephemeral && !lifetime.is_lasting() {
+                continue;
+            }
+            if !seen.iter().any(|summary| summary.session == run.session) {
+                seen.push(SessionSummary {
+                    session: run.session.clone(),
+                    state: ThreadState::Idle,
+                    open_runs: 0,
+                    last_active_at: UnixMillis(NOW),
+                    title: None,
+                    lifetime,
+                });
+            }
+        }
+        seen.truncate(filter.limit as usize);
+        Ok(seen)
+    }
+    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        self.check()?;
+        let runs = self.runs.lock().unwrap();
+        let entry = |(at, run): (usize, &RunRecord)| HistoryEntry {
+            id: at as u64 + 1,
+            role: "assistant".into(),
+            text: run.reply.clone().unwrap_or_default(),
+            run_id: Some(run.run_id),
+            at: run.accepted_at,
+        };
+        let own = runs.iter().filter(|run| run.session == *session).enumerate().map(entry);
+        Ok(own.filter(|entry| entry.id > after).take(limit as usize).collect())
+    }
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        Ok(self.sessions(SessionFilter::all(u32::MAX)).await?.into_iter().find(|summary| summary.session == *key))
+    }
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut history = self.history(session, 0, u32::MAX).await?;
+        Ok(history.split_off(history.len().saturating_sub(limit as usize)))
+    }
+    async fn principals(&self, _limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl StoreHealth for FakeStore {
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.check()
+    }
+}
+
+#[async_trait]
+impl EventLog for FakeStore {
+    async fn append(&self, _events: Vec<NewEvent>) -> Result<(), StoreError> {
+        self.check()
+    }
+    async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
+        self.check()?;
+        if self.slow.load(Ordering::Relaxed) {
+            for _ in 0..64 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let facts = self.facts.lock().unwrap();
+        let fits = |fact: &&Event| {
+            fact.seq > query.after
+                && query.run.is_none_or(|run| fact.run_id == Some(run))
+                && query.session.as_ref().is_none_or(|session| fact.session.as_ref() == Some(session))
+        };
+        Ok(facts.iter().filter(fits).take(query.limit as usize).cloned().collect())
+    }
+    fn tip(&self) -> watch::Receiver<Seq> {
+        self.tip.subscribe()
+    }
+}
+
+#[async_trait]
+impl GateStore for FakeStore {
+    async fn decide(
+        &self,
+        id: GateId,
+        state: GateState,
+        _always: bool,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError> {
+        let mut gates = self.gates.lock().unwrap();
+        let Some(gate) = gates.iter_mut().find(|gate| gate.id == id) else { return Ok(Decided::Unknown) };
+        if gate.state != GateState::Waiting {
+            return Ok(Decided::Before(Box::new(gate.clone())));
+        }
+        (gate.state, gate.decided_by, gate.decided_at) = (state, Some(by.into()), Some(at));
+        Ok(Decided::Now(Box::new(gate.clone())))
+    }
+    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
+        self.check()?;
+        Ok(self.gates.lock().unwrap().iter().find(|gate| gate.id == id).cloned())
+    }
+    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
+        self.check()?;
+        let gates = self.gates.lock().unwrap();
+        let fits = |gate: &&Gate| {
+            filter.session.as_ref().is_none_or(|key| *key == gate.session)
+                && (!filter.waiting || gate.state == GateState::Waiting)
+        };
+        Ok(gates.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+    }
+    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
+        Ok(self.gates.lock().unwrap().iter().filter(|gate| gate.run_id == run).cloned().collect())
+    }
+    async fn granted(&self, _session: &SessionKey, _tool: &str, _covers: &str) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+    async fn forget_grants(&self, _session: &SessionKey) -> Result<u32, StoreError> {
+        Ok(0)
+    }
+}
+
+pub(crate) fn blank() -> RunRecord {
+    RunRecord {
+        run_id: RunId::new(),
+        session: "s".into(),
+        status: RunStatus::Running,
+        reason: None,
+        evidence: Map::new(),
+        reply: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        attempt: 1,
+        accepted_at: UnixMillis(NOW),
+        started_at: Some(UnixMillis(NOW)),
+        ended_at: None,
+        waiting_for: None,
+    }
+}
+
+/// An archive with one session, `kept`, of 201 messages; it finds nothing but `tea`.
+pub(super) struct FakeArchive;
+
+/// The only thread there is.
+fn kept_thread() -> ThreadId {
+    "01890000-0000-7000-8000-000000000002".parse().unwrap()
+}
+
+#[async_trait]
+impl Archive for FakeArchive {
+    async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
+        let hit = Found {
+            session: query.session.clone().unwrap_or_else(|| "kept".into()),
+            thread: kept_thread(),
+            id: u64::from(query.limit),
+            role: "user".into(),
+            snippet: "a cup of tea".into(),
+            run_id: None,
+            at: UnixMillis(NOW),
+        };
+        Ok(if query.terms() == ["tea"] { vec![hit] } else { vec![] })
+    }
+    async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
+        let thread = ThreadSummary {
+            thread: kept_thread(),
+            state: ThreadState::Idle,
+            active: true,
+            last_active_at: UnixMillis(NOW),
+            summary: None,
+        };
+        Ok(if session.as_str() == "kept" { vec![thread] } else { vec![] })
+    }
+    async fn transcript(&self, _thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
+        let line = |id: u64| TranscriptLine {
+            id,
+            run_id: None,
+            at: UnixMillis(NOW),
+            message: Arc::new(Message::user(format!("line {id}"))),
+        };
+        Ok((after + 1..=201).take(limit as usize).map(line).collect())
+    }
+    async fn delete_session(&self, _lease: &Lease, _at: UnixMillis) -> Result<Removed, StoreError> {
+        panic!("a session is deleted by its lane")
+    }
+    async fn prune(&self, _old: Retention, _most: u32) -> Result<Removed, StoreError> {
+        panic!("the janitor does that")
+    }
+    async fn prunable(&self, _old: Retention) -> Result<Removed, StoreError> {
+        panic!("the janitor does that")
+    }
+    async fn shrink(&self, _pages: u32) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl SecretVault for FakeArchive {
+    async fn keep(&self, _: &SessionKey, _: &str, _: &Secret, _: UnixMillis) -> Result<(), StoreError> {
+        panic!("secrets are given in conversations")
+    }
+    async fn find(&self, _: &SessionKey, _: &str) -> Result<Option<Secret>, StoreError> {
+        panic!("secrets are shown to nobody")
+    }
+    async fn forget(&self, _: &SessionKey, name: &str) -> Result<bool, StoreError> {
+        Ok(name == "mail")
+    }
+    async fn forget_all(&self, _: &SessionKey) -> Result<u32, StoreError> {
+        Ok(3)
+    }
+}
+
+#[async_trait]
+impl Janitor for FakeArchive {
+    async fn tidy(&self, dry_run: bool) -> Result<Removed, StoreError> {
+        Ok(Removed { runs: if dry_run { 9 } else { 4 }, ..Removed::default() })
+    }
+}

@@ -1,9 +1,0 @@
-//! `run_command` and `run_shell` with real programs, real processes and the real sandbox.
-#![allow(clippy::unwrap_used)]
-
-mod answers;
-mod endings;
-mod hostile;
-mod questions;
-mod sealed;
-mod support;

@@ -1,0 +1,8 @@
+//! `run_command` and `run_shell` with real programs, real processes and the real sandbox.
+
+mod answers;
+mod endings;
+mod hostile;
+mod questions;
+mod sealed;
+mod support;

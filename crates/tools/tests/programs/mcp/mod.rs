@@ -1,0 +1,11 @@
+//! Tools of MCP servers, with real servers: small Python scripts, well-behaved and hostile, as child processes, and HTTP
+//! servers on loopback. The official SDK as the other side is in `official.rs`.
+
+mod calls;
+mod hostile;
+mod http;
+mod lives;
+mod offers;
+mod official;
+mod support;
+mod walls;
