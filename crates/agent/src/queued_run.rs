@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::LoopState;
 use belay_protocol::store::input_digest;
 use belay_protocol::{
     Asker, Audience, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Provenance, ReplyRoute,
-    RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis, Work,
+    RunEnd, RunOptions, RunRecord, RunStatus, StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -17,18 +16,15 @@ use crate::submission::{self, Submission};
 use belay_delegates::subagent::Goal;
 use belay_run::approvals::Answers;
 use belay_run::live::{LiveRun, StopCause};
+use belay_run::progress::RunProgress;
 
 /// A message that waits for its turn, or is having it.
 pub(crate) struct QueuedRun {
     pub(crate) run: Arc<LiveRun>,
     pub(crate) reply_to: Option<ReplyRoute>,
     pub(crate) accepted_at: UnixMillis,
-    pub(crate) started_at: Option<UnixMillis>,
-    pub(crate) attempt: u32,
-    /// When the store was told that this attempt begins.
-    pub(crate) begun_at: Option<UnixMillis>,
-    /// Whether an earlier attempt began: the thread has its messages.
-    pub(crate) in_thread: bool,
+    /// How far it has come; the running turn is lent its state and its answers.
+    pub(crate) progress: RunProgress,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
     /// The history that it brought along, until its first start appends it to the thread; in the store alone while it waits.
@@ -43,18 +39,10 @@ pub(crate) struct QueuedRun {
     pub(crate) audience: Audience,
     /// Digests of the instructions that it brought along, until it begins.
     pub(crate) instructions: Vec<String>,
-    /// Where its loop goes on; `None`: at its beginning, or lent to the running turn. Boxed, for it is large.
-    pub(crate) state: Option<Box<LoopState>>,
-    pub(crate) usage: RunUsage,
-    pub(crate) cost_micro_usd: u64,
     /// For whom it works.
     pub(crate) asker: Asker,
-    /// What people have answered about its calls.
-    pub(crate) answers: Answers,
     /// What its message asks of it.
     pub(crate) options: RunOptions,
-    /// It rested on a question and goes on: that is no new attempt.
-    pub(crate) rested: bool,
     /// By which rules it waits.
     pub(crate) rules: QueueRules,
     /// When it came, as far as this lane knows.
@@ -84,8 +72,6 @@ pub(crate) struct RunEnding {
     /// Messages that the thread does not have yet.
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) events: Vec<NewEvent>,
-    /// Totals of usage and cost; `None`: those of the last checkpoint.
-    pub(crate) totals: Option<(RunUsage, u64)>,
 }
 
 /// What a conversation is told at the end of a run.
@@ -125,7 +111,6 @@ impl RunEnding {
             said: Vec::new(),
             messages: Vec::new(),
             events: Vec::new(),
-            totals: None,
         }
     }
 
@@ -153,14 +138,6 @@ fn audience_of(provenance: Option<&Provenance>) -> Audience {
     provenance.map_or(Audience::Person, |provenance| provenance.audience)
 }
 
-/// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
-fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
-    serde_json::from_value(state).unwrap_or_else(|error| {
-        tracing::error!(%run, %error, "the state of a run cannot be read, it begins anew");
-        LoopState::default()
-    })
-}
-
 impl QueuedRun {
     /// A message that is about to be accepted.
     pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
@@ -177,19 +154,11 @@ impl QueuedRun {
             instructions: digests_of_instructions(&history),
             reply_to: inbound.reply_to.clone(),
             accepted_at: UnixMillis::default(),
-            started_at: None,
-            attempt: 0,
-            begun_at: None,
-            in_thread: false,
+            progress: RunProgress::accepted(declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone())))),
             permit: None,
             history: history.into_iter().map(Arc::new).collect(),
-            state: declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone()))),
-            usage: RunUsage::default(),
-            cost_micro_usd: 0,
             asker,
             options: inbound.options.clone(),
-            answers: Answers::new(),
-            rested: false,
             began_anew: false,
             rules,
             arrived: Instant::now(),
@@ -199,11 +168,12 @@ impl QueuedRun {
     }
 
     /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
-    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
+    pub(crate) fn again(run: Arc<LiveRun>, mut pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
+        let has_state = pending.state.is_some();
+        let progress = RunProgress::restored(&mut pending, answers);
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
-        let in_thread = !own.is_empty();
         let message = Message::sent(pending.text, pending.provenance);
-        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&message, pending.work);
+        let words_alone = !has_state && pending.history.is_empty() && is_words(&message, pending.work);
         Self {
             run,
             own,
@@ -213,19 +183,11 @@ impl QueuedRun {
             instructions: digests_of_instructions(&pending.history),
             reply_to: pending.reply_to,
             accepted_at: pending.accepted_at,
-            started_at: pending.started_at,
-            attempt: pending.attempt,
-            begun_at: None,
-            in_thread,
+            progress,
             permit: None,
             history: Vec::new(),
-            state: pending.state.map(|state| Box::new(state_of(pending.run_id, state))),
-            usage: pending.usage,
-            cost_micro_usd: pending.cost_micro_usd,
             asker: pending.asker,
             options: pending.options,
-            answers,
-            rested: pending.status == RunStatus::Paused,
             rules,
             arrived: Instant::now(),
             words_alone,
@@ -251,7 +213,7 @@ impl QueuedRun {
     /// From now on its text is in the store alone, unless it begins at once. What has begun keeps its messages: there are no more
     /// of them than places.
     pub(crate) fn leave_text_in_store(&mut self) {
-        if self.permit.is_none() && !self.has_begun() {
+        if self.permit.is_none() && !self.progress.has_begun() {
             (self.own, self.history) = (Vec::new(), Vec::new());
         }
     }
@@ -264,12 +226,7 @@ impl QueuedRun {
 
     /// Whether it may become part of another run: it never began, and it is words alone.
     pub(crate) fn is_plain(&self) -> bool {
-        self.words_alone && !self.has_begun()
-    }
-
-    /// Whether an earlier attempt began, or it has rested on a question.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.attempt > 0 || self.in_thread
+        self.words_alone && !self.progress.has_begun()
     }
 
     /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the
@@ -282,81 +239,68 @@ impl QueuedRun {
             && self.options.of_the_run() == other.options.of_the_run()
     }
 
-    /// It goes on after a rest.
-    pub(crate) fn go_on(&mut self) {
-        (self.begun_at, self.rested) = (None, true);
+    /// It continues after a pause, with these answers.
+    pub(crate) fn go_on(&mut self, answers: Answers) {
+        self.progress.resume();
+        self.progress.answers = answers;
         self.run.wake();
     }
 
-    /// What its watchers are shown while it rests.
+    /// What its watchers are shown while it is paused.
     pub(crate) fn record_at_rest(&self, gate: &Gate, question: String) -> RunRecord {
+        RunRecord { reply: Some(question), waiting_for: Some(gate.into()), ..self.record(RunStatus::Paused) }
+    }
+
+    /// The record of the run as it is, without an end.
+    fn record(&self, status: RunStatus) -> RunRecord {
+        let RunProgress { attempt, started_at, usage, cost_micro_usd, .. } = self.progress;
         RunRecord {
             run_id: self.run.id,
             session: self.run.session.clone(),
-            status: RunStatus::Paused,
+            status,
             reason: None,
             evidence: serde_json::Map::new(),
-            reply: Some(question),
-            usage: self.usage,
-            cost_micro_usd: self.cost_micro_usd,
-            attempt: self.attempt,
+            reply: None,
+            usage,
+            cost_micro_usd,
+            attempt,
             accepted_at: self.accepted_at,
-            started_at: self.started_at,
+            started_at,
             ended_at: None,
-            waiting_for: Some(gate.into()),
-        }
-    }
-
-    /// Notes that this attempt has begun.
-    pub(crate) fn begin(&mut self, at: UnixMillis) {
-        if self.begun_at.is_none() {
-            self.begun_at = Some(at);
-            self.attempt += u32::from(!std::mem::take(&mut self.rested));
-            self.started_at.get_or_insert(at);
+            waiting_for: None,
         }
     }
 
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: RunEnding, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let RunEnding { mut end, reply, silent, delivery, said, messages, events, totals } = ending;
+        let RunEnding { mut end, reply, silent, delivery, said, messages, events } = ending;
         if let Some(cause) = self.run.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }
         let status = end.reason.status();
-        let says = says(&end, reply, silent);
-        let (usage, cost_micro_usd) = totals.unwrap_or((self.usage, self.cost_micro_usd));
+        let reply = says(&end, reply, silent);
         let thread_state = match status {
-            _ if self.begun_at.is_none() && !self.in_thread => None,
+            _ if self.progress.begun_at.is_none() && !self.progress.in_thread => None,
             RunStatus::Stopped => Some(ThreadState::Interrupted),
             _ => Some(ThreadState::Idle),
         };
         let record = RunRecord {
-            run_id: self.run.id,
-            session: self.run.session.clone(),
-            status,
             reason: Some(end.reason),
             evidence: end.evidence.clone(),
-            reply: says.clone(),
-            usage,
-            cost_micro_usd,
-            attempt: self.attempt,
-            accepted_at: self.accepted_at,
-            started_at: self.started_at,
+            reply: reply.clone(),
             ended_at: Some(at),
-            waiting_for: None,
+            ..self.record(status)
         };
-        let outbound = self.outbound(status, delivery, says.as_deref());
-        let run = self.run.id;
         let row = FinishedRun {
-            run,
+            run: record.run_id,
             messages,
             end,
-            reply: says,
-            usage,
-            cost_micro_usd,
+            usage: record.usage,
+            cost_micro_usd: record.cost_micro_usd,
             at,
             said,
-            outbound,
+            outbound: self.outbound(status, delivery, reply.as_deref()),
+            reply,
             events,
             thread_state,
         };

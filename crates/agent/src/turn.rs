@@ -12,10 +12,8 @@ mod work;
 use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
-use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, LoopState};
-use belay_protocol::{
-    Asker, Audience, Durability, Lease, Message, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason, UnixMillis, Work,
-};
+use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
+use belay_protocol::{Asker, Audience, Durability, Lease, Message, ReplyRoute, RunEnd, RunOptions, StopReason, Work};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::end_processes;
@@ -31,7 +29,6 @@ use belay_automation::jobs::{JobRequester, JobToolContext};
 use belay_automation::routines::RoutineToolContext;
 use belay_delegates::chat::ChatDelegate;
 use belay_delegates::subagent::{Goal, spawned};
-use belay_run::approvals::Answers;
 use belay_run::compaction::Shortener;
 use belay_run::core::{RunClock, RunCore, RunStart};
 use belay_run::effect_gate::{Asking, put_changed};
@@ -39,6 +36,7 @@ use belay_run::estimate::Calibration;
 use belay_run::joining::Joining;
 use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
+use belay_run::progress::RunProgress;
 use belay_run::send_message::MessageSender;
 use belay_run::tally::Tally;
 
@@ -51,19 +49,13 @@ pub(crate) struct TurnJob {
     pub(crate) history: Vec<Arc<Message>>,
     /// The run's own messages: the user's, and whatever earlier attempts have added.
     pub(crate) own: Vec<Arc<Message>>,
-    /// The loop's state at the last checkpoint; the turn takes it.
-    pub(crate) state: Option<Box<LoopState>>,
-    pub(crate) usage: RunUsage,
-    pub(crate) cost_micro_usd: u64,
+    /// How far the run had come at its last checkpoint.
+    pub(crate) progress: RunProgress,
     pub(crate) reply_to: Option<ReplyRoute>,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
     /// A seat to wait for it; given back once it has the place.
     pub(crate) seat: Option<OwnedSemaphorePermit>,
-    /// When the store was told that this attempt begins; `None`: it is told once there is a place.
-    pub(crate) begun_at: Option<UnixMillis>,
-    /// What people have answered about its calls.
-    pub(crate) answers: Answers,
     /// For whom it works.
     pub(crate) asker: Asker,
     /// Who reads the conversation of its message.
@@ -100,18 +92,16 @@ pub(crate) struct TurnEnd {
     pub(crate) silent: bool,
     /// What the conversation is told.
     pub(crate) delivery: Delivery,
-    /// When this attempt began; `None`: it did not.
-    pub(crate) begun_at: Option<UnixMillis>,
-    pub(crate) usage: RunUsage,
-    pub(crate) cost_micro_usd: u64,
+    /// How far the run has come; with the loop's state, if it is paused.
+    pub(crate) progress: RunProgress,
     /// Another owner has the lane: nothing may be written any more.
     pub(crate) lease_lost: bool,
     /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
     pub(crate) parked: bool,
     /// What it has learnt of the provider's way of counting.
     pub(crate) calibration: Calibration,
-    /// The question that it rests on, and the loop's state to go on from.
-    pub(crate) rest: Option<Box<(Asking, LoopState)>>,
+    /// The question that it is paused on.
+    pub(crate) asking: Option<Box<Asking>>,
 }
 
 /// Waits for a place in the global lane, then runs the loop to its outcome.
@@ -133,7 +123,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         }
         Err(not_begun) => not_begun.outcome(),
     };
-    Box::pin(conclude(&job, Left { delegate, context, outcome, screen, parked })).await
+    Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, parked })).await
 }
 
 /// Lays a job or a routine run aside at the end of the daemon, with what it has done so far: the next start goes on from there, and
@@ -153,7 +143,7 @@ async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopCon
 
 /// What a turn must come up with, its delegate, and the conversation as the model sees it.
 fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopContext) {
-    let state = job.state.take().map(|state| *state).unwrap_or_default();
+    let state = job.progress.state.take().map(|state| *state).unwrap_or_default();
     let goal = Goal::of(&state, &job.own);
     let turn_start = job.history.len();
     let mut delegate = ChatDelegate::new(core_of(job), job.services.children.clone(), turn_start);
@@ -189,8 +179,8 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
 }
 
 /// The shared part of a turn's run.
-fn core_of(job: &TurnJob) -> RunCore {
-    let tally = Tally::new(job.usage, job.cost_micro_usd, 0);
+fn core_of(job: &mut TurnJob) -> RunCore {
+    let tally = Tally::new(job.progress.usage, job.progress.cost_micro_usd, 0);
     if job.history.iter().chain(&job.own).any(|message| message.outside) {
         tally.see_outside();
     }
@@ -211,7 +201,7 @@ fn core_of(job: &TurnJob) -> RunCore {
     });
     RunCore {
         rules: rules_of(&job.services.run.rules(), &job.options),
-        answers: job.answers.clone(),
+        answers: std::mem::take(&mut job.progress.answers),
         joining: Some(job.joining.clone()),
         ..core
     }

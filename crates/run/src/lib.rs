@@ -8,7 +8,7 @@
 //! Reading order: [`services`] (what every run uses) → [`core`] (what one run has) → [`model_call`] (asking the model; compaction
 //! and the wait for an outage are its steps) → [`effect_gate`] (the one place that every tool call passes), with [`approvals`],
 //! [`hooks`] and [`tool_health`] → [`journal`] → [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and
-//! [`prompt`] (the context) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work).
+//! [`prompt`] (the context) → [`progress`] (what a run keeps between attempts) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work).
 
 pub mod approvals;
 pub mod bootstrap;
@@ -34,6 +34,7 @@ mod model_stream;
 pub mod outage;
 pub mod own_tools;
 pub mod pending_outbound;
+pub mod progress;
 pub mod prompt;
 mod pulse;
 pub mod reply;

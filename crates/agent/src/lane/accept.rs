@@ -85,7 +85,7 @@ impl Lane {
     fn room_for(&self, new: &QueuedRun) -> Capacity {
         let waits = |waiting: &QueuedRun| match waiting.shortened {
             // What has begun is the model's already, and no longer somebody's to take back for want of room.
-            _ if self.is_in_flight(waiting.run.id) || waiting.has_begun() => Position::InFlight,
+            _ if self.is_in_flight(waiting.run.id) || waiting.progress.has_begun() => Position::InFlight,
             true => Position::Shortened,
             // Whoever reads the run itself, since nobody is told, waits for an answer in it.
             false if waiting.reply_to.is_none() => Position::Alone,
@@ -126,7 +126,7 @@ impl Lane {
                 .collect(),
             history: waiting.history.iter().map(|message| Message::clone(message)).collect(),
             // Kept from the acceptance on: a restart knows what the message has asked for.
-            state: outputs.then(|| serde_json::to_value(&waiting.state).ok()).flatten(),
+            state: outputs.then(|| serde_json::to_value(&waiting.progress.state).ok()).flatten(),
             at: self.services.clock.now(),
             start,
             spoken: self.services.is_spoken(&input.inbound),
@@ -141,7 +141,7 @@ impl Lane {
         room: Capacity,
     ) -> Result<(), LeaseLost> {
         if permit.is_some() {
-            waiting.begin(waiting.accepted_at);
+            waiting.progress.begin(waiting.accepted_at);
             waiting.permit = permit;
         }
         waiting.leave_text_in_store();
@@ -163,7 +163,8 @@ impl Lane {
                 let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
                 note(&self.port.notes, LaneNote::Stop { run: running.waiting.run.clone(), cause }).await;
                 // Behind those that came to interrupt the same turn: they are answered in the order they came in.
-                let before = |other: &&QueuedRun| other.rules.mode == QueueMode::Interrupt && !other.has_begun();
+                let before =
+                    |other: &&QueuedRun| other.rules.mode == QueueMode::Interrupt && !other.progress.has_begun();
                 let at = self.queue.iter().take_while(before).count();
                 self.queue.insert(at, waiting);
             }

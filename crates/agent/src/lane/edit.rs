@@ -59,7 +59,7 @@ impl Lane {
         self.queue.iter().position(|waiting| {
             waiting.message_id.as_deref() == Some(id)
                 && *waiting.asker.principal == *input.inbound.principal.id
-                && !waiting.has_begun()
+                && !waiting.progress.has_begun()
                 && !waiting.run.cancel.is_cancelled()
                 && !self.is_in_flight(waiting.run.id)
         })

@@ -45,35 +45,20 @@ impl Lane {
         let ended = match ended {
             Ok(ended) if ended.lease_lost => return Err(LeaseLost),
             Ok(ended) if ended.parked => return Ok(()),
-            Ok(ended) if ended.rest.is_some() => return Box::pin(self.rest(current, ended)).await,
+            Ok(ended) if ended.asking.is_some() => return Box::pin(self.rest(current, ended)).await,
             Ok(ended) => ended,
             Err(error) => return self.end_crashed(current, &error).await,
         };
-        let TurnEnd {
-            mut messages,
-            turn_start,
-            unstored,
-            end,
-            reply,
-            silent,
-            delivery,
-            begun_at,
-            usage,
-            cost_micro_usd,
-            ..
-        } = ended;
-        if let Some(at) = begun_at {
-            current.begin(at);
-        }
-        let begun = current.begun_at.is_some();
-        if !begun && current.in_thread {
+        let TurnEnd { mut messages, turn_start, unstored, end, reply, silent, delivery, progress, .. } = ended;
+        current.progress = progress;
+        let begun = current.progress.begun_at.is_some();
+        if !begun && current.progress.in_thread {
             // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
             return self.end_early(vec![(current, RunEnding::early(end))]).await;
         }
         let Remainder { messages: new, events, said } = unstored;
         let new = if begun { new } else { Vec::new() };
-        let totals = Some((usage, cost_micro_usd));
-        let ending = RunEnding { end, reply, silent, delivery, messages: new, events, said, totals };
+        let ending = RunEnding { end, reply, silent, delivery, messages: new, events, said };
         self.commit_ends(vec![(current, ending)]).await?;
         if begun {
             // What steered this run alone is of no use to the next one.
@@ -139,14 +124,14 @@ impl Lane {
         };
         let mut ending = RunEnding::early(end);
         if let Some(record) = stored {
-            ending.totals = Some((record.usage, record.cost_micro_usd));
+            (current.progress.usage, current.progress.cost_micro_usd) = (record.usage, record.cost_micro_usd);
             // It had begun, unless it crashed before it could say so.
             if let Some(at) = record.started_at {
-                current.begin(at);
+                current.progress.begin(at);
             }
         }
         // Before it began, its own message is not in the thread.
-        if error.is_cancelled() && current.begun_at.is_some() {
+        if error.is_cancelled() && current.progress.begun_at.is_some() {
             ending.messages = self.said_last(&current.run).await;
         }
         self.commit_ends(vec![(current, ending)]).await?;
@@ -194,7 +179,7 @@ impl Lane {
     /// Ends runs without a turn. Where one of them had begun in an earlier attempt, the thread is read anew: it has that
     /// attempt's messages.
     pub(super) async fn end_early(&mut self, ends: Vec<(QueuedRun, RunEnding)>) -> Result<(), LeaseLost> {
-        let reload = ends.iter().any(|(waiting, _)| waiting.in_thread) && self.state.running().is_none();
+        let reload = ends.iter().any(|(waiting, _)| waiting.progress.in_thread) && self.state.running().is_none();
         self.commit_ends(ends).await?;
         if reload { self.reload().await.map(|_| ()) } else { Ok(()) }
     }

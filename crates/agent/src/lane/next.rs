@@ -77,14 +77,10 @@ impl Lane {
             lease: self.lease.clone(),
             history,
             own,
-            state: next.state.take(),
-            usage: next.usage,
-            cost_micro_usd: next.cost_micro_usd,
+            progress: next.progress.lend(),
             reply_to: next.reply_to.clone(),
             permit: next.permit.take().or(place.permit),
             seat: place.seat,
-            begun_at: next.begun_at,
-            answers: std::mem::take(&mut next.answers),
             asker: next.asker.clone(),
             audience: next.audience,
             elsewhere: next.asker.place == Authority::Operator,
@@ -140,7 +136,7 @@ impl Lane {
 
     /// Whether the store knows everything of the messages that wait, their order included.
     fn may_be_parked(&self) -> bool {
-        let known = |waiting: &QueuedRun| !waiting.shortened && !waiting.began_anew && !waiting.has_begun();
+        let known = |waiting: &QueuedRun| !waiting.shortened && !waiting.began_anew && !waiting.progress.has_begun();
         !matches!(self.parking, Parking::No { refused } if refused >= MOST_REFUSALS)
             && self.queue.iter().all(known)
             && self.queue.iter().is_sorted_by_key(|waiting| waiting.accepted_at)
@@ -271,5 +267,5 @@ fn is_wanted(waiting: &QueuedRun) -> bool {
 
 /// Whether a message waits for others to come with it. One that had begun before does not.
 fn collects(waiting: &QueuedRun) -> bool {
-    waiting.rules.mode == QueueMode::Collect && waiting.attempt == 0
+    waiting.rules.mode == QueueMode::Collect && waiting.progress.attempt == 0
 }

@@ -154,12 +154,12 @@ impl Lane {
             };
             let rules = self.rules_of(&pending.options, &pending.channel);
             let waiting = QueuedRun::again(run, pending, answers, rules);
-            if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.rested) {
+            if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.progress.resumed) {
                 self.rest_again(waiting, gate).await;
                 continue;
             }
             if exhausted {
-                let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.attempt);
+                let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.progress.attempt);
                 given_up.push((waiting, RunEnding::early(end)));
             } else {
                 self.queue.push_back(waiting);

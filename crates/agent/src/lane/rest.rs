@@ -37,15 +37,11 @@ impl Lane {
     /// Stores the question that a turn has stopped at, and lays its run to rest. A store that does not take it is asked
     /// again until it does: shown before it is stored is never an option.
     pub(super) async fn rest(&mut self, mut current: QueuedRun, ended: TurnEnd) -> Result<(), LeaseLost> {
-        let TurnEnd { mut messages, turn_start, unstored, begun_at, usage, cost_micro_usd, rest, .. } = ended;
-        let Some(rest) = rest else { return Ok(()) };
-        let (asking, state) = *rest;
-        if let Some(at) = begun_at {
-            current.begin(at);
-        }
-        (current.usage, current.cost_micro_usd) = (usage, cost_micro_usd);
+        let TurnEnd { mut messages, turn_start, unstored, progress, asking, .. } = ended;
+        let Some(asking) = asking else { return Ok(()) };
+        current.progress = progress;
         let now = self.services.clock.now();
-        let gate = self.gate_of(&current, asking, now);
+        let gate = self.gate_of(&current, *asking, now);
         let text = question_text(&gate, now);
         let question = Question {
             gate: gate.id,
@@ -60,9 +56,9 @@ impl Lane {
         let checkpoint = Checkpoint {
             run: gate.run_id,
             messages: new.clone(),
-            state: serde_json::to_value(&state).ok(),
-            usage,
-            cost_micro_usd,
+            state: current.progress.state.as_ref().and_then(|state| serde_json::to_value(state).ok()),
+            usage: current.progress.usage,
+            cost_micro_usd: current.progress.cost_micro_usd,
             events,
             used: Vec::new(),
             joined: Vec::new(),
@@ -72,7 +68,7 @@ impl Lane {
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
         let own = messages.split_off(turn_start.min(messages.len()));
         self.keep(messages);
-        (current.own, current.state) = (own, Some(Box::new(state)));
+        current.own = own;
         self.announce(&gate).await;
         let mut pause = STORE_BACKOFF.0;
         loop {
@@ -95,7 +91,7 @@ impl Lane {
                 }
             }
         }
-        current.in_thread = true;
+        current.progress.in_thread = true;
         tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run waits for \
                                                                                                         approval");
         current.run.rest(Arc::new(current.record_at_rest(&gate, text)));
@@ -301,8 +297,7 @@ impl Lane {
     /// Lets the resting run go on, before every other message.
     async fn resume(&mut self) -> Result<(), LeaseLost> {
         let Some(Resting { mut waiting, gate, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
-        waiting.answers = self.answers_of(gate.run_id).await?;
-        waiting.go_on();
+        waiting.go_on(self.answers_of(gate.run_id).await?);
         self.queue.push_front(waiting);
         note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
         Ok(())

@@ -29,10 +29,10 @@ pub(super) struct Left {
 }
 
 /// Makes of a turn that has left the loop what its lane stores and tells.
-pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
+pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     let Left { mut delegate, mut context, outcome, screen, parked } = left;
     let (services, run) = (&job.services, &job.run);
-    if job.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
+    if job.progress.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
         // Where a resumed batch failed before it began, its calls have no results yet.
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
@@ -56,29 +56,29 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
         context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
     }
     let unstored = delegate.core.journal.remainder(&context.messages);
-    let (usage, cost_micro_usd) = delegate.core.tally.spent();
+    let mut progress = job.progress.lend();
+    (progress.usage, progress.cost_micro_usd) = delegate.core.tally.spent();
     let told = match lease_lost || parked || delegate.asking.is_some() {
         true => None,
         false => compose::told(&delegate, &context, &end, reply.clone()),
     };
     let delivery = compose::deliver(run, screen, told).await;
-    let rest = delegate.asking.take().map(|asking| Box::new((asking, context.state)));
-    if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
+    let asking = delegate.asking.take().map(Box::new);
+    progress.state = asking.is_some().then(|| Box::new(context.state));
+    if asking.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(services, run.id).await;
     }
     TurnEnd {
-        rest,
+        asking,
         calibration: delegate.shortener.calibration,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
         delivery,
-        usage,
-        cost_micro_usd,
+        progress,
         messages: context.messages,
         unstored,
         end,
         reply,
-        begun_at: job.begun_at,
         lease_lost,
         parked,
     }

@@ -49,7 +49,7 @@ pub(super) async fn enter(
         },
     };
     job.seat = None;
-    if job.begun_at.is_none() {
+    if job.progress.begun_at.is_none() {
         let (now, threads) = (job.services.clock.now(), &job.services.store.threads);
         if let Some(gathered) = &mut job.gathered {
             // The last moment: whoever is stopped from now on has joined, and whoever was before has not.
@@ -64,7 +64,7 @@ pub(super) async fn enter(
             }
         };
         begun.map_err(NotBegun::Store)?;
-        job.begun_at = Some(now);
+        job.progress.begin(now);
     }
     Ok(permit)
 }

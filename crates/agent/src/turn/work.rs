@@ -70,7 +70,7 @@ async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopErr
         return Ok(0);
     }
     let spent = services.store.spend.session_spent(&job.run.session).await?;
-    Ok(spent.saturating_sub(job.cost_micro_usd)) // this run's earlier attempts are in its own account
+    Ok(spent.saturating_sub(job.progress.cost_micro_usd)) // this run's earlier attempts are in its own account
 }
 
 /// Goes on with the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
