@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Asker, Audience, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Provenance, ReplyRoute,
-    RunEnd, RunOptions, RunRecord, RunStatus, StopReason, ThreadState, UnixMillis, Work,
+    Audience, ChannelId, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, RunEnd, RunRecord,
+    RunStatus, StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -17,12 +17,13 @@ use belay_delegates::subagent::Goal;
 use belay_run::approvals::Answers;
 use belay_run::live::{LiveRun, StopCause};
 use belay_run::progress::RunProgress;
+use belay_run::request::RunRequest;
 
 /// A message that waits for its turn, or is having it.
 pub(crate) struct QueuedRun {
     pub(crate) run: Arc<LiveRun>,
-    pub(crate) reply_to: Option<ReplyRoute>,
-    pub(crate) accepted_at: UnixMillis,
+    /// What was asked of it.
+    pub(crate) request: Arc<RunRequest>,
     /// How far it has come; the running turn is lent its state and its answers.
     pub(crate) progress: RunProgress,
     /// A place in the global lane, where one was free at once.
@@ -33,16 +34,8 @@ pub(crate) struct QueuedRun {
     pub(crate) own: Vec<Arc<Message>>,
     /// Bytes of its text.
     pub(crate) bytes: usize,
-    /// The platform's id of its message, by which an edit finds it.
-    pub(crate) message_id: Option<String>,
-    /// Who reads its conversation.
-    pub(crate) audience: Audience,
     /// Digests of the instructions that it brought along, until it begins.
     pub(crate) instructions: Vec<String>,
-    /// For whom it works.
-    pub(crate) asker: Asker,
-    /// What its message asks of it.
-    pub(crate) options: RunOptions,
     /// By which rules it waits.
     pub(crate) rules: QueueRules,
     /// When it came, as far as this lane knows.
@@ -134,13 +127,9 @@ fn is_words(message: &Message, work: Work) -> bool {
     work.is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
 }
 
-fn audience_of(provenance: Option<&Provenance>) -> Audience {
-    provenance.map_or(Audience::Person, |provenance| provenance.audience)
-}
-
 impl QueuedRun {
     /// A message that is about to be accepted.
-    pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
+    pub(crate) fn arriving(input: &LaneInput, at: UnixMillis, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
         let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
@@ -149,16 +138,11 @@ impl QueuedRun {
             run: run.clone(),
             own: vec![Arc::new(message)],
             bytes: text.len(),
-            message_id: inbound.provenance.as_ref().and_then(|provenance| provenance.message_id.clone()),
-            audience: audience_of(inbound.provenance.as_deref()),
             instructions: digests_of_instructions(&history),
-            reply_to: inbound.reply_to.clone(),
-            accepted_at: UnixMillis::default(),
+            request: Arc::new(RunRequest::of(run, inbound, at)),
             progress: RunProgress::accepted(declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone())))),
             permit: None,
             history: history.into_iter().map(Arc::new).collect(),
-            asker,
-            options: inbound.options.clone(),
             began_anew: false,
             rules,
             arrived: Instant::now(),
@@ -174,20 +158,28 @@ impl QueuedRun {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let message = Message::sent(pending.text, pending.provenance);
         let words_alone = !has_state && pending.history.is_empty() && is_words(&message, pending.work);
+        let provenance = message.provenance.as_deref();
+        let request = RunRequest {
+            run: run.id,
+            session: run.session.clone(),
+            work: pending.work,
+            channel: pending.channel,
+            asker: pending.asker,
+            reply_to: pending.reply_to,
+            audience: provenance.map_or(Audience::Person, |provenance| provenance.audience),
+            message_id: provenance.and_then(|provenance| provenance.message_id.clone()),
+            options: pending.options,
+            accepted_at: pending.accepted_at,
+        };
         Self {
             run,
+            request: Arc::new(request),
             own,
             bytes: message.text().len(),
-            message_id: message.provenance.as_ref().and_then(|provenance| provenance.message_id.clone()),
-            audience: audience_of(message.provenance.as_deref()),
             instructions: digests_of_instructions(&pending.history),
-            reply_to: pending.reply_to,
-            accepted_at: pending.accepted_at,
             progress,
             permit: None,
             history: Vec::new(),
-            asker: pending.asker,
-            options: pending.options,
             rules,
             arrived: Instant::now(),
             words_alone,
@@ -198,7 +190,7 @@ impl QueuedRun {
 
     /// Takes in what is left to know of an edit of its message, which the store has.
     pub(crate) fn edit(&mut self, message: Message) {
-        self.words_alone = self.words_alone && is_words(&message, self.run.origin.work);
+        self.words_alone = self.words_alone && is_words(&message, self.request.work);
         self.bytes = message.text().len();
         if !self.is_unread() {
             self.own = vec![Arc::new(message)];
@@ -232,11 +224,14 @@ impl QueuedRun {
     /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the
     /// same conversation, and asks the same of its run.
     pub(crate) fn is_akin(&self, other: &Self) -> bool {
-        let to = |waiting: &Self| waiting.reply_to.as_ref().map(|to| (to.channel.clone(), to.conversation.clone()));
-        self.run.origin.channel == other.run.origin.channel
-            && self.asker == other.asker
-            && to(self) == to(other)
-            && self.options.of_the_run() == other.options.of_the_run()
+        fn to(request: &RunRequest) -> Option<(&ChannelId, &str)> {
+            request.reply_to.as_ref().map(|to| (&to.channel, &*to.conversation))
+        }
+        let (own, other) = (&*self.request, &*other.request);
+        own.channel == other.channel
+            && own.asker == other.asker
+            && to(own) == to(other)
+            && own.options.of_the_run() == other.options.of_the_run()
     }
 
     /// It continues after a pause, with these answers.
@@ -264,7 +259,7 @@ impl QueuedRun {
             usage,
             cost_micro_usd,
             attempt,
-            accepted_at: self.accepted_at,
+            accepted_at: self.request.accepted_at,
             started_at,
             ended_at: None,
             waiting_for: None,
@@ -316,7 +311,7 @@ impl QueuedRun {
             ReplyText::Nothing => return None,
             ReplyText::This(text) => text,
         };
-        let route = self.reply_to.clone()?;
+        let route = self.request.reply_to.clone()?;
         let text = match status {
             RunStatus::Completed if self.began_anew => format!("{BEGAN_ANEW}\n\n{text}"),
             _ => text,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
-use belay_protocol::{Asker, Audience, Durability, Lease, Message, ReplyRoute, RunEnd, RunOptions, StopReason, Work};
+use belay_protocol::{Authority, Durability, Lease, Message, RunEnd, StopReason, Work};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::end_processes;
@@ -25,7 +25,7 @@ use self::work::work;
 use crate::agent_services::AgentServices;
 use crate::queued_run::Delivery;
 use crate::streaming::screen::Screen;
-use belay_automation::jobs::{JobRequester, JobToolContext};
+use belay_automation::jobs::JobToolContext;
 use belay_automation::routines::RoutineToolContext;
 use belay_delegates::chat::ChatDelegate;
 use belay_delegates::subagent::{Goal, spawned};
@@ -37,6 +37,7 @@ use belay_run::joining::Joining;
 use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
 use belay_run::progress::RunProgress;
+use belay_run::request::RunRequest;
 use belay_run::send_message::MessageSender;
 use belay_run::tally::Tally;
 
@@ -44,6 +45,8 @@ use belay_run::tally::Tally;
 pub(crate) struct TurnJob {
     pub(crate) services: Arc<AgentServices>,
     pub(crate) run: Arc<LiveRun>,
+    /// What was asked of it: by its message and, beyond that, by its session.
+    pub(crate) request: Arc<RunRequest>,
     pub(crate) lease: Lease,
     /// The conversation before this turn, a pinned summary first.
     pub(crate) history: Vec<Arc<Message>>,
@@ -51,19 +54,10 @@ pub(crate) struct TurnJob {
     pub(crate) own: Vec<Arc<Message>>,
     /// How far the run had come at its last checkpoint.
     pub(crate) progress: RunProgress,
-    pub(crate) reply_to: Option<ReplyRoute>,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
     /// A seat to wait for it; given back once it has the place.
     pub(crate) seat: Option<OwnedSemaphorePermit>,
-    /// For whom it works.
-    pub(crate) asker: Asker,
-    /// Who reads the conversation of its message.
-    pub(crate) audience: Audience,
-    /// Whether whom it works for may have it write to other conversations.
-    pub(crate) elsewhere: bool,
-    /// What its message and its session ask of it.
-    pub(crate) options: Arc<RunOptions>,
     /// What it is answered together with, until it begins.
     pub(crate) gathered: Option<Gathered>,
     /// What may become part of it while it runs.
@@ -71,12 +65,6 @@ pub(crate) struct TurnJob {
     /// What the session knows of the provider's way of counting.
     pub(crate) calibration: Calibration,
 }
-
-/// Why a run that works without a person's message asks nobody.
-const BY_ITSELF: &str = "this run is autonomous, and nobody can be asked; do what is possible without it";
-/// Why a run whose message was relayed asks nobody.
-const RELAYED: &str =
-    "this message was relayed by another bot, so nobody can be asked; the person can send it directly";
 
 /// What comes back.
 pub(crate) struct TurnEnd {
@@ -132,7 +120,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
 /// # Cancel safety
 /// Dropped midway, the next start goes on from an earlier step.
 async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
-    if !job.run.origin.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
+    if !job.request.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
@@ -151,24 +139,14 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
         channels: job.services.channels.clone(),
         runs: job.services.store.runs.clone(),
         hooks: job.services.hooks.clone(),
-        session: job.run.session.clone(),
-        run: job.run.id,
-        here: job.reply_to.clone(),
-        elsewhere: job.elsewhere,
+        request: job.request.clone(),
+        elsewhere: job.request.asker.place == Authority::Operator,
         saying: delegate.core.journal.saying(),
     });
-    if job.run.origin.work == Work::Chat {
-        let client = Arc::new(JobRequester {
-            asker: job.asker.clone(),
-            channel: job.run.origin.channel.clone(),
-            session: job.run.session.clone(),
-            reply_to: job.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
-            parent: Some(job.run.id),
-            routine_run: None,
-        });
-        let services = &job.services;
-        delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), client: client.clone() });
-        delegate.routines = Some(RoutineToolContext { service: services.routines.clone(), client });
+    if job.request.work == Work::Chat {
+        let (services, request) = (&job.services, &job.request);
+        delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), request: request.clone() });
+        delegate.routines = Some(RoutineToolContext { service: services.routines.clone(), request: request.clone() });
     }
     delegate.shortener = Shortener::of(&state, job.calibration);
     let mut messages = std::mem::take(&mut job.history);
@@ -184,23 +162,15 @@ fn core_of(job: &mut TurnJob) -> RunCore {
     if job.history.iter().chain(&job.own).any(|message| message.outside) {
         tally.see_outside();
     }
-    let core = RunCore::root(RunStart {
-        services: job.services.run.clone(),
-        live: job.run.clone(),
+    let start = RunStart {
         lease: job.lease.clone(),
         stored: job.history.len() + job.own.len(),
         tally,
         spawned: spawned(&job.own),
-        purpose: job.run.origin.work.purpose(),
-        may_ask: match job.run.origin.work {
-            Work::Chat if job.asker.relayed => Err(RELAYED),
-            Work::Chat => Ok(()),
-            Work::Job { .. } | Work::RoutineRun { .. } | Work::Heartbeat { .. } => Err(BY_ITSELF),
-        },
-        options: job.options.clone(),
-    });
+    };
+    let core = RunCore::root(job.services.run.clone(), job.run.clone(), job.request.clone(), start);
     RunCore {
-        rules: rules_of(&job.services.run.rules(), &job.options),
+        rules: rules_of(&job.services.run.rules(), &job.request),
         answers: std::mem::take(&mut job.progress.answers),
         joining: Some(job.joining.clone()),
         ..core
@@ -208,8 +178,8 @@ fn core_of(job: &mut TurnJob) -> RunCore {
 }
 
 /// The rules of a run: everybody's, but for the time that its message asks for.
-fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
-    match options.timeout_ms {
+fn rules_of(rules: &Arc<StopRules>, request: &RunRequest) -> Arc<StopRules> {
+    match request.options.timeout_ms {
         Some(ms) => Arc::new(rules.with_active_ms(ms)),
         None => rules.clone(),
     }
@@ -225,7 +195,7 @@ async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut Loo
     joined_at_start(job, &mut delegate.core);
     delegate.core.clock = RunClock::starting(job.services.clock.now());
     let journal = || delegate.core.journal.seed().grow();
-    Screen::open(&job.services, &job.run, job.reply_to.as_ref(), &job.options, journal).await
+    Screen::open(&job.services, &job.run, &job.request, journal).await
 }
 
 /// Works towards what was declared, or towards an answer.

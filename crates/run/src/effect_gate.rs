@@ -20,9 +20,9 @@ use arc_swap::ArcSwap;
 use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    CallId, Durability, EventKind, GateStore, Generation, Message, MessageBody, OutputKeeper, Picture, Progress, RunId,
-    SecretVault, SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
-    Variable,
+    Approved, CallId, Durability, EventKind, GateStore, Generation, Message, MessageBody, OutputKeeper, Picture,
+    Progress, Secret, SecretVault, StoreError, Tool, ToolCall, ToolContext, ToolFailure, ToolReply, ToolResult,
+    ToolSet, ToolSpec, ToolStatus, Variable,
 };
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +40,7 @@ use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::own_tools::{creates_work, denied};
+use crate::request::RunRequest;
 use crate::tally::Tally;
 use crate::tool_health::{Health, Permit};
 
@@ -78,19 +79,17 @@ pub fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
     None
 }
 
-/// Who calls.
+/// What a batch of calls is made in.
 pub struct CallContext<'a> {
-    /// The session.
-    pub session: &'a SessionKey,
-    /// The run.
-    pub run: RunId,
+    /// What was asked of the run.
+    pub request: &'a RunRequest,
+    /// The run that a person can stop. Calls report their progress to it.
+    pub live: &'a Arc<LiveRun>,
     /// The run's tools.
     pub tools: &'a ToolSet,
     /// Gives a tool that acts on the run itself its hold on that run.
     pub bind: Bind<'a>,
-    /// Where calls are counted, and whether words of the outside were seen.
-    pub tally: &'a Tally,
-    /// The limits that they are counted by.
+    /// The limits that calls are counted by.
     pub limits: &'a RunLimits,
     /// Says stop.
     pub cancel: &'a CancellationToken,
@@ -102,19 +101,41 @@ pub struct CallContext<'a> {
     pub(crate) by_itself: bool,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub may_ask: Result<(), &'static str>,
-    /// Where intent and result are written.
+    /// Where intent and result are written, with the account of the run's tree.
     pub journal: &'a mut RunJournal,
-    /// Where calls say how they get on.
-    pub progress: Progress,
     /// Variables of the run's skills, for tools that start programs.
     pub variables: Arc<[Variable]>,
-    /// The run that a person can stop.
-    pub live: &'a LiveRun,
     /// What the person may have said meanwhile; calls that have not begun then do not.
     pub newer: Option<&'a Joining>,
 }
 
 impl CallContext<'_> {
+    /// Where calls are counted, and whether untrusted content was seen.
+    fn tally(&self) -> &Tally {
+        self.journal.tally()
+    }
+
+    /// What the tool of a call is given.
+    fn tool_context(
+        &self,
+        call: &ToolCall,
+        spec: &ToolSpec,
+        credential: Option<Secret>,
+        approved: Option<Approved>,
+    ) -> ToolContext {
+        ToolContext {
+            session: self.request.session.clone(),
+            run_id: self.request.run,
+            call_id: call.id.clone(),
+            cancel: self.cancel.child_token(),
+            generation: self.generation.clone(),
+            credential,
+            progress: Progress::to(self.live.clone()),
+            variables: if spec.takes_variables { self.variables.clone() } else { Arc::default() },
+            approved,
+        }
+    }
+
     /// Whether a call that has not begun is skipped: the person has said something newer. One that a person was asked about
     /// is not: its answer would be lost.
     fn skips(&self, call: &ToolCall) -> bool {
@@ -284,7 +305,7 @@ impl EffectGate {
         }
         let admitted = ready.len();
         let (ran, begun) = batch::run(caller, ready).await;
-        caller.tally.give_back_tools(admitted.saturating_sub(begun));
+        caller.tally().give_back_tools(admitted.saturating_sub(begun));
         for ran in ran {
             let at = ran.at;
             slots[at] = Slot::Ended(Box::new(self.conclude(caller, ran).await));
@@ -315,10 +336,11 @@ impl EffectGate {
             End::Broken(_, status, text) | End::Ours(status, text) => return ours(&call, took, status, text, about),
         };
         let keeper = self.outputs.as_deref();
-        let ToolReply { text, pictures, outside, .. } = clean::clean(reply, spec, caller.run, &call.id, keeper).await;
+        let ToolReply { text, pictures, outside, .. } =
+            clean::clean(reply, spec, caller.request.run, &call.id, keeper).await;
         let result = result_of(&call, status, text);
         // A failure may quote what was read on the way, by a subagent for example.
-        let outside = outside || (status != ToolStatus::Success && caller.tally.outside());
+        let outside = outside || (status != ToolStatus::Success && caller.tally().outside());
         Outcome { result, took_ms: took.as_millis() as u64, outside, pictures, own_words: false, about }
     }
 
@@ -329,7 +351,7 @@ impl EffectGate {
         let Outcome { result, took_ms, outside, pictures, about, .. } = *outcome;
         if let Some(about) = about {
             let About { tool, pass, end } = *about;
-            self.health.ended(pass, tool.spec(), caller.run, &end.seen_in(&result.text)).await;
+            self.health.ended(pass, tool.spec(), caller.request.run, &end.seen_in(&result.text)).await;
         }
         metrics::tool_called(result.status);
         caller.journal.note(EventKind::ToolFinished {
@@ -339,7 +361,7 @@ impl EffectGate {
             took_ms,
         });
         if outside {
-            caller.tally.see_outside();
+            caller.tally().see_outside();
         }
         context.messages.push(Arc::new(Message::tool(result).from_outside(outside).with_pictures(pictures)));
     }
@@ -353,7 +375,7 @@ impl EffectGate {
     /// A secret that the other side does not take is asked for anew with the next call.
     async fn forget_secret(&self, caller: &CallContext<'_>, tool: &dyn Tool) {
         let Some(need) = &tool.spec().credential else { return };
-        if let Err(error) = self.vault.forget(caller.session, &need.name).await {
+        if let Err(error) = self.vault.forget(&caller.request.session, &need.name).await {
             tracing::error!(%error, name = need.name, "a refused secret could not be forgotten");
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! **Does not know**: which kind of run it serves, what started it, channels' queues, or how a reply is delivered.
 //!
-//! Reading order: [`services`] (what every run uses) → [`core`] (what one run has) → [`model_call`] (asking the model; compaction
+//! Reading order: [`services`] (what every run uses) → [`request`] (what was asked of one run) → [`core`] (what one run has) → [`model_call`] (asking the model; compaction
 //! and the wait for an outage are its steps) → [`effect_gate`] (the one place that every tool call passes), with [`approvals`],
 //! [`hooks`] and [`tool_health`] → [`journal`] → [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and
 //! [`prompt`] (the context) → [`progress`] (what a run keeps between attempts) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work).
@@ -38,6 +38,7 @@ pub mod progress;
 pub mod prompt;
 mod pulse;
 pub mod reply;
+pub mod request;
 pub mod restart;
 pub mod rights;
 pub mod send_message;

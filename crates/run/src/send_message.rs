@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, RunReader,
-    SessionKey, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
+    Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunReader, SessionKey,
+    StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value, json};
 
 use crate::hooks::{HookChain, HookContext};
 use crate::own_tools::SEND_MESSAGE;
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
+use crate::request::RunRequest;
 use crate::rights::Channels;
 
 /// The conversation that the run answers.
@@ -85,12 +86,8 @@ pub struct MessageSender {
     pub runs: Arc<dyn RunReader>,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
-    /// The session.
-    pub session: SessionKey,
-    /// The run.
-    pub run: RunId,
-    /// The conversation that the run answers, if there is one.
-    pub here: Option<ReplyRoute>,
+    /// What was asked of the run: with the conversation that it answers, if there is one.
+    pub request: Arc<RunRequest>,
     /// Whether whom it works for may write to other conversations.
     pub elsewhere: bool,
     /// The messages that are sent when the step is stored.
@@ -111,9 +108,9 @@ impl MessageSender {
 
     /// Where a place is.
     async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
-        if is_here(place, &self.session) {
+        if is_here(place, &self.request.session) {
             let nowhere = "this run does not belong to a conversation, so there is no `here`: answer with text";
-            return self.here.clone().ok_or_else(|| ToolFailure::failed(nowhere));
+            return self.request.reply_to.clone().ok_or_else(|| ToolFailure::failed(nowhere));
         }
         if !self.elsewhere {
             let no = "only an operator's request may write to other conversations; use the place `here`, or answer with text";
@@ -142,7 +139,7 @@ impl MessageSender {
         if !hooks.is_bound(HookPoint::MessageSending) {
             return Ok(text.to_owned());
         }
-        let place = HookContext { session: &self.session, run: self.run };
+        let place = HookContext::from(&*self.request);
         let decided = hooks.message_sending(place, Some(&route.channel), text.to_owned(), &mut said.facts).await;
         decided.map_err(|refusal| ToolFailure::Denied(format!("denied: {refusal}. It was not sent.")))
     }
@@ -177,7 +174,7 @@ impl Tool for Bound {
         if text_of(arguments).trim().is_empty() {
             return Err(ToolFailure::failed("text: must not be empty"));
         }
-        if is_here(place, &self.post.session) {
+        if is_here(place, &self.post.request.session) {
             return Ok(CallPreview::default());
         }
         let shown: String = text_of(arguments).chars().take(SHOWN_CHARS).collect();

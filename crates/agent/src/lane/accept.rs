@@ -3,8 +3,8 @@
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Acceptance, Accepted, Ack, Asker, Body, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput,
-    QueueMode, Refusal, RunEnd, RunOptions, StopReason, StoreError,
+    Acceptance, Accepted, Ack, Body, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
+    Refusal, RunEnd, RunOptions, StopReason, StoreError,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -28,14 +28,14 @@ impl Lane {
         let spoken = self.services.is_spoken(&input.inbound);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
-        let waiting = QueuedRun::arriving(&input, asker_of(&input), history, rules);
+        let at = self.services.clock.now();
+        let mut waiting = QueuedRun::arriving(&input, at, history, rules);
         let room = self.room_for(&waiting);
         if room == Capacity::None {
             return Box::pin(self.busy(input)).await;
         }
         let permit = self.place_at_once();
         let new = self.new_input(&input, &waiting, permit.is_some());
-        let at = new.at;
         let outcome = match self.services.store.threads.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
                 let LaneInput { run, inbound, ack, .. } = input;
@@ -54,8 +54,8 @@ impl Lane {
                 }
                 let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome: Settled::Accepted { at } };
                 note(&self.port.notes, settled).await;
-                let began_anew = std::mem::take(&mut self.announce);
-                return self.put(QueuedRun { accepted_at: at, began_anew, ..waiting }, permit, room).await;
+                waiting.began_anew = std::mem::take(&mut self.announce);
+                return self.put(waiting, permit, room).await;
             }
             Ok(Acceptance::Known(known)) => known,
             Ok(Acceptance::Conflict(known)) => {
@@ -88,7 +88,7 @@ impl Lane {
             _ if self.is_in_flight(waiting.run.id) || waiting.progress.has_begun() => Position::InFlight,
             true => Position::Shortened,
             // Whoever reads the run itself, since nobody is told, waits for an answer in it.
-            false if waiting.reply_to.is_none() => Position::Alone,
+            false if waiting.request.reply_to.is_none() => Position::Alone,
             false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Position::Shortenable,
             false => Position::Alone,
         };
@@ -109,25 +109,26 @@ impl Lane {
             mode: waiting.rules.mode.word().into(),
             before: u32::try_from(before).unwrap_or(u32::MAX),
         });
+        let request = &waiting.request;
         NewInput {
-            run_id: input.run.id,
+            run_id: request.run,
             key: input.inbound.key.clone(),
-            channel: input.inbound.channel.clone(),
-            work: input.inbound.work,
-            asker: waiting.asker.clone(),
+            channel: request.channel.clone(),
+            work: request.work,
+            asker: request.asker.clone(),
             text: input.text.clone(),
             provenance: input.inbound.provenance.clone(),
             digest: input.sent.as_ref().map(|sent| sent.digest.clone()),
-            reply_to: input.inbound.reply_to.clone(),
-            options: input.inbound.options.clone(),
+            reply_to: request.reply_to.clone(),
+            options: request.options.clone(),
             events: queued
                 .into_iter()
-                .map(|kind| self.services.run.event(&input.run.session, input.run.id, kind))
+                .map(|kind| self.services.run.event(&request.session, request.run, kind))
                 .collect(),
             history: waiting.history.iter().map(|message| Message::clone(message)).collect(),
             // Kept from the acceptance on: a restart knows what the message has asked for.
             state: outputs.then(|| serde_json::to_value(&waiting.progress.state).ok()).flatten(),
-            at: self.services.clock.now(),
+            at: request.accepted_at,
             start,
             spoken: self.services.is_spoken(&input.inbound),
         }
@@ -141,7 +142,7 @@ impl Lane {
         room: Capacity,
     ) -> Result<(), LeaseLost> {
         if permit.is_some() {
-            waiting.progress.begin(waiting.accepted_at);
+            waiting.progress.begin(waiting.request.accepted_at);
             waiting.permit = permit;
         }
         waiting.leave_text_in_store();
@@ -235,14 +236,6 @@ impl Lane {
             HistoryRole::Assistant => Some(Message::assistant(&line.text)),
         };
         lines.iter().filter_map(message).collect()
-    }
-}
-
-fn asker_of(input: &LaneInput) -> Asker {
-    Asker {
-        principal: input.inbound.principal.id.to_string(),
-        place: input.inbound.principal.role.into(),
-        relayed: input.inbound.relayed,
     }
 }
 

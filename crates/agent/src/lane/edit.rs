@@ -57,8 +57,8 @@ impl Lane {
     fn edited(&self, input: &LaneInput) -> Option<usize> {
         let id = input.inbound.provenance.as_ref()?.message_id.as_deref()?;
         self.queue.iter().position(|waiting| {
-            waiting.message_id.as_deref() == Some(id)
-                && *waiting.asker.principal == *input.inbound.principal.id
+            waiting.request.message_id.as_deref() == Some(id)
+                && *waiting.request.asker.principal == *input.inbound.principal.id
                 && !waiting.progress.has_begun()
                 && !waiting.run.cancel.is_cancelled()
                 && !self.is_in_flight(waiting.run.id)
@@ -78,7 +78,7 @@ impl Lane {
 
     fn accepted_at(&self, run: RunId) -> belay_protocol::UnixMillis {
         let waiting = self.queue.iter().find(|waiting| waiting.run.id == run);
-        waiting.map(|waiting| waiting.accepted_at).unwrap_or_default()
+        waiting.map(|waiting| waiting.request.accepted_at).unwrap_or_default()
     }
 
     /// Refuses an edit, unless it changes nothing of what was said: platforms call a message edited when only its preview is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::store::QueuedInput;
-use belay_protocol::{Authority, JoinedRun, Message, QueueMode, RunId, StoreError};
+use belay_protocol::{JoinedRun, Message, QueueMode, RunId, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -74,17 +74,13 @@ impl Lane {
         let job = TurnJob {
             services: self.services.clone(),
             run: next.run.clone(),
+            request: next.request.over(&self.options),
             lease: self.lease.clone(),
             history,
             own,
             progress: next.progress.lend(),
-            reply_to: next.reply_to.clone(),
             permit: next.permit.take().or(place.permit),
             seat: place.seat,
-            asker: next.asker.clone(),
-            audience: next.audience,
-            elsewhere: next.asker.place == Authority::Operator,
-            options: Arc::new(next.options.clone().over(&self.options)),
             gathered,
             joining: joining.clone(),
             calibration: self.calibration,
@@ -139,7 +135,7 @@ impl Lane {
         let known = |waiting: &QueuedRun| !waiting.shortened && !waiting.began_anew && !waiting.progress.has_begun();
         !matches!(self.parking, Parking::No { refused } if refused >= MOST_REFUSALS)
             && self.queue.iter().all(known)
-            && self.queue.iter().is_sorted_by_key(|waiting| waiting.accepted_at)
+            && self.queue.iter().is_sorted_by_key(|waiting| waiting.request.accepted_at)
     }
 
     async fn ask_to_be_parked(&mut self) {

@@ -48,7 +48,7 @@ impl Lane {
             offers_always: gate.covers.is_some(),
             decidable: gate.kind == GateKind::Approval,
         };
-        let outbound = current.reply_to.clone().map(|route| Outbound {
+        let outbound = current.request.reply_to.clone().map(|route| Outbound {
             question: Some(question),
             ..Outbound::new(Some(gate.run_id), route, text.clone())
         });
@@ -148,7 +148,7 @@ impl Lane {
             bound: wanted.bound,
             digest: wanted.digest,
             covers: wanted.covers,
-            asker: current.asker.clone(),
+            asker: current.request.asker.clone(),
             asked_at: now,
             expires_at: UnixMillis(now.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
             state: GateState::Waiting,

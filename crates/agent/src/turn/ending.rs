@@ -37,17 +37,17 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
-    let said = provider_line(job.asker.place, &outcome);
+    let said = provider_line(job.request.asker.place, &outcome);
     let (mut end, mut reply) = ending(&delegate, outcome);
     reply = reply.or(said);
     end = with_force(end, context.state.forced);
     (end, reply) = compose::instead_of_nothing(&mut delegate, &context, (end, reply));
     if !lease_lost {
-        let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
+        let (start, channel) = (delegate.turn_start, job.request.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = reply_hooks::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
     // Nobody watches work that goes on by itself: its end says what it was that did not work.
-    if job.run.origin.work.is_autonomous() && end.reason.status() != RunStatus::Completed {
+    if job.request.work.is_autonomous() && end.reason.status() != RunStatus::Completed {
         end = services.run.health.blame(run.id, end);
     }
     // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.

@@ -29,7 +29,7 @@ pub(super) async fn work(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    let background = match job.run.origin.work {
+    let background = match job.request.work {
         Work::Job { job: id, attempt } => {
             match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs, id, attempt)).await? {
                 Begun::Active(background) => Some(background),
@@ -48,7 +48,7 @@ pub(super) async fn work(
     let indicator = job.run.cancel.child_token();
     // Boxed, since it is moved: in place it would be here twice.
     let mut looping = Box::pin(carry_out(delegate, context, job, background));
-    let route = job.reply_to.as_ref();
+    let route = job.request.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.services.channels.get(&route.channel)?)))
     else {
         return looping.await;
@@ -116,7 +116,7 @@ async fn carry_out(
             return Ok(LoopOutcome::Stopped(end));
         }
     }
-    if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.run.origin.work {
+    if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.request.work {
         return match routines::lightweight_task(&job.services.routines, id).await? {
             Ok(task) => lightweight::run(delegate, context, task).await,
             Err(end) => Ok(LoopOutcome::Stopped(end)),
@@ -124,7 +124,7 @@ async fn carry_out(
     }
     let planned = match &background {
         Some(background) => background.job.plan.then(|| background.request(context, delegate.turn_start)),
-        None => (job.run.origin.work == Work::Chat).then(|| plan_request(delegate, context)).flatten(),
+        None => (job.request.work == Work::Chat).then(|| plan_request(delegate, context)).flatten(),
     };
     if let Some(request) = planned {
         if background.is_none() {
@@ -176,9 +176,9 @@ async fn carry_out(
 async fn briefing_of(job: &TurnJob) -> Briefing {
     let about = About {
         session: &job.run.session,
-        channel: job.reply_to.as_ref().map(|route| &route.channel),
-        group: job.audience == Audience::Group && job.run.origin.work == Work::Chat,
-        options: &job.options,
+        channel: job.request.reply_to.as_ref().map(|route| &route.channel),
+        group: job.request.audience == Audience::Group && job.request.work == Work::Chat,
+        options: &job.request.options,
     };
     tokio::select! {
         biased; // a stop waits for no disk

@@ -12,6 +12,7 @@ use super::commands::id_of;
 use super::requests::{JobRequester, create};
 use super::service::JobService;
 use belay_run::own_tools::CREATE_JOB;
+use belay_run::request::RunRequest;
 
 /// Declares the tool. It works once it is bound to the run of a conversation.
 pub struct CreateJob(ToolSpec);
@@ -73,8 +74,8 @@ impl Tool for CreateJob {
 pub struct JobToolContext {
     /// The service that carries out its requests.
     pub service: Arc<JobService>,
-    /// Who asks, and where.
-    pub client: Arc<JobRequester>,
+    /// What was asked of the run: who asks, and where.
+    pub request: Arc<RunRequest>,
 }
 
 impl JobToolContext {
@@ -99,7 +100,7 @@ impl Tool for Bound {
     /// Makes the job. Called again with the same call, it finds it.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
-        let JobToolContext { service, client } = &self.context;
+        let JobToolContext { service, request } = &self.context;
         let order = JobOrder {
             job_id: Some(id_of(&[&context.run_id.to_string(), context.call_id.as_str()])),
             title: text("title"),
@@ -107,7 +108,7 @@ impl Tool for Bound {
             plan: arguments.get("plan").and_then(Value::as_bool).unwrap_or_default(),
             ..JobOrder::default()
         };
-        match create(service, order, JobRequester::clone(client)).await {
+        match create(service, order, JobRequester::of_run(request)).await {
             Ok(job) => Ok(format!(
                 "Job {} is created and starts as soon as a slot is free. Its result will be sent automatically.",
                 job.job_id
