@@ -21,7 +21,7 @@ pub(crate) fn instead_of_nothing(
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
     let sent = send_message::sent_here(own, &delegate.core.live.session);
     // Who has read the beginning of the answer reads the rest of it too, whatever a tool has sent.
-    let begun = delegate.core.live.blocks().is_some_and(|blocks| blocks.has_begun());
+    let begun = delegate.core.live.output.blocks().is_some_and(|blocks| blocks.has_begun());
     match reply {
         Some(reply) if !begun && sent.iter().any(|sent| send_message::says_all_of(sent, &reply)) => {
             (end.with(SAID_BY_TOOL, true), Some(reply))
@@ -55,7 +55,8 @@ pub(crate) fn told(
 ) -> Option<ReplyParts> {
     let (core, options) = (&delegate.core, &delegate.core.request.options);
     let said = end.evidence.contains_key(SAID_BY_TOOL);
-    let told = core.live.stopped_by().is_some_and(|cause| cause.told) && end.reason.status() == RunStatus::Stopped;
+    let told =
+        core.live.control.stopped_by().is_some_and(|cause| cause.told) && end.reason.status() == RunStatus::Stopped;
     let answered = reply.is_some();
     let answer = says(end, reply, delegate.silent).filter(|_| !told && !said)?;
     // Nobody reads more than the operator's hooks have agreed to.
@@ -67,7 +68,7 @@ pub(crate) fn told(
     };
     // Without an answer there is nothing to join it to: it is never shown in the place of one.
     let shows_reasoning = options.reasoning == Some(ReasoningShown::On) && free && answered;
-    let reasoning = shows_reasoning.then(|| core.live.partial().reasoning.trim().to_owned());
+    let reasoning = shows_reasoning.then(|| core.live.output.partial().reasoning.trim().to_owned());
     Some(ReplyParts { answer, lines, reasoning: reasoning.filter(|text| !text.is_empty()) })
 }
 
@@ -84,8 +85,8 @@ pub(crate) async fn deliver(run: &LiveRun, screen: Option<Screen>, to_tell: Opti
     let Some(ReplyParts { answer, lines, reasoning }) = to_tell else {
         return Delivery { told: ReplyText::Nothing, preview };
     };
-    let said = run.partial().text.clone();
-    let unsaid = match run.blocks() {
+    let said = run.output.partial().text.clone();
+    let unsaid = match run.output.blocks() {
         Some(blocks) => blocks.unsaid(&said, &answer),
         None => Some(answer),
     };

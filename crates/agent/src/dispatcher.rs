@@ -284,8 +284,8 @@ impl Dispatcher {
         let cause = StopCause::of(StopReason::Shutdown);
         for lane in self.lanes.values() {
             // Waiting runs stay for the next start; only what is at work is told.
-            lane.runs.iter().filter(|run| run.at_work_for().is_some()).for_each(|run| {
-                run.stop(cause);
+            lane.runs.iter().filter(|run| run.activity.working_for().is_some()).for_each(|run| {
+                run.control.stop(cause);
                 end_processes(&mut self.tasks, &self.services, run);
             });
             lane.wake.notify_one();
@@ -332,7 +332,7 @@ impl Dispatcher {
     }
 
     fn at_work(&self) -> impl Iterator<Item = &Arc<LiveRun>> {
-        self.lanes.values().flat_map(|lane| &lane.runs).filter(|run| run.at_work_for().is_some())
+        self.lanes.values().flat_map(|lane| &lane.runs).filter(|run| run.activity.working_for().is_some())
     }
 }
 

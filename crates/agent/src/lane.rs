@@ -166,7 +166,7 @@ impl Lane {
         self.stale |= self.port.stale.swap(false, Ordering::Acquire);
         self.end_joined().await;
         self.end_stopped_in_queue().await?;
-        let stopped = self.state.current().is_some_and(|current| current.run.cancel.is_cancelled())
+        let stopped = self.state.current().is_some_and(|current| current.run.control.cancel.is_cancelled())
             || self.state.compacting().is_some_and(Compacting::is_stopped);
         if stopped && self.abort_at.is_none() {
             self.abort_at = Some(Instant::now() + RETURN_LIMIT);
@@ -262,7 +262,7 @@ impl Lane {
         }
         self.loop_detection = on;
         if let Some(current) = self.state.current() {
-            current.run.detect_loops(on);
+            current.run.control.detect_loops(on);
         }
         Ok(Ok(match on {
             true => "Loop detection is on in this conversation.".into(),

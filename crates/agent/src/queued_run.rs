@@ -109,7 +109,7 @@ impl RunEnding {
 
     /// The end of a run that was told to stop while it waited.
     pub(crate) fn stopped(waiting: &QueuedRun) -> Self {
-        let reason = waiting.run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason);
+        let reason = waiting.run.control.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason);
         Self::early(RunEnd::of(reason))
     }
 }
@@ -238,7 +238,7 @@ impl QueuedRun {
     pub(crate) fn go_on(&mut self, answers: Answers) {
         self.progress.resume();
         self.progress.answers = answers;
-        self.run.wake();
+        self.run.activity.resume();
     }
 
     /// What its watchers are shown while it is paused.
@@ -269,7 +269,7 @@ impl QueuedRun {
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: RunEnding, at: UnixMillis) -> (FinishedRun, RunRecord) {
         let RunEnding { mut end, reply, silent, delivery, said, messages, events } = ending;
-        if let Some(cause) = self.run.stopped_by().filter(|cause| cause.reason == end.reason) {
+        if let Some(cause) = self.run.control.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }
         let status = end.reason.status();
@@ -304,7 +304,8 @@ impl QueuedRun {
 
     /// What is delivered: nothing where nobody is told, or where the answer to the stop has told the person already.
     fn outbound(&self, status: RunStatus, delivery: Delivery, says: Option<&str>) -> Option<Outbound> {
-        let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
+        let told =
+            self.run.control.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
         let Delivery { told: words, preview } = delivery;
         let text = match words {
             ReplyText::Reply => says?.to_owned(),

@@ -187,7 +187,7 @@ fn rules_of(rules: &Arc<StopRules>, request: &RunRequest) -> Arc<StopRules> {
 
 /// The store has its beginning: it counts its time from here, and shows itself where its channel can.
 async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut LoopContext) -> Option<Screen> {
-    job.run.begin();
+    job.run.activity.begin();
     if let (Some(gathered), Some(message)) = (&job.gathered, context.messages.get_mut(delegate.turn_start)) {
         *message = Arc::new(gathered.message()); // without those that were stopped meanwhile
         context.messages.extend(gathered.notice().map(|notice| Arc::new(Message::system(notice).for_run())));

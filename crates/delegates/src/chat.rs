@@ -220,7 +220,7 @@ impl LoopDelegate for ChatDelegate {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
-        self.core.live.end_text();
+        self.core.live.output.end_text();
         let tools = self.reasoning.tools().clone();
         let (starts, post) = (binder(&self.children, &self.core, context, &tools), self.post.clone());
         let sends = tools.get(SEND_MESSAGE).cloned().zip(post);

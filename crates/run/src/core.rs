@@ -110,7 +110,7 @@ impl RunCore {
         let RunStart { lease, stored, tally, spawned } = start;
         let (threads, clock) = (services.threads.clone(), services.clock.clone());
         Self {
-            cancel: live.cancel.clone(),
+            cancel: live.control.cancel.clone(),
             child: false,
             journal: RunJournal::new(threads, clock, lease, live.id, tally.clone(), stored),
             rules: services.rules(),
@@ -135,7 +135,7 @@ impl RunCore {
 
     /// Why the run was told to stop.
     pub fn stopped(&self) -> Option<StopReason> {
-        let reason = self.live.stopped_by().map(|cause| cause.reason);
+        let reason = self.live.control.stopped_by().map(|cause| cause.reason);
         match self.child {
             true => self.cancel.is_cancelled().then_some(StopReason::ParentStopped),
             false => reason,

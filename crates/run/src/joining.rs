@@ -50,13 +50,13 @@ impl Joining {
 
     /// Whether a message waits to be taken.
     pub(crate) fn is_offered(&self) -> bool {
-        self.state().offered.iter().any(|offer| !offer.run.cancel.is_cancelled())
+        self.state().offered.iter().any(|offer| !offer.run.control.cancel.is_cancelled())
     }
 
     /// Takes the oldest message that nobody has stopped.
     pub fn take(&self) -> Option<JoinOffer> {
         let mut state = self.state();
-        let at = state.offered.iter().position(|offer| !offer.run.cancel.is_cancelled())?;
+        let at = state.offered.iter().position(|offer| !offer.run.control.cancel.is_cancelled())?;
         let offer = state.offered.remove(at)?;
         state.taken.push(offer.run.id);
         Some(offer)
@@ -155,7 +155,7 @@ mod tests {
                         stands = if is_taken { Taken } else { stands };
                     }
                     1 => {
-                        run.stop(StopCause::of(StopReason::UserStop));
+                        run.control.stop(StopCause::of(StopReason::UserStop));
                         let is_back = joining.withdraw(run.id);
                         assert_eq!(is_back, !matches!(stands, Taken | Joined), "{order:?}");
                         stands = if stands == Offered { Back } else { stands };
@@ -189,7 +189,7 @@ mod tests {
         joining.offer(offered);
         let (third, offered) = offer();
         joining.offer(offered);
-        second.stop(StopCause::of(StopReason::UserStop));
+        second.control.stop(StopCause::of(StopReason::UserStop));
         let order: Vec<RunId> = std::iter::from_fn(|| joining.take()).map(|offer| offer.run.id).collect();
         assert_eq!(order, [first.id, third.id]);
         assert!(!joining.is_offered() && !joining.withdraw(first.id) && joining.withdraw(second.id));

@@ -46,7 +46,7 @@ impl OutageWait {
         tracing::info!(
             run = %core.live.id, outages = self.outages, pause_s = pause.as_secs(), "the model is unavailable; the job waits for it"
         );
-        core.live.quiet_for(pause);
+        core.live.activity.quiet_for(pause);
         let then = Instant::now() + pause;
         tokio::select! {
             biased; // a stop waits for no model

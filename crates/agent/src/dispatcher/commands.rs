@@ -35,7 +35,7 @@ impl Dispatcher {
             Command::Stop(target) => return self.stop_command(target, word, inbound, ack),
             Command::Interrupt => {
                 let runs: Vec<_> = self.targets(&StopTarget::Session(inbound.session.clone()));
-                let running = runs.into_iter().filter(|run| run.is_engaged()).collect();
+                let running = runs.into_iter().filter(|run| run.activity.has_begun()).collect();
                 return self.stop_in_conversation(running, word, inbound, ack);
             }
             Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, sent, inbound, ack),
@@ -105,7 +105,7 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Flow {
-        let at_work: Vec<RunId> = runs.iter().filter(|run| run.is_engaged()).map(|run| run.id).collect();
+        let at_work: Vec<RunId> = runs.iter().filter(|run| run.activity.has_begun()).map(|run| run.id).collect();
         let report = self.stop_for(runs, &inbound, reason_of);
         let notifier = self.notifier.clone();
         self.background(async move {

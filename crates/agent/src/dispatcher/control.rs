@@ -159,9 +159,9 @@ impl Dispatcher {
     pub(super) fn stop(&mut self, runs: &[Arc<LiveRun>], cause: impl Fn(&LiveRun) -> StopCause) {
         let mut parked = BTreeSet::new();
         for run in runs {
-            let first = !run.cancel.is_cancelled();
-            run.stop(cause(run));
-            if first && run.is_engaged() {
+            let first = !run.control.cancel.is_cancelled();
+            run.control.stop(cause(run));
+            if first && run.activity.has_begun() {
                 self.ending.insert(run.id, run.clone());
                 end_processes(&mut self.tasks, &self.services, run);
             }
@@ -183,7 +183,7 @@ impl Dispatcher {
             .map(|run| LiveRunInfo {
                 run_id: run.id,
                 session: run.session.clone(),
-                for_ms: run.at_work_for().map_or(0, |d| d.as_millis() as u64),
+                for_ms: run.activity.working_for().map_or(0, |d| d.as_millis() as u64),
             })
             .collect();
         running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));
@@ -243,7 +243,7 @@ async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopRe
     let deadline = Instant::now() + STOP_ANSWER;
     let mut report = StopReport::default();
     for run in runs {
-        let mut finished = run.finished();
+        let mut finished = run.activity.finished();
         let ended = async {
             tokio::select! {
                 biased; // an end that is published counts, also after the run was forgotten

@@ -19,7 +19,7 @@ impl Dispatcher {
         let silent: Vec<(Arc<LiveRun>, Duration)> = silent.collect();
         for (run, silence) in silent {
             let silent_s = silence.as_secs();
-            if warn.is_some_and(|warn| run.warns(silence, warn)) {
+            if warn.is_some_and(|warn| run.activity.warns(silence, warn)) {
                 tracing::warn!(run = %run.id, session = %run.session, silent_s, "nothing is heard of a run");
             }
             // A job is begun again where it was: there is no reason to wait as long as for a conversation.

@@ -38,7 +38,7 @@ pub(super) struct Compacting {
 impl Compacting {
     /// Whether it was told to stop.
     pub(super) fn is_stopped(&self) -> bool {
-        self.run.cancel.is_cancelled()
+        self.run.control.cancel.is_cancelled()
     }
 
     /// Gives it up: its end comes as that of one that was stopped.
@@ -80,7 +80,7 @@ impl Lane {
                 // The semaphore is never closed; without a permit this would still be right, only wider.
                 permit = permits.acquire_owned() => permit.ok(),
             };
-            core.live.begin(); // not before: what waits for a place is not watched for its silence
+            core.live.activity.begin(); // not before: what waits for a place is not watched for its silence
             let how = How { calibration, by_model: true, notes: true, wish: wish.as_deref() };
             let made = shorten(&core, &context, &cut, how).await;
             core.stopped().is_none().then_some(made)
@@ -103,7 +103,7 @@ impl Lane {
         let (reason, said) = match made {
             Ok(Some(shorter)) => (StopReason::FinalText, self.store_compaction(shorter).await?),
             Ok(None) => (
-                run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
+                run.control.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
                 Err(Undone::Refused("Stopped: the conversation is unchanged.".to_owned())),
             ),
             Err(error) => {
@@ -151,7 +151,7 @@ impl Lane {
     /// The dispatcher forgets what was a run only to it; whoever waits for its end after a stop hears of it.
     async fn forget(&self, run: &LiveRun, reason: StopReason, begun_at: UnixMillis) {
         let end = RunEnd::of(reason);
-        run.finish(Arc::new(RunRecord {
+        run.activity.finish(Arc::new(RunRecord {
             run_id: run.id,
             session: run.session.clone(),
             status: reason.status(),

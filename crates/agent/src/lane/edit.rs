@@ -60,7 +60,7 @@ impl Lane {
             waiting.request.message_id.as_deref() == Some(id)
                 && *waiting.request.asker.principal == *input.inbound.principal.id
                 && !waiting.progress.has_begun()
-                && !waiting.run.cancel.is_cancelled()
+                && !waiting.run.control.cancel.is_cancelled()
                 && !self.is_in_flight(waiting.run.id)
         })
     }

@@ -118,7 +118,7 @@ impl Lane {
         tracing::error!(run = %current.run.id, %error, "a turn crashed");
         end_processes(&self.services, current.run.id).await;
         let stored = self.services.store.runs.run(current.run.id).await.ok().flatten();
-        let end = match current.run.stopped_by().filter(|_| error.is_cancelled()) {
+        let end = match current.run.control.stopped_by().filter(|_| error.is_cancelled()) {
             Some(cause) => cause.end().with("aborted", true),
             None => RunEnd::of(StopReason::Internal).with("cause", "panic"),
         };
@@ -140,7 +140,7 @@ impl Lane {
 
     /// What the model of an aborted turn had said last, where the store does not have it and no hook has to look at it.
     async fn said_last(&self, run: &LiveRun) -> Vec<Arc<Message>> {
-        let said = run.partial().text.trim().to_owned();
+        let said = run.output.partial().text.trim().to_owned();
         if said.is_empty() || self.services.hooks.is_bound(HookPoint::MessageSending) {
             return Vec::new();
         }
@@ -166,7 +166,7 @@ impl Lane {
         let is_here = |run: RunId| joining.as_ref().is_none_or(|joining| joining.withdraw(run));
         let (stopped, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.queue)
             .into_iter()
-            .partition(|waiting| waiting.run.cancel.is_cancelled() && is_here(waiting.run.id));
+            .partition(|waiting| waiting.run.control.cancel.is_cancelled() && is_here(waiting.run.id));
         self.queue = waiting.into();
         let waited = stopped.into_iter().map(|waiting| {
             let ending = rest::stopped(&waiting);
@@ -222,7 +222,7 @@ impl Lane {
         );
         metrics::run_ended(&record);
         self.services.hooks.agent_end(&record);
-        run.finish(record);
+        run.activity.finish(record);
         note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
     }
 

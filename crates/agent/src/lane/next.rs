@@ -85,7 +85,7 @@ impl Lane {
             joining: joining.clone(),
             calibration: self.calibration,
         };
-        next.run.detect_loops(self.loop_detection);
+        next.run.control.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
         self.turn.spawn(run_turn(job).instrument(span));
         self.state = LaneState::Running(Box::new(Running { waiting: next, joining }));
@@ -258,7 +258,7 @@ struct PlaceOrSeat {
 
 /// Whether nobody has told it to stop.
 fn is_wanted(waiting: &QueuedRun) -> bool {
-    !waiting.run.cancel.is_cancelled()
+    !waiting.run.control.cancel.is_cancelled()
 }
 
 /// Whether a message waits for others to come with it. One that had begun before does not.

@@ -72,7 +72,7 @@ impl Lane {
         self.announce(&gate).await;
         let mut pause = STORE_BACKOFF.0;
         loop {
-            if current.run.cancel.is_cancelled() {
+            if current.run.control.cancel.is_cancelled() {
                 // Nobody has seen the question, and nobody is to see it any more.
                 note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
                 let mut ending = stopped(&current);
@@ -94,7 +94,7 @@ impl Lane {
         current.progress.in_thread = true;
         tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run waits for \
                                                                                                         approval");
-        current.run.rest(Arc::new(current.record_at_rest(&gate, text)));
+        current.run.activity.pause(Arc::new(current.record_at_rest(&gate, text)));
         self.await_answer(current, gate);
         Ok(())
     }
@@ -102,8 +102,8 @@ impl Lane {
     /// Takes up a run that rested when the daemon ended: its question was asked.
     pub(super) async fn rest_again(&mut self, waiting: QueuedRun, gate: Gate) {
         let text = question_text(&gate, self.services.clock.now());
-        waiting.run.begin();
-        waiting.run.rest(Arc::new(waiting.record_at_rest(&gate, text)));
+        waiting.run.activity.begin();
+        waiting.run.activity.pause(Arc::new(waiting.record_at_rest(&gate, text)));
         self.announce(&gate).await;
         self.await_answer(waiting, gate);
     }
@@ -123,7 +123,7 @@ impl Lane {
 
     fn await_answer(&mut self, waiting: QueuedRun, gate: Gate) {
         let until = self.instant_of(gate.expires_at);
-        if waiting.run.cancel.is_cancelled() {
+        if waiting.run.control.cancel.is_cancelled() {
             self.port.wake.notify_one(); // told to stop while it was stored
         }
         self.state = LaneState::Paused(Box::new(Resting { waiting, gate, until }));
@@ -186,7 +186,7 @@ impl Lane {
             Ok(text) => {
                 self.remember(acted_on).await;
                 let resumes = self.state.paused().map(|resting| {
-                    resting.waiting.run.wake();
+                    resting.waiting.run.activity.resume();
                     resting.gate.run_id
                 });
                 // It is stored: whoever gave it hears so, however long reading it back may take.
@@ -305,7 +305,7 @@ impl Lane {
 
     /// The resting run, when it was told to stop, and how it ends.
     pub(super) fn stopped_at_rest(&mut self) -> Option<(QueuedRun, RunEnding)> {
-        let is_stopped = |resting: &Resting| resting.waiting.run.cancel.is_cancelled();
+        let is_stopped = |resting: &Resting| resting.waiting.run.control.cancel.is_cancelled();
         let Resting { waiting, .. } = self.state.take_paused_if(is_stopped)?;
         let ending = stopped(&waiting);
         Some((waiting, ending))

@@ -47,11 +47,11 @@ impl BlockSender {
     /// Dropped midway, a message may have been committed; the fact is in the same commit, and the next attempt finds it.
     pub(super) async fn send_all(mut self, finish: CancellationToken) {
         let mut waits_since = None;
-        while let Some(next) = self.run.blocks().map(|blocks| blocks.next()) {
+        while let Some(next) = self.run.output.blocks().map(|blocks| blocks.next()) {
             let since = *waits_since.get_or_insert_with(Instant::now);
             let until = match next {
                 // Whoever has stopped the run wants to read no more of it.
-                _ if self.run.cancel.is_cancelled() => return,
+                _ if self.run.control.cancel.is_cancelled() => return,
                 Some(next) if !next.may_wait || finish.is_cancelled() || since.elapsed() >= self.idle => {
                     if let Err(error) = self.send(next).await {
                         tracing::error!(run = %self.run.id, %error, "a piece of an answer could not be stored");
@@ -68,7 +68,7 @@ impl BlockSender {
                 }
             };
             tokio::select! {
-                () = self.run.changed() => {}
+                () = self.run.output.changed() => {}
                 () = finish.cancelled() => {}
                 () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
             }
@@ -77,13 +77,13 @@ impl BlockSender {
 
     async fn send(&mut self, next: Next) -> Result<(), StoreError> {
         let digest = blake3::hash(next.text.as_bytes()).to_hex().to_string();
-        let known = self.run.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
+        let known = self.run.output.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
         if !known {
             self.journal.note(EventKind::MessageEmitted { digest });
             self.journal.say(Outbound::new(Some(self.run.id), self.route.clone(), next.text));
             self.journal.write(&LoopContext::default(), Durability::Committed).await?;
         }
-        if let Some(mut blocks) = self.run.blocks() {
+        if let Some(mut blocks) = self.run.output.blocks() {
             blocks.sent(next.count);
         }
         Ok(())

@@ -46,7 +46,7 @@ impl Previewer<'_> {
         // An answer that is there within a moment is sent once, and not sent and edited.
         let mut not_before: Option<Instant> = None;
         while !finish.is_cancelled() && !left.unsure {
-            let call = self.run.call_shown(); // before the text: it is of this call, or of a later one
+            let call = self.run.output.call_shown(); // before the text: it is of this call, or of a later one
             let text = self.text();
             if text.is_some() {
                 not_before.get_or_insert_with(|| Instant::now() + self.pace);
@@ -57,7 +57,7 @@ impl Previewer<'_> {
             let Some(text) = wanted.as_ref().filter(|_| not_before.is_none_or(|at| at <= Instant::now())) else {
                 let until = not_before.filter(|_| wanted.is_some());
                 tokio::select! {
-                    () = self.run.changed() => {}
+                    () = self.run.output.changed() => {}
                     () = finish.cancelled() => {}
                     () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
                 }
@@ -73,7 +73,7 @@ impl Previewer<'_> {
             let mut pause = self.pace;
             match answered {
                 Some(Ok(begun)) => {
-                    self.run.was_seen(call);
+                    self.run.output.was_seen(call);
                     shown.clone_from(text);
                     left.message = begun.or(left.message);
                 }
@@ -93,7 +93,7 @@ impl Previewer<'_> {
 
     /// What there is to show now, as much as a message shows.
     fn text(&self) -> Option<String> {
-        let text = text_of(&self.run.partial(), self.reasoning)?;
+        let text = text_of(&self.run.output.partial(), self.reasoning)?;
         Some(text.chars().take(self.preview.max_chars()).collect())
     }
 

@@ -61,7 +61,7 @@ impl Screen {
         match shower.channel.streaming() {
             Streaming::Off => return None,
             Streaming::Blocks { max_chars } => {
-                if run.blocks().is_none() {
+                if run.output.blocks().is_none() {
                     let before = match sent_before(&*services.store.events, run.id).await {
                         Ok(before) => before,
                         Err(error) => {
@@ -69,7 +69,7 @@ impl Screen {
                             return None;
                         }
                     };
-                    run.say_in(Blocks::new(&services.streaming, max_chars, before));
+                    run.output.say_in(Blocks::new(&services.streaming, max_chars, before));
                 }
                 let (journal, idle) = (journal(), services.streaming.idle());
                 let sender = BlockSender { run: run.clone(), journal, route: shower.route.clone(), idle };
@@ -98,7 +98,7 @@ impl Screen {
     /// Dropped midway, a message may be left on the platform that shows a part of the answer.
     pub(crate) async fn close(mut self, closing: Closing) -> Option<Arc<str>> {
         if closing == Closing::Answered
-            && let Some(mut blocks) = self.run.blocks()
+            && let Some(mut blocks) = self.run.output.blocks()
         {
             blocks.cut();
         }

@@ -37,12 +37,12 @@ pub(super) async fn enter(
     permit: Option<OwnedSemaphorePermit>,
 ) -> Result<Option<OwnedSemaphorePermit>, NotBegun> {
     let stopped =
-        |run: &LiveRun| NotBegun::Stopped(run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason));
+        |run: &LiveRun| NotBegun::Stopped(run.control.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason));
     let permit = match permit {
         Some(permit) => Some(permit),
         None => tokio::select! {
             biased; // a run that was stopped while it waited never begins
-            () = job.run.cancel.cancelled() => return Err(stopped(&job.run)),
+            () = job.run.control.cancel.cancelled() => return Err(stopped(&job.run)),
             () = job.services.draining.cancelled() => return Err(NotBegun::Draining),
             // The semaphore is never closed; without a permit the turn would still be right, only wider.
             permit = job.services.permits.clone().acquire_owned() => permit.ok(),

@@ -59,7 +59,7 @@ impl Gathered {
     /// Leaves out those that were stopped meanwhile, and says which.
     pub(super) fn leave_stopped(&mut self) -> Vec<RunId> {
         let (stopped, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.others).into_iter().partition(|other| other.run.cancel.is_cancelled());
+            std::mem::take(&mut self.others).into_iter().partition(|other| other.run.control.cancel.is_cancelled());
         self.others = others;
         stopped.into_iter().map(|other| other.run.id).collect()
     }

@@ -45,7 +45,7 @@ pub(super) async fn work(
     if let Some(end) = take_up(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }
-    let indicator = job.run.cancel.child_token();
+    let indicator = job.run.control.cancel.child_token();
     // Boxed, since it is moved: in place it would be here twice.
     let mut looping = Box::pin(carry_out(delegate, context, job, background));
     let route = job.request.reply_to.as_ref();
@@ -75,7 +75,7 @@ async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopErr
 
 /// Goes on with the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
 fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Option<RunEnd> {
-    context.state.stops.detection_off = job.run.loops_off();
+    context.state.stops.detection_off = job.run.control.loops_off();
     if let Some(last) = context.state.stops.measures.time.newest() {
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
@@ -182,7 +182,7 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
     };
     tokio::select! {
         biased; // a stop waits for no disk
-        () = job.run.cancel.cancelled() => Briefing::default(),
+        () = job.run.control.cancel.cancelled() => Briefing::default(),
         briefing = Briefing::of_run(&job.services.briefings, about) => briefing,
     }
 }

@@ -74,7 +74,7 @@ async fn carry_out(
             () = stop.cancelled() => return WorkerEnd::Stopped,
             () = sleep_until(deadline) => return WorkerEnd::TimedOut,
             started = &mut starting => break started,
-            () = sleep(SIGN_OF_LIFE) => job_host.core.live.touch(),
+            () = sleep(SIGN_OF_LIFE) => job_host.core.live.activity.touch(),
         }
     };
     let mut process = match started {

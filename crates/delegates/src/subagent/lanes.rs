@@ -77,7 +77,7 @@ impl SubagentLanes {
                     self.width,
                     at_most.as_secs()
                 )),
-                () = sleep(SIGN_OF_LIFE) => live.touch(),
+                () = sleep(SIGN_OF_LIFE) => live.activity.touch(),
             }
         }
     }
@@ -104,26 +104,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_full_depth_holds_up_no_other_depth() {
         let (lanes, live) = (lanes(1), run());
-        let _held = lanes.enter(1, &live, &live.cancel, MINUTE).await.expect("a place");
-        let _below = lanes.enter(2, &live, &live.cancel, MINUTE).await.expect("what is started within has its own");
-        let refused = lanes.enter(1, &live, &live.cancel, MINUTE).await.expect_err("no place");
+        let _held = lanes.enter(1, &live, &live.control.cancel, MINUTE).await.expect("a place");
+        let _below =
+            lanes.enter(2, &live, &live.control.cancel, MINUTE).await.expect("what is started within has its own");
+        let refused = lanes.enter(1, &live, &live.control.cancel, MINUTE).await.expect_err("no place");
         assert!(refused.contains("agent.subagents.max_concurrent"), "{refused}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_is_not_silent_obeys_a_stop_and_gets_the_next_place() {
         let (lanes, live) = (lanes(1), run());
-        let held = lanes.enter(1, &live, &live.cancel, MINUTE).await.expect("a place");
-        live.begin();
-        let (waited, ()) = tokio::join!(lanes.enter(1, &live, &live.cancel, MINUTE), async {
+        let held = lanes.enter(1, &live, &live.control.cancel, MINUTE).await.expect("a place");
+        live.activity.begin();
+        let (waited, ()) = tokio::join!(lanes.enter(1, &live, &live.control.cancel, MINUTE), async {
             sleep(Duration::from_secs(45)).await;
             assert!(live.silent_for().is_some_and(|silence| silence <= SIGN_OF_LIFE));
             drop(held);
         });
         let _held = waited.expect("the place was given on");
-        let (stopped, ()) = tokio::join!(lanes.enter(1, &live, &live.cancel, MINUTE), async {
+        let (stopped, ()) = tokio::join!(lanes.enter(1, &live, &live.control.cancel, MINUTE), async {
             sleep(Duration::from_secs(5)).await;
-            live.stop(StopCause::of(StopReason::UserStop));
+            live.control.stop(StopCause::of(StopReason::UserStop));
         });
         assert!(stopped.is_err());
     }

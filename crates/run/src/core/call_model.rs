@@ -116,7 +116,7 @@ impl RunCore {
         if let Some(shortage) = self.tally.day_refused() {
             return Err(shortage.into());
         }
-        context.state.stops.detection_off = self.live.loops_off();
+        context.state.stops.detection_off = self.live.control.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
         // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
@@ -152,7 +152,7 @@ impl RunCore {
             true => sink.silent(),
             false => sink.shown(),
         }
-        self.live.touch();
+        self.live.activity.touch();
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
@@ -167,7 +167,7 @@ impl RunCore {
             })
         });
         let Streamed { text: said, bytes, meter } = sink.end();
-        self.live.touch();
+        self.live.activity.touch();
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(bytes);
         match result {

@@ -45,7 +45,7 @@ impl RunCore {
         let before = context.messages.len();
         let deadline = self.deadline(context, self.allowance(1).purpose);
         let cancel = self.cancel.child_token();
-        let generation = self.live.generation.renewed();
+        let generation = self.live.control.generation.renewed();
         let caller = CallContext {
             request: &self.request,
             live: &self.live,
@@ -74,7 +74,7 @@ impl RunCore {
                 }
             }
         };
-        self.live.touch();
+        self.live.activity.touch();
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
         Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
     }

@@ -150,8 +150,8 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             };
             let Runnable { call, tool, arguments, credential, pass, approved, .. } = next;
             match starts_run(&call.name) {
-                true => caller.live.touch(),
-                false => caller.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
+                true => caller.live.activity.touch(),
+                false => caller.live.activity.quiet_for(tool.spec().timeout), // it has a deadline of its own
             }
             let context = caller.tool_context(&call, tool.spec(), credential.clone(), approved);
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();

@@ -49,7 +49,7 @@ impl<'a> LiveSink<'a> {
 
     /// The same, shown to whoever watches: what was said before in this step is forgotten.
     pub(crate) fn shown(&mut self) {
-        self.run.begin_step(self.step);
+        self.run.output.begin_step(self.step);
     }
 
     /// The same, showing nobody anything.
@@ -65,7 +65,7 @@ impl<'a> LiveSink<'a> {
 
     /// What has been streamed.
     pub(crate) fn end(self) -> Streamed {
-        let text = self.unseen.unwrap_or_else(|| self.run.partial().text.clone());
+        let text = self.unseen.unwrap_or_else(|| self.run.output.partial().text.clone());
         Streamed { text, bytes: self.bytes, meter: self.meter }
     }
 
@@ -75,7 +75,7 @@ impl<'a> LiveSink<'a> {
                 unseen.push_str(&heard.text);
                 Heard::Nobody
             }
-            None => self.run.say(self.step, &heard.text, &heard.reasoning),
+            None => self.run.output.say(self.step, &heard.text, &heard.reasoning),
         }
     }
 }
@@ -86,7 +86,7 @@ impl DeltaSink for LiveSink<'_> {
     }
 
     fn text(&mut self, piece: &str) -> Heard {
-        self.run.touch();
+        self.run.activity.touch();
         self.bytes += piece.len();
         if let Some(Watch { chanting, max_bytes, cut }) = &mut self.watch {
             let chants = chanting.as_mut().is_some_and(|chanting| chanting.text(piece));
@@ -100,14 +100,14 @@ impl DeltaSink for LiveSink<'_> {
     }
 
     fn reasoning(&mut self, piece: &str) -> Heard {
-        self.run.touch();
+        self.run.activity.touch();
         self.meter.piece(piece.len());
         let heard = self.speech.reasoning(piece);
         self.say(&heard)
     }
 
     fn call_bytes(&mut self, bytes: usize) {
-        self.run.touch();
+        self.run.activity.touch();
         self.meter.piece(bytes);
     }
 
@@ -120,7 +120,7 @@ impl DeltaSink for LiveSink<'_> {
         self.speech = Speech::default();
         match &mut self.unseen {
             Some(unseen) => unseen.clear(),
-            None => self.run.begin_step(self.step),
+            None => self.run.output.begin_step(self.step),
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Stopping a run.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use belay_protocol::{Generation, RunEnd, RunId, StopReason};
+use tokio_util::sync::CancellationToken;
+
+/// Stops a run. The token is the only way to stop it.
+#[derive(Debug, Default)]
+pub struct RunControl {
+    /// Cancelled once, after the cause is set.
+    pub cancel: CancellationToken,
+    /// Ended by a stop: no process of the run starts after it.
+    pub generation: Generation,
+    cause: OnceLock<StopCause>,
+    /// Loop detection is disabled for the run.
+    loops_off: AtomicBool,
+}
+
+/// Why a run was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopCause {
+    /// Why the run ends.
+    pub reason: StopReason,
+    /// Whether the answer to the command informs the person already. Then the run itself sends no reply.
+    pub told: bool,
+    /// The run whose message replaces this one.
+    pub by: Option<RunId>,
+    /// Seconds for which the run was silent.
+    pub silent_s: Option<u64>,
+}
+
+impl StopCause {
+    /// A stop for this reason, which the run reports to the person itself.
+    pub fn of(reason: StopReason) -> Self {
+        Self { reason, told: false, by: None, silent_s: None }
+    }
+
+    /// The end of a run that was stopped for this cause.
+    pub fn end(&self) -> RunEnd {
+        let mut end = RunEnd::of(self.reason);
+        if let Some(by) = self.by {
+            end = end.with("newer_run", by.to_string());
+        }
+        match self.silent_s {
+            Some(silent_s) => end.with("silent_s", silent_s),
+            None => end,
+        }
+    }
+}
+
+impl RunControl {
+    /// Tells the run to stop. Of several causes the first one counts.
+    pub fn stop(&self, cause: StopCause) {
+        let _ = self.cause.set(cause); // a second stop changes nothing
+        // In this order: a reader that takes a generation after its end finds the token cancelled.
+        self.cancel.cancel();
+        self.generation.end();
+    }
+
+    /// Why the run was told to stop; `None` while nobody has stopped it.
+    pub fn stopped_by(&self) -> Option<StopCause> {
+        self.cancel.is_cancelled().then(|| self.cause.get().copied()).flatten()
+    }
+
+    /// Enables or disables loop detection for this run, also while it works.
+    pub fn detect_loops(&self, on: bool) {
+        self.loops_off.store(!on, Ordering::Relaxed);
+    }
+
+    /// Whether loop detection is disabled.
+    pub fn loops_off(&self) -> bool {
+        self.loops_off.load(Ordering::Relaxed)
+    }
+}
