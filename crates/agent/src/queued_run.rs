@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Audience, ChannelId, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, RunEnd, RunRecord,
-    RunStatus, StopReason, ThreadState, UnixMillis, Work,
+    Audience, ChannelId, FinishedRun, Gate, Message, MessageBody, Outbound, PendingRun, RunEnd, RunRecord, RunStatus,
+    StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use crate::queue::QueueRules;
 use crate::submission::{self, Submission};
 use belay_delegates::subagent::Goal;
 use belay_run::approvals::Answers;
+use belay_run::journal::Remainder;
 use belay_run::live::{LiveRun, StopCause};
 use belay_run::progress::RunProgress;
 use belay_run::request::RunRequest;
@@ -26,26 +27,31 @@ pub(crate) struct QueuedRun {
     pub(crate) request: Arc<RunRequest>,
     /// How far it has come; the running turn is lent its state and its answers.
     pub(crate) progress: RunProgress,
-    /// A place in the global lane, where one was free at once.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
     /// The history that it brought along, until its first start appends it to the thread; in the store alone while it waits.
     pub(crate) history: Vec<Arc<Message>>,
     /// Its own messages; empty while its text is in the store alone.
     pub(crate) own: Vec<Arc<Message>>,
+    /// A new conversation has begun with it by itself, of which the person is told with the answer.
+    pub(crate) began_anew: bool,
+    pub(crate) queueing: Queueing,
+}
+
+/// What only the queue needs of a message.
+pub(crate) struct Queueing {
+    /// By which rules it waits.
+    pub(crate) rules: QueueRules,
+    /// When it arrived, as far as this lane knows.
+    pub(crate) arrived: Instant,
     /// Bytes of its text.
     pub(crate) bytes: usize,
     /// Digests of the instructions that it brought along, until it begins.
     pub(crate) instructions: Vec<String>,
-    /// By which rules it waits.
-    pub(crate) rules: QueueRules,
-    /// When it came, as far as this lane knows.
-    pub(crate) arrived: Instant,
     /// Whether it is words alone: no plan, no outputs, no history of its own.
     pub(crate) words_alone: bool,
     /// Whether it is to become a line of a digest, since too many wait.
     pub(crate) shortened: bool,
-    /// A new conversation has begun with it by itself, of which the person is told with the answer.
-    pub(crate) began_anew: bool,
+    /// A slot in the global lane, if one was free at once.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What stands before the first answer of a conversation that has begun by itself.
@@ -60,11 +66,8 @@ pub(crate) struct RunEnding {
     pub(crate) silent: bool,
     /// What the conversation is told.
     pub(crate) delivery: Delivery,
-    /// What the run has said before that and the store does not have yet.
-    pub(crate) said: Vec<Outbound>,
-    /// Messages that the thread does not have yet.
-    pub(crate) messages: Vec<Arc<Message>>,
-    pub(crate) events: Vec<NewEvent>,
+    /// Messages and facts that the store does not have yet.
+    pub(crate) unstored: Remainder,
 }
 
 /// What a conversation is told at the end of a run.
@@ -96,15 +99,7 @@ pub(crate) fn says(end: &RunEnd, reply: Option<String>, silent: bool) -> Option<
 impl RunEnding {
     /// An end without a turn's yield.
     pub(crate) fn early(end: RunEnd) -> Self {
-        Self {
-            end,
-            reply: None,
-            silent: false,
-            delivery: Delivery::default(),
-            said: Vec::new(),
-            messages: Vec::new(),
-            events: Vec::new(),
-        }
+        Self { end, reply: None, silent: false, delivery: Delivery::default(), unstored: Remainder::default() }
     }
 
     /// The end of a run that was told to stop while it waited.
@@ -134,20 +129,23 @@ impl QueuedRun {
         let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
         let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work);
-        Self {
-            run: run.clone(),
-            own: vec![Arc::new(message)],
-            bytes: text.len(),
-            instructions: digests_of_instructions(&history),
-            request: Arc::new(RunRequest::of(run, inbound, at)),
-            progress: RunProgress::accepted(declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone())))),
-            permit: None,
-            history: history.into_iter().map(Arc::new).collect(),
-            began_anew: false,
+        let queueing = Queueing {
             rules,
             arrived: Instant::now(),
+            bytes: text.len(),
+            instructions: digests_of_instructions(&history),
             words_alone,
             shortened: false,
+            permit: None,
+        };
+        Self {
+            run: run.clone(),
+            request: Arc::new(RunRequest::of(run, inbound, at)),
+            progress: RunProgress::accepted(declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone())))),
+            history: history.into_iter().map(Arc::new).collect(),
+            own: vec![Arc::new(message)],
+            began_anew: false,
+            queueing,
         }
     }
 
@@ -171,27 +169,23 @@ impl QueuedRun {
             options: pending.options,
             accepted_at: pending.accepted_at,
         };
-        Self {
-            run,
-            request: Arc::new(request),
-            own,
-            bytes: message.text().len(),
-            instructions: digests_of_instructions(&pending.history),
-            progress,
-            permit: None,
-            history: Vec::new(),
+        let queueing = Queueing {
             rules,
             arrived: Instant::now(),
+            bytes: message.text().len(),
+            instructions: digests_of_instructions(&pending.history),
             words_alone,
             shortened: false,
-            began_anew: false,
-        }
+            permit: None,
+        };
+        let (request, history) = (Arc::new(request), Vec::new());
+        Self { run, request, progress, history, own, began_anew: false, queueing }
     }
 
     /// Takes in what is left to know of an edit of its message, which the store has.
     pub(crate) fn edit(&mut self, message: Message) {
-        self.words_alone = self.words_alone && is_words(&message, self.request.work);
-        self.bytes = message.text().len();
+        self.queueing.words_alone = self.queueing.words_alone && is_words(&message, self.request.work);
+        self.queueing.bytes = message.text().len();
         if !self.is_unread() {
             self.own = vec![Arc::new(message)];
         }
@@ -205,7 +199,7 @@ impl QueuedRun {
     /// From now on its text is in the store alone, unless it begins at once. What has begun keeps its messages: there are no more
     /// of them than places.
     pub(crate) fn leave_text_in_store(&mut self) {
-        if self.permit.is_none() && !self.progress.has_begun() {
+        if self.queueing.permit.is_none() && !self.progress.has_begun() {
             (self.own, self.history) = (Vec::new(), Vec::new());
         }
     }
@@ -218,7 +212,7 @@ impl QueuedRun {
 
     /// Whether it may become part of another run: it never began, and it is words alone.
     pub(crate) fn is_plain(&self) -> bool {
-        self.words_alone && !self.progress.has_begun()
+        self.queueing.words_alone && !self.progress.has_begun()
     }
 
     /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the
@@ -268,7 +262,8 @@ impl QueuedRun {
 
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: RunEnding, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let RunEnding { mut end, reply, silent, delivery, said, messages, events } = ending;
+        let RunEnding { mut end, reply, silent, delivery, unstored } = ending;
+        let Remainder { messages, events, said } = unstored;
         if let Some(cause) = self.run.control.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }

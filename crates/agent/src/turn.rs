@@ -23,7 +23,7 @@ use self::gathered::joined_at_start;
 pub(crate) use self::gathered::{COLLECT, Gathered, MergedMessage, SUMMARIZE};
 use self::work::work;
 use crate::agent_services::AgentServices;
-use crate::queued_run::Delivery;
+use crate::queued_run::RunEnding;
 use crate::streaming::screen::Screen;
 use belay_automation::jobs::JobToolContext;
 use belay_automation::routines::RoutineToolContext;
@@ -48,55 +48,62 @@ pub(crate) struct TurnJob {
     /// What was asked of it: by its message and, beyond that, by its session.
     pub(crate) request: Arc<RunRequest>,
     pub(crate) lease: Lease,
-    /// The conversation before this turn, a pinned summary first.
-    pub(crate) history: Vec<Arc<Message>>,
-    /// The run's own messages: the user's, and whatever earlier attempts have added.
-    pub(crate) own: Vec<Arc<Message>>,
+    pub(crate) conversation: Conversation,
     /// How far the run had come at its last checkpoint.
     pub(crate) progress: RunProgress,
-    /// A place in the global lane, where one was free at once.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// A seat to wait for it; given back once it has the place.
-    pub(crate) seat: Option<OwnedSemaphorePermit>,
+    pub(crate) slot: TurnSlot,
     /// What it is answered together with, until it begins.
     pub(crate) gathered: Option<Gathered>,
     /// What may become part of it while it runs.
     pub(crate) joining: Arc<Joining>,
-    /// What the session knows of the provider's way of counting.
+}
+
+/// The conversation that a turn is lent.
+#[derive(Default)]
+pub(crate) struct Conversation {
+    /// What came before this turn, a pinned summary first.
+    pub(crate) history: Vec<Arc<Message>>,
+    /// The run's own messages: the user's, and those that earlier attempts have added.
+    pub(crate) own: Vec<Arc<Message>>,
+    /// What the session knows of the provider's way of counting tokens.
     pub(crate) calibration: Calibration,
+}
+
+/// What a turn waits for its beginning with.
+#[derive(Default)]
+pub(crate) struct TurnSlot {
+    /// A slot in the global lane, if one was free at once.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// A seat to wait for a slot; given back once the turn has its slot.
+    pub(crate) seat: Option<OwnedSemaphorePermit>,
 }
 
 /// What comes back.
 pub(crate) struct TurnEnd {
-    /// The whole context.
-    pub(crate) messages: Vec<Arc<Message>>,
-    /// Where the turn's user message stands in it.
-    pub(crate) turn_start: usize,
-    /// Messages and facts that are not stored yet.
-    pub(crate) unstored: Remainder,
-    pub(crate) end: RunEnd,
-    /// The model's answer; `None` where it gave none.
-    pub(crate) reply: Option<String>,
-    pub(crate) silent: bool,
-    /// What the conversation is told.
-    pub(crate) delivery: Delivery,
+    /// The conversation, the run's own messages behind its history.
+    pub(crate) conversation: Conversation,
     /// How far the run has come; with the loop's state, if it is paused.
     pub(crate) progress: RunProgress,
+    pub(crate) outcome: TurnOutcome,
+}
+
+/// How a turn left its run.
+pub(crate) enum TurnOutcome {
+    /// The run has ended.
+    Ended(RunEnding),
+    /// The run is paused on a question.
+    Paused(Box<Asking>, Remainder),
+    /// The run stays in the store for the next start: the drain came before it had a slot, or it is autonomous.
+    Deferred,
     /// Another owner has the lane: nothing may be written any more.
-    pub(crate) lease_lost: bool,
-    /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
-    pub(crate) parked: bool,
-    /// What it has learnt of the provider's way of counting.
-    pub(crate) calibration: Calibration,
-    /// The question that it is paused on.
-    pub(crate) asking: Option<Box<Asking>>,
+    LeaseLost,
 }
 
 /// Waits for a place in the global lane, then runs the loop to its outcome.
 ///
 /// Thousands of turns may wait for the model at the same time: what is large and not on the way to it is boxed.
 pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
-    let permit = job.permit.take();
+    let permit = job.slot.permit.take();
     let (goal, mut delegate, mut context) = open(&mut job);
     let mut screen = None;
     let begun = enter(&mut job, permit).await;
@@ -132,8 +139,8 @@ async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopCon
 /// What a turn must come up with, its delegate, and the conversation as the model sees it.
 fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopContext) {
     let state = job.progress.state.take().map(|state| *state).unwrap_or_default();
-    let goal = Goal::of(&state, &job.own);
-    let turn_start = job.history.len();
+    let goal = Goal::of(&state, &job.conversation.own);
+    let turn_start = job.conversation.history.len();
     let mut delegate = ChatDelegate::new(core_of(job), job.services.children.clone(), turn_start);
     delegate.post = Some(MessageSender {
         channels: job.services.channels.clone(),
@@ -148,9 +155,9 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
         delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), request: request.clone() });
         delegate.routines = Some(RoutineToolContext { service: services.routines.clone(), request: request.clone() });
     }
-    delegate.shortener = Shortener::of(&state, job.calibration);
-    let mut messages = std::mem::take(&mut job.history);
-    messages.append(&mut job.own);
+    delegate.shortener = Shortener::of(&state, job.conversation.calibration);
+    let Conversation { history: mut messages, mut own, .. } = std::mem::take(&mut job.conversation);
+    messages.append(&mut own);
     let mut context = LoopContext { messages, state };
     put_changed(&mut context);
     (goal, delegate, context)
@@ -159,15 +166,11 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
 /// The shared part of a turn's run.
 fn core_of(job: &mut TurnJob) -> RunCore {
     let tally = Tally::new(job.progress.usage, job.progress.cost_micro_usd, 0);
-    if job.history.iter().chain(&job.own).any(|message| message.outside) {
+    let Conversation { history, own, .. } = &job.conversation;
+    if history.iter().chain(own).any(|message| message.outside) {
         tally.see_outside();
     }
-    let start = RunStart {
-        lease: job.lease.clone(),
-        stored: job.history.len() + job.own.len(),
-        tally,
-        spawned: spawned(&job.own),
-    };
+    let start = RunStart { lease: job.lease.clone(), stored: history.len() + own.len(), tally, spawned: spawned(own) };
     let core = RunCore::root(job.services.run.clone(), job.run.clone(), job.request.clone(), start);
     RunCore {
         rules: rules_of(&job.services.run.rules(), &job.request),

@@ -83,7 +83,7 @@ impl Lane {
 
     /// What a new message finds among those that wait.
     fn room_for(&self, new: &QueuedRun) -> Capacity {
-        let waits = |waiting: &QueuedRun| match waiting.shortened {
+        let waits = |waiting: &QueuedRun| match waiting.queueing.shortened {
             // What has begun is the model's already, and no longer somebody's to take back for want of room.
             _ if self.is_in_flight(waiting.run.id) || waiting.progress.has_begun() => Position::InFlight,
             true => Position::Shortened,
@@ -93,7 +93,7 @@ impl Lane {
             false => Position::Alone,
         };
         let waiting: Vec<Position> = self.queue.iter().map(waits).collect();
-        room(&waiting, new.rules.cap, new.rules.drop)
+        room(&waiting, new.queueing.rules.cap, new.queueing.rules.drop)
     }
 
     /// A place in the global lane for a message that nothing is before, where one is free.
@@ -106,7 +106,7 @@ impl Lane {
         let outputs = !input.inbound.outputs.is_empty();
         let before = self.queue.len() + usize::from(self.state.is_answering());
         let queued = (before > 0).then(|| EventKind::Queued {
-            mode: waiting.rules.mode.word().into(),
+            mode: waiting.queueing.rules.mode.word().into(),
             before: u32::try_from(before).unwrap_or(u32::MAX),
         });
         let request = &waiting.request;
@@ -143,19 +143,19 @@ impl Lane {
     ) -> Result<(), LeaseLost> {
         if permit.is_some() {
             waiting.progress.begin(waiting.request.accepted_at);
-            waiting.permit = permit;
+            waiting.queueing.permit = permit;
         }
         waiting.leave_text_in_store();
         let ended = match room {
             Capacity::Shorten(at) if self.gives_way(at) => {
-                self.queue.iter_mut().skip(at).take(1).for_each(|oldest| oldest.shortened = true);
+                self.queue.iter_mut().skip(at).take(1).for_each(|oldest| oldest.queueing.shortened = true);
                 None
             }
             Capacity::End(at) if self.gives_way(at) => self.queue.remove(at),
             _ => None,
         };
         let by = waiting.run.id;
-        match (waiting.rules.mode, self.state.running()) {
+        match (waiting.queueing.rules.mode, self.state.running()) {
             (QueueMode::Steer, Some(running)) if waiting.is_plain() && waiting.is_akin(&running.waiting) => {
                 running.joining.offer(JoinOffer { run: waiting.run.clone() });
                 self.queue.push_back(waiting);
@@ -164,8 +164,9 @@ impl Lane {
                 let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
                 note(&self.port.notes, LaneNote::Stop { run: running.waiting.run.clone(), cause }).await;
                 // Behind those that came to interrupt the same turn: they are answered in the order they came in.
-                let before =
-                    |other: &&QueuedRun| other.rules.mode == QueueMode::Interrupt && !other.progress.has_begun();
+                let before = |other: &&QueuedRun| {
+                    other.queueing.rules.mode == QueueMode::Interrupt && !other.progress.has_begun()
+                };
                 let at = self.queue.iter().take_while(before).count();
                 self.queue.insert(at, waiting);
             }
@@ -222,7 +223,7 @@ impl Lane {
 
     /// The messages that a client brings along, without instructions that the thread has already, or is about to have.
     fn fresh_history(&self, lines: &[HistoryLine]) -> Vec<Message> {
-        let coming: Vec<&String> = self.queue.iter().flat_map(|waiting| &waiting.instructions).collect();
+        let coming: Vec<&String> = self.queue.iter().flat_map(|waiting| &waiting.queueing.instructions).collect();
         let here: Vec<&str> = self.messages.iter().filter_map(|message| instruction(message)).collect();
         let comes = |text: &str| !coming.is_empty() && coming.contains(&&input_digest(text));
         let summary = self.summary.as_deref().unwrap_or_default();

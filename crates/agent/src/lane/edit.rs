@@ -68,7 +68,7 @@ impl Lane {
     /// Offers a message that waits to the running turn again, from which it was taken back.
     fn offer_again(&self, at: usize) {
         if let (Some(waiting), Some(running)) = (self.queue.get(at), self.state.running())
-            && waiting.rules.mode == QueueMode::Steer
+            && waiting.queueing.rules.mode == QueueMode::Steer
             && waiting.is_plain()
             && waiting.is_akin(&running.waiting)
         {

@@ -14,9 +14,8 @@ use super::state::Running;
 use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
 use crate::mail::LaneNote;
 use crate::queued_run::{QueuedRun, RunEnding};
-use crate::turn::{TurnEnd, end_processes};
+use crate::turn::{Conversation, TurnEnd, TurnOutcome, end_processes};
 use belay_run::compaction;
-use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
 use belay_run::metrics;
 use belay_run::reply::CUT_SHORT;
@@ -40,35 +39,36 @@ impl Lane {
     async fn conclude(&mut self, mut current: QueuedRun, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         self.instructions.clear();
         if let Ok(ended) = &ended {
-            self.calibration = ended.calibration;
+            self.calibration = ended.conversation.calibration;
         }
-        let ended = match ended {
-            Ok(ended) if ended.lease_lost => return Err(LeaseLost),
-            Ok(ended) if ended.parked => return Ok(()),
-            Ok(ended) if ended.asking.is_some() => return Box::pin(self.rest(current, ended)).await,
+        let TurnEnd { conversation, progress, outcome } = match ended {
             Ok(ended) => ended,
             Err(error) => return self.end_crashed(current, &error).await,
         };
-        let TurnEnd { mut messages, turn_start, unstored, end, reply, silent, delivery, progress, .. } = ended;
+        let mut ending = match outcome {
+            TurnOutcome::LeaseLost => return Err(LeaseLost),
+            TurnOutcome::Deferred => return Ok(()),
+            TurnOutcome::Paused(asking, unstored) => {
+                current.progress = progress;
+                return Box::pin(self.rest(current, conversation, *asking, unstored)).await;
+            }
+            TurnOutcome::Ended(ending) => ending,
+        };
         current.progress = progress;
         let begun = current.progress.begun_at.is_some();
         if !begun && current.progress.in_thread {
             // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
-            return self.end_early(vec![(current, RunEnding::early(end))]).await;
+            return self.end_early(vec![(current, RunEnding::early(ending.end))]).await;
         }
-        let Remainder { messages: new, events, said } = unstored;
-        let new = if begun { new } else { Vec::new() };
-        let ending = RunEnding { end, reply, silent, delivery, messages: new, events, said };
+        if !begun {
+            ending.unstored.messages.clear();
+        }
         self.commit_ends(vec![(current, ending)]).await?;
-        if begun {
+        let Conversation { history: mut messages, own, .. } = conversation;
+        match begun {
             // What steered this run alone is of no use to the next one.
-            let mut at = 0;
-            messages.retain(|message| {
-                at += 1;
-                at <= turn_start || message.scope.is_thread()
-            });
-        } else {
-            messages.truncate(turn_start - self.brought);
+            true => messages.extend(own.into_iter().filter(|message| message.scope.is_thread())),
+            false => messages.truncate(messages.len() - self.brought),
         }
         self.keep(messages);
         Ok(())
@@ -132,7 +132,7 @@ impl Lane {
         }
         // Before it began, its own message is not in the thread.
         if error.is_cancelled() && current.progress.begun_at.is_some() {
-            ending.messages = self.said_last(&current.run).await;
+            ending.unstored.messages = self.said_last(&current.run).await;
         }
         self.commit_ends(vec![(current, ending)]).await?;
         self.reload().await.map(|_| ())

@@ -17,7 +17,7 @@ use super::state::LaneState;
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, PendingQuestion};
 use crate::queued_run::{QueuedRun, RunEnding};
-use crate::turn::TurnEnd;
+use crate::turn::Conversation;
 use belay_run::approvals::question_text;
 use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::journal::Remainder;
@@ -36,12 +36,15 @@ pub(super) struct Resting {
 impl Lane {
     /// Stores the question that a turn has stopped at, and lays its run to rest. A store that does not take it is asked
     /// again until it does: shown before it is stored is never an option.
-    pub(super) async fn rest(&mut self, mut current: QueuedRun, ended: TurnEnd) -> Result<(), LeaseLost> {
-        let TurnEnd { mut messages, turn_start, unstored, progress, asking, .. } = ended;
-        let Some(asking) = asking else { return Ok(()) };
-        current.progress = progress;
+    pub(super) async fn rest(
+        &mut self,
+        mut current: QueuedRun,
+        conversation: Conversation,
+        asking: Asking,
+        unstored: Remainder,
+    ) -> Result<(), LeaseLost> {
         let now = self.services.clock.now();
-        let gate = self.gate_of(&current, *asking, now);
+        let gate = self.gate_of(&current, asking, now);
         let text = question_text(&gate, now);
         let question = Question {
             gate: gate.id,
@@ -66,9 +69,8 @@ impl Lane {
             durability: Durability::Committed,
         };
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
-        let own = messages.split_off(turn_start.min(messages.len()));
-        self.keep(messages);
-        current.own = own;
+        self.keep(conversation.history);
+        current.own = conversation.own;
         self.announce(&gate).await;
         let mut pause = STORE_BACKOFF.0;
         loop {
@@ -76,8 +78,8 @@ impl Lane {
                 // Nobody has seen the question, and nobody is to see it any more.
                 note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
                 let mut ending = stopped(&current);
-                ending.messages = new.into_iter().chain(ending.messages).collect();
-                (ending.said, ending.events) = (said, paused.checkpoint.events);
+                let messages = new.into_iter().chain(ending.unstored.messages).collect();
+                ending.unstored = Remainder { messages, events: paused.checkpoint.events, said };
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await.map(|_| ());
             }
@@ -321,5 +323,6 @@ pub(super) fn stopped(waiting: &QueuedRun) -> RunEnding {
         let (status, text) = (ToolStatus::NotExecuted, STOPPED.to_owned());
         Arc::new(Message::tool(ToolResult { call_id: call.id, name: call.name, status, text }))
     });
-    RunEnding { messages: results.collect(), ..RunEnding::stopped(waiting) }
+    let unstored = Remainder { messages: results.collect(), ..Remainder::default() };
+    RunEnding { unstored, ..RunEnding::stopped(waiting) }
 }

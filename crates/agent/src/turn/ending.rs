@@ -6,9 +6,10 @@ use belay_protocol::{
     ToolStatus,
 };
 
-use super::{TurnEnd, TurnJob};
+use super::{Conversation, TurnEnd, TurnJob, TurnOutcome};
 use crate::agent_services::AgentServices;
 use crate::compose;
+use crate::queued_run::RunEnding;
 use crate::reply_hooks;
 use crate::streaming::screen::Screen;
 use belay_delegates::chat::ChatDelegate;
@@ -68,20 +69,15 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     if asking.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(services, run.id).await;
     }
-    TurnEnd {
-        asking,
-        calibration: delegate.shortener.calibration,
-        turn_start: delegate.turn_start,
-        silent: delegate.silent,
-        delivery,
-        progress,
-        messages: context.messages,
-        unstored,
-        end,
-        reply,
-        lease_lost,
-        parked,
-    }
+    let own = context.messages.split_off(delegate.turn_start.min(context.messages.len()));
+    let conversation = Conversation { history: context.messages, own, calibration: delegate.shortener.calibration };
+    let outcome = match asking {
+        _ if lease_lost => TurnOutcome::LeaseLost,
+        _ if parked => TurnOutcome::Deferred,
+        Some(asking) => TurnOutcome::Paused(asking, unstored),
+        None => TurnOutcome::Ended(RunEnding { end, reply, silent: delegate.silent, delivery, unstored }),
+    };
+    TurnEnd { conversation, progress, outcome }
 }
 
 /// Ends what a run has left behind. A run that was stopped has others do this, at once.

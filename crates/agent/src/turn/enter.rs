@@ -48,7 +48,7 @@ pub(super) async fn enter(
             permit = job.services.permits.clone().acquire_owned() => permit.ok(),
         },
     };
-    job.seat = None;
+    job.slot.seat = None;
     if job.progress.begun_at.is_none() {
         let (now, threads) = (job.services.clock.now(), &job.services.store.threads);
         if let Some(gathered) = &mut job.gathered {
