@@ -124,7 +124,7 @@ fn is_words(message: &Message, work: Work) -> bool {
 
 impl QueuedRun {
     /// A message that is about to be accepted.
-    pub(crate) fn arriving(input: &LaneInput, at: UnixMillis, history: Vec<Message>, rules: QueueRules) -> Self {
+    pub(crate) fn accepted(input: &LaneInput, at: UnixMillis, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
         let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
@@ -150,7 +150,7 @@ impl QueuedRun {
     }
 
     /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
-    pub(crate) fn again(run: Arc<LiveRun>, mut pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
+    pub(crate) fn restored(run: Arc<LiveRun>, mut pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
         let has_state = pending.state.is_some();
         let progress = RunProgress::restored(&mut pending, answers);
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
@@ -182,7 +182,7 @@ impl QueuedRun {
         Self { run, request, progress, history, own, began_anew: false, queueing }
     }
 
-    /// Takes in what is left to know of an edit of its message, which the store has.
+    /// Takes in an edit of its message, which the store has.
     pub(crate) fn edit(&mut self, message: Message) {
         self.queueing.words_alone = self.queueing.words_alone && is_words(&message, self.request.work);
         self.queueing.bytes = message.text().len();
@@ -229,14 +229,14 @@ impl QueuedRun {
     }
 
     /// It continues after a pause, with these answers.
-    pub(crate) fn go_on(&mut self, answers: Answers) {
+    pub(crate) fn resume(&mut self, answers: Answers) {
         self.progress.resume();
         self.progress.answers = answers;
         self.run.activity.resume();
     }
 
     /// What its watchers are shown while it is paused.
-    pub(crate) fn record_at_rest(&self, gate: &Gate, question: String) -> RunRecord {
+    pub(crate) fn record_while_paused(&self, gate: &Gate, question: String) -> RunRecord {
         RunRecord { reply: Some(question), waiting_for: Some(gate.into()), ..self.record(RunStatus::Paused) }
     }
 

@@ -1,5 +1,5 @@
-//! One turn: from its place in the queue to its outcome. Runs in a task of its own, owned by its lane, and gives back
-//! everything it was lent; a panic in here costs the lane a reload and the run its answer, nothing else.
+//! One turn: from the queue to its outcome. It runs in a task of its own, which its lane owns, and gives back everything that it
+//! was lent. A panic in a turn costs the lane a reload and the run its answer, nothing else.
 //!
 //! Reading order: [`run_turn`] → `gathered` (what it begins with) → `enter` → `work` → `resume` → `ending`.
 
@@ -99,7 +99,7 @@ pub(crate) enum TurnOutcome {
     LeaseLost,
 }
 
-/// Waits for a place in the global lane, then runs the loop to its outcome.
+/// Waits for a slot in the global lane, then runs the loop to its outcome.
 ///
 /// Thousands of turns may wait for the model at the same time: what is large and not on the way to it is boxed.
 pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
@@ -107,26 +107,26 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let (goal, mut delegate, mut context) = open(&mut job);
     let mut screen = None;
     let begun = enter(&mut job, permit).await;
-    let mut parked = matches!(begun, Err(NotBegun::Draining));
+    let mut deferred = matches!(begun, Err(NotBegun::Draining));
     let outcome = match begun {
         Ok(permit) => {
             screen = begin(&mut job, &mut delegate, &mut context).await;
             let outcome = pursue(goal, &mut delegate, &mut context, &job).await;
             drop(permit);
-            parked = lay_aside(&job, &mut delegate, &context).await;
+            deferred = defer(&job, &mut delegate, &context).await;
             outcome
         }
         Err(not_begun) => not_begun.outcome(),
     };
-    Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, parked })).await
+    Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
-/// Lays a job or a routine run aside at the end of the daemon, with what it has done so far: the next start goes on from there, and
-/// nobody need be told. Returns whether it was laid aside.
+/// Defers autonomous work at the end of the daemon, with what it has done so far: the next start continues from there, and nobody is
+/// told. Returns whether it was deferred.
 ///
 /// # Cancel safety
-/// Dropped midway, the next start goes on from an earlier step.
-async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
+/// Dropped midway, the next start continues from an earlier step.
+async fn defer(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
     if !job.request.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
         return false;
     }

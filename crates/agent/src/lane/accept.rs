@@ -29,7 +29,7 @@ impl Lane {
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
         let at = self.services.clock.now();
-        let mut waiting = QueuedRun::arriving(&input, at, history, rules);
+        let mut waiting = QueuedRun::accepted(&input, at, history, rules);
         let room = self.room_for(&waiting);
         if room == Capacity::None {
             return Box::pin(self.busy(input)).await;
@@ -207,7 +207,7 @@ impl Lane {
 
     /// Acknowledges a duplicate.
     pub(super) async fn known(&self, input: LaneInput, known: KnownInput) {
-        let paused = self.state.paused().map(|resting| &resting.waiting);
+        let paused = self.state.paused().map(|paused| &paused.waiting);
         let alive = self
             .state
             .current()

@@ -11,7 +11,7 @@ use tokio::task::JoinError;
 
 use super::port::{note, refuse_for};
 use super::state::Running;
-use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
+use super::{Lane, LeaseLost, STORE_BACKOFF, pause};
 use crate::mail::LaneNote;
 use crate::queued_run::{QueuedRun, RunEnding};
 use crate::turn::{Conversation, TurnEnd, TurnOutcome, end_processes};
@@ -35,7 +35,7 @@ impl Lane {
         self.end_stopped_in_queue().await
     }
 
-    /// Commits the end of the turn that ran, or lays it to rest.
+    /// Commits the end of the turn that ran, or pauses its run.
     async fn conclude(&mut self, mut current: QueuedRun, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         self.instructions.clear();
         if let Ok(ended) = &ended {
@@ -50,14 +50,14 @@ impl Lane {
             TurnOutcome::Deferred => return Ok(()),
             TurnOutcome::Paused(asking, unstored) => {
                 current.progress = progress;
-                return Box::pin(self.rest(current, conversation, *asking, unstored)).await;
+                return Box::pin(self.pause(current, conversation, *asking, unstored)).await;
             }
             TurnOutcome::Ended(ending) => ending,
         };
         current.progress = progress;
         let begun = current.progress.begun_at.is_some();
         if !begun && current.progress.in_thread {
-            // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
+            // Stopped before its next attempt began: the thread has its messages, and the reload shows them.
             return self.end_early(vec![(current, RunEnding::early(ending.end))]).await;
         }
         if !begun {
@@ -169,10 +169,10 @@ impl Lane {
             .partition(|waiting| waiting.run.control.cancel.is_cancelled() && is_here(waiting.run.id));
         self.queue = waiting.into();
         let waited = stopped.into_iter().map(|waiting| {
-            let ending = rest::stopped(&waiting);
+            let ending = pause::stopped(&waiting);
             (waiting, ending)
         });
-        let endings = self.stopped_at_rest().into_iter().chain(waited.collect::<Vec<_>>());
+        let endings = self.stopped_while_paused().into_iter().chain(waited.collect::<Vec<_>>());
         self.end_early(endings.collect()).await
     }
 

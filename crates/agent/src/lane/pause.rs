@@ -1,7 +1,7 @@
-//! A run that rests on a question: laid to rest, woken by an answer or by time, ended by a stop.
+//! Runs that are paused on a question. An answer, or the end of the question's time, resumes the run; a stop ends it.
 //!
-//! The question is in the store before anybody sees it, and so is the answer before the run goes on. While a run rests,
-//! its lane takes mail and starts nothing: the conversation goes on where it stands.
+//! The question is in the store before anybody sees it, and so is the answer before the run continues. While a run is
+//! paused, its lane takes mail and starts nothing: the conversation continues where it stands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use belay_run::journal::Remainder;
 const STOPPED: &str = "not executed: the run was stopped while it waited for a person's answer";
 
 /// A run that waits for a person.
-pub(super) struct Resting {
+pub(super) struct PausedTurn {
     pub(super) waiting: QueuedRun,
     pub(super) gate: Gate,
     /// When to look whether its time is up.
@@ -34,9 +34,9 @@ pub(super) struct Resting {
 }
 
 impl Lane {
-    /// Stores the question that a turn has stopped at, and lays its run to rest. A store that does not take it is asked
+    /// Stores the question that a turn has stopped at, and pauses its run. A store that does not take it is asked
     /// again until it does: shown before it is stored is never an option.
-    pub(super) async fn rest(
+    pub(super) async fn pause(
         &mut self,
         mut current: QueuedRun,
         conversation: Conversation,
@@ -76,7 +76,7 @@ impl Lane {
         loop {
             if current.run.control.cancel.is_cancelled() {
                 // Nobody has seen the question, and nobody is to see it any more.
-                note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
+                note(&self.port.notes, LaneNote::Resumed { gate: gate.id }).await;
                 let mut ending = stopped(&current);
                 let messages = new.into_iter().chain(ending.unstored.messages).collect();
                 ending.unstored = Remainder { messages, events: paused.checkpoint.events, said };
@@ -96,16 +96,16 @@ impl Lane {
         current.progress.in_thread = true;
         tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run waits for \
                                                                                                         approval");
-        current.run.activity.pause(Arc::new(current.record_at_rest(&gate, text)));
+        current.run.activity.pause(Arc::new(current.record_while_paused(&gate, text)));
         self.await_answer(current, gate);
         Ok(())
     }
 
-    /// Takes up a run that rested when the daemon ended: its question was asked.
-    pub(super) async fn rest_again(&mut self, waiting: QueuedRun, gate: Gate) {
+    /// Restores a run that was paused when the daemon ended: its question was asked.
+    pub(super) async fn restore_paused(&mut self, waiting: QueuedRun, gate: Gate) {
         let text = question_text(&gate, self.services.clock.now());
         waiting.run.activity.begin();
-        waiting.run.activity.pause(Arc::new(waiting.record_at_rest(&gate, text)));
+        waiting.run.activity.pause(Arc::new(waiting.record_while_paused(&gate, text)));
         self.announce(&gate).await;
         self.await_answer(waiting, gate);
     }
@@ -120,7 +120,7 @@ impl Lane {
             decidable: gate.kind == GateKind::Approval,
             summary: gate.summary.clone(),
         };
-        note(&self.port.notes, LaneNote::Rests(Box::new(waits))).await;
+        note(&self.port.notes, LaneNote::Paused(Box::new(waits))).await;
     }
 
     fn await_answer(&mut self, waiting: QueuedRun, gate: Gate) {
@@ -128,7 +128,7 @@ impl Lane {
         if waiting.run.control.cancel.is_cancelled() {
             self.port.wake.notify_one(); // told to stop while it was stored
         }
-        self.state = LaneState::Paused(Box::new(Resting { waiting, gate, until }));
+        self.state = LaneState::Paused(Box::new(PausedTurn { waiting, gate, until }));
     }
 
     fn gate_of(&self, current: &QueuedRun, asking: Asking, now: UnixMillis) -> Gate {
@@ -169,27 +169,27 @@ impl Lane {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
         let LaneAnswer { gate, reply, who, from, word, reply_to, sent, ack } = answer;
         let acted_on = sent.map(|sent| reply.acted_on(sent));
-        if self.state.paused().is_some_and(|resting| self.services.clock.now().0 >= resting.gate.expires_at.0) {
+        if self.state.paused().is_some_and(|paused| self.services.clock.now().0 >= paused.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
         let now = self.services.clock.now();
-        let outcome = match self.state.paused().filter(|resting| resting.gate.id == gate) {
+        let outcome = match self.state.paused().filter(|paused| paused.gate.id == gate) {
             // Its time is up, and the store has not taken that yet: a yes comes too late all the same.
-            Some(resting) if now.0 >= resting.gate.expires_at.0 => {
+            Some(paused) if now.0 >= paused.gate.expires_at.0 => {
                 Err(Refusal::Store("the end of this question could not be stored yet".into()))
             }
-            Some(resting) if !resting.gate.asker.may_be_decided_by(&resting.gate.session, &who, &from) => Err(
+            Some(paused) if !paused.gate.asker.may_be_decided_by(&paused.gate.session, &who, &from) => Err(
                 Refusal::Forbidden("This question is for the person who started the run, or for an operator.".into()),
             ),
-            Some(resting) => self.store_answer(&resting.gate, reply, &who.id).await,
+            Some(paused) => self.store_answer(&paused.gate, reply, &who.id).await,
             None => Err(self.told(gate).await),
         };
         let say = match outcome {
             Ok(text) => {
                 self.remember(acted_on).await;
-                let resumes = self.state.paused().map(|resting| {
-                    resting.waiting.run.activity.resume();
-                    resting.gate.run_id
+                let resumes = self.state.paused().map(|paused| {
+                    paused.waiting.run.activity.resume();
+                    paused.gate.run_id
                 });
                 // It is stored: whoever gave it hears so, however long reading it back may take.
                 let reply = text.clone();
@@ -268,19 +268,19 @@ impl Lane {
         }
     }
 
-    /// Time has passed: a question whose time is up becomes a denial, and the run goes on with it.
+    /// Time has passed: a question whose time is up becomes a denial, and the run continues with it.
     pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
-        let Some(resting) = self.state.paused() else { return Ok(()) };
+        let Some(paused) = self.state.paused() else { return Ok(()) };
         let now = self.services.clock.now();
-        if now.0 < resting.gate.expires_at.0 {
-            let until = resting.gate.expires_at;
+        if now.0 < paused.gate.expires_at.0 {
+            let until = paused.gate.expires_at;
             let until = self.instant_of(until);
-            if let Some(resting) = self.state.paused_mut() {
-                resting.until = until;
+            if let Some(paused) = self.state.paused_mut() {
+                paused.until = until;
             }
             return Ok(());
         }
-        let (id, run) = (resting.gate.id, resting.gate.run_id);
+        let (id, run) = (paused.gate.id, paused.gate.run_id);
         match self.services.store.gates.decide(id, GateState::Expired, false, "nobody", now).await {
             Ok(_) => {
                 tracing::info!(%run, gate = %id, "nobody answered in time");
@@ -288,27 +288,27 @@ impl Lane {
             }
             Err(error) => {
                 tracing::error!(%error, gate = %id, "the end of a question could not be stored; trying again");
-                if let Some(resting) = self.state.paused_mut() {
-                    resting.until = Instant::now() + STORE_BACKOFF.1;
+                if let Some(paused) = self.state.paused_mut() {
+                    paused.until = Instant::now() + STORE_BACKOFF.1;
                 }
                 Ok(())
             }
         }
     }
 
-    /// Lets the resting run go on, before every other message.
+    /// Resumes the paused run, before every other message.
     async fn resume(&mut self) -> Result<(), LeaseLost> {
-        let Some(Resting { mut waiting, gate, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
-        waiting.go_on(self.answers_of(gate.run_id).await?);
+        let Some(PausedTurn { mut waiting, gate, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
+        waiting.resume(self.answers_of(gate.run_id).await?);
         self.queue.push_front(waiting);
-        note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
+        note(&self.port.notes, LaneNote::Resumed { gate: gate.id }).await;
         Ok(())
     }
 
-    /// The resting run, when it was told to stop, and how it ends.
-    pub(super) fn stopped_at_rest(&mut self) -> Option<(QueuedRun, RunEnding)> {
-        let is_stopped = |resting: &Resting| resting.waiting.run.control.cancel.is_cancelled();
-        let Resting { waiting, .. } = self.state.take_paused_if(is_stopped)?;
+    /// The paused run, when it was told to stop, and how it ends.
+    pub(super) fn stopped_while_paused(&mut self) -> Option<(QueuedRun, RunEnding)> {
+        let is_stopped = |paused: &PausedTurn| paused.waiting.run.control.cancel.is_cancelled();
+        let PausedTurn { waiting, .. } = self.state.take_paused_if(is_stopped)?;
         let ending = stopped(&waiting);
         Some((waiting, ending))
     }

@@ -25,15 +25,15 @@ pub(super) struct Left {
     pub(super) outcome: Result<LoopOutcome, LoopError>,
     /// What has shown its answer on the way.
     pub(super) screen: Option<Screen>,
-    /// The daemon ends before there was a place for it.
-    pub(super) parked: bool,
+    /// The next start continues it.
+    pub(super) deferred: bool,
 }
 
 /// Makes of a turn that has left the loop what its lane stores and tells.
 pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
-    let Left { mut delegate, mut context, outcome, screen, parked } = left;
+    let Left { mut delegate, mut context, outcome, screen, deferred } = left;
     let (services, run) = (&job.services, &job.run);
-    if job.progress.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
+    if job.progress.begun_at.is_some() && !deferred && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
         // Where a resumed batch failed before it began, its calls have no results yet.
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
@@ -59,7 +59,7 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     let unstored = delegate.core.journal.remainder(&context.messages);
     let mut progress = job.progress.lend();
     (progress.usage, progress.cost_micro_usd) = delegate.core.tally.spent();
-    let told = match lease_lost || parked || delegate.asking.is_some() {
+    let told = match lease_lost || deferred || delegate.asking.is_some() {
         true => None,
         false => compose::told(&delegate, &context, &end, reply.clone()),
     };
@@ -73,7 +73,7 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     let conversation = Conversation { history: context.messages, own, calibration: delegate.shortener.calibration };
     let outcome = match asking {
         _ if lease_lost => TurnOutcome::LeaseLost,
-        _ if parked => TurnOutcome::Deferred,
+        _ if deferred => TurnOutcome::Deferred,
         Some(asking) => TurnOutcome::Paused(asking, unstored),
         None => TurnOutcome::Ended(RunEnding { end, reply, silent: delegate.silent, delivery, unstored }),
     };

@@ -1,4 +1,4 @@
-//! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it goes on.
+//! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it works.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use belay_run::bootstrap::{self, Beginning};
 use belay_run::closing::{self, closing_turn};
 use belay_run::prompt::{About, Briefing};
 
-/// Takes a turn that has begun to its outcome, showing on the channel that work goes on.
+/// Takes a turn that has begun to its outcome, showing on the channel that it works.
 ///
 /// # Errors
 /// The model cannot be asked, or the store does not answer.
@@ -42,7 +42,7 @@ pub(super) async fn work(
         post.elsewhere = background.job.creator.place == Authority::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
-    if let Some(end) = take_up(delegate, context, job) {
+    if let Some(end) = restore(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }
     let indicator = job.run.control.cancel.child_token();
@@ -73,11 +73,11 @@ async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopErr
     Ok(spent.saturating_sub(job.progress.cost_micro_usd)) // this run's earlier attempts are in its own account
 }
 
-/// Goes on with the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
-fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Option<RunEnd> {
+/// Restores the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
+fn restore(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Option<RunEnd> {
     context.state.stops.detection_off = job.run.control.loops_off();
     if let Some(last) = context.state.stops.measures.time.newest() {
-        // Taken up again: while nobody was there, the run was not at work.
+        // While no attempt ran, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
         let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.apply_verdict(verdict) {
