@@ -28,6 +28,43 @@ async fn counted(daemon: &Daemon, reason: StopReason) -> Result<u64> {
     Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
 }
 
+/// The value of the line of `/metrics` that begins so.
+async fn metric(daemon: &Daemon, beginning: &str) -> Result<f64> {
+    let (_, text) = daemon.request("GET", "/metrics", None).await?;
+    let text = text.as_str().context("text")?;
+    let line = text.lines().find(|line| line.starts_with(beginning));
+    let line = line.with_context(|| format!("{beginning} is not in\n{text}"))?;
+    Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
+}
+
+/// The milliseconds since midnight of a time such as `2026-11-20T19:43:00.123Z`.
+fn millis_of_day(time: &str) -> Result<i64> {
+    let (_, clock) = time.trim_end_matches('Z').split_once('T').context("a date and a time")?;
+    let digits: Vec<&str> = clock.split([':', '.']).collect();
+    let [hours, minutes, seconds, millis] = digits.as_slice() else { anyhow::bail!("{time}") };
+    let seconds = (hours.parse::<i64>()? * 60 + minutes.parse::<i64>()?) * 60 + seconds.parse::<i64>()?;
+    Ok(seconds * 1000 + millis.parse::<i64>()?)
+}
+
+#[tokio::test]
+async fn the_duration_of_runs_is_a_histogram_in_seconds() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let (mut took_ms, mut status) = (0, String::new());
+    for n in 1..=3 {
+        let run = daemon.ask("durations", &format!("calculate {n}+1")).await?;
+        let at = |field: &str| millis_of_day(run[field].as_str().unwrap_or_default());
+        took_ms += (at("ended_at")? - at("accepted_at")?).rem_euclid(86_400_000);
+        run["status"].as_str().unwrap_or_default().clone_into(&mut status);
+    }
+    let of = |part: &str| format!(r#"belay_run_duration_seconds_{part}{{status="{status}""#);
+    assert_eq!(metric(&daemon, &of("count")).await?, 3.0);
+    assert_eq!(metric(&daemon, &format!(r#"{},le="+Inf""#, of("bucket"))).await?, 3.0);
+    assert_eq!((metric(&daemon, &of("sum")).await? * 1000.0).round() as i64, took_ms);
+    daemon.shut_down().await?;
+    Ok(())
+}
+
 /// Asks, and checks the places where an ending shows: record, events, the line for the user, the count.
 async fn ends(daemon: &Daemon, text: &str, reason: StopReason, fact: (&str, Value)) -> Result<Value> {
     let before = counted(daemon, reason).await?;

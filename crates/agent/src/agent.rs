@@ -7,8 +7,8 @@
 //!                                                                         outbox ──▶ Delivery ──▶ channels
 //! ```
 //!
-//! It ends when its token is cancelled, when an operator says so, or when every channel that keeps it alive has ended:
-//! on nothing else.
+//! It ends for three reasons only: its token is cancelled, an operator ends it, or every channel that keeps it alive
+//! has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,47 +33,47 @@ use belay_automation::submitter::Submitter;
 use belay_run::error::AgentError;
 use belay_run::restart::supervise;
 
-/// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
+/// Capacity for notes from lanes. When it is full, the lane waits; the dispatcher never waits for a lane.
 const NOTE_CAPACITY: usize = 1024;
-/// How often sleeping lanes and silent runs are looked for.
+/// Interval of the checks for idle lanes and stuck runs.
 const TICK: Duration = Duration::from_secs(15);
-/// How long cancelled turns may take to be recorded at shutdown.
+/// Time limit at shutdown for storing the ends of cancelled turns.
 const RECORD_GRACE: Duration = Duration::from_secs(3);
-/// How long a start waits until unfinished runs are known.
+/// Time limit at the start for loading the unfinished runs.
 const RECOVER_LIMIT: Duration = Duration::from_secs(5);
-/// How long undelivered replies may take at shutdown; what is left is in the outbox for the next start.
+/// Time limit at shutdown for undelivered replies; the others stay in the outbox for the next start.
 const FLUSH_GRACE: Duration = Duration::from_secs(3);
-/// How long hooks that look on may take to finish at shutdown. They are told of the end first of all, so that they have had
-/// the whole drain for it.
+/// Time limit at shutdown for observing hooks. They are notified at the beginning of the drain, so they have its whole
+/// time in addition.
 const HOOK_GRACE: Duration = Duration::from_secs(5);
-/// How long the ends of jobs that ended within the drain may take to be settled; what is left, the next start settles.
+/// Time limit at shutdown for settling jobs that ended during the drain; the next start settles the others.
 const DESK_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the ends of routine runs that ended within the drain may take to be settled; what is left, the next start settles.
+/// Time limit at shutdown for settling routine runs that ended during the drain; the next start settles the others.
 const ENGINE_GRACE: Duration = Duration::from_secs(1);
 
-/// Why the agent ended.
+/// Reason why the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentExit {
     /// Its token was cancelled: a signal.
     Cancelled,
-    /// An operator said so.
+    /// An operator ended it.
     Quit,
-    /// No channel was left.
+    /// No channel is left that keeps it alive.
     ChannelsEnded,
 }
 
-/// What the outer loop reacts to.
+/// Events of the outer loop.
 pub(crate) enum AgentEvent {
     /// A message.
     Inbound(Box<Envelope>),
     /// A channel's stream has ended.
     ChannelEnded(ChannelId),
-    /// A lane has something to say.
+    /// A lane has sent a note.
     Lane(LaneNote),
     /// A task of the dispatcher has ended.
     TaskEnded(Result<(Id, TaskEnd), JoinError>),
-    /// Time to look around.
+    /// Time for the periodic checks.
     Tick,
 }
 
@@ -85,27 +85,27 @@ pub struct Agent {
     dispatcher: Dispatcher,
     inbound: Merged,
     notes: mpsc::Receiver<LaneNote>,
-    /// Channels that keep the daemon alive and whose streams have not ended.
+    /// Number of channels that keep the daemon alive and whose streams have not ended.
     alive: usize,
     /// Cancelled to stop the channels' intake.
     intake: CancellationToken,
     /// Cancelled to stop deliveries.
     deliveries: CancellationToken,
-    /// The supervised delivery task, alone; joined in `drain`.
+    /// The supervised delivery task, its only task; joined in `drain`.
     delivery: JoinSet<()>,
-    /// The supervised engine of routines, alone; told to end by `intake`, joined in `drain`.
+    /// The supervised scheduler of routines, its only task; ended by `intake`, joined in `drain`.
     engine: JoinSet<()>,
-    /// The supervised scheduler of jobs, alone; told to end by `intake`, joined in `drain`.
+    /// The supervised scheduler of jobs, its only task; ended by `intake`, joined in `drain`.
     scheduler: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
 
 impl Agent {
-    /// Builds what is shared, starts the channels, and takes up what an earlier boot left unfinished.
+    /// Makes the services, starts the channels, and loads the unfinished work of earlier starts.
     ///
     /// # Errors
-    /// See [`AgentError`]; nothing is left running.
+    /// See [`AgentError`]; after an error nothing keeps running.
     pub async fn start(parts: AgentParts) -> Result<Self, AgentError> {
         let channels = parts.channels.clone();
         if let Some(channel) = channels.iter().find(|channel| is_own_channel(channel.id())) {
@@ -126,7 +126,7 @@ impl Agent {
             let ended = id.clone();
             let stream = channel.start(intake.clone()).await.inspect_err(|_| intake.cancel())?;
             let stream = stream.map(move |mut envelope| {
-                envelope.inbound.work = Work::Chat; // whatever the channel says: work comes through the submitter alone
+                envelope.inbound.work = Work::Chat; // a channel cannot set this; only the submitter sends other work
                 (id.clone(), Some(envelope))
             });
             inbound.push(stream.chain(once(async move { (ended, None) })).boxed());
@@ -142,7 +142,7 @@ impl Agent {
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;
         let known = async {
-            // A stop that comes early must find what is unfinished.
+            // An early stop must find the unfinished runs.
             while dispatcher.opening() {
                 let Some(note) = notes.recv().await else { return };
                 dispatcher.note(note);
@@ -183,12 +183,13 @@ impl Agent {
         })
     }
 
-    /// Swaps the rules of this agent while it runs.
+    /// A handle for swapping the rules of this agent while it runs.
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.services.clone())
     }
 
-    /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
+    /// Handles events until `stop` is cancelled or no channel is left, then drains. It only routes: it never awaits a
+    /// turn.
     pub async fn run(mut self, stop: CancellationToken) -> AgentExit {
         let exit = loop {
             let Some(event) = self.next_event(&stop).await else {
@@ -202,13 +203,13 @@ impl Agent {
         exit
     }
 
-    /// The next event; `None` when told to stop, or when no channel is left that keeps the daemon alive.
+    /// The next event; `None` when `stop` is cancelled, or when no channel is left that keeps the daemon alive.
     async fn next_event(&mut self, stop: &CancellationToken) -> Option<AgentEvent> {
         if self.alive == 0 {
             return None;
         }
         let event = tokio::select! {
-            biased; // the end first; then what lanes say, so that their mailboxes never seem fuller than they are
+            biased; // the stop first; then notes, so that mailboxes do not seem fuller than they are
             () = stop.cancelled() => return None,
             Some(note) = self.notes.recv() => AgentEvent::Lane(note),
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
@@ -221,7 +222,7 @@ impl Agent {
         Some(event)
     }
 
-    /// Routes one event. Never waits.
+    /// Handles one event. Never waits.
     fn handle(&mut self, event: AgentEvent) -> Flow {
         match event {
             AgentEvent::Inbound(envelope) => return self.dispatcher.route(*envelope),
@@ -240,8 +241,9 @@ impl Agent {
         Flow::Continue
     }
 
-    /// Bounded: intake stops, running turns get their grace, then they are cancelled and recorded, then replies flush.
-    /// Control still works meanwhile; what comes in is refused; what is queued stays in the store for the next start.
+    /// Drains the agent within time limits: the intake stops, running turns get time to end, the remaining ones are
+    /// cancelled and recorded, and replies are delivered. Control messages still work meanwhile. New messages are
+    /// refused; queued ones stay in the store for the next start.
     async fn drain(mut self) {
         tracing::info!(running = self.dispatcher.runs_at_work(), "draining");
         self.ready.send_replace(false);
@@ -253,16 +255,16 @@ impl Agent {
         self.until_lanes_end(RECORD_GRACE).await;
         let Self { services, dispatcher, mut delivery, deliveries, mut scheduler, mut engine, .. } = self;
         if timeout(ENGINE_GRACE, engine.join_next()).await.is_err() {
-            engine.shutdown().await; // its rows are settled by the next start
+            engine.shutdown().await; // the next start settles its rows
         }
         if timeout(DESK_GRACE, scheduler.join_next()).await.is_err() {
-            scheduler.shutdown().await; // its rows are settled by the next start
+            scheduler.shutdown().await; // the next start settles its rows
         }
         dispatcher.end_tasks().await;
         deliveries.cancel();
         if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {
             tracing::warn!("some replies could not be delivered in time; they are kept for the next start");
-            delivery.shutdown().await; // its rows are settled by the next start
+            delivery.shutdown().await; // the next start settles its rows
         }
         services.hooks.drain(HOOK_GRACE).await;
         tracing::info!("drained");
@@ -271,10 +273,10 @@ impl Agent {
     async fn until_lanes_end(&mut self, grace: Duration) {
         let deadline = Instant::now() + grace;
         let never = CancellationToken::new();
-        self.alive = usize::MAX; // from here on the end of channels ends nothing
+        self.alive = usize::MAX; // from here on the end of a channel does not end the loop
         while self.dispatcher.lanes_awake() > 0 {
             tokio::select! {
-                biased; // the deadline holds however many events there are
+                biased; // the deadline applies even if events never stop
                 () = sleep_until(deadline) => return,
                 Some(event) = self.next_event(&never) => {
                     self.handle(event);

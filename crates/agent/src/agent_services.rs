@@ -1,5 +1,5 @@
-//! What the outer loop, its lanes and their turns share, immutable once the agent has started: the ports, and what was built
-//! from them once.
+//! Services shared by the outer loop, its lanes and their turns: the ports, and values built from them. Immutable after
+//! the start of the agent, except for values that a reload swaps.
 
 use std::sync::Arc;
 
@@ -24,58 +24,58 @@ use belay_run::prompt::BriefingSource;
 use belay_run::rights::Channels;
 use belay_run::services::RunServices;
 
-/// Sessions that wait for a place in the global lane with a task of their own. 128: twice the places there are by default, so
-/// that one is there when a place becomes free; each may hold a conversation and a message in memory.
+/// Number of sessions that may wait with a task for their next turn. 128: twice the default limit of turns, so that a
+/// session is ready when a turn ends. Each may hold a conversation and a message in memory.
 pub(crate) const SEATS: usize = 128;
 
-/// The ports of persistence that the agent uses.
+/// The ports of the store that the agent uses.
 #[derive(Clone)]
 pub struct StorePorts {
-    /// Sessions, threads, runs.
+    /// Stores sessions, threads and runs.
     pub threads: Arc<dyn ThreadStore>,
     /// Reads runs.
     pub runs: Arc<dyn RunReader>,
     /// Deletes sessions.
     pub archive: Arc<dyn Archive>,
-    /// Facts.
+    /// Stores events.
     pub events: Arc<dyn EventLog>,
-    /// Undelivered replies.
+    /// Stores undelivered replies.
     pub outbox: Arc<dyn Outbox>,
-    /// Money.
+    /// Stores reservations and spending.
     pub spend: Arc<dyn SpendLedger>,
-    /// Questions to people, and what they granted.
+    /// Stores approval requests, and the grants that result from them.
     pub gates: Arc<dyn GateStore>,
-    /// Secrets that people gave.
+    /// Stores secrets that people entered.
     pub vault: Arc<dyn SecretVault>,
-    /// Work that outlives the turn that asked for it.
+    /// Stores jobs.
     pub jobs: Arc<dyn JobStore>,
-    /// Rules that start work, and what became of it.
+    /// Stores routines and their runs.
     pub routines: Arc<dyn RoutineStore>,
-    /// Tools that are switched off.
+    /// Stores disabled tools.
     pub switches: Arc<dyn ToolSwitches>,
 }
 
-/// What the outer loop, its lanes and their turns share.
+/// Services shared by the outer loop, its lanes and their turns.
 pub(crate) struct AgentServices {
-    /// What each run uses.
+    /// Services that every run uses.
     pub(crate) run: Arc<RunServices>,
-    /// What runs start other runs with.
+    /// Services for runs that start other runs.
     pub(crate) children: Arc<ChildServices>,
-    /// What plans use.
+    /// Services for plans.
     pub(crate) plans: Arc<PlanKit>,
     pub(crate) jobs: Arc<JobService>,
     pub(crate) routines: Arc<RoutineService>,
-    /// Where the surroundings of runs are read.
+    /// Sources of briefings.
     pub(crate) briefings: BriefingSource,
     pub(crate) queue: QueueConfig,
     /// Swapped as a whole when the settings are reloaded.
     pub(crate) approvals: ArcSwap<ApprovalsConfig>,
     pub(crate) streaming: StreamingConfig,
-    /// When conversations begin anew.
+    /// Rules for starting a new conversation automatically.
     pub(crate) resets: Resets,
-    /// Whether people are told of it.
+    /// Whether the first answer of such a conversation mentions it.
     pub(crate) announce_reset: bool,
-    /// Keeps outputs that are too long to be shown whole.
+    /// Stores outputs that are too long to be shown whole.
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
@@ -85,18 +85,18 @@ pub(crate) struct AgentServices {
     pub(crate) boot: BootId,
     pub(crate) version: String,
     pub(crate) started_at: UnixMillis,
-    /// The global lane: one permit for each turn at work.
+    /// The global limit of turns: one permit for each running turn.
     pub(crate) permits: Arc<Semaphore>,
-    /// One permit for each session that waits for a place with a task of its own; the others are parked.
+    /// One permit for each session that waits with a task for its next turn; the other sessions are parked.
     pub(crate) seats: Arc<Semaphore>,
-    /// Knows the skills of the workspace.
+    /// Reads the skills of the workspace.
     pub(crate) context: Arc<dyn ContextSource>,
     /// Cancelled when the drain begins: lanes finish their turn and start no other.
     pub(crate) draining: CancellationToken,
 }
 
 impl AgentServices {
-    /// Whether a message comes from a person; what comes through a channel that is not known is taken to.
+    /// Whether a message comes from a person. A message through an unknown channel counts as one.
     pub(crate) fn is_spoken(&self, inbound: &Inbound) -> bool {
         !inbound.work.is_autonomous()
             && self.channels.get(&inbound.channel).is_none_or(|channel| channel.carries_people())

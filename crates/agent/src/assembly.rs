@@ -1,4 +1,4 @@
-//! Putting an agent together: what it is made of, and the services that its parts receive.
+//! Assembles an agent: its parts, and the services made from them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -38,70 +38,70 @@ use belay_run::services::RunServices;
 use belay_run::terminate::Terminate;
 use belay_run::tool_health::{Health, HealthPorts};
 
-/// Everything an agent is made of.
+/// The parts of an agent.
 pub struct AgentParts {
-    /// `[agent]`
+    /// Settings of `[agent]`.
     pub config: AgentConfig,
-    /// `[limits]`
+    /// Settings of `[limits]`.
     pub limits: LimitsConfig,
-    /// The rules for stopping: `[stops]`, and the part of `[limits]` that is about one run.
+    /// The stop rules: `[stops]`, and the part of `[limits]` that concerns one run.
     pub rules: Arc<StopRules>,
-    /// `[queue]`
+    /// Settings of `[queue]`.
     pub queue: QueueConfig,
-    /// `[approvals]`
+    /// Settings of `[approvals]`.
     pub approvals: ApprovalsConfig,
-    /// `[compaction]`
+    /// Settings of `[compaction]`.
     pub compaction: CompactionConfig,
-    /// `[streaming]`
+    /// Settings of `[streaming]`.
     pub streaming: StreamingConfig,
-    /// `[sessions]`
+    /// Settings of `[sessions]`.
     pub sessions: SessionsConfig,
-    /// `[routines]`
+    /// Settings of `[routines]`.
     pub routines: RoutinesConfig,
-    /// `[heartbeat]`
+    /// Settings of `[heartbeat]`.
     pub heartbeat: HeartbeatConfig,
-    /// `[jobs]`
+    /// Settings of `[jobs]`.
     pub jobs: JobsConfig,
-    /// `[tools.health]`
+    /// Settings of `[tools.health]`.
     pub health: ToolHealthConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
-    /// The operator's hooks, at their points.
+    /// The operator's hooks, with their points.
     pub hooks: Vec<BoundHook>,
-    /// Keeps outputs that are too long to be shown whole.
+    /// Stores outputs that are too long to be shown whole.
     pub outputs: Option<Arc<dyn OutputKeeper>>,
     /// The model.
     pub model: Arc<dyn ModelProvider>,
-    /// The tools that the model is offered.
+    /// The tools that are offered to the model.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The channels, started by the agent.
     pub channels: Vec<Arc<dyn Channel>>,
-    /// Who is let in through channels that are switched off: for work that was asked for through them.
+    /// Access rules of disabled channels, for work that was requested through them.
     pub absent: Absent,
-    /// Persistence.
+    /// The ports of the store.
     pub store: StorePorts,
-    /// The date.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// This start of the daemon.
+    /// The id of this start of the daemon.
     pub boot: BootId,
     /// The program's version, for `/version` and the status.
     pub version: String,
-    /// Most tokens of one answer.
+    /// Maximum length of one answer, in tokens.
     pub max_tokens: u32,
-    /// Requests per logical model call.
+    /// Maximum requests for one logical model call.
     pub max_attempts: u32,
-    /// Set while messages are taken.
+    /// Set to `true` while messages are accepted.
     pub ready: watch::Sender<bool>,
-    /// What workers are started with; `None`: there are none.
+    /// The parts for workers; `None`: there are no workers.
     pub workers: Option<WorkersParts>,
-    /// What runs are told of their surroundings.
+    /// Reads the files and skills of the workspace for prompts.
     pub context: Arc<dyn ContextSource>,
 }
 
-/// The services of an agent made of these parts, and the switch that says that messages are taken.
+/// Makes the services of an agent from its parts. Also returns the sender that reports whether messages are accepted.
 ///
 /// # Errors
-/// A setting asks for what there is not, a tool's schema is no JSON Schema, or the store does not answer.
+/// A setting names something unknown, a tool's schema is not a valid JSON Schema, or the store does not respond.
 pub(crate) async fn assemble(
     parts: AgentParts,
     submitter: Submitter,
@@ -183,7 +183,7 @@ pub(crate) async fn assemble(
     Ok((services, parts.ready))
 }
 
-/// What workers are started with, where they can be.
+/// The parts for workers, if workers can be started.
 fn ready_workers(workers: WorkersParts) -> Option<WorkersParts> {
     if !workers.config.enabled {
         return None;
@@ -197,7 +197,7 @@ fn ready_workers(workers: WorkersParts) -> Option<WorkersParts> {
     }
 }
 
-/// The tools of a conversation, and what plans use.
+/// The tools of a conversation, and the services for plans.
 fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Arc<dyn Tool>>, PlanKit), AgentError> {
     let config = &parts.config;
     let mut tools = parts.tools.clone();
@@ -208,7 +208,7 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
     if let Some(workers) = &children.workers {
         tools.push(Arc::new(RunInWorker::new(&workers.config)));
     }
-    // Executors may have subagents work for them, and always have a terminate of their own.
+    // Executors may start subagents. They always have their own `terminate`, and none of the tools added below.
     let plans = PlanKit::build(config, &tools, parts.max_tokens, parts.max_attempts, children.clone())?;
     if config.send_message {
         tools.push(Arc::new(SendMessage::new()));
@@ -225,9 +225,9 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
     Ok((tools, plans))
 }
 
-/// What each run uses. `tools`: those of a conversation.
+/// The services that every run uses. `tools`: those of a conversation.
 async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<RunServices, AgentError> {
-    // Every tool that any run can have: autonomous work may always terminate, and a plan has a tool of its own.
+    // Every tool that any run can have: autonomous work may always call `terminate`, and a plan has a tool of its own.
     let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
     let every = ToolSet::new(tools.iter().cloned().chain(own).collect());
     let hooks = Arc::new(HookChain::new(parts.hooks.clone(), parts.clock.clone())?);
@@ -270,10 +270,10 @@ async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<R
     })
 }
 
-/// The heartbeat that these settings ask for.
+/// The heartbeat for these settings.
 ///
 /// # Errors
-/// What it would need and there is not, with its setting in front.
+/// The settings need something that does not exist. The text starts with the setting.
 fn heartbeat_of(
     config: HeartbeatConfig,
     channels: &HashMap<ChannelId, Arc<dyn Channel>>,

@@ -1,5 +1,5 @@
-//! The end of a turn as its conversation reads it: the answer, as far as it was not said before, with what the person wants
-//! to see of the work, and in the place of what has shown it on its way.
+//! Composes the delivery at the end of a turn: the unsent part of the answer, and the tool lines and reasoning that the
+//! person wants to see. It also names the preview that the answer replaces.
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{HookPoint, ReasoningShown, RunEnd, RunStatus, StopReason};
@@ -11,8 +11,8 @@ use belay_delegates::chat::ChatDelegate;
 use belay_run::live::LiveRun;
 use belay_run::send_message;
 
-/// What a run comes to that has sent messages, or whose model ends with no word: it has said its say already, or a tool has
-/// failed and nobody has told of it.
+/// Adjusts the end of a run that has sent messages, or whose model gives no final text. If a message has already said
+/// everything, the reply is not sent again. If a tool failed last, the reply is a line about that.
 pub(crate) fn instead_of_nothing(
     delegate: &mut ChatDelegate,
     context: &LoopContext,
@@ -20,7 +20,7 @@ pub(crate) fn instead_of_nothing(
 ) -> (RunEnd, Option<String>) {
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
     let sent = send_message::sent_here(own, &delegate.core.live.session);
-    // Who has read the beginning of the answer reads the rest of it too, whatever a tool has sent.
+    // A reader of the beginning of the answer must get the rest, whatever a tool has sent.
     let begun = delegate.core.live.output.blocks().is_some_and(|blocks| blocks.has_begun());
     match reply {
         Some(reply) if !begun && sent.iter().any(|sent| send_message::says_all_of(sent, &reply)) => {
@@ -35,18 +35,19 @@ pub(crate) fn instead_of_nothing(
     }
 }
 
-/// Evidence: the answer, or its place, was taken by what a tool has sent.
+/// Evidence: a message of a tool contained the answer, or replaced it.
 const SAID_BY_TOOL: &str = "said_by_tool";
 
-/// What there is to tell at the end of a run.
+/// The parts of a reply.
 pub(crate) struct ReplyParts {
     answer: String,
-    /// A line for each tool call.
+    /// One line for each tool call.
     lines: Vec<String>,
     reasoning: Option<String>,
 }
 
-/// What there is to tell; `None` where nobody is told: the model chose to be silent, or the answer to a stop has told it.
+/// The parts of the reply. `None`: there is no reply, because the model chose to be silent, because a message of a tool
+/// has said everything, or because the answer to a stop has reported the end.
 pub(crate) fn told(
     delegate: &ChatDelegate,
     context: &LoopContext,
@@ -59,23 +60,23 @@ pub(crate) fn told(
         core.live.control.stopped_by().is_some_and(|cause| cause.told) && end.reason.status() == RunStatus::Stopped;
     let answered = reply.is_some();
     let answer = says(end, reply, delegate.silent).filter(|_| !told && !said)?;
-    // Nobody reads more than the operator's hooks have agreed to.
+    // A bound hook has checked only the answer, so nothing else is shown.
     let free = !core.services.hooks.is_bound(HookPoint::MessageSending);
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
     let lines = match options.verbose == Some(true) && free {
         true => payload::tool_lines(own, delegate.reasoning.tools()),
         false => Vec::new(),
     };
-    // Without an answer there is nothing to join it to: it is never shown in the place of one.
+    // Without an answer the reasoning is not shown, because it would look like one.
     let shows_reasoning = options.reasoning == Some(ReasoningShown::On) && free && answered;
     let reasoning = shows_reasoning.then(|| core.live.output.partial().reasoning.trim().to_owned());
     Some(ReplyParts { answer, lines, reasoning: reasoning.filter(|text| !text.is_empty()) })
 }
 
-/// Ends the showing of a turn, and makes of what there is to tell what is delivered.
+/// Closes the screen of a turn, and composes the delivery.
 ///
 /// # Cancel safety
-/// As [`Screen::close`].
+/// Same as [`Screen::close`].
 pub(crate) async fn deliver(run: &LiveRun, screen: Option<Screen>, to_tell: Option<ReplyParts>) -> Delivery {
     let closing = if to_tell.is_some() { Closing::Answered } else { Closing::Nothing };
     let preview = match screen {

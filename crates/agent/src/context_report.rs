@@ -1,4 +1,4 @@
-//! What the model of a session would be told now, counted: for an operator who wonders where a context goes.
+//! A report for operators about the context of a session: its parts, as the model would get them now, with their sizes.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::agent_services::AgentServices;
 use belay_run::compaction;
 use belay_run::prompt::{self, About, Briefing};
 
-/// The report. What hooks would change is not in it, since they are asked only when a run begins.
+/// Makes the report. It does not include changes by hooks, which are called only when a run begins.
 ///
 /// # Errors
-/// There is no such session, or it cannot be read.
+/// The session does not exist, or it cannot be read.
 pub(crate) async fn of(services: &AgentServices, session: &SessionKey, full: bool) -> Result<ContextReport, Refusal> {
     let conversation = services.store.runs.conversation(session).await;
     let conversation = conversation.map_err(|error| Refusal::Store(error.to_string()))?;
@@ -31,7 +31,7 @@ pub(crate) async fn of(services: &AgentServices, session: &SessionKey, full: boo
     let summary = summary.map(|summary| of_messages("summary", &[compaction::pinned(&summary)], full));
     let conversation = of_messages("messages", &messages, full);
     let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, full)).collect();
-    // What is switched off is not offered.
+    // Disabled tools are not offered.
     let offered = services.run.health.offered(tools);
     let tools: Vec<_> = offered.as_ref().unwrap_or(tools).iter().map(|tool| of_tool(&**tool, full)).collect();
     let used = prompt.iter().chain(&tools).chain(&summary).chain([&conversation]).map(|part| part.tokens).sum();
@@ -93,7 +93,7 @@ fn of_messages(name: &str, messages: &[Arc<Message>], full: bool) -> PartReport 
     }
 }
 
-/// A message as a person reads it. Of calls the names alone: arguments may hold what is not to be shown.
+/// A message as a line for people. Calls appear only by name, because their arguments may be sensitive.
 fn line(message: &Message) -> String {
     let text = message.text();
     match &message.body {

@@ -1,8 +1,8 @@
-//! Delivery: shows committed replies, in order within each conversation, conversations side by side.
+//! Delivery: sends committed replies, in order within each conversation, and conversations side by side.
 //!
-//! The outbox is the one truth: this task is told that something was committed, reads what is due, and marks what became
-//! of it. A row is marked `sending` on disk before the platform is asked, so that a crash in between is seen by the next
-//! start, which marks the row `ambiguous` instead of sending it twice.
+//! The outbox is the only source: this task is notified of commits, reads the due rows, and stores the result of each.
+//! A row is marked `sending` on disk before the platform is asked. After a crash in between, the next start marks the
+//! row `ambiguous` instead of sending it twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use belay_run::hooks::HookChain;
 use belay_run::restart::persist;
 use belay_run::rights::Channels;
 
-/// Conversations that are delivered to at the same time. Then: the others follow as these end.
+/// Maximum number of conversations that are delivered to at the same time. The others follow as these end.
 const MAX_PARALLEL: usize = 64;
-/// Longest time one delivery may take; the platform adapters have limits of their own below this.
+/// Time limit of one delivery; the platform adapters have shorter limits of their own.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(120);
 /// Attempts before a reply is given up.
 const MAX_ATTEMPTS: u32 = 12;
@@ -31,9 +31,9 @@ const MAX_ATTEMPTS: u32 = 12;
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// How long a reply to a channel that is not enabled waits before it is looked at again.
 const CHANNEL_MISSING: Duration = Duration::from_secs(3600);
-/// Pause after the store did not answer.
+/// Pause after an error of the store.
 const STORE_TROUBLE: Duration = Duration::from_secs(1);
-/// Shortest and longest time between two looks at the outbox without a sign that something changed.
+/// Shortest and longest interval of reading the outbox without a notification.
 const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
 /// The delivery task.
@@ -44,9 +44,9 @@ pub(crate) struct Delivery {
     clock: Arc<dyn Clock>,
     hooks: Arc<HookChain>,
     stop: CancellationToken,
-    /// Deliveries under way; ends with the task.
+    /// Deliveries in progress; they end with this task.
     sending: JoinSet<()>,
-    /// What each of them sends.
+    /// The message of each of them.
     busy: HashMap<Id, Outbound>,
 }
 
@@ -64,7 +64,7 @@ impl Delivery {
         }
     }
 
-    /// Delivers until told to stop; then what is due at that moment is still sent.
+    /// Delivers until `stop` is cancelled, and then also the rows that are due at that moment.
     pub(crate) async fn run(mut self) {
         self.settle_interrupted().await;
         let mut committed = self.outbox.committed();
@@ -87,8 +87,8 @@ impl Delivery {
         }
     }
 
-    /// A dead daemon was in the middle of these. Nothing is sent before they are settled: their conversations would
-    /// wait behind them for ever.
+    /// Settles the deliveries that an earlier start left unfinished. No row is sent before that, because these rows
+    /// would block their conversations forever.
     async fn settle_interrupted(&self) {
         loop {
             match self.outbox.settle_interrupted().await {
@@ -108,7 +108,7 @@ impl Delivery {
         }
     }
 
-    /// Begins what is due, as far as there is room. Returns whether anything was begun.
+    /// Starts due deliveries, as far as there is capacity. Returns whether it started any.
     async fn begin_due(&mut self) -> Result<bool, StoreError> {
         let room = MAX_PARALLEL - self.sending.len();
         if room == 0 {
@@ -136,12 +136,12 @@ impl Delivery {
         };
         tracing::error!(error = %crashed, "a delivery crashed");
         if let Some(message) = self.busy.remove(&crashed.id()) {
-            // Whether the platform has it nobody knows. Its conversation stays busy until that is stored.
+            // Nobody knows whether the platform has the message. Its conversation stays busy until that is stored.
             let sender = self.sender(None);
             let (unsure, stop) = (message.clone(), self.stop.clone());
             let task = self.sending.spawn(async move {
                 let settle = || sender.settle(unsure.id, OutboxState::Ambiguous);
-                // Where the daemon ends first, the next start finds the row in `sending`.
+                // If the daemon ends first, the next start finds the row in `sending`.
                 if persist("delivery_settlement", &stop, settle).await.is_some() {
                     persist("delivery_report", &stop, || sender.tell(&unsure, "ambiguous")).await;
                 }
@@ -163,13 +163,13 @@ impl Delivery {
 
     async fn until_next_due(&self) -> Duration {
         match self.outbox.next_due().await {
-            // A date that has passed belongs to a row that cannot begin now: the end of a delivery wakes us for it.
+            // A date in the past belongs to a row that cannot start now. The end of a delivery wakes this task for it.
             Ok(Some(due)) => {
                 let wait = due.0.saturating_sub(self.clock.now().0).max(0) as u64;
                 Duration::from_millis(wait).clamp(LOOK.0, LOOK.1)
             }
             Ok(None) => LOOK.1,
-            Err(_) => STORE_TROUBLE, // begin_due says why
+            Err(_) => STORE_TROUBLE, // begin_due logs the error
         }
     }
 }
@@ -213,7 +213,7 @@ impl Sender {
         }
     }
 
-    /// Tells what became of a message: as a fact, and to hooks.
+    /// Reports the outcome of a delivery as an event and to hooks.
     async fn tell(&self, message: &Outbound, outcome: &'static str) {
         self.hooks.message_sent(message, outcome);
         let kind = EventKind::Delivered { outcome: outcome.into() };
@@ -239,8 +239,8 @@ impl Sender {
         UnixMillis(self.clock.now().0.saturating_add(delay.as_millis().min(i64::MAX as u128) as i64))
     }
 
-    /// Marks what became of an attempt, until the store takes it or the daemon ends: a row left in `sending` would hold
-    /// up its conversation.
+    /// Stores the result of an attempt, and retries until the store accepts it or the daemon ends: a row in `sending`
+    /// blocks its conversation.
     async fn settle(&self, id: OutboxId, state: OutboxState) {
         while let Err(error) = self.outbox.mark(id, state.clone()).await {
             tracing::error!(%error, "a delivery could not be marked; trying again");

@@ -1,9 +1,17 @@
-//! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
-//! living runs, and never waits: whatever takes time is a task in its set, or a lane. What each message is asked in turn before
-//! it reaches a lane is in [`guards`], what programs and people ask of the dispatcher itself in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
-//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], what the beginning of an id means in [`named`], how second deliveries are
-//! recognised in [`keys`], how much may wait in [`admission`], which sessions wait without a task in [`parking`], and the watch
-//! over silent runs in [`watch`].
+//! The dispatcher: puts each inbound message into its lane, and acts on control messages at once. It owns the tables of
+//! lanes and of live runs. It never waits: anything that takes time is a task in its set, or a lane.
+//!
+//! - [`guards`]: the checks that each message passes before it reaches a lane
+//! - [`control`] and [`commands`]: requests of programs and people to the dispatcher itself
+//! - [`input`]: sends messages to their lanes
+//! - [`notes`]: notes from lanes
+//! - [`routines`]: requests about routines
+//! - [`answers`]: answers to approval requests
+//! - [`named`]: resolves the beginning of an id
+//! - [`keys`]: recognises redeliveries
+//! - [`admission`]: limits the number of waiting messages
+//! - [`parking`]: sessions that wait without a task
+//! - [`watch`]: detects stuck runs
 
 mod admission;
 mod answers;
@@ -41,54 +49,55 @@ use crate::notifier::Notifier;
 use belay_run::live::{LiveRun, StopCause};
 use belay_run::restart::persist;
 
-/// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
+/// Capacity of a mailbox for commands and control, in addition to a full queue. Beyond it: "busy".
 const MAILBOX_EXTRA: usize = 12;
-/// How long a lane stays awake without work.
+/// Time after which a lane without work is retired.
 const IDLE: Duration = Duration::from_secs(60);
-/// Small tasks (stop reports, look-ups for duplicates) under way. Then: one is dropped with a warning, and whoever waits for
-/// its acknowledgement learns that none will come.
+/// Maximum number of small tasks in progress, such as stop reports and look-ups for duplicates. Beyond it: the next one
+/// is dropped with a warning, and its acknowledgement is never sent, which the waiting side notices.
 const MAX_TASKS: usize = 4096;
-/// Crashes of a lane after which its runs wait in the store for a while.
+/// Number of crashes of a lane after which its runs wait in the store for [`LANE_RETRY`].
 const MAX_LANE_CRASHES: u32 = 3;
-/// How long they wait then, unless somebody writes. A minute: as long as any other task that crashes again and again.
+/// Time that they wait, unless a message arrives. 60 s: the longest pause of any other task that crashes repeatedly.
 const LANE_RETRY: Duration = Duration::from_secs(60);
 
-/// What a task of the dispatcher was.
+/// The kind of a task of the dispatcher that has ended.
 pub(crate) enum TaskEnd {
-    /// A lane that was retired, or let go.
+    /// A lane that was retired or parked.
     Lane,
-    /// An answer, a report.
+    /// An answer or a report.
     Background,
-    /// A seat for a session that is parked; `None`: the daemon ends.
+    /// A seat for a parked session; `None`: the daemon shuts down.
     Seat(Option<OwnedSemaphorePermit>),
-    /// Everything of this run has ended.
+    /// All processes of this run have ended.
     Processes(RunId),
-    /// The lane of this session has crashed again and again, and is tried once more; `None`: the daemon ends.
+    /// The pause for a lane that crashed repeatedly is over; `None`: the daemon shuts down.
     Retry(Option<SessionKey>),
 }
 
 struct Lane {
-    /// `None`: it is parked, its runs wait in the store, and it has no task, or one that ends without doing anything.
+    /// `None`: the session is parked, and its runs wait in the store. It has no task, or one that ends without doing
+    /// anything.
     mail: Option<mpsc::Sender<LaneMail>>,
     wake: Arc<Notify>,
-    /// Set before `wake`, where the store has put something into the conversation.
+    /// Set before `wake`, after the store has changed the conversation.
     stale: Arc<AtomicBool>,
-    /// `None`: it was parked by the start, and never had one.
+    /// `None`: the session was parked by the start, and never had a task.
     task: Option<Id>,
     /// Runs that have not ended, in order.
     runs: Vec<Arc<LiveRun>>,
-    /// Commands that are not answered yet.
+    /// Number of unanswered commands.
     commands: usize,
-    /// Whether what is unfinished in it is not known yet.
+    /// Whether the unfinished runs of the session are not known yet.
     opening: bool,
     crashes: u32,
     idle_since: Instant,
-    /// Whether it is in the list of parked sessions, where it may have been passed over.
+    /// Whether it is in the list of parked sessions, possibly as an outdated entry.
     listed: bool,
 }
 
 impl Lane {
-    /// Puts mail into its mailbox; gives it back where there is no room, or nobody to take it.
+    /// Puts mail into the mailbox. Returns it if the mailbox is full or closed.
     fn post(&self, mail: LaneMail) -> Result<(), LaneMail> {
         let Some(mailbox) = &self.mail else { return Err(mail) };
         mailbox.try_send(mail).map_err(|error| match error {
@@ -97,30 +106,31 @@ impl Lane {
     }
 }
 
-/// Whether to go on.
+/// Whether the outer loop continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// An operator's /quit.
+    /// Shut down: an operator sent /quit.
     ShutDown,
 }
 
-/// Routes.
+/// Routes messages to lanes.
 pub(crate) struct Dispatcher {
     services: Arc<AgentServices>,
     lanes: HashMap<SessionKey, Lane>,
     sessions: HashMap<RunId, SessionKey>,
     keys: Keys,
-    /// How much waits.
+    /// The count of waiting messages.
     admission: Admission,
-    /// Sessions that wait without a task, in the order in which they get a seat; some of them may have a task again.
+    /// Sessions that wait without a task, in the order in which they get a seat. An entry is outdated if its session
+    /// has a task again.
     parked: VecDeque<SessionKey>,
     /// Whether a task waits for a seat.
     seating: bool,
-    /// Runs that were stopped and whose processes have not ended yet: a second stop finds them.
+    /// Stopped runs whose processes have not ended yet, so that a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
-    /// Questions that wait for a person.
+    /// Unanswered approval requests.
     questions: HashMap<GateId, PendingQuestion>,
     notifier: Notifier,
     tasks: JoinSet<TaskEnd>,
@@ -154,21 +164,22 @@ impl Dispatcher {
         }
     }
 
-    /// Whether some lane does not know yet what is unfinished in it.
+    /// Whether some lane does not know its unfinished runs yet.
     pub(crate) fn opening(&self) -> bool {
         self.lanes.values().any(|lane| lane.opening)
     }
 
-    /// The lane of a session, woken if it sleeps. `lifetime` is that of a session which its lane creates.
+    /// The lane of a session; starts its task if it has none. `lifetime` is used if the lane creates the session.
     fn lane(&mut self, session: &SessionKey, lifetime: SessionLifetime) -> &mut Lane {
         if self.lanes.get(session).is_none_or(Lane::is_without_task) {
             self.wake(session, lifetime, None);
         }
-        // Inserted above, so the default is never made.
+        // Inserted above, so the closure is never called.
         self.lanes.entry(session.clone()).or_insert_with(|| unreachable!("the lane was inserted above"))
     }
 
-    /// Gives a session a task, with what an earlier one, whose end may still be on the way, has left behind.
+    /// Starts a task for a session. The task takes over the runs of an earlier task, whose end may not be processed
+    /// yet.
     fn wake(&mut self, session: &SessionKey, lifetime: SessionLifetime, seat: Option<OwnedSemaphorePermit>) {
         let left = self.lanes.remove(session);
         let (insist, listed) = (left.is_some(), left.as_ref().is_some_and(|lane| lane.listed));
@@ -207,7 +218,7 @@ impl Dispatcher {
         }
     }
 
-    /// Lets lanes sleep that have had nothing to do for a while.
+    /// Retires lanes that have been idle for [`IDLE`].
     pub(crate) fn retire_idle(&mut self) {
         let now = Instant::now();
         self.lanes.retain(|_, lane| {
@@ -218,7 +229,7 @@ impl Dispatcher {
         });
     }
 
-    /// The next task that has ended; `None` at once when there is none.
+    /// The next task that has ended; `None` if there are no tasks.
     pub(crate) async fn next_ended(&mut self) -> Option<Result<(Id, TaskEnd), JoinError>> {
         self.tasks.join_next_with_id().await
     }
@@ -241,7 +252,7 @@ impl Dispatcher {
         let Some(session) = self.lane_tasks.remove(&id) else { return };
         let Some(lane) = self.lanes.get(&session).filter(|lane| lane.task == Some(id)) else { return };
         if lane.is_parked() {
-            return; // its runs wait in the store until there is a seat for it
+            return; // its runs wait in the store until it gets a seat
         }
         let (left, crashes, listed) = (lane.runs.clone(), lane.crashes + 1, lane.listed);
         let goes_on = crashed && !left.is_empty() && !self.services.draining.is_cancelled();
@@ -250,15 +261,15 @@ impl Dispatcher {
         }
         self.lanes.remove(&session);
         if goes_on {
-            // Its runs go on in a new task, and whoever watches them notices nothing.
+            // Its runs continue in a new task; their watchers see no difference.
             let (session_of, seat) = (session.clone(), None);
-            let lifetime = SessionLifetime::Lasting; // of a session that exists already
+            let lifetime = SessionLifetime::Lasting; // not used: the session exists
             let start = LaneStart { session: session_of, lifetime, adopted: left, insist: true, crashes, seat };
             let lane = self.spawn_lane(start);
             self.lanes.insert(session, Lane { listed, ..lane });
             return;
         }
-        // What they were accepted for is in the store, for the next start.
+        // Their messages are in the store, for the next start.
         for run in left {
             self.forget(run.id);
         }
@@ -283,7 +294,7 @@ impl Dispatcher {
     pub(crate) fn stop_everything(&mut self) {
         let cause = StopCause::of(StopReason::Shutdown);
         for lane in self.lanes.values() {
-            // Waiting runs stay for the next start; only what is at work is told.
+            // Waiting runs stay in the store for the next start; only running ones are stopped.
             lane.runs.iter().filter(|run| run.activity.working_for().is_some()).for_each(|run| {
                 run.control.stop(cause);
                 end_processes(&mut self.tasks, &self.services, run);
@@ -300,10 +311,10 @@ impl Dispatcher {
         self.at_work().count()
     }
 
-    /// Ends what is left: answers get a moment, lanes that did not end are aborted.
+    /// Ends the remaining tasks. Answers get a moment; lanes that do not end are aborted.
     pub(crate) async fn end_tasks(self) {
         let Self { mut tasks, notifier, lanes, .. } = self;
-        drop((notifier, lanes)); // the notifier's task ends with what it was given
+        drop((notifier, lanes)); // the notifier's task ends once its queue is empty
         let all = async { while tasks.join_next().await.is_some() {} };
         if timeout(Duration::from_secs(1), all).await.is_err() {
             tracing::warn!(tasks = tasks.len(), "tasks did not end in time and are aborted");
@@ -311,7 +322,7 @@ impl Dispatcher {
         }
     }
 
-    /// Answers a command: what it has done, or why it was refused.
+    /// Answers a command with its result, or with the reason of its refusal.
     fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, said: Result<String, String>) {
         let refused = said.is_err();
         let reply = said.unwrap_or_else(|why| why);
@@ -336,8 +347,8 @@ impl Dispatcher {
     }
 }
 
-/// Ends the processes of a run that was stopped, beside everything else. Not counted with the small tasks: a stop is never
-/// dropped, and there is one of these for each run at work.
+/// Ends the processes of a stopped run in a task of its own. It does not count as a small task: a stop is never
+/// dropped, and there is at most one such task for each run.
 fn end_processes(tasks: &mut JoinSet<TaskEnd>, services: &Arc<AgentServices>, run: &Arc<LiveRun>) {
     let (processes, id, draining) = (services.processes.clone(), run.id, services.draining.clone());
     tasks.spawn(async move {
@@ -346,8 +357,8 @@ fn end_processes(tasks: &mut JoinSet<TaskEnd>, services: &Arc<AgentServices>, ru
     });
 }
 
-/// Whether the person is told of a refusal in the conversation. Not of one after which the channel or the platform
-/// offers the message again: "busy" for a message that is accepted a moment later would be a false word.
+/// Whether a refusal is shown in the conversation. It is not if the channel or the platform offers the message again:
+/// "busy" would be wrong for a message that is accepted a moment later.
 fn worth_saying(refusal: &Refusal) -> bool {
     !matches!(refusal, Refusal::Busy { .. } | Refusal::Overloaded { .. } | Refusal::ShuttingDown | Refusal::Store(_))
 }

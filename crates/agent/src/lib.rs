@@ -1,15 +1,15 @@
 //! The outer loop: route, serialise, delegate, deliver.
 //!
-//! **For**: [`Agent::run`] merges the streams of all channels and routes each message to the lane of its session. A lane
-//! commits it, runs its turn through the shared inner loop, and commits the end together with the reply, which
-//! [`delivery`] then shows. `/stop` and its like are acted on by the dispatcher at once, whatever a turn is doing.
+//! **For**: [`Agent::run`] merges the streams of all channels and routes each message to the lane of its session. A
+//! lane commits it, runs its turn through the shared inner loop, and commits the end together with the reply, which
+//! [`delivery`] then sends. The dispatcher acts on `/stop` and similar messages at once, also during a turn.
 //!
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
-//! Reading order: [`agent`] (the loop) → `assembly` (who receives what) → [`submission`] (what a message asks for) →
-//! `dispatcher` (routing) → `mail` (what dispatcher and lane say) → `lane` and `queued_run` → `turn` → [`delivery`]. One run is in
-//! `belay_run`, the kinds of run are in `belay_delegates`, jobs and routines in `belay_automation`. Rules that change while it
-//! runs: [`reload`].
+//! Reading order: [`agent`] (the loop) → `assembly` (the services) → [`submission`] (parsing a message) → `dispatcher`
+//! (routing) → `mail` (messages between dispatcher and lanes) → `lane` and `queued_run` → `turn` → [`delivery`]. One
+//! run is in `belay_run`, the kinds of run are in `belay_delegates`, jobs and routines in `belay_automation`. Rules
+//! that change while the agent runs: [`reload`].
 
 pub mod agent;
 mod agent_services;

@@ -1,14 +1,14 @@
-//! The choice of a model by its name: of those that are configured, or none.
+//! Checks the names of models against the configured ones.
 
 use belay_protocol::ModelProvider;
 
-/// Names of models that are listed where one is not known.
+/// Maximum number of names listed in the answer to an unknown name.
 const MOST_NAMES: usize = 20;
 
-/// Whether a session or a message may name this model.
+/// Checks whether a session or a message may name this model.
 ///
 /// # Errors
-/// A sentence that names those that there are, the nearest first where one is near.
+/// A sentence that lists the known names, with the most similar one first if there is one.
 pub(crate) fn check(name: &str, models: &dyn ModelProvider) -> Result<(), String> {
     known(name, &models.models())
 }

@@ -1,7 +1,7 @@
-//! The speaker: shows the answers to commands, and refusals, in the order they were given.
+//! The notifier: sends answers to commands, and refusals, in the order in which they were given.
 //!
-//! They go through the outbox like every reply, so that one conversation has one order and a platform's rate limits
-//! hold. Should the store be in trouble, they are shown at once instead: an answer to `/stop` must not need a disk.
+//! They go through the outbox like every reply, so that a conversation has one order and the rate limits of a platform
+//! apply. If the store fails, they are sent at once instead: an answer to `/stop` must not need a disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,31 +13,32 @@ use tokio::time::timeout;
 use crate::agent_services::AgentServices;
 use belay_run::restart::persist;
 
-/// Answers that wait to be stored. Then: one is dropped with a warning; the program that sent the command has its own
-/// acknowledgement.
+/// Capacity for answers that wait to be stored. When it is full, an answer is dropped with a warning; the program that
+/// sent the command still gets its acknowledgement.
 const CAPACITY: usize = 1024;
-/// Longest time an answer may take to be shown beside the outbox.
+/// Time limit for an answer that is sent without the outbox.
 const SAY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where texts for people go.
+/// Sends texts to people. Clones share one queue.
 #[derive(Clone)]
 pub(crate) struct Notifier(mpsc::Sender<(ReplyRoute, String)>);
 
 impl Notifier {
-    /// The end that takes texts, and the work that shows them: run it until every speaker is dropped.
+    /// Returns the notifier, and the task that sends its texts. Run the task until every clone of the notifier is
+    /// dropped.
     pub(crate) fn new(services: Arc<AgentServices>) -> (Self, impl Future<Output = ()> + Send) {
         let (tx, mut rx) = mpsc::channel::<(ReplyRoute, String)>(CAPACITY);
         let work = async move {
             while let Some((route, text)) = rx.recv().await {
                 let message = Outbound::new(None, route, text);
-                // One answer that cannot be shown holds up those behind it, as they have one order, and loses none of them.
+                // An answer that cannot be sent delays the following ones, to keep their order, but loses none of them.
                 persist("replies", &services.draining, || show(&services, message.clone())).await;
             }
         };
         (Self(tx), work)
     }
 
-    /// Says something in a conversation, if there is one.
+    /// Queues a text for a conversation, if there is one.
     pub(crate) fn say(&self, route: Option<ReplyRoute>, text: String) {
         if let Some(route) = route
             && self.0.try_send((route, text)).is_err()

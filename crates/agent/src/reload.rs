@@ -1,14 +1,14 @@
-//! Rules that change while the agent runs.
+//! Reload of rules while the agent runs.
 //!
-//! Each kind of rules is one immutable snapshot that is swapped as a whole, so that nobody sees half of a change and nobody
-//! waits. When a change takes effect:
+//! Each kind of rules is one immutable snapshot that is swapped as a whole. So no reader sees half of a change, and no
+//! reader waits. A change takes effect:
 //!
-//! - **rules for stopping**: for runs whose attempt begins afterwards. A run that is under way keeps its rules to its end, since
-//!   its counters were made for them; a paused run that is resumed takes the new ones, as it does after a restart.
-//! - **approval rules**: from the next tool call on, also in runs that are under way: an operator who forbids something means
-//!   now. A question that waits stays as it was asked.
+//! - **stop rules**: for runs whose attempt begins afterwards. A running run keeps its rules to its end, because its
+//!   counters belong to them. A paused run that is resumed uses the new rules, as after a restart.
+//! - **approval rules**: from the next tool call on, also in running runs, because a new prohibition must apply at
+//!   once. An open approval request stays as it is.
 //! - **budgets of a day and prices**: from the next model call on.
-//! - **routines of the configuration**: at once. Routine runs under way go on.
+//! - **routines of the configuration**: at once. Current routine runs continue.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ use belay_automation::routines;
 use belay_run::approvals::{ApprovalsConfig, Policy};
 use belay_run::config::LimitsConfig;
 
-/// The rules that can be swapped, checked by whoever read them.
+/// The rules that can be swapped, already validated.
 #[derive(Clone)]
 pub struct Rules {
-    /// `[stops]`, and the part of `[limits]` that is about one run.
+    /// The stop rules: `[stops]`, and the part of `[limits]` that concerns one run.
     pub stops: Arc<StopRules>,
-    /// `[limits]`
+    /// Settings of `[limits]`.
     pub limits: LimitsConfig,
-    /// `[approvals]`
+    /// Settings of `[approvals]`.
     pub approvals: ApprovalsConfig,
-    /// `routines.define`
+    /// Routines of `routines.define`.
     pub routines: Vec<RoutineSpec>,
 }
 
@@ -44,15 +44,15 @@ impl Reloader {
         Self { services }
     }
 
-    /// Stores the routines, calls `others`, which swaps what is not the agent's, and works by these rules from then on. The
-    /// price of the model is asked for again as well.
+    /// Stores the routines, calls `others`, which swaps rules outside of the agent, and then applies these rules. It
+    /// also reads the model's price again.
     ///
     /// # Errors
-    /// The store does not take the routines. Some of them may be stored; no other rule has changed, and `others` was not
-    /// called. Doing it again is safe.
+    /// The store rejects the routines. Some of them may be stored. No other rule has changed, and `others` was not
+    /// called. A repetition is safe.
     ///
     /// # Cancel safety
-    /// Dropped while the routines are being stored, some of them are; doing it again stores the rest.
+    /// If the future is dropped while the routines are stored, some of them are stored. A repetition stores the rest.
     pub async fn apply(&self, rules: Rules, others: impl FnOnce()) -> Result<(), StoreError> {
         let services = &self.services;
         routines::redefine(&services.routines, rules.routines).await?;

@@ -1,5 +1,5 @@
-//! A run's reply, before anybody can read it: hooks change it, or withhold it. They are asked once, so that everybody
-//! reads the same: the person, whoever asks for the run, and the next turn.
+//! Lets hooks change or withhold a run's reply before anybody can read it. They are called once, so that the person,
+//! the readers of the run and the next turn all get the same text.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use belay_protocol::{ChannelId, HookPoint, Message, MessageBody, RunEnd, StopRea
 use belay_run::core::RunCore;
 use belay_run::hooks::HookContext;
 
-/// What stands in the place of an answer that hooks had no time to look at.
+/// Replaces an answer that hooks had no time to check.
 const UNSEEN: &str = "[withheld: the run was stopped before the operator's hooks had checked this answer]";
 
-/// Has hooks agree to the reply of a run whose own messages begin at `start`. Belay's own words about why it ended are
-/// not among what they are asked about.
+/// Lets hooks check the reply of a run whose own messages begin at `start`. They do not check Belay's own texts about
+/// the end of a run.
 ///
 /// # Cancel safety
-/// Dropped, nothing has changed, and the run has no end yet.
+/// If the future is dropped, nothing has changed, and the run has no end yet.
 pub(crate) async fn agree(
     core: &mut RunCore,
     context: &mut LoopContext,
@@ -32,7 +32,7 @@ pub(crate) async fn agree(
     let mut facts = Vec::new();
     let place = HookContext::from(&*core.request);
     let decided = tokio::select! {
-        biased; // a stop waits for no hook
+        biased; // a stop does not wait for hooks
         () = core.cancel.cancelled() => None,
         decided = hooks.message_sending(place, channel, reply.clone(), &mut facts) => Some(decided),
     };
@@ -50,7 +50,7 @@ pub(crate) async fn agree(
     (end, agreed)
 }
 
-/// Puts the agreed text in the place of the message that the reply comes from.
+/// Replaces the message that the reply comes from by the agreed text.
 fn replace(context: &mut LoopContext, start: usize, reply: &str, agreed: &str) {
     let own = context.messages.iter_mut().skip(start);
     let says = |message: &Message| {

@@ -1,4 +1,4 @@
-//! How much work there is that outlives its turn: asked from the store whenever somebody asks, and shown as gauges then.
+//! Numbers of jobs and routines: read from the store on each request, and then shown as gauges.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::timeout;
 use crate::agent_services::AgentServices;
 use belay_run::metrics;
 
-/// How long a store may take over it. Whoever asks how Belay stands is told the rest all the same.
+/// Time limit for the store. After it, a status report goes without these numbers.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Jobs and routines; `None`: the store did not say.
+/// The numbers of jobs and routines; `None`: the store did not respond in time.
 ///
 /// # Cancel safety
 /// Nothing is changed.

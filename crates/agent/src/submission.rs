@@ -1,7 +1,7 @@
-//! What a message asks for: the grammar of commands. Pure.
+//! Parses messages: the grammar of commands. Pure.
 //!
-//! A command is a message that begins with its word, then arguments; matched without case, with an optional `@botname`
-//! behind the word. Everything else is input for the model, kept as it was typed.
+//! A command is a message that begins with a command word, followed by arguments. Upper and lower case are equal, and
+//! `@botname` may follow the word. Everything else is input for the model, unchanged.
 
 mod settings;
 
@@ -18,19 +18,19 @@ use strsim::levenshtein;
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Submission {
-    /// For the model.
+    /// Input for the model.
     Input,
-    /// `/plan TEXT`: for the model as well, which works through a plan for TEXT.
+    /// `/plan TEXT`: input for the model, which makes a plan for TEXT and works through it.
     Plan(String),
-    /// `/NAME [TEXT]` of a skill: for the model as well, as it was typed, behind these instructions.
+    /// `/NAME [TEXT]` of a skill: input for the model, unchanged, with these instructions.
     Skill(String),
     /// A command that exists.
     Command(Command),
-    /// A slash word that does not exist, with the nearest one that does.
+    /// An unknown command word.
     Unknown {
-        /// What was typed.
+        /// The word of the message.
         word: String,
-        /// The nearest known word.
+        /// The most similar known word.
         nearest: &'static str,
     },
 }
@@ -38,56 +38,57 @@ pub enum Submission {
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// `/quit` `/exit` `/shutdown`: end the daemon.
+    /// `/quit` `/exit` `/shutdown`: shuts the daemon down.
     Quit,
-    /// `/stop [RUN or SESSION or all]`: end the running turn and clear the queue.
+    /// `/stop [RUN or SESSION or all]`: ends the running turn and clears the queue.
     Stop(Option<String>),
-    /// `/interrupt`: end the running turn; the queue goes on.
+    /// `/interrupt`: ends the running turn; the queue continues.
     Interrupt,
-    /// `/status`
+    /// `/status`: shows the status.
     Status,
-    /// `/help`
+    /// `/help`: lists the commands.
     Help,
-    /// `/version`
+    /// `/version`: shows the version.
     Version,
-    /// `/ping`
+    /// `/ping`: checks that Belay answers.
     Ping,
-    /// `/tools` `/tools disable NAME WHY` `/tools enable NAME`: what the model can use; operators switch it.
+    /// `/tools` `/tools disable NAME WHY` `/tools enable NAME`: lists the tools of the model; operators disable and
+    /// enable them.
     Tools(ToolsCommand),
-    /// `/queue` `/think` `/reasoning` `/verbose` `/model`: what the conversation asks of all its runs. Acts at once.
+    /// `/queue` `/think` `/reasoning` `/verbose` `/model`: settings of the conversation for all its runs. Acts at once.
     Setting(SettingCommand),
-    /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
+    /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: changes the thread, in order with its turns.
     Thread(ThreadCommand),
-    /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answer the question that waits, or the one of that id.
+    /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answers the waiting question, or the one with this id.
     Decide(Decision, Option<String>),
     /// `/routine …`: routines.
     Routine(RoutineCommand),
-    /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: work that outlives its turn.
+    /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: jobs.
     Job(JobCommand),
-    /// A command whose argument is missing or wrong: how it is used.
+    /// A command with a missing or invalid argument. The text is its usage.
     Usage(&'static str),
 }
 
 /// A command that changes the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadCommand {
-    /// Hide the last turn.
+    /// Hides the last turn.
     Undo,
-    /// Show it again.
+    /// Shows it again.
     Redo,
-    /// Hide everything.
+    /// Hides all turns.
     Clear,
-    /// Open another thread.
+    /// Opens another thread.
     New,
-    /// `/compact [INSTRUCTIONS]`: shorten the older part to a summary, keeping in mind what is said.
+    /// `/compact [INSTRUCTIONS]`: replaces the older part by a summary that follows the instructions.
     Compact(Option<String>),
-    /// `/loops on|off`: whether loops are looked for. Acts at once, also on the running turn.
+    /// `/loops on|off`: enables or disables loop detection. Acts at once, also on the running turn.
     Loops(bool),
-    /// Delete the whole session. Said by operators' programs alone; no word in a conversation stands for it.
+    /// Deletes the whole session. Only programs of operators request it; there is no command word for it.
     Delete,
 }
 
-/// Every word, for help and for "did you mean".
+/// Every command word, for help and for suggestions.
 pub const WORDS: &[(&str, &str)] = &[
     ("/help", "this list"),
     ("/status", "show the status"),
@@ -129,17 +130,17 @@ conversation. /jobs lists jobs, /job ID shows one, /job ID TEXT sends it a messa
 
 const CANCEL_USAGE: &str = "Add the job's id, as /jobs shows it: /cancel ID.";
 
-/// Longest word that is looked at as a command; the longest command has 10 bytes.
+/// Maximum length of a command word; the longest one has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
 
 impl Submission {
-    /// Whether it becomes a run, in its place in the conversation.
+    /// Whether it becomes a run, in order with the other messages of the conversation.
     pub fn is_input(&self) -> bool {
         matches!(self, Self::Input | Self::Plan(_) | Self::Skill(_))
     }
 }
 
-/// Reads a message.
+/// Parses a message.
 pub fn parse(text: &str) -> Submission {
     let trimmed = text.trim();
     if !trimmed.starts_with('/') {
@@ -151,7 +152,7 @@ pub fn parse(text: &str) -> Submission {
         return Submission::Input;
     }
     let word = word.to_lowercase();
-    // A path such as `/etc/hosts` is something to talk about, not a command.
+    // A path such as `/etc/hosts` is text, not a command.
     if word.len() < 2 || !word[1..].chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-') {
         return Submission::Input;
     }
@@ -207,8 +208,8 @@ pub fn parse(text: &str) -> Submission {
     Submission::Command(command)
 }
 
-/// `/job`, whose first word may be the id of one. Whether the beginning of an id with a text behind it is meant as one, or as a
-/// task, only the store knows.
+/// Parses the argument of `/job`. Its first word may be the id of a job. If the beginning of an id is followed by a
+/// text, only the store knows whether it is an id or a part of a task.
 fn job(argument: Option<String>) -> Command {
     let Some(argument) = argument else { return Command::Usage(JOB_USAGE) };
     let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((&argument, ""));
@@ -223,15 +224,15 @@ fn job(argument: Option<String>) -> Command {
     })
 }
 
-/// The id of a job, or the beginning of one, in the place where a task may stand as well.
+/// Parses the id of a job, or its beginning, where a task is possible as well.
 fn job_id(word: &str) -> Option<IdPrefix> {
     IdPrefix::parse(word).ok().filter(|id| id.as_str().len() >= JOB_ID_MIN_CHARS)
 }
 
-/// Fewest characters that are taken for the id of a job where a task may stand. 8: as many as lists show.
+/// Minimum length of an id where a task is possible as well. 8: lists show as many characters.
 const JOB_ID_MIN_CHARS: usize = 8;
 
-/// Reads a message where there are skills as well: the word of one of them asks for it, unless it is a command.
+/// Parses a message. The word of a skill calls the skill, unless it is a command.
 pub fn parse_with(text: &str, skills: &Skills) -> Submission {
     match parse(text) {
         Submission::Unknown { word, nearest } => match skills.by_command(&word) {
@@ -242,7 +243,7 @@ pub fn parse_with(text: &str, skills: &Skills) -> Submission {
     }
 }
 
-/// What the model is told of a message that asks for a skill.
+/// Instructions for the model about a message that calls a skill.
 fn asks_for(skill: &Skill) -> String {
     let how = match &skill.place {
         SkillPlace::Workspace(path) => format!("read {path} with read_file"),
@@ -256,7 +257,7 @@ fn asks_for(skill: &Skill) -> String {
     )
 }
 
-/// The word as typed, for the answer; without its arguments and bot name, in lower case.
+/// The command word of a text, for the answer: in lower case, without arguments and bot name.
 pub fn word_of(text: &str) -> String {
     let word = text.split_whitespace().next().unwrap_or_default();
     word.split_once('@').map_or(word, |(word, _)| word).to_lowercase()

@@ -6,6 +6,7 @@
 mod background;
 mod hooks;
 mod mcp;
+mod metrics;
 mod model;
 mod own_files;
 mod programs;
@@ -18,13 +19,12 @@ use std::time::Duration;
 
 use belay_agent::{Agent, AgentExit, AgentParts};
 use belay_channels::{AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets};
-use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
+use belay_gateway::{Gateway, GatewayError, GatewayParts};
 use belay_hooks::HookSet;
 use belay_protocol::{BootId, Channel, ChannelAccess, Clock, Message, ModelInfo};
 use belay_run::approvals::question_text;
 use belay_run::{Absent, AgentError};
 use belay_trajectory::import::from_messages;
-use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -34,6 +34,7 @@ use tracing::{error, info};
 use background::Background;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
 pub(crate) use mcp::{McpNeeds, walls, workspace_of};
+use metrics::Recorder;
 pub(crate) use model::Chosen;
 pub(crate) use own_files::{keep_apart, shared};
 use programs::Closing;
@@ -71,6 +72,7 @@ pub(crate) struct Parts {
     workers: Option<Workers>,
     hooks: HookSet,
     janitor: Arc<Caretaker>,
+    recorder: Recorder,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -95,9 +97,23 @@ pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> 
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, swaps }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, recorder, swaps }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, janitor, model, notice, swaps, ready })
+            Ok(Parts {
+                agent,
+                gateway,
+                store,
+                stdin,
+                programs,
+                hooks,
+                workers,
+                janitor,
+                recorder,
+                model,
+                notice,
+                swaps,
+                ready,
+            })
         }
         Err(failure) => {
             store.close().await;
@@ -116,6 +132,7 @@ struct Assembled {
     workers: Option<Workers>,
     hooks: HookSet,
     janitor: Arc<Caretaker>,
+    recorder: Recorder,
     swaps: Swaps,
 }
 
@@ -141,6 +158,7 @@ async fn assemble(
     let outputs = programs.kept_outputs();
     let janitor = Arc::new(Caretaker::new(sessions, routine_runs_days, hours, archive, outputs, clock.clone()));
 
+    let recorder = Recorder::install()?;
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
         secrets: secrets.gateway,
@@ -149,7 +167,7 @@ async fn assemble(
         clock: clock.clone(),
         model: chosen.provider.info().clone(),
         version: VERSION.into(),
-        metrics: metrics()?,
+        metrics: recorder.renderer(),
         trajectory: Arc::new(recording),
         gates: ports.gates.clone(),
         archive: ports.archive.clone(),
@@ -210,7 +228,18 @@ async fn assemble(
         context: programs.context(),
     };
     let programs = programs.closing();
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served, janitor, swaps })
+    Ok(Assembled {
+        agent,
+        gateway,
+        stdin,
+        notice: chosen.notice,
+        programs,
+        hooks,
+        workers: served,
+        janitor,
+        recorder,
+        swaps,
+    })
 }
 
 impl Parts {
@@ -253,6 +282,11 @@ impl Parts {
         tasks.spawn(async move {
             janitor.work(stop).await;
             Ended::Janitor
+        });
+        let (recorder, stop) = (self.recorder, gateway_stop.clone());
+        tasks.spawn(async move {
+            recorder.upkeep(stop).await;
+            Ended::Recorder
         });
         let keeping = self.programs.keep(gateway_stop.clone());
         tasks.spawn(async move {
@@ -329,6 +363,7 @@ enum Ended {
     /// To MCP servers.
     Connections,
     Janitor,
+    Recorder,
 }
 
 impl Running {
@@ -361,7 +396,7 @@ impl Running {
                         info!(?why, "agent ended");
                         return;
                     }
-                    Ok(Ended::Signals | Ended::Reloads | Ended::Connections | Ended::Janitor) => {}
+                    Ok(Ended::Signals | Ended::Reloads | Ended::Connections | Ended::Janitor | Ended::Recorder) => {}
                     Ok(Ended::Gateway(ended)) => {
                         error!(?ended, "the gateway ended before the agent");
                         exit = Exit::Internal;
@@ -417,14 +452,6 @@ async fn announce_drain(mut ready: watch::Receiver<bool>) {
     // An error says that the agent is gone, which ends the drain as well.
     let _ = ready.wait_for(|ready| !ready).await;
     systemd::stopping();
-}
-
-/// Counts from here on, and gives what renders the counts. The recorder is the process's: a second one is refused.
-fn metrics() -> Result<Metrics, Failure> {
-    let handle = PrometheusBuilder::new().install_recorder();
-    let handle = handle.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
-    belay_run::metrics::describe();
-    Ok(Arc::new(move || handle.render()))
 }
 
 /// Messages as a recorded trajectory, as `belay stops check` reads it.

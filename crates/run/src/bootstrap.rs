@@ -1,7 +1,7 @@
-//! Before a run asks the model for the first time: hooks may change who the model is told it is and which files of the
-//! workspace it is told of, or refuse the run.
+//! The hooks before the first model call of a run. They may change the persona and the workspace files in the prompt,
+//! or refuse the run.
 //!
-//! They are asked once. What they have said is part of the run's state, so that it holds over questions and restarts.
+//! They are called once for each run. The run's state keeps their answer over pauses and restarts.
 
 use belay_agent_loop::{LoopContext, LoopError, LoopState};
 use belay_protocol::{BootstrapFile, Durability, HookPoint, RunEnd, RunId, StopReason};
@@ -12,17 +12,17 @@ use crate::core::RunCore;
 use crate::hooks::HookContext;
 use crate::prompt::{self, Briefing};
 
-/// Where in the state it is kept, beside what others keep there.
+/// Key of the notes in `LoopState::delegate`, beside the keys of other parts.
 const KEY: &str = "hooks";
 
-/// What hooks have said at the beginning of a run. What is `None` is what every run is told.
+/// Changes by hooks at the beginning of a run. `None` keeps the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BootstrapNotes {
-    /// Who the model is told it is.
+    /// Replaces the persona.
     #[serde(skip_serializing_if = "Option::is_none")]
     persona: Option<String>,
-    /// The files of the workspace.
+    /// Replaces the workspace files.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<Vec<ToldFile>>,
 }
@@ -36,7 +36,7 @@ struct ToldFile {
 }
 
 impl BootstrapNotes {
-    /// What the run is told of its surroundings, with what hooks have said.
+    /// Applies the changes to a briefing.
     pub fn over(self, briefing: Briefing) -> Briefing {
         let file = |ToldFile { name, text }: ToldFile| {
             let whole_chars = text.chars().count();
@@ -49,7 +49,7 @@ impl BootstrapNotes {
     }
 }
 
-/// The files as hooks have left them; as they were, where that cannot be read.
+/// Parses the files in a hook's answer. An invalid answer keeps the original files.
 fn files_of(answer: Value, ours: Vec<ToldFile>, run: RunId) -> Vec<ToldFile> {
     match serde_json::from_value::<Vec<ToldFile>>(answer) {
         Ok(files) if files.iter().all(|file| is_name(&file.name)) => files,
@@ -68,18 +68,18 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.chars().any(|c| c.is_control() || matches!(c, '<' | '>' | '"'))
 }
 
-/// What comes of asking them.
+/// Result of the hooks.
 pub enum Beginning {
-    /// The run begins, or goes on, with what hooks have said.
+    /// The run begins or continues, with these changes.
     Go(BootstrapNotes),
-    /// The run is over; the words are for the person.
+    /// The run has ended. The text is for the person.
     Over(RunEnd, Option<String>),
 }
 
-/// Asks hooks about a run whose message this is, unless they have been asked before.
+/// Calls the hooks for a run that begins with `message`, unless they were called before.
 ///
 /// # Errors
-/// What they have said could not be stored.
+/// The answer of the hooks could not be stored.
 pub async fn begin(
     core: &mut RunCore,
     context: &mut LoopContext,
@@ -96,11 +96,11 @@ pub async fn begin(
     let ours = prompt::persona(&core.services.config).to_owned();
     let file = |file: &BootstrapFile| ToldFile { name: file.name.clone(), text: file.text.clone() };
     let files: Vec<ToldFile> = briefing.files.files.iter().map(file).collect();
-    let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data: it always serialises
+    let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data always serialises
     let mut facts = Vec::new();
     let place = HookContext::from(&*core.request);
     let decided = tokio::select! {
-        biased; // who is stopped asks nobody any more
+        biased; // a stopped run calls no hook
         () = core.cancel.cancelled() => None,
         decided = hooks.before_agent_start(place, ours.clone(), shown.clone(), message, &mut facts) => Some(decided),
     };
@@ -126,7 +126,7 @@ fn recall(state: &LoopState) -> Option<BootstrapNotes> {
 }
 
 fn keep(state: &mut LoopState, told: &BootstrapNotes) {
-    let Ok(memo) = serde_json::to_value(told) else { return }; // plain data: it always serialises
+    let Ok(memo) = serde_json::to_value(told) else { return }; // plain data always serialises
     match state.delegate.as_object_mut() {
         Some(others) => {
             others.insert(KEY.to_owned(), memo);

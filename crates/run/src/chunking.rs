@@ -1,6 +1,6 @@
-//! Cutting an answer into messages while it streams. Pure.
+//! Splits an answer into messages while it streams. Pure.
 //!
-//! Reading order: [`config`] → [`chunker`] (where a text may be cut) → [`blocks`] (which pieces of a step are ready).
+//! Reading order: [`config`] → [`chunker`] (where to cut a text) → [`blocks`] (which pieces of a step are ready).
 
 pub mod blocks;
 pub(crate) mod chunker;

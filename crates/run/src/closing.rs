@@ -1,5 +1,5 @@
-//! The closing turn: the one model call without tools that a run gets when a limit or a rule has ended it, so that the
-//! person gets the best partial answer and the reason.
+//! The closing turn: one model call without tools, for a run that a limit or a rule has ended. It gives the person the
+//! best partial answer and the reason.
 
 use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::{LoopContext, Reasoning};
@@ -8,17 +8,18 @@ use belay_protocol::{Message, RunEnd, StopLayer, StopReason};
 use crate::core::{Allowance, Asked, CLOSING_MAX_BYTES, CallPurpose, RunCore};
 use crate::reply::{self, Reply};
 
-/// Whether an ending is followed by a closing turn. Steps have an end of their own: the last one has no tools already.
+/// Whether a run that ends this way gets a closing turn. The limit of steps does not need one: the last step already
+/// has no tools.
 pub fn deserves_one(end: &RunEnd) -> bool {
     let layer = matches!(end.reason.layer(), StopLayer::Budget | StopLayer::Progress);
     layer && !matches!(end.reason, StopReason::CostRefused | StopReason::MaxIterations | StopReason::LengthLimit)
 }
 
-/// Asks once more, without tools and for a bounded time, and notes in the evidence what became of it. The answer is in
-/// the context, and is returned.
+/// Calls the model once, without tools and for a bounded time. Records the result in the evidence, adds the answer to
+/// the context, and returns it.
 ///
 /// # Cancel safety
-/// Dropped midway, the run has its ending all the same; only the partial answer is lost.
+/// If the future is dropped, the run still ends as decided. Only the partial answer is lost.
 pub async fn closing_turn(
     core: &mut RunCore,
     reasoning: &Reasoning,
@@ -45,7 +46,7 @@ async fn ask(
     let allowance = Allowance { attempts: 1, purpose: CallPurpose::Closing(time) };
     let step = context.state.iteration;
     match core.ask(reasoning, context, step, allowance).await {
-        // A server that does not stream is heard to the end before anybody could cut it off.
+        // A server that does not stream sends the whole reply before it could be cut.
         Ok(Asked::Reply(reply)) => match kept(core, context, &reply.text) {
             Some(kept) => ("cut", shaped(kept)),
             None => shaped(&reply.text).map_or(("empty", None), |text| ("answered", Some(text))),
@@ -67,7 +68,7 @@ fn shaped(text: &str) -> Option<String> {
     }
 }
 
-/// What is kept of a text that repeats itself, or is too long: what comes before that. `None`: it is neither.
+/// The part before a repetition or the length limit. `None`: the text has neither, so all of it is kept.
 fn kept<'t>(core: &RunCore, context: &LoopContext, text: &'t str) -> Option<&'t str> {
     let bounded = &text[..text.floor_char_boundary(CLOSING_MAX_BYTES)];
     let watched = core.rules.cuts_streams(&context.state.stops);

@@ -1,17 +1,17 @@
-//! Compaction: older messages leave a context that is too long, and a shorter account of them stays in their place.
+//! Compaction: replaces older messages of a context that is too long by a summary.
 //!
-//! **For**: runs (before a call that would not fit, and after one that did not) and `/compact`. What leaves is decided by
-//! a rule, in [`cut`]; the account is written by a model that is asked aside, in a form that is checked, or by a rule where
-//! no model can. Before that the model may make notes. The originals stay in the store.
+//! **For**: runs (before a call that would not fit, and after one that did not) and `/compact`. A rule in [`cut`]
+//! selects the messages to remove. A separate model call writes the summary in a form that is checked; if no model can,
+//! a rule writes it. Before that the model may save notes. The originals stay in the store.
 //!
-//! **Does not know**: when a turn is at its end, who asked for `/compact`, or how anything is stored.
+//! **Does not know**: when a turn ends, who asked for `/compact`, or how anything is stored.
 //!
-//! The system prompt is not part of the context; a pinned summary is its first message. What never leaves: what a person
-//! has said in the running turn, open calls and what waits for an answer, instructions that a client has brought, and the
-//! mark of words of the outside.
+//! The system prompt is not part of the context; a pinned summary is its first message. These are never removed: the
+//! user's messages of the running turn, open calls and whatever waits for an answer, instructions that a client has
+//! sent, and the mark of untrusted content.
 //!
-//! Reading order: [`cut`] → [`account`] → [`identifiers`] and [`transcript`] → [`summary`] →
-//! `ask` → `flush` → `shorten` → `shortener`, and [`oversized`] for what is left when nothing else helps.
+//! Reading order: [`cut`] → [`account`] → [`identifiers`] and [`transcript`] → [`summary`] → `ask` → `flush` →
+//! `shorten` → `shortener`, and [`oversized`] as the last resort.
 
 pub mod account;
 mod ask;

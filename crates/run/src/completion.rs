@@ -1,23 +1,23 @@
-//! Whether a text says that the work is done: the phrase test of agents that work by themselves. Pure.
+//! Detects whether a text states that the work is done, for agents that work autonomously. Pure.
 //!
-//! It looks at one clause at a time, outside of code and quotations, and wants to hear a whole statement: somebody or
-//! something, an auxiliary, a word for "finished" ("the task is complete", "ich habe alles erledigt"). A clause that denies,
-//! asks, looks ahead, sets a condition or speaks of a part says nothing. A text that is missed costs one notice; one that is
-//! taken wrongly would end the work: so when in doubt, it is not done.
+//! The test examines one clause at a time, outside of code and quotations. It requires a whole statement: a subject, an
+//! auxiliary, and a word for "finished" ("the task is complete", "ich habe alles erledigt"). A clause does not count if
+//! it contains a negation, a question, the future tense, a condition or a partial result. A missed statement costs one
+//! notice; a false detection would end the work. So doubt counts as "not done".
 
-/// What a language needs to say that something is done; words, separated by spaces.
+/// Words by which a language states that something is done, separated by spaces.
 struct Language {
-    /// What can be done: "task", or who has done it: "i".
+    /// Things that can be done ("task") and persons who do them ("i").
     subjects: &'static str,
-    /// A word that is a subject as well is both at once: "i've".
+    /// Auxiliaries. A word that is also in `subjects` is both at once: "i've".
     auxiliaries: &'static str,
     /// Words for "finished".
     finished: &'static str,
-    /// Words that make a clause say something else.
+    /// Words that disqualify a clause.
     blockers: &'static str,
-    /// Whole clauses that say it without an auxiliary, separated by bars.
+    /// Whole clauses that state it without an auxiliary, separated by bars.
     short: &'static str,
-    /// Most words between subject and auxiliary, and between auxiliary and "finished".
+    /// Maximum number of words between subject and auxiliary, and between auxiliary and participle.
     reach: usize,
 }
 
@@ -42,7 +42,7 @@ const LANGUAGES: &[Language] = &[
                    würde könnte kann sollte soll muss möchte will fast beinahe nahezu halb kaum teilweise teil erste ersten \
                    erster zweite zweiten nächste nächsten zuerst was wie warum wer",
         short: "erledigt|fertig|alles erledigt|aufgabe erledigt|aufgabe abgeschlossen",
-        // The participle stands at the end: "ich habe alle Punkte dieses Schritts erledigt".
+        // The participle is at the end: "ich habe alle Punkte dieses Schritts erledigt".
         reach: 8,
     },
     Language {
@@ -66,7 +66,7 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// Whether the text says that the work is done.
+/// Whether the text states that the work is done.
 pub(crate) fn signals_completion(text: &str) -> bool {
     let prose = prose_of(text);
     clauses(&prose).any(|(clause, asked)| {
@@ -87,7 +87,7 @@ fn says_done(language: &Language, words: &[String]) -> bool {
         return true;
     }
     words.iter().enumerate().filter(|(_, word)| has(language.finished, word)).any(|(end, _)| {
-        // "I have finished reading" is in the middle of something.
+        // "I have finished reading" describes only a part of the work.
         let goes_on =
             words.get(end + 1).is_some_and(|next| next.len() > 4 && next.ends_with("ing") && next != "everything");
         let from = end.saturating_sub(language.reach + 1);
@@ -96,7 +96,7 @@ fn says_done(language: &Language, words: &[String]) -> bool {
                 let joined = has(language.subjects, &words[aux]) && has(language.auxiliaries, &words[aux]);
                 let before = aux.saturating_sub(language.reach + 1);
                 let subject = words[before..aux].iter().any(|word| has(language.subjects, word));
-                // German may put the subject behind: "damit habe ich alles erledigt".
+                // In German the subject may follow the auxiliary: "damit habe ich alles erledigt".
                 let behind = words[aux + 1..end].iter().any(|word| has(language.subjects, word));
                 joined || (has(language.auxiliaries, &words[aux]) && (subject || behind))
             })
@@ -128,7 +128,7 @@ fn prose_of(text: &str) -> String {
     prose
 }
 
-/// Clauses, each with whether it belongs to a question.
+/// The clauses of a text, each with whether it belongs to a question.
 fn clauses(prose: &str) -> impl Iterator<Item = (&str, bool)> {
     prose.split_inclusive(['.', '!', '?', '\n', '✅']).flat_map(|sentence| {
         let asked = sentence.trim_end().ends_with('?');
@@ -136,7 +136,7 @@ fn clauses(prose: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Lower-case words; an English "n't" stands alone, so that it denies whatever it is joined to.
+/// Lower-case words. An English "n't" becomes a word of its own, so that it counts as a negation.
 fn words_of(clause: &str) -> Vec<String> {
     let is_part = |c: char| c.is_alphanumeric() || c == '\'' || c == '-';
     let lower = clause.to_lowercase();

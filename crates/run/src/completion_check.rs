@@ -1,4 +1,4 @@
-//! A second opinion: another, short model call that says whether what an agent calls done meets what was asked.
+//! Second opinion: a short model call that checks whether an agent's final answer meets the request.
 
 use belay_agent_loop::{LoopContext, LoopError, Reasoning};
 use belay_protocol::{Message, Prompt, ToolSet};
@@ -6,23 +6,23 @@ use serde_json::Value;
 
 use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 
-/// Most tokens of an opinion: a yes or no and half a sentence.
+/// Maximum length of an opinion, in tokens: yes or no and half a sentence.
 const MAX_TOKENS: u32 = 200;
 
 const PROMPT: &str = "You check the work of an agent. You are given the request and the agent's answer. Decide whether \
 the answer meets the request, as far as the answer itself shows. Answer with one JSON object and nothing else: \
 {\"met\": true} or {\"met\": false, \"missing\": \"what is missing, in one short sentence\"}.";
 
-/// How the opinion is asked for.
+/// The reasoning of this model call.
 pub fn reasoning() -> Reasoning {
     Reasoning::new(Prompt::new(PROMPT), Prompt::new(PROMPT), ToolSet::default().into(), MAX_TOKENS, 1)
 }
 
-/// What is missing; `None` when the answer meets the request, and whenever no opinion could be had: a check that fails
-/// must not keep work from ending.
+/// Returns what is missing. `None`: the answer meets the request, or no opinion was available. A failed check must not
+/// keep work from ending.
 ///
 /// # Errors
-/// The store does not answer.
+/// The store does not respond.
 pub async fn missing(core: &mut RunCore, request: &str, answer: &str, step: u32) -> Result<Option<String>, LoopError> {
     let question = format!("Request:\n{request}\n\nAnswer of the agent:\n{answer}");
     let mut context = LoopContext::new(vec![Message::user(question).into()]);

@@ -13,31 +13,31 @@ use crate::cost_guard::{self, DayLimits};
 
 pub use self::compaction::{CompactionConfig, Identifiers};
 
-/// `[agent]`
+/// Values of `[agent]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentConfig {
-    /// N: a notice at step N−1, no tools from step N on, hard limit N+1. At least 1.
+    /// N: notice at step N−1, no tools from step N on, hard limit N+1. At least 1.
     pub max_tool_iterations: u32,
-    /// Width of the global lane: turns that run at the same time. At least 1.
+    /// Maximum number of turns that run at the same time. At least 1.
     pub max_concurrent_turns: usize,
-    /// Seconds that running turns get at shutdown before they are cancelled. 0: cancelled at once.
+    /// Time that running turns get at shutdown before they are cancelled, in seconds. 0: they are cancelled at once.
     pub drain_s: u64,
-    /// Whether the model may end its own turn with the tool `terminate`. A chat's text ends its turn anyway.
+    /// Whether the model may end its turn with the tool `terminate`. In a chat a text always ends the turn.
     pub terminate: bool,
     /// Whether the model may send messages before its answer, and to other conversations, with the tool `send_message`.
     pub send_message: bool,
-    /// Whether a model is asked, each time, if a text that ends an agent's work by itself meets what was asked.
+    /// Whether a model checks that an autonomous agent's final text meets the request.
     pub completion_check: bool,
-    /// How hard the model thinks before each step. Absent: as it does by itself.
+    /// Thinking effort of the model before each step. Absent: the model's default.
     pub thinking: Option<Thinking>,
     /// Replaces the built-in description of the agent at the head of the system prompt.
     pub system_prompt: Option<String>,
-    /// Runs that a run may start.
+    /// Limits of the runs that a run may start.
     pub subagents: SubagentsConfig,
-    /// Who may be named in the steps of a plan, besides `general`.
+    /// Executors that the steps of a plan may name, besides `general`.
     pub executors: BTreeMap<String, ExecutorConfig>,
-    /// `[agent.plan]`
+    /// Values of `[agent.plan]`.
     pub plan: PlanConfig,
 }
 
@@ -60,7 +60,7 @@ impl Default for AgentConfig {
 }
 
 impl AgentConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(1..=10_000).contains(&self.max_tool_iterations) {
@@ -86,35 +86,36 @@ impl AgentConfig {
         problems
     }
 
-    /// The grace of running turns at shutdown.
+    /// Time that running turns get at shutdown.
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_s)
     }
 }
 
-/// `[agent.subagents]`
+/// Values of `[agent.subagents]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SubagentsConfig {
     /// Whether the model is offered the tool `spawn_subagent`.
     pub enabled: bool,
-    /// How deep a tree may be: 1 lets a conversation start subagents that start none.
+    /// Maximum depth of a run tree. 1: a conversation may start subagents, which may start none.
     pub max_depth: u32,
-    /// Subagents of one tree that work at the same time.
+    /// Maximum number of subagents of one tree that run at the same time.
     pub max_live: u32,
-    /// Subagents of all sessions that work at the same time, at each depth; one more waits. 1 to 10000.
+    /// Maximum number of subagents of all sessions that run at the same time, at each depth; one more waits. 1 to
+    /// 10000.
     pub max_concurrent: usize,
-    /// Subagents that one tree may start in all.
+    /// Maximum number of subagents that one tree may start in total.
     pub max_total: u32,
-    /// Most steps of one subagent; a call may ask for fewer.
+    /// Maximum number of steps of one subagent; a call may ask for fewer.
     pub max_turns: u32,
-    /// Most seconds of one subagent; a call may ask for fewer.
+    /// Maximum time of one subagent, in seconds; a call may ask for less.
     pub max_time_s: u64,
 }
 
 impl Default for SubagentsConfig {
-    /// 30 steps and 10 minutes are what Gemini CLI's subagents get; the caps of a tree are chosen so that one request
-    /// cannot keep more than a handful of model calls open.
+    /// 30 steps and 10 minutes are the limits of Gemini CLI's subagents. The caps of a tree are chosen so that one
+    /// request cannot keep more than a few model calls open.
     fn default() -> Self {
         Self {
             enabled: true,
@@ -129,7 +130,7 @@ impl Default for SubagentsConfig {
 }
 
 impl SubagentsConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (key, value, most) in [
@@ -147,24 +148,24 @@ impl SubagentsConfig {
         problems
     }
 
-    /// The longest time of one subagent.
+    /// Maximum time of one subagent.
     pub fn max_time(&self) -> Duration {
         Duration::from_secs(self.max_time_s)
     }
 }
 
-/// Most configured executors. 32: their descriptions are in the prompt of every plan.
+/// Maximum number of configured executors. 32: their descriptions are in the prompt of every plan.
 const MAX_EXECUTORS: usize = 32;
 
-/// `[agent.plan]`
+/// Values of `[agent.plan]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanConfig {
-    /// Tries of one step, interrupted ones included, before it is blocked. 1 to 100.
+    /// Maximum attempts of one step, interrupted ones included, before it is blocked. 1 to 100.
     pub max_attempts: u32,
-    /// Executions of steps over all, repeated ones included, before the run ends with `plan_limit`. 1 to 10000.
+    /// Maximum executions of steps in total, repeated ones included, before the run ends with `plan_limit`. 1 to 10000.
     pub max_executions: u32,
-    /// Model calls of one execution. 1 to 10000.
+    /// Maximum number of model calls of one execution. 1 to 10000.
     pub max_steps_per_execution: u32,
 }
 
@@ -188,17 +189,17 @@ impl PlanConfig {
     }
 }
 
-/// `[agent.executors.NAME]`: who carries out steps of plans that are tagged `[NAME]`.
+/// `[agent.executors.NAME]`: the executor of plan steps that are tagged `[NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExecutorConfig {
-    /// What it is good for, for the model that makes plans.
+    /// Its abilities, for the model that makes plans.
     pub description: String,
     /// Replaces the built-in description of an executor at the head of its system prompt.
     pub prompt: Option<String>,
-    /// The tools it has, by name; `terminate` always. Absent: all.
+    /// Names of its tools, besides `terminate`. Absent: all tools.
     pub tools: Option<Vec<String>>,
-    /// Model calls of one execution. Absent: `agent.plan.max_steps_per_execution`. 1 to 10000.
+    /// Maximum number of model calls of one execution. Absent: `agent.plan.max_steps_per_execution`. 1 to 10000.
     pub max_steps: Option<u32>,
 }
 
@@ -222,22 +223,22 @@ impl ExecutorConfig {
     }
 }
 
-/// `[limits]`
+/// Values of `[limits]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Most US dollars that model calls may cost in one UTC day. Absent: no limit. Needs a price for the model.
+    /// Maximum cost of model calls in one UTC day, in US dollars. Absent: no limit. Needs a price for the model.
     pub usd_per_day: Option<f64>,
-    /// The same for what calls are for; what is not named has no limit but that of all. A subagent, a plan, a worker and a
-    /// summary are for what the run is for that has started them.
+    /// Maximum cost by purpose, in the same way; a purpose that is not listed has only the common limit. A subagent, a
+    /// plan, a worker and a summary have the purpose of the run that started them.
     pub usd_per_day_for: BTreeMap<Purpose, f64>,
-    /// The limits of one run, together with everything it starts.
+    /// Limits of one run, together with everything that it starts.
     #[serde(flatten)]
     pub run: RunLimits,
 }
 
 impl LimitsConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = self.run.validate();
         let each = self.usd_per_day_for.iter().map(|(purpose, usd)| (Some(*purpose), *usd));
@@ -250,9 +251,9 @@ impl LimitsConfig {
         problems
     }
 
-    /// What a day may cost.
+    /// The limits of one day.
     pub fn per_day(&self) -> DayLimits {
-        // In range by `validate`; the cast saturates.
+        // `validate` checks the range; the cast saturates.
         let micro = |usd: f64| (usd * 1e6).round() as u64;
         DayLimits {
             all: self.usd_per_day.map(micro),

@@ -1,10 +1,12 @@
 //! The cost guard: money is reserved before each model call and settled after it.
 //!
-//! The day is the UTC date, looked at in every check, so that midnight opens the guard without a restart. Totals live in
-//! memory and in the ledger: a start reads the ledger, where a reservation that nobody settled counts as spent in full. The
-//! daemon died during that call, so that nobody knows what had been streamed, and the reservation is all that is known. What a run is for has a budget of its own besides the day's, where the settings give it one:
-//! both must suffice, and what a run's subagents, plans, summaries and workers cost is for what the run is for. Parallel calls
-//! cannot pass together what only one may: checking and reserving is one step.
+//! A day is a UTC date. Every check compares it, so the guard opens at midnight without a restart. Totals are in memory
+//! and in the ledger. At a start the guard reads the ledger, where an unsettled reservation counts as spent in full:
+//! the daemon died during that call, so the streamed output is unknown.
+//!
+//! A purpose may have a budget of its own besides the day's; a call must fit into both. Subagents, plans, summaries and
+//! workers are charged to the purpose of their run. Checking and reserving is one step, so parallel calls cannot exceed
+//! a limit together.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,33 +19,33 @@ use belay_protocol::{
 
 use crate::estimate::tokens_of;
 
-/// Guards the day's money.
+/// Enforces the budgets of a day.
 pub struct CostGuard {
     ledger: Arc<dyn SpendLedger>,
     clock: Arc<dyn Clock>,
-    /// Swapped as a whole when the settings are reloaded.
+    /// Replaced as a whole when the settings are reloaded.
     terms: ArcSwap<Terms>,
-    // Held for a few instructions and never across an await.
+    // Held for a few instructions, and never across an await.
     day: Mutex<Day>,
 }
 
-/// What a day may cost, and the highest price that a call can have.
+/// The limits of a day, and the highest price that a call can have.
 #[derive(Debug)]
 struct Terms {
     limits: DayLimits,
     price: Option<Price>,
 }
 
-/// What one UTC day may cost, in millionths of a US dollar.
+/// Limits of one UTC day, in millionths of a US dollar.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayLimits {
-    /// All together; `None`: any amount.
+    /// Limit of all purposes together; `None`: no limit.
     pub all: Option<u64>,
-    /// What it goes for; one that is not named has no limit of its own.
+    /// Limits by purpose; a purpose that is not listed has no limit of its own.
     pub of: BTreeMap<Purpose, u64>,
 }
 
-/// The setting of a day's budget, for those who read why a call was refused. `None`: that of all.
+/// Name of the setting of a daily budget, for refusal messages. `None`: the budget of all purposes.
 pub fn setting(budget: Option<Purpose>) -> String {
     match budget {
         Some(purpose) => format!("limits.usd_per_day_for.{}", purpose.word()),
@@ -54,39 +56,39 @@ pub fn setting(budget: Option<Purpose>) -> String {
 #[derive(Clone, Debug)]
 struct Day {
     utc_day: i64,
-    /// Settled and reserved.
+    /// Settled and reserved money.
     spent: Spent,
 }
 
-/// A reservation: what a call may cost at most. Dropped unsettled, it stays counted in full.
+/// The reserved maximum cost of a call. If it is dropped unsettled, it stays counted in full.
 #[derive(Debug)]
 pub struct Reservation {
     utc_day: i64,
     purpose: Purpose,
-    /// For all the requests it may take.
+    /// Amount for all requests of the call.
     micro_usd: u64,
     attempts: u32,
     row: Option<u64>,
 }
 
 impl Reservation {
-    /// How many requests the call may send: all it wants, or as many as the day's money allows.
+    /// Number of requests that the call may send: the wanted number, or fewer if the day's budget allows fewer.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 }
 
-/// Why a call may not be made.
+/// Reason why a call is refused.
 #[derive(Debug)]
 pub enum Refused {
-    /// The day's money does not suffice.
+    /// The day's budget does not suffice.
     Limit(Shortage),
     /// The reservation could not be stored.
     Store(StoreError),
 }
 
 impl CostGuard {
-    /// A guard that knows what the ledger has for today. `price` is the highest that a call can have.
+    /// A guard with today's totals from the ledger. `price` is the highest price that a call can have.
     ///
     /// # Errors
     /// The ledger cannot be read.
@@ -102,13 +104,13 @@ impl CostGuard {
         Ok(Self { ledger, clock, terms, day: Mutex::new(Day { utc_day, spent }) })
     }
 
-    /// What a day may cost.
+    /// The limits of a day.
     pub fn limits(&self) -> DayLimits {
         self.terms.load().limits.clone()
     }
 
-    /// Counts by these limits and this price from the next call on. What was reserved before is settled by its own estimate
-    /// where the provider reports nothing.
+    /// Applies new limits and a new price from the next call on. An earlier reservation is still settled by its own
+    /// estimate if the provider reports no usage.
     pub fn adopt(&self, limits: DayLimits, price: Option<Price>) {
         self.terms.store(Arc::new(Terms { limits, price }));
     }
@@ -117,31 +119,32 @@ impl CostGuard {
         self.terms.load().price
     }
 
-    /// What today has cost, reservations included.
+    /// Money spent today, reservations included.
     pub fn spent_today(&self) -> Spent {
         self.with_today(|day| day.spent.clone())
     }
 
-    /// Whether the day has any money left for this. What is left may still be too little for a call.
+    /// Whether the day's budget for this purpose is not used up. The rest may still be too small for a call.
     pub fn has_room(&self, purpose: Purpose) -> bool {
         self.with_today(|day| self.fitting(&day.spent, purpose, 0, 1).is_ok())
     }
 
-    /// The most that one request of this call can cost, in millionths of a US dollar; 0 without a price.
+    /// Maximum cost of one request of this call, in millionths of a US dollar; 0 without a price.
     pub fn estimate(&self, request: &ModelRequest<'_>) -> u64 {
-        // What is free needs no estimate, whatever it reads.
+        // A free model needs no estimate, whatever its input.
         let price = self.price().filter(|price| price.input > 0 || price.output > 0);
         price.map_or(0, |price| price.cost_micro_usd(&most_of(request)))
     }
 
-    /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take, or
-    /// for as many as still fit into the day. `model`: the requested one.
+    /// Reserves the maximum cost of a call: its estimated input and its whole output, for each request that it may
+    /// send. If the day's budget allows fewer requests, it reserves for those. `model`: the requested one.
     ///
     /// # Errors
-    /// A limit of the day would be passed, or the reservation could not be stored: in both cases no call may be made.
+    /// The call would exceed a limit of the day, or the reservation could not be stored. In both cases the call must
+    /// not be made.
     ///
     /// # Cancel safety
-    /// Dropped while the row is written, the amount stays counted for today: the safe side.
+    /// If the future is dropped while the row is written, the amount stays counted for today, which is the safe side.
     pub async fn reserve(
         &self,
         run: RunId,
@@ -171,7 +174,7 @@ impl CostGuard {
         Ok(reservation)
     }
 
-    /// As many of the `wanted` requests as fit into each budget that they are charged to.
+    /// The number of the `wanted` requests that fit into each budget that they are charged to.
     fn fitting(&self, spent: &Spent, purpose: Purpose, each: u64, wanted: u32) -> Result<u32, Shortage> {
         let mut attempts = wanted;
         let terms = self.terms.load();
@@ -181,7 +184,7 @@ impl CostGuard {
         ] {
             let Some(limit) = limit else { continue };
             let room = limit.saturating_sub(spent);
-            // What costs nothing always fits, until the day is used up.
+            // A free call always fits, until the day is used up.
             let used_up = room == 0 && terms.price.is_some();
             let fitting = if used_up { 0 } else { room.checked_div(each).unwrap_or(u64::MAX) };
             attempts = attempts.min(u32::try_from(fitting).unwrap_or(u32::MAX));
@@ -193,10 +196,13 @@ impl CostGuard {
         Ok(attempts)
     }
 
-    /// Settles a call. `answer` is what the answer used, and the price of the model that gave it where that is not the
-    /// guard's; `None` for a call without an answer. `broken` is what the requests used that broke off, or were stopped: at
-    /// the guard's price, since nobody knows which model they went to. `model`: the one that answered, where it is not the
-    /// requested one. Returns the amount charged.
+    /// Settles a call and returns the charged amount.
+    ///
+    /// - `answer`: the usage of the answer, and the price of the model that gave it, if it is not the guard's price.
+    ///   `None`: no answer.
+    /// - `broken`: the usage of the requests that failed midway or were stopped. It is charged at the guard's price,
+    ///   because their model is unknown.
+    /// - `model`: the model that answered, if it is not the requested one.
     pub async fn settle(
         &self,
         reservation: Reservation,
@@ -210,7 +216,7 @@ impl CostGuard {
         self.close(reservation, model, charged).await
     }
 
-    /// Gives a reservation back: no request was sent.
+    /// Releases a reservation for which no request was sent.
     pub async fn release(&self, reservation: Reservation) {
         self.close(reservation, None, 0).await;
     }
@@ -220,7 +226,7 @@ impl CostGuard {
         if let Some(row) = reservation.row
             && let Err(error) = self.ledger.settle(row, model, charged).await
         {
-            // The reservation stands in the ledger instead: after a restart the day looks more spent, never less.
+            // The ledger keeps the reservation: after a restart the day's total may be too high, never too low.
             tracing::warn!(%error, "a settlement was not stored");
         }
         charged
@@ -235,7 +241,7 @@ impl CostGuard {
         });
     }
 
-    /// Runs with the day rolled over to today.
+    /// Calls `f` with the totals of today.
     fn with_today<R>(&self, f: impl FnOnce(&mut Day) -> R) -> R {
         let today = self.clock.now().utc_day();
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,8 +252,8 @@ impl CostGuard {
     }
 }
 
-/// What a request may use, on the safe side: a third more input than estimated, since estimates run low for code and for
-/// scripts other than Latin, and all the output and the thoughts it allows.
+/// Maximum usage of a request: a third more input than estimated, since estimates run low for code and for scripts
+/// other than Latin, and all the output and thinking that it allows.
 pub(crate) fn most_of(request: &ModelRequest<'_>) -> Usage {
     let thoughts = request.thinking.map_or(0, Thinking::budget_tokens);
     let output = u64::from(request.max_tokens) + u64::from(thoughts);

@@ -1,44 +1,44 @@
-//! What can keep the agent from starting.
+//! Errors that keep the agent from starting.
 
 use belay_protocol::{ChannelError, ChannelId, StoreError};
 
-/// The agent cannot start.
+/// Reason why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// A channel refuses.
+    /// A channel reports an error.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// The store does not answer.
+    /// The store does not respond.
     #[error("the store does not answer: {0}")]
     Store(#[from] StoreError),
-    /// A tool's declaration is unusable: a bug of whoever wrote the tool.
+    /// A tool's declaration is unusable: a bug of the tool.
     #[error("tool {tool} declares an unusable schema: {detail}")]
     Tool {
-        /// Its name.
+        /// Name of the tool.
         tool: String,
-        /// What is wrong.
+        /// The problem of its schema.
         detail: String,
     },
-    /// An executor is to have a tool that there is not.
+    /// An executor's list of tools names an unknown tool.
     #[error("agent.executors.{executor}.tools: there is no tool {tool}{}", did_you_mean(.nearest))]
     ExecutorTool {
-        /// The executor.
+        /// Name of the executor.
         executor: String,
-        /// What it is to have.
+        /// The unknown name.
         tool: String,
-        /// The tool whose name is nearest.
+        /// The tool with the most similar name.
         nearest: Option<String>,
     },
-    /// A hook is bound to tools by something that is no pattern.
+    /// A hook's pattern of tool names is invalid.
     #[error("hooks: a pattern of tool names cannot be read: {0}")]
     HookTools(#[from] globset::Error),
-    /// A channel has the name of what is the agent's own.
+    /// A channel uses a name that is reserved for autonomous work.
     #[error("channel {0}: this name is reserved for autonomous work; choose another name for the channel")]
     ChannelName(ChannelId),
-    /// The heartbeat cannot be what the settings say.
+    /// The settings of the heartbeat are invalid.
     #[error("{0}")]
     Heartbeat(String),
-    /// No channel at all.
+    /// No channel is enabled.
     #[error("no channel is enabled: no message could ever arrive (enable [channels.stdin], [gateway] or another)")]
     NoChannel,
 }

@@ -1,12 +1,13 @@
-//! How many tokens a request has: an estimate, corrected by what the provider has told about earlier requests.
+//! Estimates the tokens of a request, corrected by the provider's figures for earlier requests.
 
 use belay_protocol::ModelRequest;
 
-/// Requests below this say nothing: frames and rounding outweigh their text. 500 tokens: a page.
+/// Minimum tokens of a request that the correction learns from. 500, about a page: below this, framing and rounding
+/// outweigh the text.
 const TELLING_TOKENS: u64 = 500;
 
-/// Bounds of the correction. An estimate by bytes is off by no more than that for any script, and a provider that says
-/// otherwise is not believed.
+/// Bounds of the correction. An estimate by bytes is not further off for any script; a provider's figure beyond them is
+/// considered wrong.
 const BOUNDS: (f64, f64) = (0.5, 3.0);
 
 /// The estimated tokens of a request: prompt, tools and messages.
@@ -17,31 +18,31 @@ pub fn tokens_of(request: &ModelRequest<'_>) -> u64 {
     messages + prompt + tools
 }
 
-/// How many tokens the provider counts for one that we estimate.
+/// Ratio of the provider's token count to the local estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration(f64);
 
 impl Default for Calibration {
-    /// As estimated.
+    /// No correction.
     fn default() -> Self {
         Self(1.0)
     }
 }
 
 impl Calibration {
-    /// Learns from a request that was estimated at so many tokens, and for which so many were counted. The newest counts.
+    /// Learns from a request with these estimated and counted tokens. The newest request replaces earlier ones.
     pub fn learn(&mut self, estimated: u64, counted: u64) {
         if estimated >= TELLING_TOKENS && counted > 0 {
             self.0 = (counted as f64 / estimated as f64).clamp(BOUNDS.0, BOUNDS.1);
         }
     }
 
-    /// What the provider would count for so many estimated tokens.
+    /// The provider's count for this many estimated tokens.
     pub fn counted(self, estimated: u64) -> u64 {
         (estimated as f64 * self.0) as u64
     }
 
-    /// How many tokens we would estimate where the provider counts so many.
+    /// The local estimate for this many tokens of the provider.
     pub fn estimated(self, counted: u64) -> u64 {
         (counted as f64 / self.0) as u64
     }

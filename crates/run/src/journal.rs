@@ -1,4 +1,4 @@
-//! The journal of one run: what it has said and done so far, written to the store as it happens.
+//! The journal of one run: writes its messages, events and state to the store during the run.
 
 use std::sync::Arc;
 
@@ -11,49 +11,49 @@ use belay_protocol::{
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
 use crate::tally::Tally;
 
-/// Writes the progress of one run under its lane's lease.
+/// Writes the progress of one run, under its lane's lease.
 pub struct RunJournal {
     threads: Arc<dyn ThreadStore>,
     clock: Arc<dyn Clock>,
     lease: Lease,
     run: RunId,
-    /// How many messages of the context are stored already.
+    /// Number of messages of the context that are in the store.
     stored: usize,
     events: Vec<NewEvent>,
-    /// Approvals that the next write uses up.
+    /// Approvals that the next write marks as used.
     used: Vec<GateId>,
-    /// Runs that end with the next write, since this one has their messages.
+    /// Runs that end with the next write, because their messages have joined this run.
     joined: Vec<JoinedRun>,
-    /// What the run says with the next write.
+    /// Messages to send that the next write commits.
     saying: PendingOutbound,
-    /// The account of the run's tree, whose totals go with each write.
+    /// The account of the run tree. Each write stores its totals.
     tally: Tally,
     keeps: Keeps,
 }
 
-/// How much of what happens a journal writes.
+/// Scope of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
-    /// All of it.
+    /// Messages, state and events.
     Everything,
-    /// Facts: messages and state are those of the run that started this one.
+    /// Events only: the run that started this one stores messages and state.
     Facts,
-    /// Nothing: the store knows no such run.
+    /// Nothing: the run is not in the store.
     Nothing,
 }
 
-/// What a run has not written when its turn ends.
+/// Unwritten data of a run whose turn ends.
 #[derive(Debug, Default)]
 pub struct Remainder {
     /// Messages of the context.
     pub messages: Vec<Arc<Message>>,
-    /// Facts.
+    /// Events.
     pub events: Vec<NewEvent>,
     /// Messages to deliver.
     pub said: Vec<Outbound>,
 }
 
-/// What a run's journal hands to the runs that it starts.
+/// The parts of a run's journal from which the journals of child runs are made.
 #[derive(Clone)]
 pub struct JournalSeed {
     threads: Arc<dyn ThreadStore>,
@@ -65,7 +65,8 @@ pub struct JournalSeed {
 }
 
 impl JournalSeed {
-    /// A journal that writes facts under the same run, if that one does, and nothing of a context.
+    /// A journal for a child run. It writes events under the same run id, unless that run's journal writes nothing, and
+    /// no context.
     pub fn grow(&self) -> RunJournal {
         let Self { threads, clock, lease, run, tally, keeps } = self.clone();
         let keeps = if keeps == Keeps::Nothing { keeps } else { Keeps::Facts };
@@ -74,7 +75,7 @@ impl JournalSeed {
 }
 
 impl RunJournal {
-    /// A journal of a run whose context has `stored` messages that are in the store.
+    /// A journal of a run. The first `stored` messages of its context are in the store.
     pub fn new(
         threads: Arc<dyn ThreadStore>,
         clock: Arc<dyn Clock>,
@@ -87,13 +88,13 @@ impl RunJournal {
         Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
     }
 
-    /// The same for work that is no run of the store's: nothing is written, nor by what it starts.
+    /// The journal of work that is not a run in the store. It writes nothing, and neither do journals made from it.
     #[must_use]
     pub fn of_no_run(self) -> Self {
         Self { keeps: Keeps::Nothing, ..self }
     }
 
-    /// What journals of the runs that this one starts are made of.
+    /// The parts for journals of child runs.
     pub fn seed(&self) -> JournalSeed {
         JournalSeed {
             threads: self.threads.clone(),
@@ -115,7 +116,7 @@ impl RunJournal {
         &self.lease
     }
 
-    /// Notes a fact, dated now; stored with the next write.
+    /// Records an event with the current date; the next write stores it.
     pub fn note(&mut self, kind: EventKind) {
         self.events.push(NewEvent {
             at: self.clock.now(),
@@ -125,47 +126,47 @@ impl RunJournal {
         });
     }
 
-    /// Whether facts were noted that no write has taken.
+    /// Whether there are unwritten events.
     pub fn has_facts(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// With the next write, these approvals allow nothing more.
+    /// Marks approvals as used with the next write.
     pub fn use_up(&mut self, gates: &[GateId]) {
         self.used.extend_from_slice(gates);
     }
 
-    /// With the next write, this is committed to be delivered.
+    /// Commits a message for delivery with the next write.
     pub fn say(&mut self, message: Outbound) {
         self.saying.add(OutboundBatch { messages: vec![message], ..OutboundBatch::default() });
     }
 
-    /// Where tools of the run leave what they say: it goes with the next write.
+    /// The queue for messages that tools of the run send; the next write commits them.
     pub fn saying(&self) -> PendingOutbound {
         self.saying.clone()
     }
 
-    /// What is said with the next write, with its facts noted.
+    /// Takes the messages of the next write and records their events.
     fn take_said(&mut self) -> Vec<Outbound> {
         let OutboundBatch { messages, facts } = self.saying.take();
         facts.into_iter().for_each(|fact| self.note(fact));
         messages
     }
 
-    /// With the next write, these runs end: their messages are in the context.
+    /// Ends these runs with the next write. Their messages are in the context.
     pub fn join(&mut self, joined: &[JoinedRun]) {
         self.joined.extend_from_slice(joined);
     }
 
-    /// Writes what is new in the context, and the facts noted since the last write.
+    /// Writes the new messages of the context, and the events since the last write.
     ///
     /// # Errors
-    /// Nothing was written. Messages and facts are tried again with the next write, or with the end of the run.
+    /// Nothing was written. Messages and events are written with the next write, or with the end of the run.
     ///
     /// # Cancel safety
-    /// Dropped midway, the write may or may not happen. The caller is then about to end the run, and the end carries
-    /// the same messages; the store appends a run's end only once, but may keep a message twice: so this is never
-    /// dropped on purpose.
+    /// If the future is dropped, the write may or may not happen. The caller then ends the run, and the end carries the
+    /// same messages. The store appends the end of a run once, but may store a message twice. So no caller drops this
+    /// future on purpose.
     pub async fn write(&mut self, context: &LoopContext, durability: Durability) -> Result<(), StoreError> {
         let (messages, state) = match self.keeps {
             Keeps::Everything => (context.messages[self.stored..].to_vec(), serde_json::to_value(&context.state).ok()),
@@ -189,9 +190,9 @@ impl RunJournal {
             durability,
         };
         if let Err(error) = self.threads.checkpoint(&self.lease, checkpoint).await {
-            // The results that say so go with the end of the run, and so does what they say was sent.
+            // The end of the run carries the results that mention these messages, so it must carry the messages too.
             self.saying.add(OutboundBatch { messages: outbound, ..OutboundBatch::default() });
-            // Nothing is noted between the taking and this: the write has them for itself.
+            // The write has exclusive access, so no event was added meanwhile.
             (self.events, self.used, self.joined) = (events, used, joined);
             return Err(error);
         }
@@ -199,20 +200,20 @@ impl RunJournal {
         Ok(())
     }
 
-    /// Takes back facts that no write has taken, and that have not come true.
+    /// Removes unwritten events that did not come true.
     pub fn retract(&mut self, untrue: impl Fn(&EventKind) -> bool) {
         self.events.retain(|event| !untrue(&event.kind));
     }
 
-    /// Compaction changed the context: its first `stored` messages are in the store, or stand for what is.
+    /// Adapts to a compacted context: its first `stored` messages are in the store, or replace stored ones.
     pub fn rebase(&mut self, stored: usize) {
         self.stored = stored;
     }
 
-    /// What is left to write with the end of the run.
+    /// Takes the data that the end of the run has to write.
     pub fn remainder(&mut self, messages: &[Arc<Message>]) -> Remainder {
         let said = self.take_said();
-        // What joins only joins with a write: these have not, and wait for a turn of their own.
+        // A message joins a run only with a write. These have not joined, and wait for a turn of their own.
         let apart = std::mem::take(&mut self.joined);
         let is_apart = |run: &RunId| apart.iter().any(|joined| joined.run == *run);
         self.retract(|fact| matches!(fact, EventKind::Joined { runs, .. } if runs.iter().any(is_apart)));

@@ -1,5 +1,5 @@
-//! The judge, asked: a model looks at the newest part of a long run and says whether it goes in circles. Its calls are
-//! metered, stopped and timed like every other call of the run.
+//! The judge: a model reads the newest part of a long run and decides whether the run repeats itself. Its calls are
+//! charged, stopped and timed like every other call of the run.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use belay_protocol::{Message, MessageBody, Prompt, RunEnd, StopLayer, StopReason
 
 use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 
-/// Most tokens of an opinion. 512: a few sentences and a number.
+/// Maximum length of an opinion, in tokens. 512: a few sentences and a number.
 const OPINION_MAX_TOKENS: u32 = 512;
 
-/// Most characters of the judge's analysis that are kept. 500: a few sentences; it stands in the record of the run.
+/// Maximum length of the stored analysis, in characters. 500: a few sentences; the record of the run contains it.
 const ANALYSIS_MAX_CHARS: usize = 500;
 
-/// What one question came to.
+/// Result of one question.
 enum Opinion {
-    /// How sure the model is, from 0 to 1, and what it says that it saw.
+    /// The model's confidence in a loop, from 0 to 1, and its analysis.
     Confidence(f64, Option<String>),
-    /// It could not be asked, or said nothing usable: no loop, as far as anybody knows.
+    /// No usable opinion. It counts as no loop.
     None,
-    /// The run is told to end, or a limit is reached.
+    /// The run was stopped, or a limit was reached.
     Ended(RunEnd),
 }
 
-/// Asks the judge, if it is due, and carries its verdict out. `from`: where this request begins in the context.
+/// Asks the judge, if it is due, and carries out its verdict. `from`: where the current request begins in the context.
 ///
 /// # Cancel safety
-/// Dropped midway, nothing was judged; the question is asked again at the next step.
+/// If the future is dropped, nothing was judged. The question is asked again at the next step.
 pub async fn consult(core: &mut RunCore, context: &mut LoopContext, from: usize) -> Option<LoopOutcome> {
     let config = core.rules.judge.clone();
     let state = &context.state.stops;
@@ -47,9 +47,9 @@ pub async fn consult(core: &mut RunCore, context: &mut LoopContext, from: usize)
     let mut confirmed_by = None;
     for (place, model) in [(1, config.model.clone()), (2, config.second_model.clone())] {
         if place == 2 && (model.is_none() || confidence.is_none_or(|first| first < config.confidence)) {
-            break; // nobody to confirm it, or nothing to confirm
+            break; // no second model, or no suspicion to confirm
         }
-        // Boxed: a step that asks nobody, as nearly all do, does not carry it.
+        // Boxed, because nearly all steps do not ask and need not hold this future.
         match Box::pin(ask(core, context, &prompt, model.clone())).await {
             Opinion::Confidence(sure, seen) => (confidence, analysis) = (Some(sure), seen.or(analysis)),
             Opinion::None => {
@@ -75,7 +75,7 @@ pub async fn consult(core: &mut RunCore, context: &mut LoopContext, from: usize)
 async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, model: Option<String>) -> Opinion {
     let system = || Prompt::new(prompt.system.clone());
     let reasoning = Reasoning::new(system(), system(), Arc::default(), OPINION_MAX_TOKENS, 2).with_model(model);
-    // A context of its own: nothing of the question enters the conversation.
+    // A separate context: the question does not enter the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(prompt.user.clone()))]);
     aside.state.stops.measures.time = context.state.stops.measures.time;
     let allowance = Allowance { attempts: 2, purpose: CallPurpose::Aside };
@@ -85,7 +85,7 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
             Some(confidence) => Opinion::Confidence(confidence, judge::analysis(&reply.text)),
             None => Opinion::None,
         },
-        // What the question would cost is no reason to end the work.
+        // A limit on the cost of the question is no reason to end the run.
         Ok(Asked::Ended(end)) if end.reason.layer() == StopLayer::Budget && !is_time(end.reason) => Opinion::None,
         Ok(Asked::Ended(end)) => Opinion::Ended(end),
         Ok(Asked::Failed(error)) => {
@@ -94,7 +94,8 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
         }
         Ok(Asked::Chanted(_)) => Opinion::None,
         Err(error) => {
-            // A day that refuses this call refuses the run's next one as well; a broken store likewise.
+            // A daily limit that refuses this call also refuses the run's next call; the same is true of a broken
+            // store.
             tracing::warn!(run = %core.live.id, %error, "the judge was not asked");
             Opinion::None
         }

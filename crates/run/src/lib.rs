@@ -1,14 +1,17 @@
-//! One run: asking the model, carrying out its tool calls, and keeping what has happened.
+//! One run: calls the model, executes tool calls, and stores the progress.
 //!
-//! **For**: every kind of run has a [`RunCore`](core::RunCore). It asks the model through [`model_call`], carries out tool calls
-//! through [`effect_gate`], stores each step through [`journal`], and is seen and stopped by others through [`live`].
+//! **For**: every kind of run has a [`RunCore`](core::RunCore). It calls the model through [`model_call`], executes
+//! tool calls through [`effect_gate`], stores each step through [`journal`], and can be watched and stopped through
+//! [`live`].
 //!
-//! **Does not know**: which kind of run it serves, what started it, channels' queues, or how a reply is delivered.
+//! **Does not know**: which kind of run it serves, what started it, the queues of channels, or how a reply is
+//! delivered.
 //!
-//! Reading order: [`services`] (what every run uses) → [`request`] (what was asked of one run) → [`core`] (what one run has) → [`model_call`] (asking the model; compaction
-//! and the wait for an outage are its steps) → [`effect_gate`] (the one place that every tool call passes), with [`approvals`],
-//! [`hooks`] and [`tool_health`] → [`journal`] → [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and
-//! [`prompt`] (the context) → [`progress`] (what a run keeps between attempts) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work).
+//! Reading order: [`services`] (used by every run) → [`request`] (what was asked of one run) → [`core`] (the parts of one
+//! run) → [`model_call`] (the model call, with compaction and the wait for an outage) → [`effect_gate`] (passed by every
+//! tool call), with [`approvals`], [`hooks`] and [`tool_health`] → [`journal`] → [`progress`] (how far a run has come) →
+//! [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and [`prompt`] (the context) → [`closing`] (the last
+//! step) → [`rights`] (the permissions of autonomous work).
 
 pub mod approvals;
 pub mod bootstrap;

@@ -1,72 +1,75 @@
-//! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings:
-//! no session, person or run is among them.
+//! Metrics for the operator. Labels are words of closed lists and names of rules from the settings. They never contain
+//! a session, person or run.
 
 use belay_protocol::{
     HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RoutineRunStatus, RunRecord, SkipReason,
     StopReason, ToolStatus, UnixMillis, Usage,
 };
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
-/// Runs that have ended, by layer, reason and status.
+/// Ended runs, by layer, reason and status.
 pub const RUNS_ENDED: &str = "belay_runs_ended_total";
-/// Milliseconds from acceptance to end, over all runs that have ended, by status. A counter: divided by the number of runs
-/// it is their mean, and it needs no memory between two looks.
-pub const RUN_MILLISECONDS: &str = "belay_run_milliseconds_total";
-/// Times a stop rule fired, by rule and action.
+/// Seconds from acceptance to end of runs that have ended, by status. A histogram.
+pub const RUN_DURATION: &str = "belay_run_duration_seconds";
+/// Upper bounds of the buckets of [`RUN_DURATION`], in seconds: from a command's reply to a job of two hours.
+pub const RUN_BUCKETS: [f64; 9] = [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
+/// Actions of stop rules, by rule and action.
 pub const STOP_RULES_FIRED: &str = "belay_stop_rules_fired_total";
 /// Requests sent to the model, by outcome.
 pub const MODEL_REQUESTS: &str = "belay_model_requests_total";
-/// Tokens that the model said it used, by direction.
+/// Tokens that the model reported, by direction.
 pub const MODEL_TOKENS: &str = "belay_model_tokens_total";
-/// Money, in millionths of a US dollar, by what it went for.
+/// Cost of model calls in millionths of a US dollar, by purpose.
 pub const MODEL_MICRO_USD: &str = "belay_model_cost_micro_usd_total";
-/// Answers of a model that stood in for another one, by what kept that one from it.
+/// Answers of a fallback model, by the reason why the first one did not answer.
 pub const MODEL_FALLBACKS: &str = "belay_model_fallbacks_total";
-/// Tool calls that have ended, by status.
+/// Ended tool calls, by status.
 pub const TOOL_CALLS: &str = "belay_tool_calls_total";
-/// Times a tool, or an MCP server, was reported to fail again and again.
+/// Reports that a tool, or an MCP server, fails repeatedly.
 pub const TOOL_REPORTS: &str = "belay_tool_reports_total";
-/// Tools, and MCP servers, that fail again and again and are on.
+/// Tools, and MCP servers, that fail repeatedly and are enabled.
 pub const TOOLS_FAILING: &str = "belay_tools_failing";
-/// Tools, and MCP servers, that are switched off.
+/// Tools, and MCP servers, that are disabled.
 pub const TOOLS_OFF: &str = "belay_tools_disabled";
-/// Answers of hooks, by point and outcome: `continue`, `change`, `refuse`, `failed`, `crashed`, `timeout`, and `dropped`
-/// for one that looks on and could not be told, or was not waited for.
+/// Answers of hooks, by point and outcome: `continue`, `change`, `refuse`, `failed`, `crashed`, `timeout`, and
+/// `dropped` for an observing hook that was skipped or was not waited for.
 pub const HOOK_CALLS: &str = "belay_hook_calls_total";
-/// Runs that were taken up again after a restart.
+/// Runs resumed after a restart.
 pub const RUNS_RECOVERED: &str = "belay_runs_recovered_total";
 /// Background tasks that ended unexpectedly and were restarted, by name.
 pub const TASK_RESTARTS: &str = "belay_task_restarts_total";
 
-/// Jobs that have come into a state, by state.
+/// Changes of job states, by new state.
 pub const JOB_CHANGES: &str = "belay_job_changes_total";
-/// Routine runs of routines that have ended, by status; scheduled times that were missed, as `missed`.
+/// Ended routine runs, by status; also missed scheduled times, as `missed`.
 pub const ROUTINE_RUNS_ENDED: &str = "belay_routine_runs_ended_total";
-/// Beats of the heartbeat that were skipped, by reason.
+/// Skipped heartbeats, by reason.
 pub const HEARTBEATS_SKIPPED: &str = "belay_heartbeats_skipped_total";
-/// Scheduled times that were fired.
+/// Scheduled times that started a routine run.
 pub const SCHEDULED_FIRED: &str = "belay_routine_scheduled_fired_total";
-/// Milliseconds by which scheduled times were fired late, over all of them: divided by their number it is the mean.
-pub const SCHEDULED_LATE: &str = "belay_routine_late_milliseconds_total";
+/// Seconds between a scheduled time and the start of its routine run. A histogram.
+pub const ROUTINE_LATENESS: &str = "belay_routine_lateness_seconds";
+/// Upper bounds of the buckets of [`ROUTINE_LATENESS`], in seconds.
+pub const LATENESS_BUCKETS: [f64; 7] = [0.1, 1.0, 5.0, 30.0, 60.0, 300.0, 3600.0];
 
-/// Jobs that are not over, by state. A gauge: as it was when it was asked for.
+/// Jobs that have not ended, by state. A gauge: a snapshot at the last query.
 pub const JOBS: &str = "belay_jobs";
-/// Jobs that may be at work at the same time.
+/// Maximum number of jobs that run at the same time.
 pub const JOB_PLACES: &str = "belay_job_slots";
-/// When the job was made that has waited longest, in seconds since 1970; 0: none waits.
+/// Creation date of the oldest pending job, in seconds since 1970; 0: no job is pending.
 pub const OLDEST_PENDING: &str = "belay_jobs_oldest_pending_timestamp_seconds";
-/// Routines that are on.
+/// Enabled routines.
 pub const ROUTINES: &str = "belay_routines_enabled";
-/// Routine runs at work.
+/// Routine runs in progress.
 pub const ROUTINE_RUNS: &str = "belay_routine_runs";
-/// The earliest next scheduled time, in seconds since 1970; 0: there is none.
+/// The earliest next scheduled time, in seconds since 1970; 0: none.
 pub const NEXT_SCHEDULED: &str = "belay_routines_next_timestamp_seconds";
 
-/// Describes every metric, and shows every ending at 0, so that a first occurrence is a rise. Called once, after the
-/// recorder is in place.
+/// Describes every metric, and registers every ending with the value 0, so that a first occurrence is an increase. To
+/// be called once, after the recorder is installed.
 pub fn describe() {
     describe_counter!(RUNS_ENDED, "Runs that have ended, by layer, reason and status");
-    describe_counter!(RUN_MILLISECONDS, Unit::Milliseconds, "Time from acceptance to end, over all ended runs");
+    describe_histogram!(RUN_DURATION, Unit::Seconds, "Time from acceptance to end of runs that have ended");
     describe_counter!(STOP_RULES_FIRED, "Times a stop rule fired: a notice, a strike with a recovery turn, or the end");
     describe_counter!(MODEL_REQUESTS, "Requests sent to the model");
     describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
@@ -86,7 +89,7 @@ pub fn describe() {
     describe_counter!(ROUTINE_RUNS_ENDED, "Routine runs that have ended, and scheduled times that were missed");
     describe_counter!(HEARTBEATS_SKIPPED, "Beats of the heartbeat that were skipped, by reason");
     describe_counter!(SCHEDULED_FIRED, "Scheduled times that started a routine run");
-    describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Total delay of scheduled routine runs");
+    describe_histogram!(ROUTINE_LATENESS, Unit::Seconds, "Delay of scheduled routine runs");
     describe_gauge!(JOBS, "Jobs that are not over, by state");
     describe_gauge!(JOB_PLACES, "Jobs that may run at the same time");
     describe_gauge!(OLDEST_PENDING, Unit::Seconds, "When the job was made that has waited longest; 0: none waits");
@@ -104,7 +107,6 @@ pub fn describe() {
         counter!(HEARTBEATS_SKIPPED, "reason" => reason.word()).increment(0);
     }
     counter!(SCHEDULED_FIRED).increment(0);
-    counter!(SCHEDULED_LATE).increment(0);
     for reason in StopReason::ALL {
         ended(*reason, 0);
     }
@@ -121,40 +123,40 @@ fn ended(reason: StopReason, runs: u64) {
     counter!(RUNS_ENDED, "layer" => layer, "reason" => reason.word(), "status" => status).increment(runs);
 }
 
-/// A run has ended, and its end is committed.
+/// Counts a run whose end is committed.
 pub fn run_ended(record: &RunRecord) {
     let Some(reason) = record.reason else { return };
     ended(reason, 1);
     if let Some(ended_at) = record.ended_at {
-        let took_ms = u64::try_from(ended_at.0.saturating_sub(record.accepted_at.0)).unwrap_or(0);
-        counter!(RUN_MILLISECONDS, "status" => record.status.word()).increment(took_ms);
+        let took_s = ended_at.0.saturating_sub(record.accepted_at.0).max(0) as f64 / 1000.0;
+        histogram!(RUN_DURATION, "status" => record.status.word()).record(took_s);
     }
 }
 
-/// A run of an earlier start is taken up.
+/// Counts a run of an earlier start that is resumed.
 pub fn run_recovered() {
     counter!(RUNS_RECOVERED).increment(1);
 }
 
-/// A background task has ended unexpectedly and is restarted. Its name is one of the program's own.
+/// Counts the restart of a background task. `task` is a fixed name of the program.
 pub(crate) fn task_restarted(task: &'static str) {
     counter!(TASK_RESTARTS, "task" => task).increment(1);
 }
 
-/// A rule has fired. Its name comes from the configuration, or is the wire name of a kind of loop.
+/// Counts an action of a stop rule. `rule` is a name of the configuration, or the wire name of a kind of loop.
 pub fn rule_fired(rule: &str, action: &'static str) {
     counter!(STOP_RULES_FIRED, "rule" => rule.to_owned(), "action" => action).increment(1);
 }
 
-/// A model has stood in for one that could not answer, for this reason: a word of a closed list.
+/// Counts an answer of a fallback model. `why` is a word of a closed list.
 pub(crate) fn model_fell_back(why: &str) {
     counter!(MODEL_FALLBACKS, "reason" => why.to_owned()).increment(1);
 }
 
-/// A logical model call has ended: `requests` were sent, the last of them with this outcome.
+/// Counts a logical model call that has ended: `requests` were sent, the last of them with this outcome.
 pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>) {
     let outcome = error.map_or("ok", |kind| kind.word());
-    // None is sent while every model is left alone.
+    // No request is sent while every candidate's circuit breaker is open.
     counter!(MODEL_REQUESTS, "outcome" => outcome).increment(u64::from(requests.min(1)));
     if requests > 1 {
         counter!(MODEL_REQUESTS, "outcome" => "retried").increment(u64::from(requests - 1));
@@ -165,43 +167,43 @@ pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage:
     }
 }
 
-/// A model call was dropped, or cut off.
+/// Counts a model call that was dropped or cut.
 pub(crate) fn model_dropped(why: &'static str) {
     counter!(MODEL_REQUESTS, "outcome" => why).increment(1);
 }
 
-/// A model call was charged to what it is for.
+/// Counts the charge of a model call to its purpose.
 pub fn charged(purpose: Purpose, micro_usd: u64) {
     counter!(MODEL_MICRO_USD, "purpose" => purpose.word()).increment(micro_usd);
 }
 
-/// A tool call has ended.
+/// Counts a tool call that has ended.
 pub(crate) fn tool_called(status: ToolStatus) {
     counter!(TOOL_CALLS, "status" => status.word()).increment(1);
 }
 
-/// A tool, or an MCP server, was reported.
+/// Counts a report about a tool or an MCP server.
 pub(crate) fn tool_reported() {
     counter!(TOOL_REPORTS).increment(1);
 }
 
-/// So many tools, and MCP servers, fail and are on, and so many are off.
+/// Sets the number of failing enabled tools and MCP servers, and of disabled ones.
 pub(crate) fn tools_stand(failing: usize, off: usize) {
     gauge!(TOOLS_FAILING).set(failing as f64);
     gauge!(TOOLS_OFF).set(off as f64);
 }
 
-/// A hook has answered, or has not.
+/// Counts a hook call by its outcome.
 pub(crate) fn hook_called(point: HookPoint, outcome: &'static str) {
     counter!(HOOK_CALLS, "point" => point.word(), "outcome" => outcome).increment(1);
 }
 
-/// A job has come into this state, and that is committed.
+/// Counts a job whose new state is committed.
 pub fn job_came_to(state: JobState) {
     counter!(JOB_CHANGES, "state" => state.word()).increment(1);
 }
 
-/// So many jobs there are.
+/// Sets the gauges of jobs.
 pub fn jobs_are(numbers: &JobNumbers, places: u32) {
     for (state, jobs) in [
         (JobState::Pending, numbers.pending),
@@ -214,35 +216,35 @@ pub fn jobs_are(numbers: &JobNumbers, places: u32) {
     gauge!(OLDEST_PENDING).set(seconds(numbers.oldest_pending_at));
 }
 
-/// So many routines there are.
+/// Sets the gauges of routines.
 pub fn routines_are(numbers: &RoutineNumbers) {
     gauge!(ROUTINES).set(numbers.enabled as f64);
     gauge!(ROUTINE_RUNS).set(numbers.at_work as f64);
     gauge!(NEXT_SCHEDULED).set(seconds(numbers.next_at));
 }
 
-/// A date as Prometheus writes it; 0 where there is none.
+/// A date in seconds since 1970, as Prometheus expects it; 0 for `None`.
 fn seconds(at: Option<UnixMillis>) -> f64 {
     at.map_or(0.0, |at| at.0 as f64 / 1000.0)
 }
 
-/// A routine run has ended, and its end is committed.
+/// Counts a routine run whose end is committed.
 pub fn routine_run_ended(status: RoutineRunStatus) {
     counter!(ROUTINE_RUNS_ENDED, "status" => status.word()).increment(1);
 }
 
-/// A beat was skipped, and that is committed.
+/// Counts a skipped heartbeat whose skip is committed.
 pub fn heartbeat_skipped(reason: SkipReason) {
     counter!(HEARTBEATS_SKIPPED, "reason" => reason.word()).increment(1);
 }
 
-/// A scheduled time was claimed, so many milliseconds after it.
+/// Counts a scheduled time that was claimed `late_ms` milliseconds after it.
 pub fn scheduled_fired(late_ms: i64) {
     counter!(SCHEDULED_FIRED).increment(1);
-    counter!(SCHEDULED_LATE).increment(u64::try_from(late_ms).unwrap_or(0));
+    histogram!(ROUTINE_LATENESS).record(late_ms.max(0) as f64 / 1000.0);
 }
 
-/// So many scheduled times were recorded as missed.
+/// Counts scheduled times that were recorded as missed.
 pub fn scheduled_missed(times: usize) {
     counter!(ROUTINE_RUNS_ENDED, "status" => RoutineRunStatus::Missed.word()).increment(times as u64);
 }

@@ -1,11 +1,13 @@
-//! Room for a run's model calls: its context is shortened before a call that would not fit, and after one that did not.
+//! A model call as a step of a run. The context is shortened before a call that would not fit, and after one that did
+//! not.
 //!
-//! The threshold is an estimate, so it never ends a run: what cannot be shortened is sent as it is. When the provider says
-//! that a context is too long, it is shortened and the call repeated; where that wins little, large results lose their
-//! middle, once; then the run ends and says so. A conversation is never begun anew by itself.
+//! The threshold is an estimate, so it never ends a run: a context that cannot be shortened is sent as it is. If the
+//! provider rejects a context as too long, the context is shortened and the call repeated. If that gains too little,
+//! the middle of large results is cut out, once. If that does not help either, the run ends with that reason.
+//! Compaction never starts a new conversation.
 //!
-//! Runs that a run starts have room made in the same way. Their messages are nobody's history: nothing of the cut is
-//! stored, and they go on with what is left.
+//! Child runs shorten their contexts in the same way. Their messages are not part of a stored conversation, so nothing
+//! of the cut is stored, and they continue with the shortened context.
 
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning};
@@ -17,17 +19,18 @@ use crate::core::{Asked, CallPurpose, RunCore};
 use crate::estimate::tokens_of;
 use crate::outage::OutageWait;
 
-/// A run, as far as its context is kept short enough for its model.
+/// Calls the model for a run and keeps its context within the model's limit.
 pub struct ModelCall<'a> {
-    /// The run that it serves.
+    /// The run.
     pub core: &'a mut RunCore,
-    /// What makes room in the context.
+    /// The bookkeeping of its compactions.
     pub shortener: &'a mut Shortener,
-    /// Where its own messages begin in the context, with what it was asked for. Moves when older ones leave.
+    /// Index of the run's first own message in the context, which contains its request. It moves when older messages
+    /// are removed.
     pub start: &'a mut usize,
 }
 
-/// Why a context is shortened.
+/// Reason of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Threshold,
@@ -35,7 +38,7 @@ enum Why {
 }
 
 impl Why {
-    /// The word in facts.
+    /// The word in events.
     fn word(self) -> &'static str {
         match self {
             Self::Threshold => "threshold",
@@ -44,17 +47,17 @@ impl Why {
     }
 }
 
-/// What a shortening that was begun has come to.
+/// Result of a compaction that was begun.
 enum Made {
-    /// So many messages have left, and an account of them is in their place.
+    /// This many messages were replaced by a summary.
     Shorter(u32),
-    /// What would be left is no shorter.
+    /// The shortened context would not be shorter.
     Nothing,
-    /// The run was told to stop.
+    /// The run was stopped.
     Stopped(StopReason),
 }
 
-/// What a shortening has won.
+/// Gain of a compaction.
 enum Won {
     Nothing,
     Little,
@@ -62,25 +65,27 @@ enum Won {
     Ended(RunEnd),
 }
 
-/// What came of a call that did not fit.
+/// Result of the attempt to make a rejected context fit.
 enum Fit {
-    /// The context is shorter: the call is worth repeating.
+    /// The context is shorter; the call should be repeated.
     Made,
-    /// Nothing helps.
+    /// The context cannot be shortened.
     None,
-    /// The run ends here.
+    /// The run has ended.
     Ended(RunEnd),
 }
 
 impl ModelCall<'_> {
-    /// One logical call as a step of the loop, with room made for it; for a job, a model that is away is waited for.
+    /// One logical call as a step of the loop, with compaction if necessary. In background work it also waits for a
+    /// model that is unavailable.
     ///
     /// # Errors
-    /// The call failed after all retries, or was refused by the cost guard; or what leaves could not be stored, and nothing
-    /// has left then.
+    /// The call failed after all retries, or the cost guard refused it. Or the messages to remove could not be stored;
+    /// then none was removed.
     ///
     /// # Cancel safety
-    /// Dropped midway, the context is as it was or shortened as a whole; what was said to begin is not said to have ended.
+    /// If the future is dropped, the context is unchanged or completely shortened. A compaction that was reported as
+    /// begun is then not reported as ended.
     pub async fn call(
         mut self,
         reasoning: &Reasoning,
@@ -94,7 +99,7 @@ impl ModelCall<'_> {
                 answered => return answered,
             };
             let until = self.core.deadline(context, CallPurpose::Step);
-            // Boxed: a call that is answered, as nearly all are, does not carry it.
+            // Boxed, because nearly all calls are answered and need not hold this future.
             if !Box::pin(outage.wait(self.core, &error, until)).await {
                 return Err(error.into());
             }
@@ -104,7 +109,7 @@ impl ModelCall<'_> {
         }
     }
 
-    /// The same, where the model is asked once.
+    /// The same, without the wait for an outage.
     async fn once(
         &mut self,
         reasoning: &Reasoning,
@@ -119,7 +124,7 @@ impl ModelCall<'_> {
             let allowance = self.core.allowance(attempts_left);
             let estimated = tokens_of(&reasoning.request(context));
             let error = match self.core.ask(reasoning, context, step, allowance).await? {
-                // Nobody has heard a word of it, or it would be said twice.
+                // Only if no text was shown: a repeated call would show it twice.
                 Asked::Failed(error) if error.kind == ModelErrorKind::ContextTooLong && !error.heard => error,
                 Asked::Reply(reply) => {
                     if let Some(usage) = &reply.usage {
@@ -129,7 +134,7 @@ impl ModelCall<'_> {
                 }
                 asked => return self.core.turn_of(asked, context),
             };
-            // The shortened request is another one: it is sent at least once, whatever the first has used up.
+            // The shortened request is a new one: it is sent at least once, whatever the first one used of the budget.
             attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
             match self.make_room(context).await? {
                 Fit::Made => {}
@@ -139,7 +144,7 @@ impl ModelCall<'_> {
         }
     }
 
-    /// Shortens a context that is about to outgrow the model. Returns how the run ends here, if it does.
+    /// Shortens a context that is about to exceed the model's limit. Returns the end of the run, if it ends here.
     async fn keep_room(
         &mut self,
         reasoning: &Reasoning,
@@ -148,7 +153,7 @@ impl ModelCall<'_> {
         let (config, calibration) = (&self.core.services.compaction, self.shortener.calibration);
         let size = self.core.services.model.info().context_tokens;
         let full = calibration.counted(tokens_of(&reasoning.request(context))) > config.limit(size);
-        // What stays in any case is not worth shortening: then it is the prompt that is long.
+        // If nearly all messages stay anyway, the prompt is what is long, and a compaction is not worthwhile.
         let worth_it = calibration.counted(tokens(&context.messages)) > config.keep(size);
         if !(config.enabled && full && worth_it && self.core.closing.is_none()) {
             return Ok(None);
@@ -159,7 +164,7 @@ impl ModelCall<'_> {
         })
     }
 
-    /// Makes room for a call that did not fit.
+    /// Shortens the context after the provider rejected it as too long.
     async fn make_room(&mut self, context: &mut LoopContext) -> Result<Fit, LoopError> {
         let won = Box::pin(self.shorten(context, Why::Overflow)).await?;
         Ok(match won {
@@ -172,8 +177,8 @@ impl ModelCall<'_> {
         })
     }
 
-    /// Shortens once, if something can leave and it was worth it so far. What it says to begin it says to have ended,
-    /// whatever comes of it.
+    /// Shortens the context once, if messages can be removed and the last compaction was worthwhile. Reports the start
+    /// and, whatever the result, the end.
     async fn shorten(&mut self, context: &mut LoopContext, why: Why) -> Result<Won, LoopError> {
         let services = self.core.services.clone();
         let calibration = self.shortener.calibration;
@@ -203,14 +208,14 @@ impl ModelCall<'_> {
         })
     }
 
-    /// Says that a shortening begins, of a context of so many tokens and messages.
+    /// Reports the start of a compaction, of a context with this many tokens and messages.
     fn begin(&mut self, tokens: u64, why: Why, messages: usize) {
         self.core.journal.note(EventKind::CompactionStarted { tokens, reason: why.word().into() });
         let (hooks, live) = (&self.core.services.hooks, &self.core.live);
         hooks.before_compaction(&live.session, Some(live.id), messages);
     }
 
-    /// Says that it has ended: the one that has changed something says so where that is stored.
+    /// Reports the end of a compaction. One that changed the context reports its event in [`Self::store`].
     fn end(&mut self, made: &Result<Made, LoopError>, messages: usize) {
         let (dropped, why) = match made {
             Ok(Made::Shorter(dropped)) => (*dropped, None),
@@ -225,7 +230,7 @@ impl ModelCall<'_> {
         hooks.after_compaction(&live.session, Some(live.id), messages, dropped);
     }
 
-    /// Has an account written of what leaves, and puts it in its place.
+    /// Replaces the messages to remove by a summary.
     async fn replace(
         &mut self,
         context: &mut LoopContext,
@@ -233,7 +238,7 @@ impl ModelCall<'_> {
         how: How<'_>,
         why: Why,
     ) -> Result<Made, LoopError> {
-        // Everything that leaves must be in the store first.
+        // All messages to remove must be in the store first.
         self.core.journal.write(context, Durability::Relaxed).await?;
         let shorter = shorten(self.core, context, cut, how).await;
         if let Some(reason) = self.core.stopped() {
@@ -249,7 +254,7 @@ impl ModelCall<'_> {
         Ok(Made::Shorter(dropped))
     }
 
-    /// Stores what is left of a conversation, and goes on with it. A run that another one started has it in its hands alone.
+    /// Stores the shortened conversation and continues with it. A child run has its context only in memory.
     async fn store(
         &mut self,
         context: &mut LoopContext,
@@ -279,12 +284,12 @@ impl ModelCall<'_> {
         Ok(())
     }
 
-    /// Leaves out the middle of large results, once in a run.
+    /// Cuts the middle out of large results, once in a run.
     async fn truncate(&mut self, context: &mut LoopContext) -> Result<bool, LoopError> {
         if !self.shortener.truncate() {
             return Ok(false);
         }
-        // Whole in the store, before they are not whole any more here.
+        // The whole results must be in the store before they are shortened here.
         self.core.journal.write(context, Durability::Relaxed).await?;
         let truncated = oversized::truncate(&mut context.messages, self.core.services.model.info().context_tokens);
         tracing::info!(run = %self.core.live.id, truncated, "large results lose their middle in this context");

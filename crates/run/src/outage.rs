@@ -1,5 +1,5 @@
-//! Autonomous work waits while the model is unavailable: nobody looks at a clock meanwhile, and what was done so far is worth more
-//! than a quick failure.
+//! Lets autonomous work wait while the model is unavailable. Nobody waits for the result at that moment, and the work
+//! done so far is worth more than a quick failure.
 
 use std::time::Duration;
 
@@ -8,31 +8,32 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::core::RunCore;
 
-/// How often in a row a model may be unavailable before the work has failed. Ten, each after retries of its own.
+/// Maximum number of consecutive outages before the work fails. Each one comes after the retries of its own call.
 const MAX_OUTAGES: u32 = 10;
-/// First and longest pause before the model is asked again. A pause that the provider asks for wins, up to a quarter of an hour.
+/// First and longest pause before the model is called again. A pause that the provider asks for takes precedence, up to
+/// 15 minutes.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(900);
 
-/// Waiting out an outage of the model, for one logical call.
+/// Waits for the end of an outage, for one logical call.
 #[derive(Debug, Default)]
 pub struct OutageWait {
-    /// How often in a row the model was unavailable.
+    /// Number of consecutive outages.
     outages: u32,
 }
 
 impl OutageWait {
-    /// Waits before the model is asked again, for as long as the run has. Returns whether it is to be asked again: never for work
-    /// that a person waits for.
+    /// Waits before the model is called again, but not beyond `until`. Returns whether to call again; always `false`
+    /// for work that a person waits for.
     ///
     /// # Cancel safety
-    /// Dropped midway, nothing is changed.
+    /// If the future is dropped, nothing has changed, except that the outage may be counted.
     pub async fn wait(&mut self, core: &RunCore, error: &ModelError, until: Option<Instant>) -> bool {
         if core.work.is_none() {
             return false;
         }
         let asked = match error.kind {
-            _ if core.stopped().is_some() => return true, // and then nothing is asked
+            _ if core.stopped().is_some() => return true, // the caller then ends the run without a call
             ModelErrorKind::RateLimited { retry_after } | ModelErrorKind::Overloaded { retry_after } => retry_after,
             ModelErrorKind::Network => None,
             ModelErrorKind::Auth | ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest => return false,
@@ -49,7 +50,7 @@ impl OutageWait {
         core.live.activity.quiet_for(pause);
         let then = Instant::now() + pause;
         tokio::select! {
-            biased; // a stop waits for no model
+            biased; // a stop ends the pause at once
             () = core.cancel.cancelled() => {}
             () = sleep_until(until.map_or(then, |until| until.min(then))) => {}
         }

@@ -1,19 +1,20 @@
-//! Messages that a run has made and not committed yet.
+//! Messages that a run has created and not committed yet.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_protocol::{EventKind, Outbound};
 
-/// Messages that go out with the run's next write. Clones share them. Locked for an append, never across an await.
+/// Queue of messages that the run's next write commits. Clones share it. Its lock is held for an append, never across
+/// an await.
 #[derive(Clone, Default)]
 pub struct PendingOutbound(Arc<Mutex<OutboundBatch>>);
 
-/// Messages and the facts that belong to them.
+/// Messages, and the events that belong to them.
 #[derive(Default)]
 pub struct OutboundBatch {
-    /// To be delivered, in this order.
+    /// Messages to deliver, in this order.
     pub messages: Vec<Outbound>,
-    /// What hooks have done about them.
+    /// Events of hooks about the messages.
     pub facts: Vec<EventKind>,
 }
 
@@ -25,7 +26,7 @@ impl PendingOutbound {
         pending.facts.extend(batch.facts);
     }
 
-    /// Takes what the next write commits.
+    /// Takes the messages that the next write commits.
     pub fn take(&self) -> OutboundBatch {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,15 +1,15 @@
-//! The system prompt: parts in one order, the stable ones first, so that a provider's cache holds as long as it can.
-//!
+//! The system prompt. Its parts have a fixed order, the stable ones first, so that a provider's prompt cache stays
+//! valid as long as possible.
 //! ```text
 //! identity · tools · ending · safety · skills · workspace · files · output · channel · date · extra
 //! ```
 //!
-//! There are three sizes of it. A conversation has all parts that have something to say; without tools it has none that
-//! speak of them. Subagents, steps of plans and workers have prompts of their own, and the rules of the workspace behind
-//! them ([`Briefing::rules`]). Planners, judges and summaries have prompts of their own and nothing else.
+//! There are three kinds of prompts. A conversation's prompt has all parts that are not empty; without tools it omits
+//! the parts about tools. Subagents, steps of plans and workers have prompts of their own, followed by the rules of the
+//! workspace ([`Briefing::rules`]). Planners, judges and summaries have only prompts of their own.
 //!
-//! Reading order: `texts` → here → `briefing` (what a run is told of its surroundings) → `skills` → `files` → `book` (made
-//! once for each content) → `snapshots`.
+//! Reading order: `texts` → here → `briefing` (the parts that differ from run to run) → `skills` → `files` → `book`
+//! (cache by content) → `snapshots`.
 
 mod book;
 mod briefing;
@@ -37,13 +37,13 @@ pub struct PromptPart {
     pub text: String,
 }
 
-/// Who the agent is, at the head of every prompt that speaks to a person.
+/// The persona of the agent, at the beginning of every prompt for conversations with people.
 pub fn persona(config: &AgentConfig) -> &str {
     config.system_prompt.as_deref().unwrap_or(texts::PERSONA)
 }
 
-/// The parts of a conversation's prompt, in order. `tools`: those that are offered with it. `outputs`: what is said of the
-/// outputs that the run must come up with instead of a text.
+/// The parts of a conversation's prompt, in order. `tools`: the offered tools. `outputs`: the instructions for declared
+/// outputs, if the run must produce them instead of a text.
 pub fn parts(
     config: &AgentConfig,
     briefing: &Briefing,
@@ -80,7 +80,7 @@ pub fn parts(
     .collect()
 }
 
-/// The prompt that these parts make.
+/// Joins the parts into one prompt.
 pub fn join(parts: &[PromptPart]) -> Prompt {
     let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
     Prompt::new(texts.join("\n\n"))

@@ -1,19 +1,19 @@
-//! When something was last heard of a run at work, for the watch over silent ones.
+//! The last sign of life of a run, for the detection of stuck runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When something was last heard. Times are milliseconds since it was made; each number stands for itself, so that no order
-/// between them matters.
+/// The last sign of life. Times are milliseconds since creation. The fields are independent of each other, so relaxed
+/// ordering suffices.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     made: Instant,
     at_work: AtomicBool,
-    /// Until when nothing need be heard.
+    /// End of the time in which no sign of life is expected.
     heard_ms: AtomicU64,
-    /// The silence at which the next warning is due; 0: the first one.
+    /// Silence at which the next warning is due; 0: the first warning.
     warn_ms: AtomicU64,
 }
 
@@ -29,18 +29,18 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Work begins.
+    /// Starts the detection: work begins.
     pub(crate) fn begin(&self) {
         self.beat(Duration::ZERO);
         self.at_work.store(true, Ordering::Relaxed);
     }
 
-    /// Work pauses: silence means nothing.
+    /// Stops the detection: work pauses, so silence means nothing.
     pub(crate) fn stop(&self) {
         self.at_work.store(false, Ordering::Relaxed);
     }
 
-    /// A sign of life, which holds for `time` more. Never takes back an earlier one that holds for longer.
+    /// Records a sign of life that is valid for `time`. It never shortens the validity of an earlier one.
     pub(crate) fn beat(&self, time: Duration) {
         let until = self.now_ms().saturating_add(millis(time));
         self.heard_ms.fetch_max(until, Ordering::Relaxed);
@@ -49,14 +49,14 @@ impl Pulse {
         }
     }
 
-    /// How long nothing was heard; `None` while nothing is at work.
+    /// Time since the last sign of life; `None` while no work is in progress.
     pub(crate) fn silence(&self) -> Option<Duration> {
         let heard = self.heard_ms.load(Ordering::Relaxed);
         let silence = Duration::from_millis(self.now_ms().saturating_sub(heard));
         self.at_work.load(Ordering::Relaxed).then_some(silence)
     }
 
-    /// Whether a warning is due at this silence: at `first`, and then each time it has doubled.
+    /// Whether a warning is due at this silence: at `first`, and then after each doubling.
     pub(crate) fn warns(&self, silence: Duration, first: Duration) -> bool {
         let (silence, first) = (millis(silence), millis(first).max(1));
         let due = self.warn_ms.load(Ordering::Relaxed).max(first);

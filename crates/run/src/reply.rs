@@ -1,4 +1,4 @@
-//! The model's final text before a person sees it: cleaned, with the notes of ours that are put behind it. Pure.
+//! Cleans the model's final text for a person, and defines the notices that are appended to it. Pure.
 
 pub mod silence;
 
@@ -6,28 +6,28 @@ use self::silence::{is_silent, without_trailing};
 
 pub use self::silence::SILENT_TOKEN;
 
-/// Behind an answer that reached its length limit.
+/// Appended to an answer that reached its length limit.
 pub const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
-/// Behind an answer of which the provider's content filter withheld a part.
+/// Appended to an answer of which the provider's content filter withheld a part.
 pub const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
-/// Behind the text of a run that was stopped, for the model and for people.
+/// Appended to the text of a run that was stopped, for the model and for people.
 pub const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
-/// A final text, ready for the person.
+/// A cleaned final text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To be shown.
+    /// Text to show.
     Text(String),
     /// The model chose to say nothing.
     Silent,
     /// The model produced nothing.
     Empty,
-    /// Nothing was left but echoes of internal tool-call text.
+    /// Only echoes of internal tool-call text were left.
     OnlyEchoes,
 }
 
-/// Cleans a final text: silence is recognised, and taken away at the end of a text; lines that are echoes of internal
-/// tool-call text are removed.
+/// Cleans a final text: recognises the silent token, removes it at the end of a text, and removes lines that echo
+/// internal tool-call text.
 pub fn shape(text: &str) -> Reply {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -40,16 +40,17 @@ pub fn shape(text: &str) -> Reply {
     if cleaned.is_empty() { Reply::OnlyEchoes } else { Reply::Text(cleaned) }
 }
 
-/// Removes lines that models copy from the way calls are recorded: `[called tool x …]`, `[tool x returned: …]`. Lines in
-/// fenced code stay: there somebody quotes them.
+/// Removes lines that models copy from recorded calls: `[called tool x …]`, `[tool x returned: …]`. Lines in fenced
+/// code are quotations and stay.
 fn without_echoes(text: &str) -> String {
     kept_lines(text, &mut false).trim().to_owned()
 }
 
-/// What of an answer is behind a part of its raw text that people have read already: the rest of that text, cleaned, and
-/// what was added to it. `None`: the answer is another text.
+/// The part of an answer after the first `read_to` bytes of its raw text, which people have read: the rest of that
+/// text, cleaned, and anything appended to it. `None`: the answer is another text.
 ///
-/// The cleaned answer cannot be compared with the raw text: line ends and lines within it may be gone.
+/// A comparison of the cleaned answer with the raw text is not possible: the cleaned one may lack line ends and whole
+/// lines.
 pub fn behind(raw: &str, read_to: usize, answer: &str) -> Option<String> {
     let Reply::Text(whole) = shape(raw) else { return None };
     let added = answer.strip_prefix(&whole)?;
@@ -59,7 +60,7 @@ pub fn behind(raw: &str, read_to: usize, answer: &str) -> Option<String> {
     Some(kept_lines(without_trailing(rest), &mut fenced).trim_end().to_owned() + added)
 }
 
-/// The lines that are no echoes. `fenced`: whether the text begins, and then ends, in fenced code.
+/// The lines that are not echoes. `fenced`: whether the text begins in fenced code; updated to its end.
 fn kept_lines(text: &str, fenced: &mut bool) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for line in text.lines() {

@@ -1,9 +1,9 @@
 //! The supervisor of background tasks: work that panics, or ends unexpectedly, is restarted with exponential back-off.
 //!
-//! Each supervised task has a name. A restart is logged and counted (`belay_task_restarts_total`) under that name. The first
-//! restart comes at once; the pauses then grow from 1 s to 60 s, until the work has lasted 120 s.
+//! Each supervised task has a name. A restart is logged and counted (`belay_task_restarts_total`) under that name. The
+//! first restart comes at once. The pauses then grow from 1 s to 60 s, until the work has lasted 120 s.
 //!
-//! - [`supervise`]: work that never ends by itself: delivery, the scheduler of routines, the registry of jobs.
+//! - [`supervise`]: work that never ends on its own: delivery, the scheduler of routines, the registry of jobs.
 //! - [`persist`]: work that has an end: one reply, one delivery's settlement, the processes of one run.
 
 use std::future::Future;
@@ -29,7 +29,7 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// The pause before the next restart, now that the work has ended.
+    /// The pause before the next restart of work that has just ended.
     fn pause(&mut self) -> Duration {
         let now = Instant::now();
         let pause = match self.last {
@@ -46,10 +46,11 @@ impl Restarts {
         pause
     }
 
-    /// Logs and counts that a task has ended unexpectedly, and waits before its restart. `false`: the daemon ends first.
+    /// Logs and counts the unexpected end of a task, and waits before its restart. Returns `false` if the daemon shuts
+    /// down first.
     ///
     /// # Cancel safety
-    /// Dropped midway, the pause counts as one that has passed.
+    /// If the future is dropped midway, the pause counts as over.
     pub async fn back_off(&mut self, task: &'static str, stop: &CancellationToken) -> bool {
         if stop.is_cancelled() {
             return false;
@@ -69,26 +70,26 @@ impl Restarts {
     }
 }
 
-/// Runs work that has no end of its own, and restarts it whenever it panics or returns, until the daemon ends. What returns
-/// after `stop` has ended as it should.
+/// Runs work without an end of its own, and restarts it whenever it panics or returns, until the daemon shuts down.
+/// Work that returns after `stop` has ended as expected.
 ///
 /// # Cancel safety
-/// That of the work.
+/// Same as the work.
 pub async fn supervise<F: Future<Output = ()>>(task: &'static str, stop: CancellationToken, work: impl Fn() -> F) {
     let mut restarts = Restarts::default();
     loop {
-        let _ended = caught(&work).await; // however it ended, it should not have
+        let _ended = caught(&work).await; // restarted whether it panicked or returned
         if !restarts.back_off(task, &stop).await {
             return;
         }
     }
 }
 
-/// Runs work to its end, and begins it again whenever it panics. `None`: the daemon ends before the work has. Work that begins
+/// Runs work to its end, and restarts it whenever it panics. `None`: the daemon shuts down first. Work that begins
 /// after `stop` gets one attempt.
 ///
 /// # Cancel safety
-/// That of the work.
+/// Same as the work.
 pub async fn persist<T, F: Future<Output = T>>(
     task: &'static str,
     stop: &CancellationToken,
@@ -104,9 +105,9 @@ pub async fn persist<T, F: Future<Output = T>>(
     }
 }
 
-/// The output of the work; `None`: it panicked, which the panic hook has logged with its message.
+/// Returns the output of the work; `None`: it panicked, and the panic hook has logged the message.
 pub async fn caught<T, F: Future<Output = T>>(work: impl FnOnce() -> F) -> Option<T> {
-    // What the work shares is behind locks and stores that a panic leaves whole; what it owned is gone with it.
+    // The work shares only locks and stores, which stay consistent after a panic; its own values are dropped.
     AssertUnwindSafe(async { work().await }).catch_unwind().await.ok()
 }
 

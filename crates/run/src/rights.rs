@@ -1,6 +1,6 @@
-//! What work that goes on by itself may do: what whoever it works for could do when it was made, or can do now, whichever is
-//! less. Looked at before each attempt at a job and each routine run, and once more by the run itself, which a restart may have taken
-//! up. What is below such a run, subagents, steps and workers, has its rights.
+//! The rights of autonomous work: those that its creator had when it was made, or has now, whichever are fewer. They
+//! are checked before each attempt at a job and each routine run, and again by the run itself, which may have been
+//! resumed after a restart. Subagents, steps and workers have the rights of the run that started them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use belay_protocol::{
 /// The channels of this start, by name.
 pub type Channels = Arc<HashMap<ChannelId, Arc<dyn Channel>>>;
 
-/// Who is let in through channels that are switched off, by name: their settings still say.
+/// Access rules of disabled channels, by name, from their settings.
 pub type Absent = HashMap<ChannelId, Arc<dyn ChannelAccess>>;
 
-/// Who is let in through which channel.
+/// Access rules of all channels.
 pub struct AccessPolicy {
     channels: Channels,
     absent: Absent,
 }
 
 impl AccessPolicy {
-    /// Of the channels of this start, and of those that are switched off.
+    /// The access rules of the channels of this start, and of disabled ones.
     pub fn new(channels: Channels, absent: Absent) -> Self {
         Self { channels, absent }
     }
@@ -38,37 +38,37 @@ impl AccessPolicy {
     }
 }
 
-/// Whom work was for is let in no more; the words say why, for people.
+/// The creator of the work has no access any more. The text is the reason, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoked(pub String);
 
-/// For whom a job works now.
+/// The present rights of a job's creator.
 ///
 /// # Errors
-/// Nobody: its creator is let in no more.
+/// The creator has no access any more.
 pub fn of_job(access: &AccessPolicy, job: &JobRecord) -> Result<Asker, Revoked> {
     now(access, &job.channel, &job.creator, job.reply_to.as_ref())
 }
 
-/// A routine with what is left of its creator's rights. What only an operator may say it says no longer where they are none:
-/// it writes to the conversation that made it.
+/// A routine with the present rights of its creator. If the creator is no operator any more, settings that only an
+/// operator may make are removed: the routine writes to the conversation that made it.
 ///
 /// # Errors
-/// Nothing is left: its creator is let in no more.
+/// The creator has no access any more.
 pub fn of_routine(access: &AccessPolicy, routine: &RoutineRecord) -> Result<RoutineRecord, Revoked> {
     let creator = now(access, &routine.channel, &routine.creator, routine.reply_to.as_ref())?;
     let mut routine = routine.clone();
-    // An operator may have said where somebody else's routine writes to.
+    // An operator may have set the destination of another person's routine.
     if routine.creator.place == Authority::Operator && creator.place != Authority::Operator {
         routine.spec.notify.to = None;
     }
     Ok(RoutineRecord { creator, ..routine })
 }
 
-/// The rights that `creator`, who spoke through `channel` in the conversation `asked_in`, has left.
+/// The present rights of `creator`, who used `channel` in the conversation `asked_in`.
 ///
 /// # Errors
-/// None: they are let in no more.
+/// The creator has no access any more.
 pub fn now(
     access: &AccessPolicy,
     channel: &ChannelId,
@@ -76,7 +76,7 @@ pub fn now(
     asked_in: Option<&ReplyRoute>,
 ) -> Result<Asker, Revoked> {
     if is_own_channel(channel) {
-        return Ok(creator.clone()); // the configuration's own, which is switched off once that has it no more
+        return Ok(creator.clone()); // work of the configuration, disabled once the configuration lacks it
     }
     let conversation = asked_in.filter(|route| route.channel == *channel).map(|route| &*route.conversation);
     match access.door(channel).left_of(creator, conversation) {
@@ -88,7 +88,7 @@ pub fn now(
     }
 }
 
-/// Whether a conversation may still be told that work of it has ended.
+/// Whether a conversation may still be notified that its work has ended.
 pub fn may_tell(access: &AccessPolicy, route: &ReplyRoute) -> bool {
     match access.door(&route.channel) {
         ChannelQuery::Says(admission) => admission.serves(&route.conversation),
@@ -96,7 +96,7 @@ pub fn may_tell(access: &AccessPolicy, route: &ReplyRoute) -> bool {
     }
 }
 
-/// The sender of a message in the name of whom work is for.
+/// The principal for messages in the name of this person.
 pub fn principal(asker: &Asker) -> Principal {
     let role = match asker.place {
         Authority::Conversation => PrincipalRole::User,
@@ -106,23 +106,23 @@ pub fn principal(asker: &Asker) -> Principal {
     Principal { id: asker.principal.as_str().into(), role }
 }
 
-/// What can be asked about a channel.
+/// The access rules of one channel.
 enum ChannelQuery<'a> {
-    /// Who is let in.
+    /// The channel has access rules.
     Says(&'a dyn ChannelAccess),
-    /// It is there, and lets in whoever comes.
+    /// The channel exists and admits everybody.
     CannotSay,
-    /// There is none of that name, and no settings of one.
+    /// No channel of that name exists, and no settings of one.
     Unknown,
 }
 
 impl ChannelQuery<'_> {
-    /// What is left of the place that somebody spoke from.
+    /// The remaining authority of a creator.
     fn left_of(&self, creator: &Asker, conversation: Option<&str>) -> Result<Authority, String> {
         match self {
             Self::Says(admission) => admission.standing_of(&creator.principal, conversation).at_most(creator.place),
             Self::CannotSay => Ok(creator.place),
-            // Nothing says any more what they may do, so it is as little as anybody may who is let in somewhere.
+            // Without access rules, only the lowest authority remains that an admitted person has.
             Self::Unknown => Ok(Authority::Conversation),
         }
     }
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Lets everybody in as the same.
+    /// Gives everybody the same access.
     struct As(AccessDecision);
 
     impl ChannelAccess for As {

@@ -1,7 +1,7 @@
-//! `send_message`: the tool by which a run says something before its answer, here or in another conversation.
+//! `send_message`: the tool with which a run sends a message before its answer, in its own or in another conversation.
 //!
-//! A message is committed together with the result of its call: after a crash either both are there or neither, and the
-//! call is made again. What was sent here is not said again at the end of the run.
+//! A message is committed together with the result of its call. After a crash both exist, or neither exists and the
+//! call is made again. A message that was sent here is not repeated at the end of the run.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::pending_outbound::{OutboundBatch, PendingOutbound};
 use crate::request::RunRequest;
 use crate::rights::Channels;
 
-/// The conversation that the run answers.
+/// The name of the conversation that the run answers.
 const HERE: &str = "here";
-/// Longest message, in characters. A channel cuts what is longer than it takes.
+/// Maximum length of a message, in characters. A channel shortens a message that exceeds its own limit.
 const TEXT_MAX_CHARS: usize = 20_000;
-/// Characters of a message that are shown to whoever is asked about it.
+/// Maximum length of the part of a message that an approval request shows, in characters.
 const SHOWN_CHARS: usize = 200;
 /// Shortest text that is compared with what was sent: a shorter one is in too many others.
 const COMPARED_CHARS: usize = 10;
@@ -77,12 +77,12 @@ impl Tool for SendMessage {
     }
 }
 
-/// From where a run sends.
+/// The context in which a run sends messages.
 #[derive(Clone)]
 pub struct MessageSender {
     /// The configured channels, by name.
     pub channels: Channels,
-    /// Where ended runs are read.
+    /// Reads ended runs.
     pub runs: Arc<dyn RunReader>,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
@@ -90,7 +90,7 @@ pub struct MessageSender {
     pub request: Arc<RunRequest>,
     /// Whether whom it works for may write to other conversations.
     pub elsewhere: bool,
-    /// The messages that are sent when the step is stored.
+    /// The queue of messages, which are committed with the step.
     pub saying: PendingOutbound,
 }
 
@@ -133,7 +133,7 @@ impl MessageSender {
         }
     }
 
-    /// The text as hooks leave it.
+    /// The text as changed by hooks.
     async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut OutboundBatch) -> Result<String, ToolFailure> {
         let hooks = &self.hooks;
         if !hooks.is_bound(HookPoint::MessageSending) {
@@ -186,10 +186,10 @@ impl Tool for Bound {
         })
     }
 
-    /// Hands the message to the write that will record this call's result.
+    /// Queues the message for the write that stores the result of this call.
     ///
     /// # Cancel safety
-    /// Dropped midway, nothing is sent.
+    /// If the future is dropped midway, nothing is sent.
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let route = self.post.route(place_of(arguments)).await?;
         let mut said = OutboundBatch::default();
@@ -201,7 +201,7 @@ impl Tool for Bound {
     }
 }
 
-/// What these messages of a run have sent to the conversation that it answers.
+/// The texts that these messages of a run have sent to the conversation that it answers.
 pub fn sent_here<'m>(own: &'m [Arc<Message>], session: &SessionKey) -> Vec<&'m str> {
     let sent = |id| {
         own.iter().any(|message| {
@@ -221,8 +221,7 @@ pub fn sent_here<'m>(own: &'m [Arc<Message>], session: &SessionKey) -> Vec<&'m s
         .collect()
 }
 
-/// Whether what was sent has told a person all of the reply: it contains it, whatever their case, space and emoji. A reply
-/// that says more than what was sent is news.
+/// Whether `sent` contains the whole reply, apart from case, white space and emoji. A reply that says more is sent.
 pub fn says_all_of(sent: &str, reply: &str) -> bool {
     let (sent, reply) = (normal(sent), normal(reply));
     reply.chars().count() >= COMPARED_CHARS && sent.contains(&reply)
@@ -233,7 +232,8 @@ fn normal(text: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Unicode: the blocks of pictographs and dingbats, and what joins and varies them.
+/// Whether a character is an emoji or a part of one. Unicode: the blocks of pictographs and dingbats, the zero width
+/// joiner and the variation selector.
 fn is_emoji(c: char) -> bool {
     matches!(c, '\u{1F000}'..='\u{1FAFF}' | '\u{2600}'..='\u{27BF}' | '\u{2B00}'..='\u{2BFF}' | '\u{FE0F}' | '\u{200D}')
 }

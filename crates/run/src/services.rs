@@ -1,5 +1,5 @@
-//! What one run uses, whatever starts it: the model and the ways of asking it, the effect gate, budgets, hooks, and the store of
-//! its conversation. Immutable once the agent has started, but for what a reload swaps.
+//! Services that every run uses: the model and its prompts, the effect gate, budgets, hooks, and the store of
+//! conversations. Immutable after the start of the agent, except for values that a reload swaps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,72 +17,73 @@ use crate::hooks::HookChain;
 use crate::prompt::{self, Briefing, PromptBook};
 use crate::tool_health::Health;
 
-/// What one run uses.
+/// Services that every run uses.
 pub struct RunServices {
-    /// `[agent]`
+    /// Settings of `[agent]`.
     pub config: AgentConfig,
-    /// `[compaction]`
+    /// Settings of `[compaction]`.
     pub compaction: CompactionConfig,
     /// The model.
     pub model: Arc<dyn ModelProvider>,
-    /// How a conversation's run asks the model that is told nothing of its surroundings.
+    /// The reasoning of a conversation's run without a briefing.
     pub reasoning: Arc<Reasoning>,
-    /// Asks whether an answer meets what was asked.
+    /// The reasoning of the completion check.
     pub checker: Reasoning,
-    /// Most tokens of one answer.
+    /// Maximum length of one answer, in tokens.
     pub max_tokens: u32,
-    /// Requests per logical model call.
+    /// Maximum requests for one logical model call.
     pub max_attempts: u32,
-    /// Ways of asking, for what runs are told of their surroundings.
+    /// Cache of reasoning by briefing.
     pub prompts: PromptBook,
-    /// Swapped as a whole when the settings are reloaded; a run keeps those that its attempt began with.
+    /// The stop rules. Swapped as a whole when the settings are reloaded; a run keeps those that its attempt began
+    /// with.
     pub rules: ArcSwap<StopRules>,
     /// The one place that every tool call passes.
     pub gate: EffectGate,
-    /// How tools get on.
+    /// The circuit breakers of tools.
     pub health: Arc<Health>,
     /// The budgets of money.
     pub cost: CostGuard,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
-    /// Where conversations are kept.
+    /// The store of conversations.
     pub threads: Arc<dyn ThreadStore>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
+    /// The error of the last model call, until one succeeds. The lock is held for an assignment, never across an await.
     pub model_trouble: Mutex<Option<ModelTrouble>>,
 }
 
 impl RunServices {
-    /// The rules for stopping that a run begins with now.
+    /// The stop rules for a run that begins now.
     pub fn rules(&self) -> Arc<StopRules> {
         self.rules.load_full()
     }
 
-    /// Begins runs with these rules from now on.
+    /// Replaces the stop rules for runs that begin from now on.
     pub fn adopt_rules(&self, rules: Arc<StopRules>) {
         self.rules.store(rules);
     }
 
-    /// The way of asking in a run with these surroundings and the tools of a conversation.
+    /// The reasoning for a run with this briefing and the tools of a conversation.
     pub fn reasoning_of(&self, briefing: &Briefing) -> Arc<Reasoning> {
         self.prompts.get(briefing, || self.ask_with(briefing, self.reasoning.tools().clone(), None))
     }
 
-    /// The way of asking in a run with these tools. `outputs`: what is said of its end in the place of how a conversation's turn
-    /// ends.
+    /// The reasoning for a run with these tools. `outputs`: instructions for declared outputs; they replace the usual
+    /// instructions for ending a turn.
     pub fn ask_with(&self, briefing: &Briefing, tools: Arc<ToolSet>, outputs: Option<&str>) -> Reasoning {
         let prompt = |tools| prompt::join(&prompt::parts(&self.config, briefing, tools, outputs));
         let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts)
     }
 
-    /// Notes that the model answers.
+    /// Records that the model responds.
     pub(crate) fn model_answered(&self) {
         *self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Notes that the model does not. One that refuses a request has answered: it is not away.
+    /// Records that the model does not respond. A model that refuses a request has responded and counts as available.
     pub(crate) fn model_failed(&self, error: &ModelError) {
         if matches!(error.kind, ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest) {
             return self.model_answered();
@@ -94,12 +95,12 @@ impl RunServices {
         *slot = Some(ModelTrouble { since, ..trouble });
     }
 
-    /// What the last model call failed with.
+    /// The error of the last model call, if it failed.
     pub fn trouble(&self) -> Option<ModelTrouble> {
         self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A fact about a run, dated now.
+    /// An event of a run, with the current date.
     pub fn event(&self, session: &SessionKey, run: RunId, kind: EventKind) -> NewEvent {
         NewEvent { at: self.clock.now(), session: Some(session.clone()), run_id: Some(run), kind }
     }

@@ -1,4 +1,4 @@
-//! What a run and everything it started have used: one account for the whole tree, so that no limit creates_work with the
+//! Usage of a run and everything that it started: one account for the whole tree, so that no limit grows with the
 //! number of subagents. Children charge it directly.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use belay_agent_loop::Shortage;
 use belay_agent_loop::policies::{RunLimits, Totals};
 use belay_protocol::{Finding, RunUsage, StopReason, Usage};
 
-/// The account of a run's tree. Clones share it.
+/// The account of a run tree. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Mutex<Figures>>);
 
@@ -16,42 +16,42 @@ pub struct Tally(Arc<Mutex<Figures>>);
 struct Figures {
     usage: RunUsage,
     cost_micro_usd: u64,
-    /// What the session's other runs have cost.
+    /// Cost of the session's other runs.
     session_before_micro_usd: u64,
-    /// Money and requests of calls that are under way.
+    /// Money and requests of calls in progress.
     reserved_micro_usd: u64,
     reserved_calls: u64,
-    /// What the closing turn of the root may cost.
+    /// Money reserved for the closing turn of the root.
     closing_micro_usd: u64,
     output_bytes: u64,
-    /// Begun calls of the tools that are counted by name.
+    /// Number of begun calls of the tools that have a limit of their own.
     calls_of: BTreeMap<String, u64>,
-    /// Why the day's guard has refused a call of the tree.
+    /// The refusal of the day's cost guard for a call of the tree.
     day_refused: Option<Shortage>,
-    /// Words of the outside are in the conversation of some run of the tree.
+    /// Whether untrusted content is in the conversation of some run of the tree.
     outside: bool,
 }
 
-/// What may be spent on a call, held in the account until [`Tally::settle`]. Dropped unsettled, as with the future that
-/// holds it, it counts as one request that cost all of it: nobody knows what was charged.
+/// Money and requests reserved in the account for a call, until [`Tally::settle`]. If it is dropped unsettled, with the
+/// future that holds it, it counts as one request at the full cost, because the real charge is unknown.
 #[derive(Debug)]
 pub struct Hold {
-    /// Requests that the call may send.
+    /// Number of requests that the call may send.
     pub attempts: u32,
     micro_usd: u64,
     account: Option<Tally>,
 }
 
-/// What a model call is charged for.
+/// The charge of a model call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Charge {
-    /// Requests that were sent.
+    /// Number of requests sent.
     pub requests: u32,
-    /// What they used.
+    /// Their usage.
     pub usage: Usage,
-    /// How many of them have figures that the provider did not report.
+    /// Number of requests whose usage is estimated, because the provider did not report it.
     pub estimated: u32,
-    /// What they cost.
+    /// Their cost, in millionths of a US dollar.
     pub micro_usd: u64,
 }
 
@@ -65,53 +65,53 @@ impl Drop for Hold {
 }
 
 impl Tally {
-    /// An account that goes on from what earlier attempts have used.
+    /// An account that continues the usage of earlier attempts.
     pub fn new(usage: RunUsage, cost_micro_usd: u64, session_before_micro_usd: u64) -> Self {
         let figures = Figures { usage, cost_micro_usd, session_before_micro_usd, ..Figures::default() };
         Self(Arc::new(Mutex::new(figures)))
     }
 
-    // Held for a few instructions and never across an await.
+    // Held for a few instructions, and never across an await.
     fn with<R>(&self, f: impl FnOnce(&mut Figures) -> R) -> R {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes what the session's other runs have cost.
+    /// Sets the cost of the session's other runs.
     pub fn open_session(&self, before_micro_usd: u64) {
         self.with(|figures| figures.session_before_micro_usd = before_micro_usd);
     }
 
-    /// Counts text of earlier attempts.
+    /// Sets the output to that of earlier attempts, in bytes, unless it is larger already.
     pub fn open_output(&self, bytes: u64) {
         self.with(|figures| figures.output_bytes = figures.output_bytes.max(bytes));
     }
 
-    /// Notes what the closing turn of the root may cost: held back from every call but that turn.
+    /// Reserves money for the closing turn of the root. Only that turn may use it.
     pub fn hold_back(&self, micro_usd: u64) {
         self.with(|figures| figures.closing_micro_usd = micro_usd);
     }
 
-    /// Notes that the day's guard has refused a call: the tree makes no other.
+    /// Records that the day's cost guard refused a call. The tree makes no other call.
     pub fn refuse_day(&self, shortage: Shortage) {
         self.with(|figures| figures.day_refused = Some(shortage));
     }
 
-    /// What the day's guard said when it refused a call of the tree.
+    /// The refusal of the day's cost guard, if it refused a call of the tree.
     pub fn day_refused(&self) -> Option<Shortage> {
         self.with(|figures| figures.day_refused)
     }
 
-    /// Notes that a run of the tree has read words of the outside.
+    /// Records that a run of the tree has read untrusted content.
     pub fn see_outside(&self) {
         self.with(|figures| figures.outside = true);
     }
 
-    /// Whether a run of the tree has read words of the outside.
+    /// Whether a run of the tree has read untrusted content.
     pub fn outside(&self) -> bool {
         self.with(|figures| figures.outside)
     }
 
-    /// Counts a tool call that is about to begin, unless a limit forbids it; then returns that limit.
+    /// Counts a tool call that is about to begin. If a limit forbids the call, returns the limit instead.
     pub fn admit_tool(&self, limits: &RunLimits, tool: &str) -> Option<u64> {
         self.with(|figures| {
             let begun = u64::from(figures.usage.tool_calls);
@@ -130,18 +130,18 @@ impl Tally {
         })
     }
 
-    /// Takes back calls that were admitted and not begun.
+    /// Subtracts calls that were admitted and did not begin.
     pub fn give_back_tools(&self, calls: usize) {
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
         self.with(|figures| figures.usage.tool_calls = figures.usage.tool_calls.saturating_sub(calls));
     }
 
-    /// Allows a call of at most `wanted` requests that cost at most `each`, or says which limit forbids it. What is held
-    /// back for the closing turn stays, unless this is that turn. Checking and holding is one step: parallel children
-    /// cannot pass together what only one may.
+    /// Reserves a call of at most `wanted` requests that cost at most `each`. The money for the closing turn stays
+    /// reserved, unless `closing` is set. Checking and reserving is one step, so parallel children cannot exceed a
+    /// limit together.
     ///
     /// # Errors
-    /// The limit that not one request would keep.
+    /// The limit that does not allow even one request.
     pub fn admit(&self, limits: &RunLimits, wanted: u32, each: u64, closing: bool) -> Result<Hold, Box<Finding>> {
         self.with(|figures| {
             let mut attempts = wanted.max(1);
@@ -176,9 +176,9 @@ impl Tally {
         })
     }
 
-    /// Ends a hold.
+    /// Settles a reservation with the real charge.
     pub fn settle(&self, mut hold: Hold, charge: Charge) {
-        hold.account = None; // settled here, and not by its drop
+        hold.account = None; // settled here, so `drop` must not settle it
         self.close(hold.attempts, hold.micro_usd, charge);
     }
 
@@ -191,17 +191,17 @@ impl Tally {
         });
     }
 
-    /// Counts text that the model said or a tool returned.
+    /// Counts text of the model or of a tool, in bytes.
     pub fn add_output(&self, bytes: usize) {
         self.with(|figures| figures.output_bytes = figures.output_bytes.saturating_add(bytes as u64));
     }
 
-    /// Usage and cost, as they are stored.
+    /// Usage and cost for the store.
     pub fn spent(&self) -> (RunUsage, u64) {
         self.with(|figures| (figures.usage, figures.cost_micro_usd))
     }
 
-    /// What the stop rules are shown.
+    /// Totals for the stop rules.
     pub fn totals(&self) -> Totals {
         self.with(|figures| Totals {
             model_calls: u64::from(figures.usage.model_calls),

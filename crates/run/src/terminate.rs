@@ -1,4 +1,4 @@
-//! `terminate`: the tool by which a model ends its own run. What stands behind it in a batch is not executed.
+//! `terminate`: the tool with which a model ends its own run. Calls after it in a batch are not executed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 
 use crate::own_tools::TERMINATE;
 
-/// What the system prompt of an agent says that may end its own run.
+/// Part of the system prompt for agents that may end their own runs.
 pub const TEACHING: &str = "When the request is completed, or when you cannot continue, call the tool `terminate` with \
 status `success` or `failure`, and put what the user needs to know into `summary`. It ends the run at once.";
 
 const NOT_EXECUTED: &str = "not executed: the terminate call before it ends the run";
 
-/// Declares the tool. Calling it does nothing: whoever runs the batch sees its result and ends the run.
+/// Declares the tool. The call itself does nothing: the delegate sees its result and ends the run.
 pub struct Terminate(ToolSpec);
 
 impl Default for Terminate {
@@ -65,24 +65,24 @@ impl Tool for Terminate {
     }
 }
 
-/// How a model ended its run.
+/// Result of a `terminate` call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminated {
-    /// Whether the task was done.
+    /// Whether the task was completed.
     pub success: bool,
-    /// What the model says was done.
+    /// The model's summary.
     pub summary: Option<String>,
 }
 
 impl Terminated {
-    /// The end that it is. `step`: in which the model called the tool.
+    /// The end of the run. `step`: the step of the call.
     pub fn end(&self, step: u32) -> RunEnd {
         let reason = if self.success { StopReason::Terminated } else { StopReason::GaveUp };
         RunEnd::of(reason).with("step", step)
     }
 }
 
-/// Calls behind the first `terminate` that can run are not executed, and have their results with the batch.
+/// Refuses the calls after the first executable `terminate`. They get their results with the batch.
 pub(crate) fn hold_back(calls: &mut [AdmittedCall]) {
     let first = calls.iter().position(|admitted| admitted.refused.is_none() && admitted.call.name == TERMINATE);
     let Some(first) = first else { return };
@@ -92,7 +92,7 @@ pub(crate) fn hold_back(calls: &mut [AdmittedCall]) {
     }
 }
 
-/// How the model has ended the run in these messages: a call of `terminate` that succeeded.
+/// The result of the first successful `terminate` call in these messages.
 pub fn ended(messages: &[Arc<Message>]) -> Option<Terminated> {
     let calls = messages.iter().flat_map(|message| message.tool_calls());
     let call = calls.filter(|call| call.name == TERMINATE).find(|call| succeeded(messages, &call.id))?;

@@ -1,5 +1,5 @@
-//! What runs have in common that nobody reads along with, jobs and the executors of plans: a text is no end unless it says that
-//! the work is done, and whatever ends them, the best that they had to say is not lost.
+//! Shared behaviour of runs without a person: jobs and the executors of plans. A text ends such a run only if it states
+//! that the work is done. However the run ends, its best text is not lost.
 
 use belay_agent_loop::{LoopContext, LoopOutcome, TextAction};
 use belay_protocol::{FinishReason, Message, MessageBody};
@@ -9,32 +9,32 @@ use crate::completion_check;
 use crate::core::RunCore;
 use crate::reply::{self, Reply};
 
-/// How a kind of run answers texts that are no end.
+/// Notices for texts that do not end the run.
 pub struct Manner {
-    /// A text without a call that does not say that the work is done.
+    /// For a text without a call that does not state that the work is done.
     pub nudge: &'static str,
-    /// Nothing at all.
+    /// For an empty text.
     pub empty: &'static str,
-    /// Whether the second such text in a row is an end all the same.
+    /// Whether the second such text in a row ends the run anyway.
     pub second_is_end: bool,
 }
 
-/// The texts of a run since it last called a tool.
+/// The texts of a run since its last tool call.
 #[derive(Debug, Default)]
 pub struct Texts {
-    /// The one before, where it was whole.
+    /// The previous text, if it was complete.
     said: Option<String>,
-    /// Whether the one before was answered with a notice.
+    /// Whether the previous text was answered with a notice.
     nudged: bool,
 }
 
 impl Texts {
-    /// Something came in between: calls, or words of somebody else.
+    /// Resets the state after tool calls or a message of somebody else.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes a text: as the end, or with a notice to go on. `task`: what the run was asked for.
+    /// Evaluates a text: it ends the run, or gets a notice to continue. `task`: the run's request.
     pub async fn hear(
         &mut self,
         text: &str,
@@ -49,7 +49,7 @@ impl Texts {
         };
         let second = std::mem::replace(&mut self.nudged, true);
         if text.is_empty() {
-            // Told to end the work or to go on, it has nothing to add: what it said before is its answer.
+            // After the notice the model has nothing to add, so its previous text is the answer.
             if let Some(said) = self.said.take() {
                 return TextAction::Return(LoopOutcome::Response(said));
             }
@@ -69,7 +69,7 @@ impl Texts {
         }
         if core.services.config.completion_check {
             let step = context.state.iteration;
-            // A store that does not answer shows itself at the next write; the text stands.
+            // A store that does not respond causes an error at the next write; here the text counts as the end.
             let missing = completion_check::missing(core, task, &text, step).await.ok().flatten();
             if let Some(missing) = missing {
                 let notice = format!("A check found that this answer is incomplete: {missing}. {}", manner.nudge);
@@ -81,7 +81,7 @@ impl Texts {
     }
 }
 
-/// The last text of the model behind this place of the context.
+/// The last text of the model after index `from` of the context.
 pub fn last_words(context: &LoopContext, from: usize) -> Option<String> {
     let own = context.messages.get(from..).unwrap_or_default().iter().rev();
     let said = own.filter(|said| matches!(said.body, MessageBody::Assistant { .. }));

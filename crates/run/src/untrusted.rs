@@ -1,4 +1,4 @@
-//! Untrusted content on its way to the model, and its markers on their way back.
+//! Marks untrusted content for the model, and removes the markers from the model's replies.
 
 use belay_protocol::{Arguments, ModelReply};
 use belay_text::untrusted;
@@ -6,9 +6,9 @@ use serde_json::Value;
 
 pub use belay_text::untrusted::RULE;
 
-/// A text between markers that its author could not know: their id depends on the text itself and on `secret`, which is the
-/// id of a run, a job or a routine run. Equal texts have equal markers under one secret, so that loop detection sees them as
-/// equal.
+/// Puts a text between markers that its author could not predict: their id is a hash of the text and of `secret`, the
+/// id of a run, a job or a routine run. Equal texts get equal markers under one secret, so that loop detection sees
+/// them as equal.
 pub fn marked(source: &str, secret: &[u8], text: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(secret);
@@ -17,8 +17,8 @@ pub fn marked(source: &str, secret: &[u8], text: &str) -> String {
     untrusted::marked(source, &hash[..untrusted::ID_DIGITS], text)
 }
 
-/// The reply without the markers that the model has repeated: in its text and in the arguments of its calls, which people
-/// read in questions, messages and files.
+/// Removes markers that the model has repeated in its text and in the arguments of its calls, which people read in
+/// questions, messages and files.
 pub(crate) fn forget_markers(mut reply: ModelReply) -> ModelReply {
     unmark(&mut reply.text);
     for call in &mut reply.tool_calls {
@@ -36,7 +36,7 @@ fn unmark(text: &mut String) {
     }
 }
 
-// Not deep: arguments are parsed from JSON, whose parser bounds the depth.
+// The recursion is bounded, because the JSON parser bounds the depth of arguments.
 fn unmark_value(value: &mut Value) {
     match value {
         Value::String(text) => unmark(text),

@@ -1,11 +1,13 @@
-//! How much may wait: messages and bytes that were accepted and have not ended, counted for each sender and overall. Runs that
-//! are paused on a question wait for a person, not for Belay: they are counted apart, within a bound of their own.
+//! Admission: limits the messages and bytes that were accepted and have not ended, for each sender and overall. Runs
+//! that are paused on an approval request wait for a person, not for Belay. They are counted separately, with a limit
+//! of their own.
 //!
-//! The dispatcher owns the count. It adds a message before the message goes to its lane, and takes it off when the run ends or
-//! was never accepted; a start rebuilds the count by one query. So a message costs two look-ups and no question to the store.
+//! The dispatcher owns the count. It adds a message before the message goes to its lane, and subtracts it when its run
+//! ends or was never accepted. A start rebuilds the count by one query. So a message costs two look-ups and no query of
+//! the store.
 //!
-//! **Not counted**: commands, answers to questions and control, which must work when everything is full; and the runs of jobs
-//! and routines, which have limits of their own.
+//! **Not counted**: commands, answers to questions and control, which must work when everything is full; and the runs
+//! of jobs and routines, which have limits of their own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +19,15 @@ use serde::Serialize;
 
 use crate::queue::Bounds;
 
-/// Most questions that may wait for an answer in runs of one sender. 1000: nobody answers more, and each holds a conversation.
+/// Maximum number of unanswered approval requests in runs of one sender. 1000: nobody answers more, and each holds a
+/// conversation.
 const MAX_QUESTIONS: usize = 1000;
 
-/// When a refused sender may try again. 5 s: what waits goes away as turns end, which takes seconds.
+/// Time after which a refused sender may try again. 5 s: waiting messages leave the count as turns end, which takes
+/// seconds.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Whose message it is: the sender's id within the channel.
+/// Sender of a message: its principal within the channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
     channel: ChannelId,
@@ -31,7 +35,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Who sends a message; `None`: the agent's own parts, which are not counted.
+    /// The sender of a message; `None`: autonomous work of the agent itself, which is not counted.
     pub(super) fn of(inbound: &Inbound) -> Option<Self> {
         Self::named(inbound.work, &inbound.channel, inbound.principal.id.clone())
     }
@@ -41,11 +45,11 @@ impl Sender {
     }
 }
 
-/// Messages and their bytes.
+/// Numbers of messages and questions, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
     messages: usize,
-    /// Runs paused on a question, which are not among the messages; their bytes are among the bytes.
+    /// Runs paused on an approval request. They are not in `messages`, but their bytes are in `bytes`.
     questions: usize,
     bytes: u64,
 }
@@ -62,7 +66,7 @@ impl Amount {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// One of them is paused on a question, or resumed.
+    /// Moves one run between `messages` and `questions`, when it is paused or resumed.
     fn pause(&mut self, paused: bool) {
         let (from, to) =
             if paused { (&mut self.messages, &mut self.questions) } else { (&mut self.questions, &mut self.messages) };
@@ -71,20 +75,20 @@ impl Amount {
     }
 }
 
-/// The count.
+/// The count of waiting messages.
 pub(super) struct Admission {
     bounds: Bounds,
     overall: Amount,
     of_senders: HashMap<Sender, Amount>,
-    /// What each counted run has added.
+    /// The share of each counted run.
     of_runs: HashMap<RunId, Counted>,
 }
 
-/// What a run has added to the count.
+/// The share of one run.
 struct Counted {
     sender: Sender,
     bytes: u64,
-    /// Whether it is paused on a question.
+    /// Whether it is paused on an approval request.
     paused: bool,
 }
 
@@ -93,8 +97,8 @@ impl Admission {
         Self { bounds, overall: Amount::default(), of_senders: HashMap::new(), of_runs: HashMap::new() }
     }
 
-    /// Why a message of so many bytes cannot be taken now; `None`: it can. A single message is always taken where nothing
-    /// else waits.
+    /// The reason why a message of this size is refused now; `None`: it is accepted. A single message is always
+    /// accepted if nothing else waits.
     pub(super) fn refusal(&self, sender: &Sender, bytes: u64) -> Option<Refusal> {
         let Bounds { messages_per_sender, bytes_per_sender, messages: most_messages, bytes: most } = self.bounds;
         let exceeds = |waits: u64, most: u64| waits > 0 && waits.saturating_add(bytes) > most;
@@ -130,7 +134,7 @@ impl Admission {
         self.of_runs.insert(run, Counted { sender, bytes, paused: false });
     }
 
-    /// A run is paused on a question, or resumed.
+    /// Records that a run is paused on an approval request, or resumed.
     pub(super) fn pause(&mut self, run: RunId, paused: bool) {
         let Some(counted) = self.of_runs.get_mut(&run).filter(|counted| counted.paused != paused) else { return };
         counted.paused = paused;
@@ -140,14 +144,14 @@ impl Admission {
         }
     }
 
-    /// Counts a run that an earlier start left unfinished.
+    /// Counts an unfinished run of an earlier start.
     pub(super) fn recall(&mut self, run: &UnfinishedRun) {
         if let Some(sender) = Sender::named(run.work, &run.channel, run.principal.as_str().into()) {
             self.add(run.run_id, sender, run.bytes);
         }
     }
 
-    /// A run has ended, or never was.
+    /// Removes a run that has ended or was never accepted.
     pub(super) fn remove(&mut self, run: RunId) {
         let Some(Counted { sender, bytes, paused }) = self.of_runs.remove(&run) else { return };
         self.overall.take_off(bytes, paused);
@@ -160,7 +164,7 @@ impl Admission {
     }
 }
 
-/// Bytes of a message, with the history, the declared outputs and the options that it brings along.
+/// Size of a message in bytes, including its history, declared outputs and options.
 pub(super) fn bytes_of(text: &str, inbound: &Inbound) -> u64 {
     let history: usize = inbound.history.iter().map(|line| line.text.len()).sum();
     let outputs = if inbound.outputs.is_empty() { 0 } else { json_bytes(&inbound.outputs) };
@@ -168,7 +172,7 @@ pub(super) fn bytes_of(text: &str, inbound: &Inbound) -> u64 {
     [text.len(), history, outputs, options].into_iter().fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64))
 }
 
-/// Bytes of a value as it is stored.
+/// Size of a value in bytes, as it is stored.
 fn json_bytes(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }
@@ -187,7 +191,7 @@ mod tests {
         Admission::new(Bounds { messages_per_sender: 3, bytes_per_sender: 100, messages: 5, bytes: 150 })
     }
 
-    /// What is answered: nothing, `busy` or `overloaded`.
+    /// The answer as a word: taken, `busy` or `overloaded`.
     fn word(refusal: Option<Refusal>) -> &'static str {
         match refusal {
             None => "taken",

@@ -1,5 +1,6 @@
-//! Answers to questions: a bare yes or no under one, a command, a program's decision, a secret. They are put into the lane
-//! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
+//! Answers to approval requests: a bare yes or no, a command, a program's decision, or a secret. They go to the lane of
+//! the paused run. If no lane knows the question, it is looked up in the store, so that a late answer gets the correct
+//! reply.
 
 use belay_protocol::{
     Ack, AckSender, ActedOn, Authority, CommandReply, Decision, GateId, GateState, Inbound, Refusal, ReplyRoute,
@@ -16,10 +17,10 @@ use crate::submission::{Submission, word_of as word_of_text};
 use belay_run::approvals::parse_answer;
 
 impl Dispatcher {
-    /// Takes a message that answers the question of its conversation.
+    /// Handles a message that answers the question of its conversation.
     ///
-    /// The next message of whoever was asked for a secret is the secret, unless it is a command. Others who talk in the
-    /// same conversation answer nothing by chance.
+    /// If a person was asked for a secret, that person's next message is the secret, unless it is a command. Messages
+    /// of other people in the same conversation are not answers.
     pub(super) fn take_answer(&mut self, message: Arrival) -> Guarded {
         let Arrival { inbound, text, .. } = &message;
         if self.questions.is_empty() || inbound.relayed || !matches!(message.submission, Submission::Input) {
@@ -55,12 +56,12 @@ impl Dispatcher {
         ANSWERED
     }
 
-    /// The question that a conversation waits on; of several, which cannot be, any.
+    /// The question that a conversation waits for. There is at most one.
     fn question_in(&self, session: &SessionKey) -> Option<&PendingQuestion> {
         self.questions.values().find(|waits| waits.session == *session)
     }
 
-    /// `/approve`, `/always` and `/deny`.
+    /// Handles `/approve`, `/always` and `/deny`.
     pub(super) fn decide_in_conversation(
         &mut self,
         decision: Decision,
@@ -97,8 +98,8 @@ impl Dispatcher {
         }
     }
 
-    /// Refuses a decision that no question is there for, once its key is kept: delivered again it must not meet one that was
-    /// asked meanwhile.
+    /// Refuses a decision without a question, after the store has its key. Otherwise a redelivery could answer a
+    /// question asked meanwhile.
     fn refuse_decision(&mut self, reply: String, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
         let Some(sent) = sent else { return self.answer(&inbound, ack, &word, Err(reply)) };
         let (services, notifier) = (self.services.clone(), self.notifier.clone());
@@ -110,7 +111,7 @@ impl Dispatcher {
         });
     }
 
-    /// Puts an answer into the lane of its run.
+    /// Sends an answer to the lane of its run.
     pub(super) fn decide(
         &mut self,
         gate: GateId,
@@ -137,12 +138,12 @@ impl Dispatcher {
         }
     }
 
-    /// Tells what became of a question that waits no more, or never was.
+    /// Reports the state of a question that no longer waits, or never existed.
     fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, acted_on: Option<ActedOn>, ack: AckSender) {
         let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
         self.background(async move {
             let refusal = match services.store.gates.gate(gate).await {
-                // It waits, and its lane has not said so yet: the daemon has just started.
+                // It waits, but its lane has not reported it yet: the daemon has just started.
                 Ok(Some(gate)) if gate.state == GateState::Waiting => Refusal::Busy {
                     what: "the conversation of this question is being opened".into(),
                     retry_after: BUSY_RETRY,
@@ -153,7 +154,8 @@ impl Dispatcher {
             };
             match (&refusal, acted_on) {
                 (_, None) => {}
-                // Before the refusal is heard: the answer is given again because of it. Only the dispatcher's end drops this.
+                // Before the refusal is sent, because the answer is then given again. Fails only when the dispatcher
+                // ends.
                 (Refusal::Busy { .. } | Refusal::Store(_), Some(ActedOn { key, .. })) => {
                     let _ = notes.send(LaneNote::NotActedOn { key }).await;
                 }
@@ -166,14 +168,14 @@ impl Dispatcher {
     }
 }
 
-/// What is said to a person whose message comes instead of an answer.
+/// The reminder for a person whose message is not an answer.
 fn still_needed(waits: &PendingQuestion) -> String {
     let what = if waits.decidable { "an answer, yes or no, to this" } else { "an answer to this" };
     let question = waits.summary.lines().next().unwrap_or_default();
     format!("Your message is queued: I still need {what}: {question}")
 }
 
-/// Has the store keep the key of an answer that was refused for good, before whoever gave it hears so.
+/// Stores the key of a finally refused answer, before its sender learns about the refusal.
 async fn keep_refused(services: &AgentServices, acted_on: ActedOn) {
     let acted_on = ActedOn { refused: true, ..acted_on };
     if let Err(error) = services.store.threads.note_acted_on(&acted_on, services.clock.now()).await {
@@ -181,7 +183,7 @@ async fn keep_refused(services: &AgentServices, acted_on: ActedOn) {
     }
 }
 
-/// The command that a text is, or an answer stands for; a secret is not repeated.
+/// The command in a text, or the command that an answer stands for. A secret is not repeated.
 pub(super) fn word_of_answer(text: &str) -> String {
     match parse_answer(text) {
         _ if text.trim_start().starts_with('/') => word_of_text(text),

@@ -147,7 +147,7 @@ impl Dispatcher {
         format!("Model: {} by {}{label}.", info.model, info.provider)
     }
 
-    /// What is going on; which runs, of their own conversation and for operators of all.
+    /// The status. Operators see all runs, others only those of their conversation.
     fn status_text(&self, inbound: &Inbound) -> String {
         let status = self.status();
         let all = inbound.principal.is_operator();
@@ -187,8 +187,8 @@ impl Dispatcher {
     }
 }
 
-/// What today has cost: against the day's limit where there is one, and for each purpose that has a limit, or is not people's
-/// own messages and has cost something.
+/// Today's spending: against the limit of the day if there is one, and for each purpose that has a limit, or that has
+/// cost something and is not people's own messages.
 fn money_text(status: &StatusReport) -> String {
     let dollars = |micro_usd: u64| micro_usd as f64 / 1e6;
     let mut text = String::new();
@@ -212,7 +212,7 @@ fn money_text(status: &StatusReport) -> String {
     text
 }
 
-/// Every command, then the skills that people may ask for.
+/// All commands, then the skills that people may call.
 fn help_text(skills: &Skills) -> String {
     let commands = submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}"));
     let asked_for = skills.list.iter().filter(|skill| skill.user_invocable);
@@ -220,7 +220,7 @@ fn help_text(skills: &Skills) -> String {
     commands.chain(skills).collect::<Vec<_>>().join("\n")
 }
 
-/// `at_work`: the runs that were having their turn when they were told.
+/// The text about a stop. `at_work`: the runs that were running when they were stopped.
 fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
     if report.stopped.is_empty() && report.still_running.is_empty() {
         return "Nothing is running.".into();

@@ -1,4 +1,4 @@
-//! Control: what is acted on at once, whatever a turn is doing.
+//! Control messages: handled at once, also during a turn.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::stats;
 use crate::submission::ThreadCommand;
 use belay_run::live::{LiveRun, RunOrigin, StopCause};
 
-/// How long a stop waits before it answers with what still runs.
+/// Time limit of a stop, after which it answers with the list of the runs that are still ending.
 const STOP_ANSWER: Duration = Duration::from_millis(100);
 
 impl Dispatcher {
@@ -28,7 +28,7 @@ impl Dispatcher {
         let who = &inbound.principal;
         match control {
             Control::Watch(run) => {
-                // Fragments only for whoever wants them: a call whose fragment was heard is never sent again.
+                // Deltas only on request: a call whose delta was shown is never sent again.
                 ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
             }
             Control::Status => {
@@ -60,7 +60,7 @@ impl Dispatcher {
             Control::Stop(StopTarget::All) if !who.is_operator() => {
                 ack.send(Ack::Refused(operators_only("stop everything")));
             }
-            // What works by itself belongs to whoever made it, which is looked at where a job is cancelled.
+            // Autonomous work belongs to its creator; the cancellation of a job checks that.
             Control::Stop(target) if !may_stop(inbound) && self.works_by_itself(&target) => {
                 let what = "a job or a routine runs there: use /cancel, or ask the routine's owner".to_owned();
                 ack.send(Ack::Refused(Refusal::Forbidden(what)));
@@ -89,7 +89,7 @@ impl Dispatcher {
                     ack,
                 );
             }
-            // A session without a task reads it when it gets one.
+            // A session without a task reads the change when it gets one.
             Control::Refresh(session) => {
                 if let Some(lane) = self.lanes.get(&session) {
                     lane.stale.store(true, Ordering::Release);
@@ -106,7 +106,7 @@ impl Dispatcher {
         Flow::Continue
     }
 
-    /// Whether a target is the session, or a run, of a job or of a routine run.
+    /// Whether the target is a session or a run of a job or of a routine run.
     fn works_by_itself(&self, target: &StopTarget) -> bool {
         match target {
             StopTarget::Session(session) => SessionOwner::of(session).is_some(),
@@ -139,8 +139,8 @@ impl Dispatcher {
         lane.runs.iter().find(|live| live.id == run).cloned()
     }
 
-    /// Stops runs because `by` asks for it, each for its reason; gives the report of what comes of it. A run of the conversation
-    /// that asks says nothing itself, since the answer there says it.
+    /// Stops runs on request of `by`, each with its own reason, and returns the future report. A stopped run of the
+    /// requesting conversation sends no reply, because the report is the reply there.
     pub(super) fn stop_for(
         &mut self,
         runs: Vec<Arc<LiveRun>>,
@@ -155,7 +155,7 @@ impl Dispatcher {
         async move { report(runs, &*processes).await }
     }
 
-    /// Tells runs to stop, each for its cause, and wakes their lanes.
+    /// Stops runs, each for its cause, and wakes their lanes.
     pub(super) fn stop(&mut self, runs: &[Arc<LiveRun>], cause: impl Fn(&LiveRun) -> StopCause) {
         let mut parked = BTreeSet::new();
         for run in runs {
@@ -208,12 +208,12 @@ impl Dispatcher {
             model_trouble: self.services.run.trouble(),
             candidates: self.candidates(),
             tools: self.services.run.health.troubled(),
-            jobs: None, // what the store knows, whoever asks for it asks the store
+            jobs: None, // read from the store by those who need it
             routines: None,
         }
     }
 
-    /// The models and keys that may be asked, and until when each is left alone.
+    /// The candidates of the model, and until when each circuit breaker is open.
     fn candidates(&self) -> Vec<CandidateStatus> {
         let now = self.services.clock.now();
         let status = |candidate: Candidate| CandidateStatus {
@@ -227,8 +227,8 @@ impl Dispatcher {
     }
 }
 
-/// The reason of a stop that somebody asks for, by whatever road: `operator_stop` where an operator stops the run of another
-/// principal, else `user_stop`. The run of a job or of a routine is that of whoever made it, through whatever channel they ask.
+/// The reason of a requested stop, on every path: `operator_stop` if an operator stops another principal's run, else
+/// `user_stop`. The run of a job or a routine belongs to its creator, whatever channel the request comes through.
 pub(super) fn reason_of(run: &LiveRun, by: &Inbound) -> StopReason {
     let RunOrigin { work, channel, principal } = &run.origin;
     let own = *principal == by.principal.id && (*channel == by.channel || work.is_autonomous());
@@ -238,7 +238,8 @@ pub(super) fn reason_of(run: &LiveRun, by: &Inbound) -> StopReason {
     }
 }
 
-/// Waits for the ends of stopped runs and of their processes, and reports after a moment what has not ended.
+/// Waits for the ends of stopped runs and of their processes until [`STOP_ANSWER`] is over, and reports what has not
+/// ended.
 async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopReport {
     let deadline = Instant::now() + STOP_ANSWER;
     let mut report = StopReport::default();
@@ -246,7 +247,7 @@ async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopRe
         let mut finished = run.activity.finished();
         let ended = async {
             tokio::select! {
-                biased; // an end that is published counts, also after the run was forgotten
+                biased; // a published end counts, also if the run is gone
                 record = finished.wait_for(has_ended) => record.ok().and_then(|record| record.clone()),
                 () = run.gone.cancelled() => None,
             }
@@ -258,7 +259,7 @@ async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopRe
                     report.still_running.extend(processes.alive(run.id));
                 }
             }
-            Ok(_) => {} // it ended otherwise, or never was
+            Ok(_) => {} // it ended in another way, or was never accepted
             Err(_) => {
                 let what = "recording its end".to_owned();
                 report.still_running.push(StillRunning { run_id: run.id, pid: None, what });
@@ -268,12 +269,12 @@ async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopRe
     report
 }
 
-/// Whether somebody may stop work that goes on by itself: operators, and the agent's own parts, which have asked before.
+/// Whether the sender may stop autonomous work: operators, and the agent itself, which has checked the right before.
 fn may_stop(inbound: &Inbound) -> bool {
     inbound.principal.is_operator() || inbound.work.is_autonomous()
 }
 
-/// Whether a run has ended; one that rests has not.
+/// Whether a run has ended; a paused run has not.
 fn has_ended(record: &Option<Arc<RunRecord>>) -> bool {
     record.as_ref().is_some_and(|record| record.status.is_end())
 }

@@ -1,5 +1,5 @@
-//! The guards that an inbound message passes before its lane, in order. Each guard answers the message, which ends its way, or
-//! lets it pass. A message that passes all of them is for the model.
+//! The guards that an inbound message passes before its lane, in order. A guard answers the message, and then it goes
+//! no further, or lets it pass. A message that passes all guards is for the model.
 
 use std::ops::ControlFlow;
 
@@ -15,12 +15,12 @@ use belay_delegates::subagent::Declared;
 /// The answer to an edit that makes a message a command.
 const EDITED_COMMAND: &str = "A command in an edited message is not carried out. Send it as a new message.";
 
-/// A message on its way through the guards.
+/// A message that passes the guards.
 pub(super) struct Arrival {
     pub(super) inbound: Inbound,
     pub(super) ack: AckSender,
     pub(super) text: String,
-    /// The key by which a second delivery is recognised.
+    /// The key that identifies a redelivery.
     pub(super) sent: Option<Sent>,
     /// The request in the text.
     pub(super) submission: Submission,
@@ -29,18 +29,18 @@ pub(super) struct Arrival {
 /// The result of a guard: the message passes, or the guard has answered it.
 pub(super) type Guarded = ControlFlow<Flow, Arrival>;
 
-/// The message is answered, and the agent goes on.
+/// The message is answered, and the agent continues.
 pub(super) const ANSWERED: Guarded = ControlFlow::Break(Flow::Continue);
 
 /// The guards, in the order in which a message passes them.
 const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
     Dispatcher::refuse_unreadable,
     Dispatcher::first_delivery, // before everything that has an effect
-    Dispatcher::begin_own_work, // before its words are read as anything
+    Dispatcher::begin_own_work, // before the text may be an edit, an answer or a command
     Dispatcher::refuse_in_sessions_of_work,
     Dispatcher::take_edit,
     Dispatcher::take_answer,
-    Dispatcher::refuse_while_draining, // after answers, which a paused run may still take
+    Dispatcher::refuse_while_draining, // after answers, which a paused run may still receive
     Dispatcher::refuse_unknown_model,
     Dispatcher::carry_out_command,
     Dispatcher::refuse_outputs,
@@ -88,7 +88,7 @@ impl Dispatcher {
         Guarded::Continue(message)
     }
 
-    /// Lets in work that was decided on before: it answers no question, and goes on while the agent drains.
+    /// Accepts autonomous work. It answers no question, and continues during the drain.
     fn begin_own_work(&mut self, message: Arrival) -> Guarded {
         if !message.inbound.work.is_autonomous() {
             return Guarded::Continue(message);
@@ -97,7 +97,8 @@ impl Dispatcher {
         ANSWERED
     }
 
-    /// Refuses what others say in the session of a job or of a routine run. Its lane stops and is watched like any other.
+    /// Refuses messages of others in the session of a job or a routine run. Its lane can be stopped and watched like
+    /// any other.
     fn refuse_in_sessions_of_work(&mut self, message: Arrival) -> Guarded {
         let what = match SessionOwner::of(&message.inbound.session) {
             Some(SessionOwner::Job(job)) => {
@@ -111,8 +112,8 @@ impl Dispatcher {
         self.refused(message, Refusal::Forbidden(what))
     }
 
-    /// Takes an edit of a message that was sent before: for the lane, which knows whether the message still waits. Never a
-    /// command, nor an answer to a question.
+    /// Accepts the edit of an earlier message. The lane knows whether that message still waits. An edit is never a
+    /// command or an answer to a question.
     fn take_edit(&mut self, message: Arrival) -> Guarded {
         if !matches!(message.inbound.body, Body::Edit(_)) {
             return Guarded::Continue(message);
@@ -127,7 +128,7 @@ impl Dispatcher {
         ANSWERED
     }
 
-    /// Refuses what a lane would have to do once the agent drains.
+    /// Refuses work for a lane during the drain.
     fn refuse_while_draining(&mut self, message: Arrival) -> Guarded {
         let for_lane = message.submission.is_input()
             || matches!(message.submission, Submission::Command(Command::Thread(_) | Command::Setting(_)));
@@ -137,8 +138,8 @@ impl Dispatcher {
         }
     }
 
-    /// Refuses a message that names a model for its run, or a command that names one for the conversation, where there is no
-    /// such model: another would answer without a word.
+    /// Refuses a message or a `/model` command that names an unknown model. Otherwise another model would answer
+    /// without notice.
     fn refuse_unknown_model(&mut self, message: Arrival) -> Guarded {
         let options = match &message.submission {
             Submission::Command(Command::Setting(SettingCommand { change: Change::To(options), .. })) => options,
@@ -152,7 +153,7 @@ impl Dispatcher {
         }
     }
 
-    /// Carries a command out, and refuses a word that looks like one.
+    /// Carries out a command, and refuses an unknown word that looks like one.
     fn carry_out_command(&mut self, message: Arrival) -> Guarded {
         if message.submission.is_input() {
             return Guarded::Continue(message);
@@ -170,7 +171,7 @@ impl Dispatcher {
             }
         };
         self.services.hooks.command(&inbound, &submission::word_of(&text), &text);
-        // A lane, a background task or an answer to a question keeps the key of its command once that has been done.
+        // For these commands, the lane, background task or answer that carries them out stores the key.
         let kept = !matches!(
             command,
             Command::Decide(..)
@@ -186,7 +187,7 @@ impl Dispatcher {
         ControlFlow::Break(flow)
     }
 
-    /// Refuses declared outputs that no answer can have.
+    /// Refuses declared outputs that a run cannot produce.
     fn refuse_outputs(&mut self, message: Arrival) -> Guarded {
         if matches!(message.submission, Submission::Plan(_)) && !message.inbound.outputs.is_empty() {
             let what = "outputs: a plan ends with a summary and cannot submit outputs; send the request without /plan"
@@ -199,8 +200,8 @@ impl Dispatcher {
         }
     }
 
-    /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
-    /// after a restart acts again.
+    /// Stores the key of a command in a background task. If that fails, a redelivery after a restart is carried out
+    /// again.
     fn keep_key(&mut self, acted_on: Option<ActedOn>) {
         let Some(acted_on) = acted_on else { return };
         let Some(refused) = self.keys.refused(&acted_on.key) else { return };
@@ -214,8 +215,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether the words of a message may be a command. Those of work that was decided on before are none, whatever they begin with,
-/// nor are somebody else's.
+/// Whether the text of a message may be a command. The text of autonomous work and a forwarded message may not.
 fn is_order(inbound: &Inbound) -> bool {
     !inbound.work.is_autonomous() && !inbound.is_forwarded()
 }

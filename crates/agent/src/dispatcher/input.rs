@@ -1,4 +1,4 @@
-//! Messages for the model, on their way to their lane. A second delivery joins the first.
+//! Sends messages for the model to their lanes. A redelivery joins the first delivery.
 
 use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 
@@ -9,7 +9,7 @@ use crate::queue::BUSY_RETRY;
 use belay_run::live::{LiveRun, RunOrigin};
 
 impl Dispatcher {
-    /// `text` is what the model reads, `sent` what a second delivery is recognised by.
+    /// Sends a message to its lane. `text`: the text for the model. `sent`: identifies a redelivery.
     pub(super) fn input(&mut self, text: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
         let (sender, bytes) = (Sender::of(&inbound), bytes_of(&text, &inbound));
         if let Some(refusal) = sender.as_ref().and_then(|sender| self.admission.refusal(sender, bytes)) {
@@ -38,8 +38,8 @@ impl Dispatcher {
         }
     }
 
-    /// Refuses a message for want of room, but never a duplicate: that joins its first acceptance, which the store knows. How
-    /// many may wait behind a turn, the lane says.
+    /// Refuses a message for lack of capacity. A duplicate is not refused: it joins its first acceptance, which the
+    /// store knows. The limit of messages that wait behind a turn is enforced by the lane.
     fn busy(&mut self, inbound: Inbound, sent: Option<Sent>, ack: AckSender, busy: Refusal) {
         let Some(sent) = sent else { return self.refuse(&inbound, ack, busy) };
         let (threads, notifier) = (self.services.store.threads.clone(), self.notifier.clone());

@@ -1,9 +1,9 @@
-//! Which idempotency keys were used, and for what. A message, a command and an answer share them: whatever comes under a used
-//! key is either the same thing again, or refused.
+//! Used idempotency keys, and what each was used for. Messages, commands and answers share them: a second delivery
+//! under a used key is either a redelivery, or refused.
 //!
-//! **Does not know** older messages than the newest [`RECENT_INPUTS`]: the store does, and lanes ask it before they accept a
-//! message, change a conversation or take an answer. A command that acts at once cannot wait for that; what it may meet
-//! unrecognised is the key of a message that many others have come after.
+//! **Does not know** messages older than the newest [`RECENT_INPUTS`]: the store does, and lanes query it before they
+//! accept a message, change a conversation or handle an answer. A command that acts at once cannot wait for that. So it
+//! may reuse the key of a much older message without being recognised.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use super::answers::word_of_answer;
 use super::guards::{ANSWERED, Arrival, Guarded};
 use belay_run::live::LiveRun;
 
-/// What a second delivery is told, which nothing is done of.
+/// The reply to a redelivery, which is not carried out again.
 const ACTED_ON_BEFORE: &str = "This was delivered before and has been carried out.";
 const REFUSED_BEFORE: &str = "This was delivered before and was refused; send it with a new key to try again.";
 
-/// The keys that the dispatcher knows.
+/// The keys known to the dispatcher.
 pub(super) struct Keys {
-    /// Of messages whose run is alive.
+    /// Keys of messages whose run is live.
     living: HashMap<IdempotencyKey, Living>,
     of_runs: HashMap<RunId, IdempotencyKey>,
-    /// Of messages whose run has ended, or was alive before this start. Commands alone are compared with them: whether a
-    /// message is a duplicate, the store says.
+    /// Keys of messages whose run has ended, or began before this start. They are compared only with commands; the
+    /// store decides whether a message is a duplicate.
     recent: Newest<KnownInput>,
-    /// Of commands and answers.
+    /// Keys of commands and answers.
     acted_on: Newest<Acted>,
 }
 
@@ -42,16 +42,17 @@ struct Acted {
     reply: Reply,
 }
 
-/// How it was answered.
+/// The reply to a command or an answer.
 enum Reply {
-    /// Before this start.
+    /// Given by an earlier start.
     Before { refused: bool },
-    /// By this one, or it is at work still.
+    /// Given by this start, or still pending.
     Now(SharedAck),
 }
 
 impl Reply {
-    /// Has a second delivery wait for the same reply; gives it back where that was given, and whether it was a refusal.
+    /// Lets a redelivery wait for the same reply. If the reply was already given, returns the acknowledgement, and
+    /// whether it was a refusal.
     fn join(&self, ack: AckSender) -> Option<(AckSender, bool)> {
         match self {
             Self::Before { refused } => Some((ack, *refused)),
@@ -60,7 +61,7 @@ impl Reply {
     }
 }
 
-/// A message whose run is alive.
+/// A message whose run is live.
 struct Living {
     run: Arc<LiveRun>,
     digest: String,
@@ -68,21 +69,21 @@ struct Living {
 }
 
 enum KeyState {
-    /// On its way to the store; these wait for the same answer.
+    /// Not committed yet. The acknowledgements of redeliveries wait for the same result.
     InFlight(Vec<AckSender>),
     /// Committed.
     Accepted(UnixMillis),
 }
 
-/// What a key was used for.
+/// Previous use of a key.
 enum Used<'a> {
-    /// Nothing, as far as is known here.
+    /// Unused, as far as this part knows.
     No,
-    /// The same command or answer.
+    /// Used by the same command or answer.
     ActedOn(&'a Reply),
-    /// The same message.
+    /// Used by the same message.
     Living(&'a mut Living),
-    /// Something else.
+    /// Used by something else.
     Otherwise(Refusal),
 }
 
@@ -96,7 +97,7 @@ impl Keys {
         }
     }
 
-    /// Learns what an earlier start has left in the store.
+    /// Loads the keys of earlier starts.
     pub(super) fn recall(&mut self, acted_on: Vec<ActedOn>, inputs: Vec<(IdempotencyKey, KnownInput)>) {
         for ActedOn { key, digest, refused } in acted_on {
             self.acted_on.insert(key, Acted { digest, reply: Reply::Before { refused } });
@@ -106,8 +107,8 @@ impl Keys {
 
     fn used(&mut self, sent: &Sent) -> Used<'_> {
         if let Some(Acted { digest, reply }) = self.acted_on.get(&sent.key) {
-            // What cannot be told from a second delivery counts as one: a secret that comes again must not be told that it
-            // was not taken, and must not go anywhere else.
+            // A secret has no digest, so anything under its key counts as a redelivery. A repeated secret must not be
+            // reported as refused, and must not go anywhere else.
             let same = digest.as_ref().is_none_or(|digest| *digest == sent.digest);
             return if same { Used::ActedOn(reply) } else { Used::Otherwise(Refusal::ConflictWithCommand) };
         }
@@ -118,13 +119,13 @@ impl Keys {
         }
     }
 
-    /// A message is on its way to the store.
+    /// Records a message that is about to be committed.
     pub(super) fn take_in(&mut self, run: Arc<LiveRun>, sent: Sent) {
         self.of_runs.insert(run.id, sent.key.clone());
         self.living.insert(sent.key, Living { run, digest: sent.digest, state: KeyState::InFlight(Vec::new()) });
     }
 
-    /// It is committed.
+    /// Records that the message is committed, and acknowledges its redeliveries.
     pub(super) fn accepted(&mut self, key: &IdempotencyKey, at: UnixMillis) {
         if let Some(living) = self.living.get_mut(key)
             && let KeyState::InFlight(waiters) = std::mem::replace(&mut living.state, KeyState::Accepted(at))
@@ -133,7 +134,7 @@ impl Keys {
         }
     }
 
-    /// It is not accepted; whoever waits for the same answer is to have it.
+    /// Records that the message was not accepted. Returns the acknowledgements of its redeliveries.
     pub(super) fn not_accepted(&mut self, key: &IdempotencyKey) -> Vec<AckSender> {
         match self.living.remove(key) {
             Some(Living { state: KeyState::InFlight(waiters), .. }) => waiters,
@@ -141,12 +142,12 @@ impl Keys {
         }
     }
 
-    /// The key of a run that is alive.
+    /// The key of a live run.
     pub(super) fn of_run(&self, run: RunId) -> Option<IdempotencyKey> {
         self.of_runs.get(&run).cloned()
     }
 
-    /// A run has ended.
+    /// Records the end of a run.
     pub(super) fn ended(&mut self, run: RunId) {
         let Some(key) = self.of_runs.remove(&run) else { return };
         let Some(Living { run, digest, state }) = self.living.remove(&key) else { return };
@@ -155,20 +156,20 @@ impl Keys {
         }
     }
 
-    /// A command or an answer is acted on, unless somebody says otherwise. What comes again before it is answered with what
-    /// this gives back waits for the same.
+    /// Records a command or an answer as carried out, until [`Self::not_acted_on`]. A redelivery before the reply waits
+    /// for the reply that is sent through the returned acknowledgement.
     pub(super) fn act_on(&mut self, ActedOn { key, digest, .. }: ActedOn, ack: AckSender) -> AckSender {
         let (ack, shared) = ack.shared();
         self.acted_on.insert(key, Acted { digest, reply: Reply::Now(shared) });
         ack
     }
 
-    /// Nothing was done of it after all.
+    /// Records that the command or answer was not carried out.
     pub(super) fn not_acted_on(&mut self, key: &IdempotencyKey) {
         self.acted_on.remove(key);
     }
 
-    /// Whether what came under a key was refused, as far as it is answered; `None`: nothing was acted on under it.
+    /// Whether the command or answer under this key was refused, as far as it was answered; `None`: the key has none.
     pub(super) fn refused(&self, key: &IdempotencyKey) -> Option<bool> {
         Some(match &self.acted_on.get(key)?.reply {
             Reply::Before { refused } => *refused,
@@ -178,7 +179,7 @@ impl Keys {
 }
 
 impl Dispatcher {
-    /// Answers what comes under a used key.
+    /// Guard: answers a redelivery, and refuses a reused key.
     pub(super) fn first_delivery(&mut self, message: Arrival) -> Guarded {
         match message.sent.as_ref().map_or(Used::No, |sent| self.keys.used(sent)) {
             Used::No => return Guarded::Continue(message),
@@ -198,7 +199,8 @@ impl Dispatcher {
         ANSWERED
     }
 
-    /// The same for a command, which may have the key of a message whose run has ended. From here on it is acted on.
+    /// The same check for a command, also against keys of messages whose run has ended. A command that passes counts as
+    /// carried out.
     pub(super) fn first_command(&mut self, mut message: Arrival) -> Guarded {
         let Some(sent) = &message.sent else { return Guarded::Continue(message) };
         match self.keys.recent.get(&sent.key) {
@@ -216,7 +218,7 @@ impl Dispatcher {
     }
 }
 
-/// The acceptance that a duplicate of a living run joins.
+/// The acceptance for a redelivery of a message whose run is live.
 fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
     Accepted {
         run_id: run.id,
@@ -227,7 +229,7 @@ fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
     }
 }
 
-/// The newest keys, with what is known of each. One more, and the oldest is forgotten.
+/// A map of the newest keys. When it is full, the oldest entry is evicted.
 struct Newest<V> {
     most: usize,
     values: HashMap<IdempotencyKey, V>,

@@ -1,15 +1,15 @@
-//! What the beginning of an id means: among the questions and runs of whoever gives it, before anybody else's. What is a
-//! stranger's makes nothing ambiguous, and nobody learns that it exists.
+//! Resolves the beginning of an id, first among the sender's own questions and runs. Those of others cause no
+//! ambiguity, and are revealed only to operators.
 
 use belay_protocol::{Authority, GateId, IdPrefix, Inbound, RunId};
 
 use super::Dispatcher;
 
-/// What an id, or the beginning of one, means.
+/// Result of resolving an id, or the beginning of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named<T> {
     One(T),
-    /// Several begin so.
+    /// Several ids begin so.
     Several,
     Nothing,
 }
@@ -24,15 +24,15 @@ impl<T: Copy> Named<T> {
         }
     }
 
-    /// This, or where it is nothing, what the others mean to an operator.
+    /// This result; if it is `Nothing` and the sender is an operator, the result of `others`.
     fn or_for_operators(self, inbound: &Inbound, others: impl FnOnce() -> Self) -> Self {
         if matches!(self, Self::Nothing) && inbound.principal.is_operator() { others() } else { self }
     }
 }
 
 impl Dispatcher {
-    /// The question of that id; or the one whose id begins so, of this conversation or asked of this person; or, for an
-    /// operator, of all that wait.
+    /// Resolves the id of a question, or its beginning: among those of this conversation or addressed to this person,
+    /// and for operators then among all that wait.
     pub(super) fn question_named(&self, named: &str, inbound: &Inbound) -> Named<GateId> {
         if let Ok(whole) = named.parse() {
             return Named::One(whole);
@@ -47,8 +47,8 @@ impl Dispatcher {
             .or_for_operators(inbound, || Named::among(begin_so().map(|waits| waits.gate)))
     }
 
-    /// The run of that id; or the living one whose id begins so, of this conversation, or, for an operator, of all. A session
-    /// of exactly that name goes before.
+    /// Resolves the id of a run, or its beginning: among the live runs of this conversation, and for operators then
+    /// among all. A session with exactly this name takes precedence.
     pub(super) fn run_named(&self, name: &str, inbound: &Inbound) -> Named<RunId> {
         if let Ok(whole) = name.parse() {
             return Named::One(whole);
@@ -62,7 +62,7 @@ impl Dispatcher {
     }
 }
 
-/// What is said where several begin so. `what`: "questions", "runs".
+/// The reply to an ambiguous id. `what`: "questions", "runs".
 pub(super) fn several(what: &str, named: &str) -> String {
     format!("Several {what} have an id that begins with {named}: give more characters.")
 }

@@ -1,4 +1,4 @@
-//! What lanes say to the dispatcher.
+//! Handles the notes from lanes.
 
 use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId};
 use tokio::time::Instant;
@@ -70,7 +70,8 @@ impl Dispatcher {
         self.forget(run);
     }
 
-    /// Forgets a run that has ended, or never was. Whoever waits for its end learns that none will come.
+    /// Removes a run that has ended or was never accepted. Watchers that still wait for its end learn that it will not
+    /// come.
     pub(super) fn forget(&mut self, run: RunId) {
         self.keys.ended(run);
         self.admission.remove(run);

@@ -1,11 +1,11 @@
-//! Sessions whose messages wait in the store, without a task.
+//! Parking: sessions whose messages wait in the store, without a task.
 //!
-//! A run that waits for a place in the global lane costs memory: its task, the conversation, the text. So only as many wait with
-//! a task as there are seats ([`crate::agent_services::SEATS`]). A lane that finds none asks the dispatcher whether it may be parked; the
-//! dispatcher lets go of it where it knows of everything that the lane knows of. A parked session keeps the ids of its runs, for
-//! whoever watches or stops them. It gets a task again with a seat, in the order of parking, or at once when somebody writes,
-//! stops a run of it, or gives a command. A start parks every session of which nothing had begun. A session whose task has crashed
-//! again and again is parked as well, and tried again after a while.
+//! A run that waits for its turn costs memory: its task, the conversation, the text. So only as many sessions wait with
+//! a task as there are seats ([`crate::agent_services::SEATS`]). A lane without a seat asks the dispatcher to be
+//! parked. The dispatcher agrees if it knows of nothing that the lane does not know. A parked session keeps the ids of
+//! its runs, so that they can be watched and stopped. It gets a task with a seat, in the order of parking, or at once
+//! when somebody writes, stops one of its runs, or sends a command. A start parks every session in which nothing had
+//! begun. A session whose task crashes repeatedly is parked too, and retried after a pause.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use super::{Dispatcher, LANE_RETRY, Lane, TaskEnd};
 use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
 
-/// Parked sessions that are woken at once when runs of them are stopped. Those beyond are the next to get a seat.
+/// Number of parked sessions that are woken at once when their runs are stopped. The others are the next to get a seat.
 const WOKEN_AT_ONCE: usize = 64;
 
 impl Lane {
-    /// A session as a start finds it in the store.
+    /// A session with an unfinished run, as a start finds it in the store.
     fn parked(run: Arc<LiveRun>) -> Self {
         Self {
             mail: None,
@@ -38,19 +38,19 @@ impl Lane {
         }
     }
 
-    /// Whether its runs wait in the store.
+    /// Whether the session is parked.
     pub(super) fn is_parked(&self) -> bool {
         self.mail.is_none()
     }
 
-    /// Whether no task takes its mail.
+    /// Whether no task reads its mailbox.
     pub(super) fn is_without_task(&self) -> bool {
         self.mail.as_ref().is_none_or(|mail| mail.is_closed())
     }
 }
 
 impl Dispatcher {
-    /// Learns what an earlier start left unfinished: wakes the sessions of which something had begun, and parks the others.
+    /// Loads the state of earlier starts: wakes the sessions in which something had begun, and parks the others.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
         let threads = self.services.store.threads.clone();
         self.keys.recall(threads.acted_on().await?, threads.recent_inputs().await?);
@@ -86,13 +86,13 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// A lane has no seat and may be parked, if it knows of every run of its session and nothing else is on its way to it.
+    /// Parks a lane without a seat, if it knows every run of its session and nothing else is on the way to it.
     pub(super) fn park(&mut self, session: &SessionKey, runs: usize, go_on: oneshot::Sender<()>) {
         let draining = self.services.draining.is_cancelled();
         let lane = self.lanes.get_mut(session);
         match lane.filter(|lane| lane.runs.len() == runs && lane.commands == 0 && !lane.is_parked() && !draining) {
             Some(lane) => {
-                // The lane is idle, nothing is in its mailbox, and nothing more will be: it ends.
+                // The lane is idle and its mailbox stays empty, so its task ends.
                 lane.mail = None;
                 self.list(session);
                 self.seek_seat();
@@ -111,7 +111,7 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for a seat beside everything else, where a session wants one.
+    /// Waits for a seat in a background task, if a session needs one.
     fn seek_seat(&mut self) {
         if self.seating || self.parked.is_empty() || self.services.draining.is_cancelled() {
             return;
@@ -120,14 +120,14 @@ impl Dispatcher {
         let (seats, draining) = (self.services.seats.clone(), self.services.draining.clone());
         self.tasks.spawn(async move {
             tokio::select! {
-                biased; // nothing begins once the daemon ends
+                biased; // nothing begins after the drain has begun
                 () = draining.cancelled() => TaskEnd::Seat(None),
                 seat = seats.acquire_owned() => TaskEnd::Seat(seat.ok()),
             }
         });
     }
 
-    /// There is a seat: the session that has been parked longest gets it.
+    /// Gives a free seat to the session that has been parked longest.
     pub(super) fn seated(&mut self, seat: Option<OwnedSemaphorePermit>) {
         self.seating = false;
         let Some(seat) = seat else { return };
@@ -142,7 +142,7 @@ impl Dispatcher {
         self.seek_seat();
     }
 
-    /// The task of a session has crashed again and again: its runs wait in the store, and it gets another task after a while.
+    /// Parks a session whose task crashes repeatedly, and retries it after a pause.
     pub(super) fn retry_later(&mut self, session: SessionKey) {
         let Some(lane) = self.lanes.get_mut(&session) else { return };
         (lane.mail, lane.commands, lane.opening) = (None, 0, false);
@@ -150,28 +150,28 @@ impl Dispatcher {
         let draining = self.services.draining.clone();
         self.tasks.spawn(async move {
             tokio::select! {
-                biased; // nothing begins once the daemon ends
+                biased; // nothing begins after the drain has begun
                 () = draining.cancelled() => TaskEnd::Retry(None),
                 () = sleep(LANE_RETRY) => TaskEnd::Retry(Some(session)),
             }
         });
     }
 
-    /// Gives such a session its task, unless somebody has woken it meanwhile.
+    /// Starts a task for such a session, unless it was woken meanwhile.
     pub(super) fn retry(&mut self, session: &SessionKey) {
         if self.lanes.get(session).is_some_and(Lane::is_parked) && !self.services.draining.is_cancelled() {
             self.wake(session, SessionLifetime::Lasting, None);
         }
     }
 
-    /// Runs of these sessions were told to stop while they were parked.
+    /// Wakes parked sessions whose runs were stopped.
     pub(super) fn wake_parked(&mut self, mut sessions: Vec<SessionKey>) {
         let later = sessions.split_off(sessions.len().min(WOKEN_AT_ONCE));
         sessions.iter().for_each(|session| self.wake(session, SessionLifetime::Lasting, None));
         later.into_iter().rev().for_each(|session| self.parked.push_front(session));
     }
 
-    /// The daemon ends: what is parked stays in the store for the next start.
+    /// Releases the parked sessions at shutdown: their runs stay in the store for the next start.
     pub(super) fn let_go_of_parked(&mut self) {
         self.parked.clear();
         let parked = self.lanes.iter().filter(|(_, lane)| lane.is_parked());

@@ -1,5 +1,5 @@
-//! What is asked of routines: by programs, by commands, and by messages that set them off. Each is an errand, since the store is
-//! asked.
+//! Requests about routines: by programs, by commands, and by messages that trigger them. Each is a background task,
+//! because it queries the store.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::notifier::Notifier;
 use crate::submission::Submission;
 use belay_automation::routines::{self, RoutineCommand, RoutineRequester};
 
-/// The word that stands for a message which has set a routine off.
+/// The command word in the reply to a message that triggered a routine.
 const WORD: &str = "/routine";
 
 impl Dispatcher {
@@ -44,7 +44,7 @@ impl Dispatcher {
         });
     }
 
-    /// Sets off the routines that wait for this message, which is not answered otherwise.
+    /// Guard: starts the routines that this message triggers. Such a message gets no other answer.
     pub(super) fn set_off_routines(&mut self, message: Arrival) -> Guarded {
         let Arrival { inbound, text, .. } = &message;
         let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty() && !inbound.is_forwarded();
@@ -65,7 +65,7 @@ impl Dispatcher {
         ANSWERED
     }
 
-    /// Who gives the answer to what an errand does.
+    /// Prepares the answer for a background task.
     pub(super) fn answer_of(
         &self,
         word: String,
@@ -78,7 +78,7 @@ impl Dispatcher {
     }
 }
 
-/// The answer to what an errand does, on its way.
+/// The future answer of a background task.
 pub(super) struct BackgroundAnswer {
     services: Arc<AgentServices>,
     notifier: Notifier,
@@ -90,12 +90,13 @@ pub(super) struct BackgroundAnswer {
 }
 
 impl BackgroundAnswer {
-    /// Gives the answer. What could not be stored may come again; everything else is recognised then.
+    /// Sends the answer. If the store failed or the agent shuts down, the request may come again under the same key.
+    /// Otherwise its key is stored, so that a redelivery is recognised.
     pub(super) async fn give(self, said: Result<String, Refusal>) {
         let Self { services, notifier, notes, word, sent, inbound, ack } = self;
         let again = matches!(said, Err(Refusal::Store(_) | Refusal::ShuttingDown));
         match sent {
-            // The agent has ended where nobody takes it.
+            // Fails only when the agent has ended.
             Some(Sent { key, .. }) if again => drop(notes.send(LaneNote::NotActedOn { key }).await),
             Some(sent) => {
                 let (acted_on, at) = (ActedOn::from(sent), services.clock.now());

@@ -1,4 +1,4 @@
-//! What is asked about tools: by programs, and by commands. Each is an errand, since switching one asks the store.
+//! Requests about tools, by programs and by commands. Each is a background task, because a change is stored.
 
 use belay_protocol::{Ack, AckSender, Inbound, Sent, ToolRequest};
 

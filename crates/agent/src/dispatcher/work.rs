@@ -1,4 +1,5 @@
-//! Work that goes on by itself, asked for in a conversation or by a program. What takes time is an errand: the dispatcher goes on.
+//! Requests about jobs, in a conversation or by a program. They run as background tasks, so the dispatcher does not
+//! wait.
 
 use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, JobRequest, Refusal, Sent};
 
@@ -7,7 +8,7 @@ use crate::mail::LaneNote;
 use belay_automation::jobs::{self, JobCommand};
 
 impl Dispatcher {
-    /// What a program asks about jobs.
+    /// Handles a program's request about jobs.
     pub(super) fn job_request(&mut self, request: JobRequest, inbound: Inbound, ack: AckSender) {
         let services = self.services.clone();
         self.background(async move {
@@ -18,7 +19,7 @@ impl Dispatcher {
         });
     }
 
-    /// What a person says about jobs.
+    /// Handles a command about jobs.
     pub(super) fn job_command(
         &mut self,
         command: JobCommand,
@@ -33,13 +34,13 @@ impl Dispatcher {
                 Ok(answer) => (Ok(answer.text), answer.passed_on),
                 Err(refusal @ (Refusal::Store(_) | Refusal::ShuttingDown)) => {
                     if let Some(sent) = sent {
-                        // Before the refusal is heard: the command is given again because of it. Only the dispatcher's end
-                        // drops this.
+                        // Before the refusal is sent, because the command is then given again. Fails only when the
+                        // dispatcher ends.
                         let _ = notes.send(LaneNote::NotActedOn { key: sent.key }).await;
                     }
                     return ack.send(Ack::Refused(refusal));
                 }
-                // Said once, and not offered again by the channel.
+                // Answered once; the channel does not offer it again.
                 Err(Refusal::Busy { what, .. }) => (Err(format!("That cannot be done now: {what}.")), None),
                 Err(refusal) => (Err(refusal.to_string()), None),
             };

@@ -1,36 +1,35 @@
-//! Whether one more message may wait, and which one gives way if not.
+//! Whether one more message may wait, and which one is removed otherwise.
 
 use belay_protocol::QueueDrop;
 
-/// A message that waits, as far as room for another one is concerned.
+/// State of a waiting message, for the decision about another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// It waits, and may become a line of a digest for the turn that answers the new one.
+    /// It waits, and may become a line in a digest of the next turn.
     Shortenable,
-    /// It waits, and must be answered by a turn of its own: it comes from another place or person, or asks for more than
-    /// words.
+    /// It waits, and needs a turn of its own: it comes from another channel or person, or asks for more than a text.
     Alone,
-    /// It is such a line already.
+    /// It is a line of a digest already.
     Shortened,
-    /// A turn has it in hand: never a victim.
+    /// A turn has taken it; it is never removed.
     InFlight,
 }
 
-/// What a new message finds.
+/// Capacity for a new message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capacity {
-    /// There is room.
+    /// There is capacity.
     Free,
-    /// There is room once this one has become a line of a digest.
+    /// There is capacity once this message has become a line of a digest.
     Shorten(usize),
-    /// There is room once this one has ended.
+    /// There is capacity once this message has ended.
     End(usize),
-    /// There is none: the new one is answered "busy".
+    /// There is no capacity: the new message is refused as "busy".
     None,
 }
 
-/// What a new message finds among those that wait, oldest first. As many may be shortened as may wait: the digest, too, has
-/// an end.
+/// The capacity among the waiting messages, oldest first. At most `cap` messages may be in the digest, so the digest is
+/// bounded too.
 pub(crate) fn room(waiting: &[Position], cap: usize, drop: QueueDrop) -> Capacity {
     let at = |wanted: &[Position]| waiting.iter().position(|waits| wanted.contains(waits));
     let count = |wanted: &[Position]| waiting.iter().filter(|waits| wanted.contains(waits)).count();

@@ -1,4 +1,4 @@
-//! `[queue]`
+//! Settings of `[queue]`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,37 +6,38 @@ use std::time::Duration;
 use belay_protocol::{QueueDrop, QueueMode};
 use serde::{Deserialize, Serialize};
 
-/// `[queue]`
+/// Values of `[queue]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueConfig {
-    /// What becomes of a message that meets a running turn. Absent: what its channel is made for.
+    /// Handling of a message that arrives during a turn. Absent: the default of its channel.
     pub mode: Option<QueueMode>,
-    /// The same for one channel, by its name.
+    /// The same for single channels, by name.
     pub by_channel: BTreeMap<String, QueueMode>,
-    /// Milliseconds without a new message after which collected ones become one turn. 0 to 60000; 0: at once.
+    /// Time without a new message after which collected ones become one turn, in milliseconds. 0 to 60000; 0: at once.
     pub debounce_ms: u64,
-    /// Messages of one session that may wait while a turn runs. 1 to 1000.
+    /// Maximum number of messages of one session that wait during a turn. 1 to 1000.
     pub cap: usize,
-    /// What becomes of them when there are more.
+    /// Handling of messages beyond `cap`.
     pub drop: QueueDrop,
-    /// Messages of one sender, in all sessions together, that may be accepted and not answered. At least 1.
+    /// Maximum number of accepted and unanswered messages of one sender, in all sessions together. At least 1.
     pub max_messages_per_sender: usize,
-    /// Bytes of such messages. At least 1.
+    /// Maximum bytes of these messages. At least 1.
     pub max_bytes_per_sender: u64,
-    /// Such messages of all senders together, with those whose run is paused on a question. At least 1.
+    /// Maximum number of accepted and unanswered messages of all senders together, including those whose run is paused
+    /// on an approval request. At least 1.
     pub max_messages: usize,
-    /// Bytes of such messages of all senders together. At least 1.
+    /// Maximum bytes of these messages. At least 1.
     pub max_bytes: u64,
-    /// Seconds of silence of a run at work after which the log has a warning. 0: never.
+    /// Silence of a running run after which a warning is logged, in seconds. 0: never.
     pub stuck_warn_s: u64,
-    /// Seconds of silence of a run at work after which it is ended. 0: never.
+    /// Silence of a running run after which it is ended, in seconds. 0: never.
     pub stuck_after_s: u64,
 }
 
 impl Default for QueueConfig {
-    /// 500 ms: somebody who sends a thought in pieces is done by then, and nobody waits noticeably. 600 s of silence: longer
-    /// than a model may stay silent in a stream, and than a tool may take by itself.
+    /// 500 ms: a person who sends a thought in pieces is usually done by then, and the delay is hardly noticeable.
+    /// Silence of 600 s: longer than a model may be silent in a stream, and than a tool may run by default.
     fn default() -> Self {
         Self {
             mode: None,
@@ -54,12 +55,12 @@ impl Default for QueueConfig {
     }
 }
 
-/// How much may be accepted and not answered.
+/// Limits of accepted and unanswered messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Messages of one sender.
     pub(crate) messages_per_sender: usize,
-    /// Their bytes.
+    /// Bytes of one sender.
     pub(crate) bytes_per_sender: u64,
     /// Messages of all senders together.
     pub(crate) messages: usize,
@@ -67,15 +68,16 @@ pub(crate) struct Bounds {
     pub(crate) bytes: u64,
 }
 
-/// Most that `cap` may be, in the settings and in a conversation.
+/// Maximum of `cap`, in the settings and in a conversation.
 pub(crate) const MAX_CAP: usize = 1000;
-/// Longest `debounce_ms`, in the settings and in a conversation. A minute: longer is a schedule, not a pause for breath.
+/// Maximum of `debounce_ms`, in the settings and in a conversation. One minute: a longer pause does not belong to one
+/// thought.
 pub(crate) const MAX_DEBOUNCE_MS: u64 = 60_000;
-/// Longest span of silence that can be watched for: a day.
+/// Maximum detectable silence, in seconds: a day.
 const MAX_SILENCE_S: u64 = 86_400;
 
 impl QueueConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(1..=MAX_CAP).contains(&self.cap) {
@@ -101,7 +103,7 @@ impl QueueConfig {
         problems
     }
 
-    /// How much may be accepted and not answered.
+    /// The limits of accepted and unanswered messages.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             messages_per_sender: self.max_messages_per_sender,
@@ -111,7 +113,7 @@ impl QueueConfig {
         }
     }
 
-    /// Silence after which the log has a warning.
+    /// Silence after which a warning is logged.
     pub fn stuck_warn(&self) -> Option<Duration> {
         (self.stuck_warn_s > 0).then(|| Duration::from_secs(self.stuck_warn_s))
     }

@@ -1,7 +1,7 @@
-//! How messages wait that meet a busy session: by which rules, which of them give way when there are too many, and what
-//! the model reads of several that get one turn. Pure.
+//! The queue rules for messages of a busy session: how they wait, which of them are removed when there are too many,
+//! and the text that the model reads if several get one turn. Pure.
 //!
-//! **Does not know** lanes, turns, time or the store: the lane asks, and carries out.
+//! **Does not know** lanes, turns, time or the store: the lane applies the results.
 
 mod capacity;
 mod config;
@@ -16,8 +16,8 @@ pub(crate) use texts::{fits_in, line, notice, one_text};
 
 use std::time::Duration;
 
-/// Longest text of a message in bytes, whatever its channel allows.
+/// Maximum length of a message's text in bytes, whatever its channel allows.
 pub(crate) const MAX_TEXT_BYTES: usize = 100_000;
 
-/// What a refused message is told to wait.
+/// Retry delay reported with a "busy" refusal.
 pub(crate) const BUSY_RETRY: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! By which rules a message waits: the message, then its session, then the settings, then its channel.
+//! The queue rules of a message: from the message, else its session, else the settings, else its channel.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use belay_protocol::{ChannelId, QueueDrop, QueueMode, RunOptions};
 
 use super::QueueConfig;
 
-/// By which rules a message waits.
+/// The queue rules of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueRules {
     pub(crate) mode: QueueMode,
     /// Time without a new message after which collected ones become one turn.
     pub(crate) debounce: Duration,
-    /// Messages that may wait.
+    /// Maximum number of waiting messages.
     pub(crate) cap: usize,
     pub(crate) drop: QueueDrop,
 }
 
 impl QueueRules {
-    /// The rules for a message: of several that say something, the nearest counts. `asked`: what the message asks for, and
-    /// where it says nothing, its session; `by_nature`: what its channel is made for.
+    /// The rules of a message; the most specific value counts. `asked`: the options of the message, completed by those
+    /// of its session. `by_nature`: the default of its channel.
     pub(crate) fn of(asked: &RunOptions, channel: &ChannelId, by_nature: QueueMode, config: &QueueConfig) -> Self {
         let of_channel = || config.by_channel.get(channel.as_str()).copied();
         Self {

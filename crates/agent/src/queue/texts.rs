@@ -1,12 +1,12 @@
-//! What the model reads of several messages that get one turn.
+//! The text that the model reads if several messages get one turn.
 
 use crate::queue::MAX_TEXT_BYTES;
 
-/// Longest line of a digest, in characters.
+/// Maximum length of a digest line, in characters.
 const LINE_CHARS: usize = 160;
 
-/// The user message of a turn that answers several: a digest of those that were shortened, a line for each, then the others,
-/// numbered where there are several. Nothing but what the person has sent.
+/// The user message for several messages: a digest of the shortened ones, one line each, then the others, numbered if
+/// there are several. It contains only text of the person.
 pub(crate) fn one_text(shortened: &[impl AsRef<str>], whole: &[impl AsRef<str>]) -> String {
     let mut parts: Vec<String> = Vec::new();
     if !shortened.is_empty() {
@@ -23,7 +23,8 @@ pub(crate) fn one_text(shortened: &[impl AsRef<str>], whole: &[impl AsRef<str>])
     parts.join("\n\n")
 }
 
-/// What the model is told of a user message that holds several: not in the person's name. `None`: it holds one.
+/// The notice for the model about a user message that holds several messages. It is not in the person's name. `None`:
+/// it holds one.
 pub(crate) fn notice(shortened: usize, whole: usize) -> Option<String> {
     let lines = match shortened {
         0 => None,
@@ -51,7 +52,7 @@ pub(crate) fn fits_in(messages: impl IntoIterator<Item = usize>) -> usize {
     fitting.count().max(1)
 }
 
-/// A message in one line.
+/// The message as one bounded line.
 pub(crate) fn line(message: &str) -> String {
     let words = message.split_whitespace().collect::<Vec<_>>().join(" ");
     if words.chars().count() <= LINE_CHARS {

@@ -1,32 +1,32 @@
-//! `[sessions]`
+//! Settings of `[sessions]`.
 
 use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-/// `[sessions]`
+/// Values of `[sessions]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionsConfig {
-    /// When a conversation begins anew by itself.
+    /// When a new conversation begins automatically.
     pub reset: ResetMode,
-    /// The time of day from which on the first message begins a new conversation, `HH:MM`.
+    /// Time of day, `HH:MM`, after which the first message begins a new conversation.
     pub daily_at: String,
-    /// The time zone of that, by its IANA name.
+    /// Time zone of `daily_at`, by its IANA name.
     pub zone: String,
-    /// Minutes of silence after which a message begins a new conversation. 1 to 525600 (a year).
+    /// Silence after which a message begins a new conversation, in minutes. 1 to 525600 (a year).
     pub idle_minutes: u32,
-    /// Whether a person is told, with the first answer, that a new conversation has begun by itself.
+    /// Whether the first answer of a conversation that began automatically mentions it.
     pub announce_reset: bool,
-    /// What differs for a channel, by its name.
+    /// Exceptions for single channels, by name.
     pub by_channel: BTreeMap<String, ChannelReset>,
-    /// Days that conversations are kept after their last use, with all that belongs to them; and jobs and routine runs after
-    /// their end. 0: for ever.
+    /// Days that conversations are kept after their last use, with all their data, and jobs and routine runs after
+    /// their end. 0: forever.
     pub keep_days: u32,
-    /// Days that events are kept. 0: as long as the run they belong to.
+    /// Days that events are kept. 0: as long as their run.
     pub keep_events_days: u32,
-    /// Days that long outputs of tools are kept. 0: as long as their run, and as `tools.outputs` has room.
+    /// Days that long outputs of tools are kept. 0: as long as their run, and as long as `tools.outputs` has space.
     pub keep_outputs_days: u32,
 }
 
@@ -46,11 +46,11 @@ impl Default for SessionsConfig {
     }
 }
 
-/// When a conversation begins anew by itself.
+/// When a new conversation begins automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResetMode {
-    /// Never: a person says `/new`.
+    /// Never; only with `/new`.
     #[default]
     None,
     /// With the first message after a time of day.
@@ -61,28 +61,28 @@ pub enum ResetMode {
     Both,
 }
 
-/// `[sessions.by_channel.NAME]`: what differs from `[sessions]`.
+/// `[sessions.by_channel.NAME]`: exceptions from `[sessions]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChannelReset {
-    /// In the place of `sessions.reset`.
+    /// Replaces `sessions.reset`.
     pub reset: Option<ResetMode>,
-    /// In the place of `sessions.daily_at`.
+    /// Replaces `sessions.daily_at`.
     pub daily_at: Option<String>,
-    /// In the place of `sessions.zone`.
+    /// Replaces `sessions.zone`.
     pub zone: Option<String>,
-    /// In the place of `sessions.idle_minutes`.
+    /// Replaces `sessions.idle_minutes`.
     pub idle_minutes: Option<u32>,
 }
 
-/// Longest time that things are kept, in days: a century, which says the same as for ever.
+/// Maximum retention, in days: a century, which is practically forever.
 const MAX_DAYS: u32 = 36_500;
 
-/// Longest silence, in minutes: a year.
+/// Maximum silence, in minutes: a year.
 const MAX_IDLE_MINUTES: u32 = 525_600;
 
 impl SessionsConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check(&mut problems, "", Some(&self.daily_at), Some(&self.zone), Some(self.idle_minutes));
@@ -115,10 +115,10 @@ fn check(problems: &mut Vec<String>, key: &str, daily_at: Option<&str>, zone: Op
     }
 }
 
-/// A zone by its name.
+/// The time zone with this name.
 pub(super) fn zone_of(name: &str) -> Result<TimeZone, String> {
     if name == "UTC" {
-        return Ok(TimeZone::UTC); // the default, and known without the machine's zones: listing them all takes milliseconds
+        return Ok(TimeZone::UTC); // the default; the system's time zone list takes milliseconds to load
     }
     TimeZone::get(name)
         .map_err(|_| format!("{name:?} is no time zone: write a name such as \"Europe/Berlin\", or \"UTC\""))

@@ -1,6 +1,6 @@
-//! Sessions over the days: when a conversation begins anew, and how long what was said is kept.
+//! Sessions over days: when a new conversation begins automatically, and how long data is kept.
 //!
-//! **Does not know** how a conversation begins anew, which its lane does, nor who deletes what is too old.
+//! **Does not know** how a lane begins a new conversation, or what deletes old data.
 
 mod config;
 mod policy;

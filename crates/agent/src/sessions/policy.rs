@@ -1,4 +1,4 @@
-//! Whether a conversation has come to its end by itself. Pure: two dates and a rule.
+//! Decides whether a message begins a new conversation automatically. Pure: two dates and a rule.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use jiff::tz::TimeZone;
 use super::config::{ResetMode, SessionsConfig, zone_of};
 use belay_schedule::time_of_day;
 
-/// Why a new conversation begins.
+/// The reason for a new conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The time of day has come since a person last spoke.
+    /// The configured time of day has passed since a person's last message.
     Daily,
-    /// Nobody has said anything for too long.
+    /// The conversation was silent for too long.
     Idle,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Resets {
     by_channel: HashMap<ChannelId, Rule>,
 }
 
-/// When a conversation ends by itself.
+/// When a new conversation begins.
 #[derive(Clone, Debug, Default)]
 struct Rule {
     daily: Option<(Time, TimeZone)>,
@@ -44,7 +44,7 @@ struct Rule {
 }
 
 impl Resets {
-    /// The rules of these settings. What is wrong in them, which [`SessionsConfig::validate`] says, is left out.
+    /// The rules of these settings. Invalid values, which [`SessionsConfig::validate`] reports, are left out.
     pub(crate) fn of(config: &SessionsConfig) -> Self {
         let everywhere = Rule::of(config.reset, &config.daily_at, &config.zone, config.idle_minutes);
         let by_channel = config.by_channel.iter().map(|(channel, own)| {
@@ -57,8 +57,8 @@ impl Resets {
         Self { everywhere, by_channel: by_channel.collect() }
     }
 
-    /// Whether a message that a person sends now through a channel begins a new conversation, where a person last spoke at
-    /// `spoken_at`.
+    /// Whether a person's message begins a new conversation, if it arrives now through this channel and the last one
+    /// was at `spoken_at`.
     pub(crate) fn due(&self, channel: &ChannelId, spoken_at: UnixMillis, now: UnixMillis) -> Option<Why> {
         self.by_channel.get(channel).unwrap_or(&self.everywhere).due(spoken_at, now)
     }
@@ -86,8 +86,8 @@ impl Rule {
     }
 }
 
-/// When a time of day was last, in a zone. On a day on which clocks skip it, when they have; on one that has it twice, the
-/// first time. `None`: beyond the dates that there are.
+/// The last occurrence of a time of day, in a zone. If clocks skip the time on a day, it moves forward by the length of
+/// the gap; if it occurs twice, the first occurrence counts. `None`: outside of the range of dates.
 fn last(time: Time, zone: &TimeZone, now: UnixMillis) -> Option<UnixMillis> {
     let now_there = Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone());
     let on = |date: jiff::civil::Date| {
@@ -127,7 +127,7 @@ mod tests {
             (Both, "2026-03-10T03:30Z", "2026-03-10T04:01Z", Some(Why::Daily)),
             (Both, "2026-03-10T05:00Z", "2026-03-10T06:00Z", Some(Why::Idle)),
             (Both, "2026-03-10T05:00Z", "2026-03-10T05:59Z", None),
-            // A clock that was set back ends nothing.
+            // A clock that was set back begins no new conversation.
             (Both, "2026-03-12T05:00Z", "2026-03-10T06:00Z", None),
         ] {
             assert_eq!(rule(mode, "UTC").due(date(spoken), date(now)), expected, "{mode:?} {spoken} {now}");
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn the_time_of_day_is_that_of_the_zone_also_where_clocks_are_changed() {
-        // Europe/Berlin goes from 02:00 to 03:00 on 2026-03-29 and from 03:00 to 02:00 on 2026-10-25. America/Havana goes
-        // from 00:00 to 01:00 on 2026-03-08 and back from 01:00 to 00:00 on 2026-11-01.
+        // Europe/Berlin goes from 02:00 to 03:00 on 2026-03-29 and from 03:00 to 02:00 on 2026-10-25. America/Havana
+        // goes from 00:00 to 01:00 on 2026-03-08 and back from 01:00 to 00:00 on 2026-11-01.
         for (time, zone, now, expected) in [
             ("04:00", "Europe/Berlin", "2026-03-28T12:00Z", "2026-03-28T03:00Z"),
             ("04:00", "Europe/Berlin", "2026-03-29T12:00Z", "2026-03-29T02:00Z"),

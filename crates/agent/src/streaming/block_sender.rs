@@ -1,5 +1,5 @@
-//! Sends the finished pieces of an answer while its run is at work: the message and the fact that it was sent are in one commit,
-//! by which an attempt after a crash knows what has been said.
+//! Sends the finished pieces of an answer while its run continues. The message and the event that it was sent are in
+//! one commit, so an attempt after a crash knows what was sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use belay_run::chunking::Next;
 use belay_run::journal::RunJournal;
 use belay_run::live::LiveRun;
 
-/// What earlier attempts of a run have sent, by digest.
+/// Digests of the pieces that earlier attempts of a run have sent.
 ///
 /// # Errors
-/// The store does not say.
+/// The store does not respond.
 pub(super) async fn sent_before(events: &dyn EventLog, run: RunId) -> Result<Vec<String>, StoreError> {
     let (mut digests, mut query) = (Vec::new(), EventQuery { run: Some(run), ..EventQuery::default() });
     loop {
@@ -30,27 +30,28 @@ pub(super) async fn sent_before(events: &dyn EventLog, run: RunId) -> Result<Vec
     }
 }
 
-/// What sends the pieces of one turn.
+/// Sends the pieces of one turn.
 pub(super) struct BlockSender {
     pub(super) run: Arc<LiveRun>,
     pub(super) journal: RunJournal,
     pub(super) route: ReplyRoute,
-    /// How long a piece that is too short waits for more.
+    /// Time that a short piece waits for more text.
     pub(super) idle: Duration,
 }
 
 impl BlockSender {
-    /// Sends what becomes ready, until told to finish; then what is ready at that moment is still sent. What the store
-    /// does not take stays, and goes with the end of the run.
+    /// Sends pieces as they become ready, until `finish` is cancelled; pieces that are ready then are still sent. If
+    /// the store rejects a piece, it stays and goes with the end of the run.
     ///
     /// # Cancel safety
-    /// Dropped midway, a message may have been committed; the fact is in the same commit, and the next attempt finds it.
+    /// If the future is dropped midway, a message may have been committed. Its event is in the same commit, so the next
+    /// attempt knows about it.
     pub(super) async fn send_all(mut self, finish: CancellationToken) {
         let mut waits_since = None;
         while let Some(next) = self.run.output.blocks().map(|blocks| blocks.next()) {
             let since = *waits_since.get_or_insert_with(Instant::now);
             let until = match next {
-                // Whoever has stopped the run wants to read no more of it.
+                // The person who stopped the run does not want to read more of it.
                 _ if self.run.control.cancel.is_cancelled() => return,
                 Some(next) if !next.may_wait || finish.is_cancelled() || since.elapsed() >= self.idle => {
                     if let Err(error) = self.send(next).await {

@@ -1,23 +1,23 @@
-//! What a person reads besides the answer: a line for each tool call, the reasoning, and one line where a tool failed and the
-//! model said nothing. Pure.
+//! Texts besides the answer: a line for each tool call, the reasoning, and a line about a failed tool if the model gave
+//! no text. Pure.
 
 use std::sync::Arc;
 
 use belay_protocol::{Arguments, Message, MessageBody, ToolCall, ToolResult, ToolSet, ToolStatus};
 use serde_json::Value;
 
-/// Characters of a call's arguments in its line.
+/// Maximum length of a call's arguments in its line, in characters.
 const ARGUMENTS_CHARS: usize = 80;
-/// Characters of an error in its line.
+/// Maximum length of an error in its line, in characters.
 const ERROR_CHARS: usize = 200;
-/// Lines of calls before an answer; of more, the last ones are shown.
+/// Maximum number of lines of calls before an answer; of more, the last ones are shown.
 const LINES_MAX: usize = 50;
-/// Characters of reasoning before an answer: about two pages.
+/// Maximum length of the reasoning before an answer, in characters: about two pages.
 const REASONING_CHARS: usize = 4000;
-/// Stands in the place of an argument that is never shown.
+/// Replaces a sensitive argument.
 const NOT_SHOWN: &str = "…";
 
-/// A delivered text: tool lines, reasoning and answer, as far as there are any.
+/// Joins tool lines, reasoning and answer, as far as they exist.
 pub(crate) fn compose(lines: &[String], reasoning: Option<&str>, answer: Option<&str>) -> Option<String> {
     let skipped = lines.len().saturating_sub(LINES_MAX);
     let mut shown: Vec<&str> = lines.iter().skip(skipped).map(String::as_str).collect();
@@ -31,7 +31,7 @@ pub(crate) fn compose(lines: &[String], reasoning: Option<&str>, answer: Option<
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// Reasoning, so that nobody takes it for the answer: marked, and quoted.
+/// Marks and quotes reasoning, so that nobody takes it for the answer.
 pub(crate) fn quoted(reasoning: &str) -> String {
     let lines: Vec<String> = reasoning.trim().lines().map(|line| format!("> {line}").trim_end().to_owned()).collect();
     format!("> 💭 *Reasoning*\n>\n{}", lines.join("\n"))
@@ -69,7 +69,7 @@ fn result_of<'m>(behind: &'m [Arc<Message>], call: &ToolCall) -> Option<&'m Tool
     })
 }
 
-/// The line for a person where the last thing that happened is a tool's failure, and nothing was said about it.
+/// The line for a person if the last event of the run is a tool's failure that no text mentions.
 pub(crate) fn failure_line(own: &[Arc<Message>]) -> Option<String> {
     let batch = own.iter().rposition(|message| !message.tool_calls().is_empty())?;
     let failed = own[batch..].iter().rev().find_map(|message| match &message.body {

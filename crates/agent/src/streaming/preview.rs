@@ -1,5 +1,5 @@
-//! A preview: one message on the platform that shows an answer while it comes. Best effort: what goes wrong costs the preview
-//! and nothing else, and nothing of the run waits for it.
+//! A preview: one message on the platform that shows an answer while it streams. Best effort: an error costs only the
+//! preview, and nothing of the run waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,43 +10,43 @@ use tokio_util::sync::CancellationToken;
 
 use belay_run::live::LiveRun;
 
-/// Characters of an answer before which nothing is shown. 30: a first line that can be read; what is shorter is usually the
+/// Minimum length of an answer for a preview, in characters. 30: a readable first line; a shorter text is usually the
 /// whole answer.
 const FIRST_CHARS: usize = 30;
-/// How long the platform gets, once the answer is there, to take the change that is under way, and to take a message away.
-/// 1 s: a platform that is well answers within a tenth of it, and the end of the run waits no longer for one that is not.
+/// Time limit at the end of a turn for a pending change of a preview, and for its removal. 1 s: a healthy platform
+/// answers within a tenth of it, and the end of the run does not wait longer for another one.
 const GRACE: Duration = Duration::from_secs(1);
-/// Characters of reasoning that are shown: its end.
+/// Maximum length of the shown end of the reasoning, in characters.
 const REASONING_CHARS: usize = 600;
 
-/// What is left of a preview at the end of its turn.
+/// State of a preview at the end of its turn.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
-    /// The platform's name of the message.
+    /// The platform's id of the message.
     pub(super) message: Option<Arc<str>>,
-    /// What it shows is not known: a change of it may still be under way. It cannot become the answer.
+    /// Whether its content is unknown, because a change may still be in progress. It then cannot become the answer.
     pub(super) unsure: bool,
 }
 
-/// Shows what a run says.
+/// Shows the text of a run in a preview.
 pub(super) struct Previewer<'a> {
     pub(super) run: &'a LiveRun,
     pub(super) preview: &'a dyn Preview,
     pub(super) route: &'a ReplyRoute,
-    /// Shortest time between two changes.
+    /// Minimum time between two changes.
     pub(super) pace: Duration,
     pub(super) reasoning: ReasoningShown,
 }
 
 impl Previewer<'_> {
-    /// Shows what the run says until told to finish.
+    /// Shows the text of the run until `finish` is cancelled.
     pub(super) async fn show(&self, finish: &CancellationToken) -> Left {
         let mut left = Left::default();
         let mut shown = String::new();
-        // An answer that is there within a moment is sent once, and not sent and edited.
+        // A fast answer is sent once, instead of being sent and edited.
         let mut not_before: Option<Instant> = None;
         while !finish.is_cancelled() && !left.unsure {
-            let call = self.run.output.call_shown(); // before the text: it is of this call, or of a later one
+            let call = self.run.output.call_shown(); // before the text, which then is of this call or a later one
             let text = self.text();
             if text.is_some() {
                 not_before.get_or_insert_with(|| Instant::now() + self.pace);
@@ -91,13 +91,13 @@ impl Previewer<'_> {
         left
     }
 
-    /// What there is to show now, as much as a message shows.
+    /// The present text, cut to the maximum length of a message.
     fn text(&self) -> Option<String> {
         let text = text_of(&self.run.output.partial(), self.reasoning)?;
         Some(text.chars().take(self.preview.max_chars()).collect())
     }
 
-    /// Takes the message away.
+    /// Removes the message.
     pub(super) async fn discard(&self, message: &str) {
         if timeout(GRACE, self.preview.discard(self.route, message)).await.is_err() {
             tracing::debug!(run = %self.run.id, "a preview could not be taken away");
@@ -105,18 +105,17 @@ impl Previewer<'_> {
     }
 }
 
-/// What the platform answers; `None`: nothing within the grace after the end of the turn.
+/// The platform's answer; `None`: none came within the time limit after the end of the turn.
 async fn answer<T>(asked: impl Future<Output = T>, finish: &CancellationToken) -> Option<T> {
     tokio::pin!(asked);
     tokio::select! {
-        biased; // what has been answered is known, also at the end
+        biased; // an answer that has arrived counts, also at the end
         answered = &mut asked => Some(answered),
         () = finish.cancelled() => timeout(GRACE, asked).await.ok(),
     }
 }
 
-/// What is shown of an answer on its way: its text, and before there is any the end of the reasoning, where that is asked
-/// for.
+/// The shown part of an unfinished answer: its text; or, without text and if requested, the end of the reasoning.
 fn text_of(partial: &Partial, reasoning: ReasoningShown) -> Option<String> {
     let text = partial.text.trim();
     if !text.is_empty() {

@@ -1,4 +1,5 @@
-//! What a turn shows in its conversation before its answer: pieces, a preview, or nothing, as its channel has it.
+//! Shows a turn in its conversation before its answer, as its channel supports it: in pieces, in a preview, or not at
+//! all.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use belay_run::journal::RunJournal;
 use belay_run::live::LiveRun;
 use belay_run::request::RunRequest;
 
-/// What shows a turn. Dropped, it shows nothing more.
+/// Shows one turn. If it is dropped, it shows nothing more.
 pub(crate) struct Screen {
     run: Arc<LiveRun>,
-    /// The one task that shows it.
+    /// The one task that shows the turn.
     task: JoinSet<Left>,
     finish: CancellationToken,
     shower: Shower,
 }
 
-/// Where a preview is shown.
+/// Destination of a preview.
 #[derive(Clone)]
 struct Shower {
     run: Arc<LiveRun>,
@@ -33,17 +34,17 @@ struct Shower {
     request: Arc<RunRequest>,
 }
 
-/// What becomes of what was shown.
+/// What happens to a preview at the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// An answer takes its place.
+    /// The answer replaces it.
     Answered,
-    /// Nothing does: the run is silent, rests, or somebody else has told the person.
+    /// Nothing replaces it: the run is silent or paused, or another message has informed the person.
     Nothing,
 }
 
 impl Screen {
-    /// Begins to show a run, where its channel shows anything and nobody has to look at the answer first.
+    /// Starts showing a run, if its channel supports it and no hook has to check the answer first.
     pub(crate) async fn open(
         services: &Arc<AgentServices>,
         run: &Arc<LiveRun>,
@@ -52,7 +53,7 @@ impl Screen {
     ) -> Option<Self> {
         let route = request.reply_to.clone()?;
         let channel = services.channels.get(&route.channel)?.clone();
-        // Nobody reads what the operator's hooks have not agreed to.
+        // Nobody may read text that the operator's hooks have not checked.
         if services.hooks.is_bound(HookPoint::MessageSending) {
             return None;
         }
@@ -92,10 +93,10 @@ impl Screen {
         Some(Self { run: run.clone(), task, finish, shower })
     }
 
-    /// Ends the showing. Returns the message on the platform that the answer takes the place of.
+    /// Ends the display. Returns the message on the platform that the answer replaces.
     ///
     /// # Cancel safety
-    /// Dropped midway, a message may be left on the platform that shows a part of the answer.
+    /// If the future is dropped midway, a message with a part of the answer may stay on the platform.
     pub(crate) async fn close(mut self, closing: Closing) -> Option<Arc<str>> {
         if closing == Closing::Answered
             && let Some(mut blocks) = self.run.output.blocks()

@@ -1,46 +1,46 @@
-//! What a conversation asks of all its runs: `/queue`, `/think`, `/reasoning`, `/verbose` and `/model`. Pure.
+//! Settings of a conversation for all its runs: `/queue`, `/think`, `/reasoning`, `/verbose` and `/model`. Pure.
 
 use belay_protocol::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 
 use crate::queue::{MAX_CAP, MAX_DEBOUNCE_MS};
 
-/// A command about one of them.
+/// A command about a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingCommand {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
-    /// What is to become of it.
+    /// The requested change.
     pub change: Change,
 }
 
-/// What a conversation can ask of all its runs.
+/// A setting of a conversation for all its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// `/queue`: what becomes of messages that meet a running turn.
+    /// `/queue`: handling of messages that arrive during a turn.
     Queue,
-    /// `/think`: how hard the model thinks.
+    /// `/think`: thinking effort of the model.
     Thinking,
-    /// `/reasoning`: what is shown of that.
+    /// `/reasoning`: how the model's reasoning is shown.
     Reasoning,
     /// `/verbose`: whether tool calls are shown.
     Verbose,
-    /// `/model`: which model answers.
+    /// `/model`: the model.
     Model,
 }
 
-/// What is to become of a setting.
+/// A change of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is shown.
+    /// Shows the setting.
     Show,
-    /// It is taken back: whoever is asked next says.
+    /// Resets the setting, so that the next level decides.
     Default,
-    /// It becomes what is set here.
+    /// Sets the values that are present here.
     To(RunOptions),
 }
 
 impl Setting {
-    /// The setting of that command word.
+    /// The setting with this command word.
     pub(super) fn of(word: &str) -> Option<Self> {
         Some(match word {
             "/queue" => Self::Queue,
@@ -52,7 +52,7 @@ impl Setting {
         })
     }
 
-    /// How its command is used.
+    /// The usage of its command.
     pub(super) fn usage(self) -> &'static str {
         match self {
             Self::Queue => {
@@ -66,7 +66,7 @@ impl Setting {
         }
     }
 
-    /// The command; `None` where its argument means nothing.
+    /// Parses the command; `None`: the argument is invalid.
     pub(super) fn parse(self, argument: Option<&str>) -> Option<SettingCommand> {
         let change = match argument.map(str::trim).filter(|argument| !argument.is_empty()) {
             None => Change::Show,
@@ -89,7 +89,7 @@ impl Setting {
 }
 
 impl SettingCommand {
-    /// What the session asks for once this is done.
+    /// The options of the session after this change.
     pub(crate) fn applied_to(&self, mut options: RunOptions) -> RunOptions {
         let nothing = RunOptions::default();
         let new = match &self.change {
@@ -99,7 +99,7 @@ impl SettingCommand {
         };
         match self.setting {
             Setting::Queue if new.is_default() => return options.of_the_run(),
-            Setting::Queue => return new.clone().over(&options), // what is not named stays
+            Setting::Queue => return new.clone().over(&options), // values that are not named stay
             Setting::Thinking => options.thinking = new.thinking,
             Setting::Reasoning => options.reasoning = new.reasoning,
             Setting::Verbose => options.verbose = new.verbose,
@@ -109,7 +109,7 @@ impl SettingCommand {
     }
 }
 
-/// `[MODE] [debounce:2s] [cap:25] [drop:old]`, in any order, each at most once.
+/// Parses `[MODE] [debounce:2s] [cap:25] [drop:old]`, in any order, each at most once.
 fn queue(argument: &str) -> Option<RunOptions> {
     let mut options = RunOptions::default();
     for word in argument.split_whitespace() {
@@ -135,7 +135,7 @@ fn queue(argument: &str) -> Option<RunOptions> {
     Some(options)
 }
 
-/// `500`, `500ms`, `2s`, `1m`: milliseconds.
+/// Parses `500`, `500ms`, `2s` or `1m` as milliseconds.
 fn millis(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().ok()?;

@@ -6,74 +6,76 @@ use std::time::Duration;
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 
-/// `[approvals]`
+/// Values of `[approvals]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApprovalsConfig {
-    /// Seconds after which a question that nobody has answered is a denial. 1 to 2 592 000 (30 days).
+    /// Time limit for the answer to an approval request, in seconds: 1 to 2 592 000 (30 days). After it, the request
+    /// counts as denied.
     pub expires_s: u64,
-    /// Seconds within which a secret that was asked for must come. 1 to 3600.
+    /// Time limit for entering a requested secret, in seconds. 1 to 3600.
     pub credential_expires_s: u64,
-    /// What it means for tools that reach outside when words of the outside are in the conversation.
+    /// How untrusted content in the conversation affects tools with external effects.
     pub outside: Outside,
-    /// The first rule that fits a call decides; where none does, the tool's own need.
+    /// The first rule that matches a call decides. If no rule matches, the tool's own declaration decides.
     pub rules: Vec<ApprovalRule>,
 }
 
 impl Default for ApprovalsConfig {
-    /// Half an hour: long enough to come back from a meeting. Five minutes for a secret: who is about to paste one does so.
+    /// 30 minutes for an approval: long enough to come back from a meeting. 5 minutes for a secret: a person who has it
+    /// at hand pastes it at once.
     fn default() -> Self {
         Self { expires_s: 1800, credential_expires_s: 300, outside: Outside::Ask, rules: Vec::new() }
     }
 }
 
-/// What words of the outside mean for tools that reach outside.
+/// How untrusted content affects tools with external effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outside {
-    /// They ask, also where no question would be needed otherwise.
+    /// Requires approval, also for a call that would need none otherwise.
     Ask,
-    /// Nothing.
+    /// No effect.
     Ignore,
 }
 
-/// `[[approvals.rules]]`: what holds for calls of some tools, or for some of their calls.
+/// `[[approvals.rules]]`: a rule for the calls of some tools, or for some of their calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalRule {
     /// The tools: a name, or a pattern with `*`.
     pub tool: String,
-    /// Patterns for arguments by name, all of which must fit. A list is its parts with a space between them; `*` stands
-    /// for anything.
+    /// Patterns for arguments, by argument name. All must match. A list is matched as its elements joined by spaces;
+    /// `*` matches any text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, String>,
     /// Whether a person is asked.
     pub ask: RuleAsk,
-    /// Whether the rule holds although words of the outside are in the conversation. Without this they make a tool that
-    /// reaches outside ask all the same.
+    /// Applies the rule also when untrusted content is in the conversation. Without this flag, untrusted content makes
+    /// a tool with external effects require approval despite the rule.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub even_outside: bool,
 }
 
-/// What a rule says.
+/// Decision of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleAsk {
-    /// Nobody is asked.
+    /// Allows the call without asking.
     Never,
-    /// Asked, unless the session has said "always" to the like.
+    /// Asks, unless the session has answered "always" to a similar call.
     UnlessApproved,
-    /// Asked each time.
+    /// Asks each time.
     Always,
-    /// Nobody is asked: the answer is no.
+    /// Refuses the call without asking.
     Refuse,
 }
 
-/// Most rules. 500: they are looked through for each call.
+/// Maximum number of rules. 500: each call searches them linearly.
 const MAX_RULES: usize = 500;
 
 impl ApprovalsConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(1..=2_592_000).contains(&self.expires_s) {
@@ -98,7 +100,7 @@ impl ApprovalsConfig {
         problems
     }
 
-    /// The rules, by their numbers, that fit none of these tools.
+    /// Indexes of the rules that match none of these tools.
     pub fn about_nothing(&self, tools: &[&str]) -> Vec<usize> {
         let fits_none = |rule: &ApprovalRule| {
             let pattern = Glob::new(&rule.tool).map(|glob| glob.compile_matcher());
@@ -107,25 +109,27 @@ impl ApprovalsConfig {
         self.rules.iter().enumerate().filter(|(_, rule)| fits_none(rule)).map(|(at, _)| at).collect()
     }
 
-    /// The rules that never decide anything, since an earlier one fits every call that they fit: each with that one.
+    /// Rules that never decide, because an earlier rule matches every call that they match. Each pair is (index of the
+    /// rule, index of the earlier one).
     pub fn never_reached(&self) -> Vec<(usize, usize)> {
         let earlier = |at: usize| self.rules[..at].iter().position(|earlier| earlier.catches_all_of(&self.rules[at]));
         (0..self.rules.len()).filter_map(|at| Some((at, earlier(at)?))).collect()
     }
 
-    /// How long a question waits.
+    /// Time limit for the answer to an approval request.
     pub fn expires(&self) -> Duration {
         Duration::from_secs(self.expires_s)
     }
 
-    /// How long a secret is waited for.
+    /// Time limit for entering a requested secret.
     pub fn credential_expires(&self) -> Duration {
         Duration::from_secs(self.credential_expires_s)
     }
 }
 
 impl ApprovalRule {
-    /// Whether this fits every call that the other fits. Some pairs of patterns are not seen through; then it is no.
+    /// Whether this rule matches every call that `other` matches. For some pairs of patterns this is not decided; the
+    /// answer is then `false`.
     fn catches_all_of(&self, other: &Self) -> bool {
         covers(&self.tool, &other.tool)
             && self
@@ -135,7 +139,7 @@ impl ApprovalRule {
     }
 }
 
-/// Whether a pattern fits everything that another fits.
+/// Whether the pattern `wide` matches everything that `narrow` matches. May return `false` for a pair that does.
 fn covers(wide: &str, narrow: &str) -> bool {
     const SPECIAL: [char; 8] = ['*', '?', '[', ']', '{', '}', '!', '\\'];
     if wide == narrow || wide == "*" {

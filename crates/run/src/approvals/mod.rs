@@ -1,8 +1,9 @@
-//! Approvals: when a person is asked about a tool call, what the question says, and what an answer is bound to.
+//! Approvals: which tool calls need a person's answer, the text of the question, and the call that an answer is bound
+//! to.
 //!
-//! The effect gate asks [`Policy`] about every call. Where a person has to answer, it makes a
-//! [`Gate`](belay_protocol::Gate), the run rests on it, and the lane takes the answer: see `belay_agent::lane`. An answer is
-//! bound by [`digest`] to the tool, its arguments and what they meant in the world when it was given.
+//! The effect gate asks [`Policy`] about every call. If a person has to answer, the effect gate makes a
+//! [`Gate`](belay_protocol::Gate), the run pauses, and the lane receives the answer (see `belay_agent::lane`).
+//! [`digest`] binds an answer to the tool, its arguments, and their meaning at the time of the answer.
 
 mod config;
 mod policy;

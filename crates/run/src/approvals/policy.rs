@@ -1,4 +1,4 @@
-//! Which calls need a person: pure.
+//! Decides which calls need approval. Pure.
 
 use belay_protocol::{Ask, CallPreview, Effect, ToolSpec};
 use globset::{Glob, GlobMatcher};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::config::{ApprovalRule, ApprovalsConfig, Outside, RuleAsk};
 
-/// The rules, compiled once.
+/// The approval rules, compiled.
 pub struct Policy {
     rules: Vec<Rule>,
     outside: Outside,
@@ -20,7 +20,7 @@ struct Rule {
     even_outside: bool,
 }
 
-/// A call that is looked at.
+/// A call to be checked.
 #[derive(Clone, Copy)]
 pub struct Case<'a> {
     /// The declaration of the tool.
@@ -28,46 +28,47 @@ pub struct Case<'a> {
     /// The arguments of the call.
     pub arguments: &'a Map<String, Value>,
     pub(crate) weight: &'a CallPreview,
-    /// What untrusted content the run has before it.
+    /// Untrusted content in the run's context.
     pub untrusted: Untrusted,
 }
 
-/// What untrusted content a run has before it.
+/// The kind of untrusted content in a run's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untrusted {
     /// None.
     Nothing,
-    /// None but names and descriptions of tools that MCP servers offer. They are bounded, cleaned and pinned, and the
-    /// operator has let them in: a call that the operator says not to ask about is not asked about because of them.
+    /// Only names and descriptions of tools of MCP servers. They are bounded, cleaned and pinned, and the operator has
+    /// accepted them. So they do not make a call require approval that the operator has exempted from it.
     Descriptions,
-    /// Content that has entered the conversation, or that of any run of the tree: a page, the answer of another program.
+    /// Content that has entered the conversation, or the conversation of any run of the tree: a web page, the answer of
+    /// another program.
     Content,
 }
 
-/// What a call needs.
+/// Requirement for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Nobody.
+    /// No approval.
     Nobody,
-    /// A yes.
+    /// Approval by a person.
     Yes {
-        /// Whether an earlier "always" is one.
+        /// Whether an earlier "always" counts as approval.
         unless_approved: bool,
-        /// Why, for the person.
+        /// The reason, for the person.
         why: String,
     },
-    /// It is refused, for this reason.
+    /// The call is refused. The text is the reason.
     Refused(String),
 }
 
 impl Policy {
-    /// Compiles the rules. A pattern that is none, which `validate` has told of, fits nothing.
+    /// Compiles the rules. An invalid pattern, which `validate` reports, matches nothing.
     pub fn compile(config: &ApprovalsConfig) -> Self {
         let rules = config.rules.iter().enumerate().filter_map(|(at, rule)| Rule::compile(at, rule)).collect();
         Self { rules, outside: config.outside }
     }
 
-    /// What a call needs.
+    /// The requirement for this call.
     pub fn need(&self, case: Case<'_>) -> Need {
         let rule = self.rules.iter().find(|rule| rule.fits(case));
         let (mut ask, mut why) = match rule.map(|rule| (rule.ask, rule.at)) {
@@ -79,14 +80,14 @@ impl Policy {
                 (Ask::UnlessApproved, format!("approvals.rules[{at}] of the configuration says so"))
             }
             Some((RuleAsk::Always, at)) => (Ask::Always, format!("approvals.rules[{at}] of the configuration says so")),
-            // What the tool sees in this very call can only make it ask more.
+            // The preview of this call can only make the requirement stricter.
             None => (
                 case.spec.approval.max(case.weight.ask.unwrap_or(Ask::Never)),
                 format!("{} asks before it acts", case.spec.name),
             ),
         };
         let exempt = self.outside == Outside::Ignore || rule.is_some_and(|rule| rule.even_outside);
-        // By a rule, or by the `approval` of an MCP server, which nobody leaves at "never" unless they set it.
+        // Configured: by a rule, or by `approval` of an MCP server, which is "never" only if the operator sets it.
         let chosen = rule.is_some() || case.spec.server.is_some();
         let because = match case.untrusted {
             Untrusted::Content => {
@@ -126,7 +127,7 @@ impl Rule {
     }
 }
 
-/// An argument as patterns see it.
+/// The text of an argument that patterns are matched against.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -144,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Tool, patterns of arguments, what the rule says, whether it holds with words of the outside.
+    /// Tool, argument patterns, decision of the rule, `even_outside`.
     type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], RuleAsk, bool);
 
     fn policy(rules: &[Row<'_>]) -> Policy {
@@ -224,7 +225,7 @@ mod tests {
         let rules = policy(&[("run_command", &[], RuleAsk::Never, false)]);
         for (tool, server, untrusted, expected) in [
             ("fetch_url", None, Untrusted::Nothing, "nobody"),
-            // Nobody has said that it may act without a question.
+            // No rule allows this tool without approval.
             ("fetch_url", None, Untrusted::Descriptions, "unless_approved"),
             ("run_command", None, Untrusted::Descriptions, "nobody"),
             ("run_command", None, Untrusted::Content, "unless_approved"),

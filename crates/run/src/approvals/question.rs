@@ -1,4 +1,4 @@
-//! Questions: what they say, what an answer is bound to, and how answers are read. Pure.
+//! Approval requests: their text, the digest that binds an answer, and parsing of answers. Pure.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -6,27 +6,27 @@ use std::fmt::Write as _;
 use belay_protocol::{CallId, CallPreview, Decision, Gate, GateId, GateKind, GateState, UnixMillis, canonical_json};
 use serde_json::{Map, Value};
 
-/// Longest part of a question, in characters; of longer content of files both ends are shown. 16 000: a command of the
-/// usual bound is shown whole, and a platform splits it into a few messages.
+/// Maximum length of one part of a question, in characters. Longer content, such as that of files, shows its beginning
+/// and end. 16 000: a command of the usual maximum length is shown whole, and a platform splits it into a few messages.
 const MAX_SHOWN_CHARS: usize = 16_000;
 
-/// What an answer is bound to and a person need not read: vector and script are in the summary, the environment is a
-/// digest.
+/// Names of bound values that the question omits: argument vector and script are in the summary, and the environment is
+/// a digest.
 const UNSHOWN: [&str; 3] = ["argv", "script", "environment"];
 
-/// What a question shows of what an answer is bound to.
+/// The bound values that the question shows.
 fn shown_of(bound: &[(String, String)]) -> impl Iterator<Item = &(String, String)> {
     bound.iter().filter(|(name, _)| !UNSHOWN.contains(&name.as_str()))
 }
 
-/// The characters that a question would have, where that is more than it can show whole.
+/// The length of the question in characters, if it is too long to be shown whole.
 pub fn too_long(summary: &str, bound: &[(String, String)]) -> Option<usize> {
     let parts = shown_of(bound).map(|(name, value)| visible(name).chars().count() + visible(value).chars().count());
     let whole = visible(summary).chars().count() + parts.sum::<usize>();
     (whole > MAX_SHOWN_CHARS).then_some(whole)
 }
 
-/// A question that the gate wants asked: everything but who and when.
+/// An approval request of the effect gate, without its run and its date.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
     pub kind: GateKind,
@@ -38,34 +38,35 @@ pub struct Wanted {
     pub covers: Option<String>,
 }
 
-/// What became of the questions about one call.
+/// State of the approval requests for one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApprovalAnswer {
-    /// A yes that is not used yet: its gate, and what it is bound to.
+    /// An unused approval: its gate, and the digest that it is bound to.
     pub approved: Option<(GateId, String)>,
-    /// Earlier ones of the same call, which had changed before it was made, so that it was asked about again.
+    /// Earlier unused approvals of the same call. The call had changed before it was executed, so it was asked about
+    /// again.
     pub(crate) outdated: Vec<GateId>,
-    /// A secret was given.
+    /// The gate of a secret that was entered.
     pub(crate) supplied: Option<GateId>,
-    /// A no, in words for the model.
+    /// A denial, as text for the model.
     pub denied: Option<String>,
 }
 
-/// Answers by call.
+/// Answers by call id.
 pub type Answers = HashMap<CallId, ApprovalAnswer>;
 
 impl ApprovalAnswer {
-    /// Whether the call that it is about has not begun: nothing of it was used up.
+    /// Whether an answer exists that the call has not used yet.
     pub fn is_open(&self) -> bool {
         self.approved.is_some() || self.supplied.is_some() || self.denied.is_some()
     }
 
-    /// Every yes that is not used yet. All are used up together: one call is made once.
+    /// All unused approvals. They are used up together, because the call is executed once.
     pub(crate) fn yeses(&self) -> Vec<GateId> {
         self.outdated.iter().copied().chain(self.approved.iter().map(|(gate, _)| *gate)).collect()
     }
 
-    /// The answers that a run's questions have got; questions in the order in which they were asked.
+    /// Collects the answers from the gates of a run, which must be in the order of asking.
     pub fn of(gates: Vec<Gate>) -> Answers {
         let mut answers = Answers::new();
         for gate in gates {
@@ -86,7 +87,7 @@ impl ApprovalAnswer {
     }
 }
 
-/// What the model reads.
+/// The text of a denial for the model.
 fn denial(kind: &GateKind, state: GateState) -> String {
     let text = match (kind, state) {
         (GateKind::Approval, GateState::Expired) => {
@@ -107,11 +108,11 @@ fn denial(kind: &GateKind, state: GateState) -> String {
     text.to_owned()
 }
 
-/// The digest that binds an answer: blake3, in hex, over tool, canonical arguments and all that the call weighs.
+/// Digest that binds an answer: blake3, in hex, over the tool, its canonical arguments and all bound values.
 pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &CallPreview) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut feed = |text: &str| {
-        // With its length before it, no text can pass for two.
+        // The length prefix prevents that one text has the digest of two.
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     };
@@ -124,7 +125,7 @@ pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &CallPreview) 
     hasher.finalize().to_hex().to_string()
 }
 
-/// The question as it is shown at that date, in Markdown.
+/// The question as shown at the time `now`, in Markdown.
 pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
     let waits = span((gate.expires_at.0 - now.0) / 1000);
     let mut text = match &gate.kind {
@@ -152,7 +153,7 @@ pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
     text
 }
 
-/// Text that comes from the model, in a block that it cannot leave.
+/// Puts text of the model into a code block that the text cannot close.
 fn fence(text: &str) -> String {
     let text = bounded(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -160,17 +161,17 @@ fn fence(text: &str) -> String {
     format!("{ticks}\n{text}\n{ticks}\n")
 }
 
-/// Text that comes from the model, in a line of prose.
+/// Puts text of the model into a line of prose.
 fn plain(text: &str) -> String {
     bounded(text).replace(['`', '*', '\n'], " ")
 }
 
-/// With characters that reorder or hide what is read as escapes, so that nothing is left unseen.
+/// Replaces hidden and reordering characters by visible escapes.
 fn visible(text: &str) -> std::borrow::Cow<'_, str> {
     belay_text::escaped(text)
 }
 
-/// The same, and not longer than a question can be.
+/// Like [`visible`], and bounded to [`MAX_SHOWN_CHARS`].
 fn bounded(text: &str) -> String {
     let visible = visible(text).into_owned();
     let whole = visible.chars().count();
@@ -182,7 +183,7 @@ fn bounded(text: &str) -> String {
     format!("{head}\n[… {} characters are NOT SHOWN here …]\n{tail}", whole - MAX_SHOWN_CHARS)
 }
 
-/// The answer that a bare word is: what people type under a question.
+/// Parses a single word that answers a question.
 pub fn parse_answer(text: &str) -> Option<Decision> {
     match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
         "yes" | "y" | "approve" | "approved" => Some(Decision::Approve),
@@ -192,7 +193,7 @@ pub fn parse_answer(text: &str) -> Option<Decision> {
     }
 }
 
-/// A span of time in words.
+/// Formats a time span for people.
 fn span(seconds: i64) -> String {
     match seconds {
         1 => "1 second".to_owned(),

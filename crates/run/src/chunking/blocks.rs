@@ -1,7 +1,7 @@
-//! Block streaming: finished pieces of what the model says become messages of their own while the run is at work.
+//! Block streaming: finished pieces of the model's text are sent as messages while the run continues.
 //!
-//! [`Blocks`] takes the fragments as they are published and cuts them; it never waits. A model call of which a piece is ready
-//! counts as heard and is not sent again.
+//! [`Blocks`] receives the published fragments and cuts them into pieces; it never waits. Once a piece of a model call
+//! is ready, the call counts as shown and is not retried.
 
 use std::collections::VecDeque;
 
@@ -9,48 +9,49 @@ use super::chunker::{Chunker, JOINT, Limits};
 use super::config::{SendAt, StreamingConfig};
 use crate::reply;
 
-/// What a run says in pieces: those that are ready, and the rest of the step it is at.
+/// The ready pieces of a run's text, and the rest of the current step's text.
 #[derive(Debug)]
 pub struct Blocks {
     limits: Limits,
     at: SendAt,
     step: u32,
     chunker: Chunker,
-    /// Of the step's text, in bytes: what is in a piece.
+    /// End of the part of the step's text that is in pieces, in bytes.
     cut_to: usize,
     ready: VecDeque<Block>,
-    /// Digests of what earlier attempts have sent: each is passed over once.
+    /// Digests of the blocks that earlier attempts have sent. Each one skips one equal block.
     before: Vec<String>,
 }
 
-/// A message that could be sent now.
+/// The next message to send.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Next {
     /// Its text.
     pub text: String,
-    /// Of how many pieces it is made.
+    /// Number of pieces that it consists of.
     pub count: usize,
-    /// Whether it is short and had better wait for more to go along with it.
+    /// Whether it is short and should wait for more text.
     pub may_wait: bool,
 }
 
-/// A piece that is ready.
+/// A ready piece.
 #[derive(Debug)]
 struct Block {
     text: String,
-    /// It is the end of a text, and may go along with what follows.
+    /// Whether it is the end of a text. Such a piece may be joined with the next one.
     ends_text: bool,
 }
 
 impl Blocks {
-    /// Cuts texts for a channel that takes `channel_max` characters; `before`: the blocks that were sent already.
+    /// Cuts texts for a channel that accepts `channel_max` characters. `before`: digests of the blocks that were sent
+    /// already.
     pub fn new(config: &StreamingConfig, channel_max: usize, before: Vec<String>) -> Self {
         let limits = Limits::new(config, channel_max);
         let (chunker, ready) = (Chunker::new(limits), VecDeque::new());
         Self { limits, at: config.at, step: 0, chunker, cut_to: 0, ready, before }
     }
 
-    /// A model call begins. The same step again: the call before came to nothing that anybody has heard.
+    /// Starts a model call. The same `step` again means that nothing of the previous call was shown.
     pub fn begin(&mut self, step: u32) {
         if step != self.step {
             self.end_text();
@@ -60,7 +61,7 @@ impl Blocks {
         self.cut_to = 0;
     }
 
-    /// Takes a fragment. Whether something of this step is ready, and so as good as heard.
+    /// Adds a fragment. Returns whether a piece of this step is ready, so that the step counts as shown.
     pub fn push(&mut self, fragment: &str) -> bool {
         self.chunker.push(fragment);
         if self.at == SendAt::TextEnd {
@@ -69,7 +70,7 @@ impl Blocks {
         self.has_begun()
     }
 
-    /// The text is over and the run goes on: all of it is ready.
+    /// Ends a text after which the run continues: all of it becomes ready.
     pub fn end_text(&mut self) {
         self.cut();
         while let Some(piece) = self.chunker.next_of_rest() {
@@ -78,7 +79,7 @@ impl Blocks {
         }
     }
 
-    /// What is certain of the text is ready. Of an answer, the rest goes with the end of the run.
+    /// Makes ready the pieces whose ends are certain. The rest of an answer is sent with the end of the run.
     pub fn cut(&mut self) {
         while let Some(piece) = self.chunker.next() {
             self.cut_to = piece.of.end;
@@ -86,7 +87,7 @@ impl Blocks {
         }
     }
 
-    /// The next message: a piece, and those behind it that go along with it. They stay until they are [`Self::sent`].
+    /// The next message: a piece, joined with following pieces where they fit. The pieces stay until [`Self::sent`].
     pub fn next(&self) -> Option<Next> {
         let mut blocks = self.ready.iter();
         let first = blocks.next()?;
@@ -103,24 +104,23 @@ impl Blocks {
         Some(Next { text, count, may_wait })
     }
 
-    /// The first so many pieces are out.
+    /// Removes the first `count` pieces, which were sent.
     pub fn sent(&mut self, count: usize) {
         self.ready.drain(..count.min(self.ready.len()));
     }
 
-    /// Whether a piece of this step is out, or about to be: who has read the beginning is to read the rest.
+    /// Whether a piece of this step is ready or sent. A reader of the beginning must get the rest.
     pub fn has_begun(&self) -> bool {
         self.cut_to > 0
     }
 
-    /// Whether an earlier attempt has sent this.
+    /// Whether an earlier attempt has sent the block with this digest. Each digest matches once.
     pub fn was_sent(&mut self, digest: &str) -> bool {
         let at = self.before.iter().position(|before| before == digest);
         at.map(|at| self.before.remove(at)).is_some()
     }
 
-    /// What of an answer has not been said: the answer without the pieces of it that are out. `said`: the text that was
-    /// streamed in the last step.
+    /// The part of an answer that was not sent in pieces. `said`: the text that the last step streamed.
     pub fn unsaid(&self, said: &str, answer: &str) -> Option<String> {
         let out = said.get(..self.cut_to).map(str::trim_start).filter(|out| !out.is_empty());
         let rest = out.and_then(|out| match reply::behind(said, self.cut_to, answer) {
@@ -131,7 +131,7 @@ impl Blocks {
             Some(rest) => self.chunker.clone().rest_of(&rest),
             None => Some(answer.to_owned()),
         };
-        // What could not be sent by itself goes along with the rest.
+        // Pieces that are ready but not sent go before the rest.
         let parts: Vec<String> = self.ready.iter().map(|block| block.text.clone()).chain(rest).collect();
         (!parts.is_empty()).then(|| parts.join(JOINT))
     }
@@ -183,7 +183,7 @@ mod tests {
             ("The first paragraph.\n\n[called tool clock with {}]\nAnd the second.", "And the second."),
             ("[called tool clock with {}]\nThe first paragraph.\n\nAnd the second.", "And the second."),
             ("The first:\n```\n[called tool x]\n```\n\nThe second.\n[called tool x]\n", "The second."),
-            // What stands in code is quoted there, also behind the cut.
+            // A marker in code is a quotation, also after the cut.
             ("The first paragraph.\n\nA second one.\n```\n[called tool x]\n```", "```\n[called tool x]\n```"),
         ] {
             let reply::Reply::Text(answer) = reply::shape(streamed) else { unreachable!("{streamed}") };

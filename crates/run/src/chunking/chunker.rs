@@ -1,8 +1,8 @@
-//! Cuts an answer that comes in fragments into messages. Pure; how the answer is cut into fragments makes no difference.
+//! Cuts a streamed answer into messages. Pure. The result does not depend on the fragments that the answer arrives in.
 //!
-//! A piece ends at the first wanted place behind `min_chars`. Where none comes before `max_chars`, it ends at the last line,
-//! sentence or word, and else between two graphemes. A code block that is cut is closed with its own marks, and opened
-//! again in the next piece with the line that opened it.
+//! A piece ends at the first wanted break after `min_chars`. If there is none before `max_chars`, it ends after the
+//! last line, sentence or word, or else between two graphemes. A code block that is cut is closed with its own fence.
+//! The next piece opens it again with the original opening line.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use unicode_segmentation::GraphemeCursor;
 
 use super::config::{Break, MAX_CHARS_LEAST, StreamingConfig};
 
-/// Longest line that opens or closes a code block, in characters. A longer one is text.
+/// Maximum length of a line that opens or closes a code block, in characters. A longer line is text.
 const FENCE_MAX_CHARS: usize = 60;
 
-/// How long pieces are, and where they end.
+/// Lengths and break positions of pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     min_chars: usize,
@@ -22,66 +22,66 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those of the settings, for a channel that takes messages of at most so many characters.
+    /// Limits from the settings, for a channel that accepts messages of at most `channel_max` characters.
     pub(crate) fn new(config: &StreamingConfig, channel_max: usize) -> Self {
         let max_chars = config.max_chars.min(channel_max).max(MAX_CHARS_LEAST);
         Self { min_chars: config.min_chars.min(max_chars), max_chars, break_at: config.break_at }
     }
 
-    /// Whether two pieces make one message.
+    /// Whether two pieces fit into one message.
     pub(crate) fn take_both(&self, one: &str, other: &str) -> bool {
         one.chars().count() + other.chars().count() + JOINT.len() <= self.max_chars
     }
 
-    /// Whether a piece is long enough to stand alone.
+    /// Whether a piece is long enough to be a message of its own.
     pub(crate) fn is_long_enough(&self, piece: &str) -> bool {
         piece.chars().count() >= self.min_chars
     }
 }
 
-/// Stands between pieces that are sent as one message.
+/// Separator between pieces that are sent as one message.
 pub(crate) const JOINT: &str = "\n\n";
 
-/// A message.
+/// A message cut from an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// What is sent.
+    /// The text to send.
     pub text: String,
-    /// Which part of the answer it is, in bytes.
+    /// Its byte range in the answer.
     pub of: Range<usize>,
 }
 
-/// An answer that is being cut.
+/// Cuts one answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunker {
     limits: Limits,
-    /// What has come and is not in a piece.
+    /// Received text that is in no piece yet.
     buffer: String,
-    /// How much of the answer is before the buffer, in bytes.
+    /// Length of the answer before the buffer, in bytes.
     before: usize,
-    /// The line that opened the code block in which the buffer begins.
+    /// The opening line of the code block that the buffer begins in.
     fence: Option<String>,
-    /// Which space belongs to no piece, where the buffer begins.
+    /// White space to drop at the beginning of the buffer.
     space: Space,
 }
 
-/// Which space is dropped before a piece.
+/// White space to drop before a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
-    /// All of it: nothing has been said.
+    /// All: this is the beginning of the answer.
     All,
-    /// Line breaks: the indentation of a line is its own.
+    /// Line breaks only, to keep the indentation of the next line.
     Breaks,
-    /// Blanks, and then line breaks: the last piece ended within a line.
+    /// Blanks, then line breaks: the last piece ended within a line.
     Blanks,
     /// None: the last piece ended in code.
     Nothing,
 }
 
-/// Where a piece ends.
+/// The end of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
-    /// In bytes of the buffer.
+    /// Byte offset in the buffer.
     at: usize,
     within_line: bool,
 }
@@ -91,24 +91,24 @@ impl Chunker {
         Self { limits, buffer: String::new(), before: 0, fence: None, space: Space::All }
     }
 
-    /// Takes a fragment.
+    /// Adds a fragment.
     pub(crate) fn push(&mut self, fragment: &str) {
         self.buffer.push_str(fragment);
     }
 
-    /// The next piece, if it is certain where it ends.
+    /// The next piece, if its end is certain.
     pub(crate) fn next(&mut self) -> Option<Piece> {
         self.skip_space();
         let cut = self.cut()?;
         self.take(cut)
     }
 
-    /// The next piece of an answer that is over; `None` when nothing is left.
+    /// The next piece of an answer that is complete; `None` at its end.
     pub(crate) fn next_of_rest(&mut self) -> Option<Piece> {
         self.next().or_else(|| self.take(Cut { at: self.buffer.len(), within_line: false }))
     }
 
-    /// What would be left as one text, however long, if the part behind the pieces so far were this one.
+    /// The rest of the answer as one text of any length, if `behind` replaced the text after the pieces so far.
     pub(crate) fn rest_of(mut self, behind: &str) -> Option<String> {
         behind.clone_into(&mut self.buffer);
         self.skip_space();
@@ -116,7 +116,7 @@ impl Chunker {
         (!text.is_empty()).then(|| self.opened(text))
     }
 
-    /// Drops the space before a piece.
+    /// Drops the white space before a piece.
     fn skip_space(&mut self) {
         let breaks = ['\n', '\r'];
         let behind = match self.space {
@@ -163,7 +163,7 @@ impl Chunker {
         said.then_some(Piece { text, of })
     }
 
-    /// A part of the buffer's beginning, with its code block opened again.
+    /// Adds the opening line of the current code block to a part from the beginning of the buffer.
     fn opened(&self, body: &str) -> String {
         match &self.fence {
             Some(opening) => format!("{opening}\n{body}"),
@@ -171,7 +171,7 @@ impl Chunker {
         }
     }
 
-    /// Where the next piece ends, if that is certain: what comes later changes nothing about it.
+    /// The end of the next piece, if later text cannot change it.
     fn cut(&self) -> Option<Cut> {
         let reopened = self.fence.as_ref().map_or(0, |opening| opening.chars().count() + 1);
         let (min, max) = (self.limits.min_chars, self.limits.max_chars - reopened - (FENCE_MAX_CHARS + 1));
@@ -197,7 +197,8 @@ impl Chunker {
     }
 }
 
-/// The last border between graphemes within what fits, and before a line that may be the mark of a code block.
+/// The last grapheme boundary in the window. If a code fence may be incomplete at the end of the window, the position
+/// before its line.
 fn hard(buffer: &str, window: &str, unfinished_fence: Option<usize>) -> Cut {
     if let Some(at) = unfinished_fence.filter(|at| *at > 0) {
         return Cut { at, within_line: false };
@@ -206,12 +207,12 @@ fn hard(buffer: &str, window: &str, unfinished_fence: Option<usize>) -> Cut {
         buffer.is_char_boundary(*at)
             && GraphemeCursor::new(*at, buffer.len(), true).is_boundary(buffer, 0).unwrap_or(true)
     };
-    // A cluster that fills a message is nobody's letter, and is cut.
+    // A grapheme cluster as long as a message is no real letter, so it is cut.
     let at = (1..=window.len()).rev().find(is_border).unwrap_or(window.len());
     Cut { at, within_line: true }
 }
 
-/// The places where a text may be cut, in order.
+/// The positions where a text may be cut, in order.
 #[derive(Default)]
 struct Places {
     paragraphs: Vec<Cut>,
@@ -221,7 +222,7 @@ struct Places {
     words: Vec<Cut>,
     /// Ends of lines in code.
     code_lines: Vec<Cut>,
-    /// Where the last line begins, if it may be the mark of a code block and is not whole.
+    /// Start of the last line, if it is incomplete and may be a code fence.
     unfinished_fence: Option<usize>,
 }
 
@@ -244,7 +245,7 @@ impl Places {
             if whole {
                 let cut = Cut { at: end, within_line: false };
                 match &fence {
-                    // With its break: opening the block again makes another one.
+                    // The cut includes the line break, because reopening the block adds one.
                     Some(_) if !mark => places.code_lines.push(Cut { at: end + 1, ..cut }),
                     None if end > 0 => {
                         places.lines.push(cut);
@@ -263,7 +264,8 @@ impl Places {
         places
     }
 
-    /// Ends of sentences and words within the line at `line`: before blanks with a letter behind them that stands by itself.
+    /// Collects the ends of sentences and words within the line at `line`, at blanks and after wide punctuation. A
+    /// position that splits a grapheme does not count.
     fn within(&mut self, text: &str, line: Range<usize>) {
         let is_border = |at| GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(false);
         let (mut before, mut blanks) = (None, None);
@@ -298,12 +300,12 @@ fn ends_sentence(c: char) -> bool {
     matches!(c, '.' | '!' | '?' | '。' | '！' | '？')
 }
 
-/// The code block that is open behind this text.
+/// The code block that is open after this text.
 fn fence_at(fence: Option<String>, text: &str) -> Option<String> {
     text.split_inclusive('\n').fold(fence, next_fence)
 }
 
-/// The code block that is open behind this line.
+/// The code block that is open after this line.
 fn next_fence(fence: Option<String>, line: &str) -> Option<String> {
     if !is_mark(line) {
         return fence;
@@ -319,19 +321,19 @@ fn next_fence(fence: Option<String>, line: &str) -> Option<String> {
     }
 }
 
-/// Whether a line, or the beginning of one, opens or closes a code block.
+/// Whether a line, or the beginning of one, is a code fence.
 fn is_mark(line: &str) -> bool {
     let marks = marks_of(line);
     let indented = line.len() - line.trim_start_matches(' ').len();
     let fits = line.chars().nth(FENCE_MAX_CHARS).is_none();
-    // What is between backticks on one line is code in a sentence.
+    // A line with further backticks is inline code in a sentence.
     marks.len() >= 3
         && indented <= 3
         && fits
         && !(marks.starts_with('`') && line[indented + marks.len()..].contains('`'))
 }
 
-/// The row of marks at the beginning of a line.
+/// The fence characters at the beginning of a line.
 fn marks_of(line: &str) -> &str {
     let line = line.trim_start_matches(' ');
     let mark = line.chars().next().filter(|c| ['`', '~'].contains(c)).unwrap_or('`');
@@ -392,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_at_a_line_a_sentence_a_word_or_a_letter() {
-        // 139 characters fit: 200, less the room for closing a code block.
+        // 139 characters fit: 200, minus the space for closing a code block.
         let fits = 139;
         for (text, first) in [
             (format!("{}\n{}. {} x", "a".repeat(110), "b".repeat(15), "c ".repeat(99)), "a".repeat(110)),
@@ -419,7 +421,7 @@ mod tests {
         assert_eq!(code, lines);
         assert!(pieces[1].starts_with("```rust\n    line"), "{}", pieces[1]);
         assert!(pieces.last().is_some_and(|last| last.ends_with("```\n\nThat is all.")), "{pieces:#?}");
-        // Blank lines in code are no paragraphs.
+        // Blank lines in code are not paragraph breaks.
         let short = "```\na\n\nb\n```";
         assert_eq!(texts(limits(1, 200, Break::Paragraph), short), [short]);
         let tildes = "~~~~ text\n~~~\n```\n~~~~\n\nafter";
@@ -469,9 +471,9 @@ mod tests {
             for piece in &pieces {
                 prop_assert!(piece.text.chars().count() <= 200, "{}", piece.text);
                 prop_assert!(answer[from..piece.of.start].trim().is_empty(), "{:?}", &answer[from..piece.of.start]);
-                // Before it at most the line that opens a block again, behind it at most the marks that close it.
+                // Before the body is at most a line that reopens a block, after it at most a closing fence.
                 let body = &answer[piece.of.clone()];
-                // The last place: a body of marks alone occurs in the line that opens its block again, too.
+                // `rfind`: a body of fence characters alone also occurs in the line that reopens its block.
                 let at = piece.text.rfind(body);
                 prop_assert!(at.is_some(), "{:?} in {:?}", body, piece.text);
                 let (before, behind) = piece.text.split_at(at.unwrap_or_default());
@@ -484,7 +486,7 @@ mod tests {
             let borders: Vec<usize> = answer.grapheme_indices(true).map(|(at, _)| at).chain([answer.len()]).collect();
             let longest = answer.graphemes(true).map(|cluster| cluster.chars().count()).max().unwrap_or(0);
             if longest < 70 {
-                // Space before the whole answer is nobody's, whatever marks stand on it.
+                // The white space before the whole answer belongs to no piece, also if it carries combining marks.
                 prop_assert!(pieces.iter().skip(1).all(|piece| borders.contains(&piece.of.start)));
             }
         }

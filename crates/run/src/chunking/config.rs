@@ -1,25 +1,25 @@
-//! `[streaming]`: how an answer is shown while it comes.
+//! `[streaming]`: how an answer is shown while it streams.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// `[streaming]`
+/// Values of `[streaming]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamingConfig {
-    /// A piece that is sent while the answer comes has at least so many characters. At least 1, at most `max_chars`.
+    /// Minimum length of a piece that is sent while the answer streams, in characters. 1 to `max_chars`.
     pub min_chars: usize,
-    /// And at most so many; a channel may take fewer. 200 to 100000.
+    /// Maximum length of a piece, in characters; a channel may allow less. 200 to 100000.
     pub max_chars: usize,
-    /// Where a piece ends as soon as it is long enough.
+    /// Where a piece ends once it is long enough.
     #[serde(rename = "break")]
     pub break_at: Break,
-    /// Milliseconds that a piece which is too short waits for more to go along with it. 0 to 60000.
+    /// Time that a short piece waits for more text, in milliseconds. 0 to 60000.
     pub idle_ms: u64,
     /// When pieces are sent.
     pub at: SendAt,
-    /// Shortest milliseconds between two changes of a preview; a platform may ask for more. 250 to 60000.
+    /// Minimum time between two updates of a preview, in milliseconds. A platform may require more. 250 to 60000.
     pub preview_ms: u64,
 }
 
@@ -36,7 +36,7 @@ impl Default for StreamingConfig {
     }
 }
 
-/// Where a piece ends. Where there is no such place, the next smaller one is taken.
+/// Where a piece ends. If the text has no such break, the next smaller kind is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Break {
@@ -52,17 +52,17 @@ pub enum Break {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SendAt {
-    /// As soon as each is there, and the rest where the model ends its text.
+    /// Each piece as soon as it is ready, and the rest at the end of the model's text.
     TextEnd,
-    /// All of them where the model ends its text.
+    /// All pieces at the end of the model's text.
     MessageEnd,
 }
 
-/// Shortest that `max_chars` may be: room for the lines that close a code block and open it again.
+/// Minimum of `max_chars`, with space for the lines that close and reopen a code block.
 pub(crate) const MAX_CHARS_LEAST: usize = 200;
 
 impl StreamingConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(MAX_CHARS_LEAST..=100_000).contains(&self.max_chars) {
@@ -80,12 +80,12 @@ impl StreamingConfig {
         problems
     }
 
-    /// How long a piece that is too short waits.
+    /// Time that a short piece waits for more text.
     pub fn idle(&self) -> Duration {
         Duration::from_millis(self.idle_ms)
     }
 
-    /// Shortest time between two changes of a preview.
+    /// Minimum time between two updates of a preview.
     pub fn preview_pace(&self) -> Duration {
         Duration::from_millis(self.preview_ms)
     }

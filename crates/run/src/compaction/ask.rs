@@ -1,4 +1,4 @@
-//! The account, written by a model: asked aside from the conversation, on the account of the run, for a bounded time.
+//! A summary by a model: a separate request for a bounded time, charged to the run's account.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::config::CompactionConfig;
 use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 use crate::estimate::Calibration;
 
-/// Attempts to get an account that can be used.
+/// Attempts to get a usable summary.
 const ATTEMPTS: u32 = 2;
-/// Most tokens of an account: four pages.
+/// Maximum length of a summary, in tokens: about four pages.
 const MAX_TOKENS: u64 = 2_048;
-/// Fewest characters of a conversation that are worth an account by a model; what is left of a very small context.
+/// Minimum conversation that is worth a summary by a model, in characters. Only a very small context leaves less.
 const FEWEST_CHARS: u64 = 400;
 
-/// The room for an account in a context of a size.
+/// The budget for a summary in a context of a given size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SummaryBudget {
-    /// Tokens of the account.
+    /// Maximum length of the summary, in tokens.
     tokens: u32,
-    /// Characters of conversation that it can be written from.
+    /// Maximum length of the conversation that the model reads, in characters.
     chars: usize,
 }
 
@@ -32,17 +32,17 @@ impl SummaryBudget {
     fn of(context_tokens: u64, prompt: &str, calibration: Calibration) -> Option<Self> {
         let tokens = (context_tokens / 8).min(MAX_TOKENS);
         let used = tokens + calibration.counted(prompt.len() as u64 / 4);
-        // A quarter stays free for what the estimate misses.
+        // A quarter stays free for the error of the estimate.
         let chars = calibration.estimated((context_tokens * 3 / 4).saturating_sub(used)).saturating_mul(4);
         let chars = usize::try_from(chars).unwrap_or(usize::MAX);
         (chars as u64 >= FEWEST_CHARS).then_some(Self { tokens: tokens as u32, chars })
     }
 }
 
-/// Asks a model for an account. `None`: there is none that can be used, for whatever reason.
+/// Asks a model for a summary. `None`: no usable summary, for any reason.
 ///
 /// # Cancel safety
-/// Dropped midway, nothing was told to anybody.
+/// If the future is dropped, nothing was published.
 pub(super) async fn account(
     core: &mut RunCore,
     config: &CompactionConfig,
@@ -69,7 +69,7 @@ pub(super) async fn account(
         tracing::debug!(run = %core.live.id, attempt, ?faults, "an account was written");
         match text {
             Ok(text) if faults.is_empty() => return Some(text),
-            // What a model does not copy, we do.
+            // Identifiers that the model did not copy are appended here.
             Ok(text) if attempt == ATTEMPTS && faults.fatal.is_empty() => {
                 return Some(summary::with_identifiers(&text, &faults.missing));
             }
@@ -79,14 +79,15 @@ pub(super) async fn account(
     None
 }
 
-/// Asks once. `None`: it could not be asked, or must not be; else its text, or what is wrong with the answer as a whole.
+/// Sends one request. `None`: it was impossible or not allowed. Otherwise the text, or what is wrong with the reply as
+/// a whole.
 async fn ask(
     core: &mut RunCore,
     reasoning: &Reasoning,
     question: String,
     step: u32,
 ) -> Option<Result<String, &'static str>> {
-    // A context of its own: nothing of the question enters the conversation.
+    // A separate context: the question does not enter the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(question))]);
     let allowance = Allowance { attempts: ATTEMPTS, purpose: CallPurpose::Aside };
     match core.ask(reasoning, &mut aside, step, allowance).await {

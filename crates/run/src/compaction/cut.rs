@@ -1,8 +1,8 @@
-//! Which messages leave a context that is too long. Pure.
+//! Selects the messages to remove from a context that is too long. Pure.
 //!
-//! The newest turns stay, as many as fit, cut at the beginning of a turn. Where the running turn alone is too long, its
-//! oldest whole steps leave; never what a person has said in it, nor its newest step, which may have open calls. A call
-//! and its results always leave together.
+//! As many of the newest turns stay as fit, cut at the beginning of a turn. If the running turn alone is too long, its
+//! oldest complete steps are removed. The user's messages in it and its newest step, which may have open calls, are
+//! never removed. A call and its results are always removed together.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use belay_protocol::{Message, MessageBody, MessageScope};
 use super::account::{Account, is_pinned};
 use crate::own_tools::{EMIT_VALUE, SEND_MESSAGE};
 
-/// What leaves a context, and what stays.
+/// The messages to remove from a context, and those that stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
     messages: Vec<Arc<Message>>,
-    /// Whether a pinned summary is the first of them.
+    /// Whether the first message is a pinned summary.
     pinned: bool,
     turn_start: usize,
-    /// Places of what leaves, in order.
+    /// Indexes of the messages to remove, ascending.
     leaving: Vec<usize>,
 }
 
-/// A context made shorter.
+/// A shortened context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compacted {
-    /// The new context: the pinned summary, then what stays.
+    /// The new context: the pinned summary, then the messages that stay.
     pub messages: Vec<Arc<Message>>,
-    /// The account, heading included.
+    /// The text of the summary, heading included.
     pub summary: String,
-    /// How many messages left.
+    /// Number of removed messages.
     pub dropped: u32,
-    /// Of these, those of the running turn, by their number in it, from 0.
+    /// Those of them that belong to the running turn, by their index in it, from 0.
     pub left_of_turn: Vec<u32>,
-    /// How many messages of earlier turns stay, of those that the store shows to every turn: a result that stands in for one
-    /// that a crash has swallowed is not among them, nor is a notice, which may be stored at any time.
+    /// Number of messages of earlier turns that stay, as the store counts them for every turn. Two kinds are not
+    /// counted: a result that replaces one lost in a crash, and a notice, which may be stored at any time.
     pub kept_of_earlier_turns: u32,
-    /// Where the running turn begins in the new context.
+    /// Index of the running turn's first message in the new context.
     pub turn_start: usize,
 }
 
 impl Cut {
-    /// What leaves a context whose running turn begins at `turn_start`, so that `keep` estimated tokens stay, or half of
-    /// what there is where that is less. `None`: nothing can leave.
+    /// Selects the messages to remove from a context whose running turn begins at `turn_start`, so that `keep`
+    /// estimated tokens stay, or half of the present number if that is less. `None`: nothing can be removed.
     pub fn of(messages: &[Arc<Message>], turn_start: usize, keep: u64) -> Option<Self> {
         let pinned = messages.first().is_some_and(|message| is_pinned(message));
         let head = usize::from(pinned);
@@ -57,27 +57,27 @@ impl Cut {
         (!leaving.is_empty()).then(|| Self { messages: messages.to_vec(), pinned, turn_start, leaving })
     }
 
-    /// The whole context that it goes through.
+    /// The whole context before the cut.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages
     }
 
-    /// What leaves, oldest first.
+    /// The messages to remove, oldest first.
     pub fn leaving(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.leaving.iter().map(|at| &*self.messages[*at])
     }
 
-    /// How many turns leave as a whole.
+    /// Number of turns that are removed completely.
     pub fn whole_turns(&self) -> usize {
         self.leaving.iter().filter(|at| **at < self.turn_start && begins_turn(&self.messages[**at])).count()
     }
 
-    /// What is to be told of what leaves.
+    /// The material of the summary.
     pub fn account(&self) -> Account<'_> {
         Account::new(self.pinned.then(|| self.messages[0].text()), self.leaving().collect())
     }
 
-    /// The context with this summary in the place of what leaves.
+    /// Replaces the removed messages by this summary.
     pub fn close(&self, summary: String) -> Compacted {
         let mut messages = vec![super::account::pinned(&summary)];
         let stays = |at: &usize| self.leaving.binary_search(at).is_err();
@@ -99,18 +99,18 @@ impl Cut {
 }
 
 impl Compacted {
-    /// Whether it is shorter than what was cut.
+    /// Whether the context is shorter than before.
     pub fn gains(&self, cut: &Cut) -> bool {
         tokens(&self.messages) < tokens(&cut.messages)
     }
 }
 
-/// Estimated tokens of messages.
+/// Estimated tokens of these messages.
 pub fn tokens(messages: &[Arc<Message>]) -> u64 {
     messages.iter().map(|message| message.estimated_tokens()).sum()
 }
 
-/// The first beginning of an earlier turn behind which at most `keep` tokens stand; else the running turn's own.
+/// Index of the first earlier turn from which at most `keep` tokens follow; otherwise the index of the running turn.
 fn first_turn_that_stays(messages: &[Arc<Message>], earlier: Range<usize>, keep: u64) -> usize {
     let mut behind = tokens(&messages[earlier.end..]);
     let mut from = earlier.end;
@@ -126,7 +126,7 @@ fn first_turn_that_stays(messages: &[Arc<Message>], earlier: Range<usize>, keep:
     from
 }
 
-/// Steps of the running turn, oldest first, until at most `keep` tokens of it are left; never the newest one.
+/// The oldest steps of the running turn, until at most `keep` tokens of it are left. Never the newest step.
 fn steps_that_leave(messages: &[Arc<Message>], turn_start: usize, keep: u64) -> Vec<usize> {
     let begins_step = |at: &usize| !messages[*at].tool_calls().is_empty();
     let steps: Vec<usize> = (turn_start + 1..messages.len()).filter(begins_step).collect();
@@ -147,13 +147,13 @@ fn steps_that_leave(messages: &[Arc<Message>], turn_start: usize, keep: u64) -> 
     leaving
 }
 
-/// Whether a step has handed over a part of what the run must come up with, or has sent a message: both are read from the
-/// conversation, at the latest at the end of the run.
+/// Whether a step has emitted a declared output or sent a message. Both are read from the conversation, at the latest
+/// at the end of the run.
 fn hands_over(message: &Message) -> bool {
     message.tool_calls().iter().any(|call| [EMIT_VALUE, SEND_MESSAGE].contains(&call.name.as_str()))
 }
 
-/// Whether a person has said this.
+/// Whether this is a message of a user.
 pub(super) fn begins_turn(message: &Message) -> bool {
     message.scope == MessageScope::Thread && matches!(message.body, MessageBody::User { .. })
 }
@@ -249,7 +249,7 @@ mod tests {
             let Some(out) = compact(&messages, turn_start) else { break };
             assert_eq!(out.summary.matches(long.trim()).count(), 1, "{}", out.summary);
             (messages, turn_start) = (out.messages, out.turn_start);
-            messages.insert(1, Arc::new(Message::system(&long))); // brought again
+            messages.insert(1, Arc::new(Message::system(&long))); // the client sends it again
             turn_start += 1;
         }
     }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     impl Compacted {
-        /// Estimated tokens of what has left.
+        /// Estimated tokens of the removed messages.
         fn summary_of(&self, before: &[Arc<Message>]) -> u64 {
             let stays = |message: &&Arc<Message>| !self.messages.iter().any(|kept| Arc::ptr_eq(kept, message));
             before.iter().filter(stays).map(|message| message.estimated_tokens()).sum()

@@ -1,18 +1,19 @@
-//! What cannot be guessed once it is forgotten: ids, hashes, hosts, ports, addresses, paths, file names. Pure.
+//! Identifiers that nobody can guess once they are lost: ids, hashes, hosts, ports, addresses, paths, file names. Pure.
 
 use belay_protocol::{Message, MessageBody};
 
-/// Most of them that an account is held to.
+/// Maximum number of identifiers that a summary must contain.
 pub const MOST: usize = 12;
 
-/// Lengths in bytes. Shorter ones are words, longer ones are data.
+/// Lengths in bytes. Shorter words are ordinary words, longer ones are data.
 const LENGTHS: std::ops::RangeInclusive<usize> = 4..=200;
 
-/// Digits from which on a number counts. 5: below are years, amounts and counts, which texts are full of.
+/// Minimum number of digits in a number that counts. 5: shorter ones are years, amounts and counts, which are frequent
+/// in texts.
 const LONG_NUMBER: usize = 5;
 
-/// The identifiers of a conversation, at most [`MOST`], each once: those that people and the model have said before those
-/// of tools' results, and newer ones first.
+/// The identifiers of a conversation, at most [`MOST`], each once. Those from messages come before those from tool
+/// results, and newer ones first.
 pub fn of<'a>(messages: &[&'a Message]) -> Vec<&'a str> {
     let said = |message: &&&Message| !matches!(message.body, MessageBody::Tool(_));
     let (spoken, results): (Vec<&&Message>, Vec<&&Message>) = messages.iter().partition(said);
@@ -30,7 +31,7 @@ pub fn of<'a>(messages: &[&'a Message]) -> Vec<&'a str> {
     found
 }
 
-/// Words without what surrounds them in a sentence.
+/// The words of a text, without punctuation around them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let apart = |c: char| {
         c.is_whitespace()
@@ -49,7 +50,7 @@ fn is_address(word: &str) -> bool {
     }) || word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && is_host(host))
 }
 
-/// Two names behind one another, or one behind a root. `and/or` is two words and no path.
+/// At least two names with a separator, or one after a root. `and/or` is two words and no path.
 fn is_path(word: &str) -> bool {
     let rooted = ["/", "~/", "./", "../"].iter().any(|root| word.starts_with(root)) || word.get(1..3) == Some(":\\");
     let names = word.split(['/', '\\']).filter(|name| !name.is_empty()).count();

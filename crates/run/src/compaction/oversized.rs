@@ -1,4 +1,4 @@
-//! Results of tools that are too large for a context that does not fit otherwise. Pure.
+//! Shortens tool results that are too large, as the last resort for a context that does not fit. Pure.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use belay_protocol::{Message, MessageBody};
 
 use super::transcript::middle_left_out;
 
-/// Most characters of a result that stay, and the part of the context that a single one may have.
+/// Maximum length of a result, in characters, and the maximum part (1/16) of the context for one result.
 const MOST_CHARS: u64 = 4_000;
 const SHARE: u64 = 16;
-/// Characters beyond that are let be: what was truncated before says so in fewer.
+/// Excess in characters that is tolerated: the notice of an earlier truncation is shorter.
 const SLACK_CHARS: usize = 64;
 
-/// Leaves out the middle of results that are too large for a context of this size, and their pictures. In this context
-/// only: the originals stay in the store. Returns how many there were.
+/// Cuts the middle out of results that are too large for a context of this size, and removes their pictures. This
+/// changes only this context: the originals stay in the store. Returns the number of shortened results.
 pub fn truncate(messages: &mut [Arc<Message>], context_tokens: u64) -> usize {
     let most = (context_tokens.saturating_mul(4) / SHARE).min(MOST_CHARS) as usize;
     let mut truncated = 0;

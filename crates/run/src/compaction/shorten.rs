@@ -1,5 +1,5 @@
-//! One shortening, from the decision what leaves to the context that is left: notes, then the account. Nothing is changed
-//! here: whoever asks for it stores what comes of it, or drops it.
+//! One compaction, from the selected cut to the shortened context: first notes, then the summary. This module stores
+//! nothing: the caller stores the result or drops it.
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{Durability, EventKind};
@@ -9,33 +9,34 @@ use super::{ask, flush};
 use crate::core::RunCore;
 use crate::estimate::Calibration;
 
-/// Characters of an account by rule: a half of the context's tokens, which is an eighth of it, between these.
+/// Limits of a summary by rule, in characters. Its length is half the number of the context's tokens, about an eighth
+/// of the context, within these limits.
 const RULE_CHARS: (u64, u64) = (400, 4_000);
 
-/// How a context is to be shortened.
+/// Options of a compaction.
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {
-    /// What is known of the provider's way of counting.
+    /// Factor between the local estimate and the provider's token count.
     pub calibration: Calibration,
     /// Whether a model may be asked.
     pub by_model: bool,
-    /// Whether notes may be made before.
+    /// Whether notes may be saved first.
     pub notes: bool,
-    /// What a person wants to be kept in mind.
+    /// A person's request about what the summary should keep.
     pub wish: Option<&'a str>,
 }
 
-/// Who has written an account.
+/// Author of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummarySource {
     /// A model.
     Model,
-    /// A rule, since no model could, or should.
+    /// A rule, because no model could write it or should be asked.
     Rule,
 }
 
 impl SummarySource {
-    /// The word in facts.
+    /// The word in events.
     pub fn word(self) -> &'static str {
         match self {
             Self::Model => "model",
@@ -44,15 +45,15 @@ impl SummarySource {
     }
 }
 
-/// A context that was shortened, and what that has won.
+/// A shortened context, with its size before and after.
 pub struct Shortened {
-    /// What is left.
+    /// The new context.
     pub context: Compacted,
-    /// Who tells of what has left.
+    /// Author of the summary.
     pub by: SummarySource,
-    /// Its tokens before, as the provider would count them.
+    /// Tokens before, as the provider would count them.
     pub before: u64,
-    /// And after.
+    /// Tokens after, as the provider would count them.
     pub after: u64,
     gains: bool,
 }
@@ -63,12 +64,12 @@ impl Shortened {
         Self { gains: context.gains(cut), context, by, before, after }
     }
 
-    /// Whether it is shorter than it was.
+    /// Whether the context is shorter than before.
     pub fn gains(&self) -> bool {
         self.gains
     }
 
-    /// The fact that it has taken the place of the longer one.
+    /// The event that the shortened context replaces the longer one.
     pub fn fact(&self, will_retry: bool) -> EventKind {
         let Self { context, by, before, after, .. } = self;
         let (by, messages) = (by.word().into(), context.dropped);
@@ -76,16 +77,16 @@ impl Shortened {
     }
 }
 
-/// Carries a cut out. Always comes to an account: where no model gives one that can be used, a rule does.
+/// Carries out a cut. It always produces a summary: if no model gives a usable one, a rule does.
 ///
 /// # Cancel safety
-/// Dropped midway, or told to stop, nothing has changed; some notes may have been made.
+/// If the future is dropped or stopped, the context is unchanged. Some notes may have been saved.
 pub async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> Shortened {
     let (config, info) = (&core.services.compaction, core.services.model.info());
     let account = if core.child { cut.account().of_child() } else { cut.account() };
     let step = context.state.iteration;
     if how.by_model && !info.rehearsal {
-        // Runs of their own: they have the time that is set for them, and nothing of theirs enters the conversation.
+        // Child runs: each has its own time limit, and none of their messages enters the conversation.
         let child = || core.seed(context).grow(config.timeout());
         if how.notes && config.memory_flush {
             flush::notes(child(), &account, cut.whole_turns(), how.calibration, step).await;

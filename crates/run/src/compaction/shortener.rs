@@ -1,4 +1,4 @@
-//! What a run knows of its shortenings: how often there was one, whether the last was worth it, and how the provider counts.
+//! Bookkeeping of a run's compactions: their number, whether the last one was worthwhile, and the token calibration.
 
 use belay_agent_loop::LoopState;
 use serde::{Deserialize, Serialize};
@@ -6,44 +6,44 @@ use serde_json::{Map, Value};
 
 use crate::estimate::Calibration;
 
-/// What a run knows of its shortenings.
+/// Bookkeeping of a run's compactions.
 #[derive(Debug, Default)]
 pub struct Shortener {
-    /// What is known of the provider's way of counting.
+    /// Factor between the local estimate and the provider's token count.
     pub calibration: Calibration,
-    /// What holds for the whole run.
+    /// Values for the whole run.
     count: Count,
-    /// Large results have lost their middle. Only here: taken up again, the run has them whole.
+    /// Whether large results were shortened. Not stored: a resumed run has the whole results again.
     truncated: bool,
 }
 
-/// The shortenings of a run. Part of its state, so that it holds over questions and restarts.
+/// The compactions of a run. Part of its state, so that it survives pauses and restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Count {
     times: u32,
-    /// The last one won too little: there is no other in this run.
+    /// The last compaction gained too little, so this run gets no other.
     in_vain: bool,
-    /// Notes were made.
+    /// Notes were saved.
     noted: bool,
 }
 
-/// Where in the state it is kept, beside what others keep there.
+/// Key of the count in `LoopState::delegate`, beside the keys of other parts.
 const KEY: &str = "compaction";
 
 impl Shortener {
-    /// That of a run with this state.
+    /// The bookkeeping of a run with this state.
     pub fn of(state: &LoopState, calibration: Calibration) -> Self {
         let count = state.delegate.get(KEY).and_then(|kept| serde_json::from_value(kept.clone()).ok());
         Self { calibration, count: count.unwrap_or_default(), truncated: false }
     }
 
-    /// Whether there may be another one, where there are at most `most` of them.
+    /// Whether another compaction is allowed, with at most `most` for a run.
     pub(crate) fn may_begin(&self, most: u32) -> bool {
         !self.count.in_vain && self.count.times < most
     }
 
-    /// Counts one that begins. Returns whether notes may be made before it: once in a run.
+    /// Counts a compaction that begins. Returns whether it may save notes first, which is allowed once in a run.
     pub fn begin(&mut self, state: &mut LoopState) -> bool {
         self.count.times += 1;
         let notes = !std::mem::replace(&mut self.count.noted, true);
@@ -51,21 +51,22 @@ impl Shortener {
         notes
     }
 
-    /// Judges one that has ended. Less than a fifth is filled again by the next step. Returns whether it was worth it.
+    /// Judges a compaction that has ended. Returns whether it was worthwhile: whether it removed at least a fifth of
+    /// the tokens. The next step would use up a smaller gain at once.
     pub fn end(&mut self, before: u64, after: u64, state: &mut LoopState) -> bool {
         self.count.in_vain = u128::from(after) * 10 > u128::from(before) * 8;
         self.keep(state);
         !self.count.in_vain
     }
 
-    /// Whether large results still have their middle; from now on they do not.
+    /// Whether large results may be shortened. Returns `true` once, and `false` from then on.
     pub fn truncate(&mut self) -> bool {
         !std::mem::replace(&mut self.truncated, true)
     }
 
-    /// Puts it where the next checkpoint takes it along.
+    /// Puts the count into the state, which the next checkpoint stores.
     fn keep(&self, state: &mut LoopState) {
-        let Ok(count) = serde_json::to_value(self.count) else { return }; // plain data: it always serialises
+        let Ok(count) = serde_json::to_value(self.count) else { return }; // plain data always serialises
         match state.delegate.as_object_mut() {
             Some(others) => {
                 others.insert(KEY.to_owned(), count);

@@ -1,4 +1,4 @@
-//! What a model is told when it is to write an account, and whether what it has written is one. Pure.
+//! The prompt for a summary, and the check of the model's text. Pure.
 
 use super::account::Account;
 use super::identifiers;
@@ -6,19 +6,19 @@ use super::transcript::{middle_left_out, transcript};
 
 use crate::config::Identifiers;
 
-/// The headings of an account, in their order.
+/// The headings of a summary, in order.
 const HEADINGS: [&str; 5] = [DECISIONS, "Open tasks", "Constraints", "User requests", IDENTIFIERS];
 const DECISIONS: &str = "Decisions";
 const IDENTIFIERS: &str = "Exact identifiers";
 
-/// Words of the newest request that are looked for, at most; one in four has to be there.
+/// Maximum number of words of the newest request that are searched in a summary; one in four must be found.
 const WORDS: usize = 12;
-/// Fewest letters of a word that says something.
+/// Minimum letters of a significant word.
 const TELLING_LETTERS: usize = 4;
-/// Most characters of the newest request that are shown by themselves.
+/// Maximum quotation of the newest request, in characters.
 const REQUEST_CHARS: usize = 600;
 
-/// The system prompt: what an account is. `words` is how long it may be.
+/// The system prompt for a summary of at most `words` words.
 pub fn prompt(words: u32, strict: Identifiers) -> String {
     let headings: Vec<String> = HEADINGS.iter().map(|heading| format!("## {heading}")).collect();
     let exact = match strict {
@@ -41,10 +41,11 @@ pub fn prompt(words: u32, strict: Identifiers) -> String {
     )
 }
 
-/// What is to be told of, in at most `max_chars` characters of conversation. `wish`: what the person wants kept in mind.
+/// The request for a summary, with at most `max_chars` characters of conversation. `wish`: what the person wants to
+/// keep.
 pub fn request(account: &Account<'_>, max_chars: usize, wish: Option<&str>) -> String {
     let earlier = account.earlier();
-    // The account before is what is left of everything older, so it is the last to be cut.
+    // The previous summary is all that is left of older messages, so it is cut last.
     let earlier = middle_left_out(&earlier, max_chars / 2);
     let mut text = String::new();
     if !earlier.trim().is_empty() {
@@ -62,22 +63,22 @@ pub fn request(account: &Account<'_>, max_chars: usize, wish: Option<&str>) -> S
     text
 }
 
-/// What is wrong with an account.
+/// Problems of a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults<'a> {
-    /// It is no account: a sentence each.
+    /// Problems that make it unusable, one sentence each.
     pub fatal: Vec<String>,
-    /// Identifiers that it should have and has not.
+    /// Required identifiers that it does not contain.
     pub missing: Vec<&'a str>,
 }
 
 impl Faults<'_> {
-    /// Whether there are none.
+    /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.fatal.is_empty() && self.missing.is_empty()
     }
 
-    /// What the model is told of them.
+    /// Feedback for the model.
     pub fn told(&self) -> String {
         let missing = (!self.missing.is_empty())
             .then(|| format!("These identifiers are missing or changed: {}.", self.missing.join(" ")));
@@ -86,7 +87,7 @@ impl Faults<'_> {
     }
 }
 
-/// Looks at an account: are the headings there, is the newest request named, are the identifiers?
+/// Checks a summary: all headings are present, the newest request is mentioned, and the identifiers are complete.
 pub fn faults<'a>(account: &Account<'a>, text: &str, strict: Identifiers) -> Faults<'a> {
     let mut fatal = Vec::new();
     let is = |line: &str, heading: &str| {
@@ -107,13 +108,14 @@ pub fn faults<'a>(account: &Account<'a>, text: &str, strict: Identifiers) -> Fau
     Faults { fatal, missing: identifiers.into_iter().filter(|identifier| !text.contains(identifier)).collect() }
 }
 
-/// The account with these identifiers at its end, which is where its last heading stands.
+/// Appends identifiers to the summary. Its end is the section for identifiers.
 pub fn with_identifiers(text: &str, missing: &[&str]) -> String {
     let lines = missing.iter().map(|identifier| format!("\n- {identifier}"));
     [text.trim_end().to_owned()].into_iter().chain(lines).collect()
 }
 
-/// Whether a text has enough words of a request to be about it. A request without telling words is named by anything.
+/// Whether a text mentions a request, judged by the request's significant words. A request without such words counts as
+/// mentioned.
 fn names(text: &str, request: &str) -> bool {
     let text = text.to_lowercase();
     let mut words = telling_words(request);
@@ -124,7 +126,7 @@ fn names(text: &str, request: &str) -> bool {
     found >= words.len().div_ceil(4)
 }
 
-/// Words of a text, in lower case. Scripts without spaces are taken two letters at a time.
+/// The significant words of a text, in lower case. Scripts without spaces are split into pairs of letters.
 fn telling_words(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()) {

@@ -1,14 +1,14 @@
-//! A conversation as text for a model that is to tell of it, cut to a size. Pure.
+//! Renders a conversation as text of bounded length, for a model that summarises it. Pure.
 
 use belay_protocol::{Message, MessageBody};
 
-/// Most characters of one message, before everything has to become shorter.
+/// Maximum length of one message, in characters. It is reduced if the whole does not fit.
 const MESSAGE_CHARS: usize = 8_000;
-/// Fewest characters of one message; below, the oldest messages are left out instead.
+/// Minimum length of one message, in characters. If even that does not fit, the oldest messages are left out.
 const FEWEST_CHARS: usize = 120;
 
-/// The messages as text of at most `max_chars` characters, a little more for what is said about what is missing. Each begins
-/// with who speaks; further lines are indented, so that nobody can speak in another's name.
+/// The messages as text of at most `max_chars` characters, plus a short notice about omissions. Each entry begins with
+/// its author. Further lines are indented, so that no text can imitate another author.
 pub fn transcript(messages: &[&Message], max_chars: usize) -> String {
     let mut each = MESSAGE_CHARS;
     let mut lines = rendered(messages, each);
@@ -42,7 +42,7 @@ fn lines(message: &Message, each: usize) -> Vec<String> {
     let outside = if message.outside { " (untrusted content)" } else { "" };
     match &message.body {
         MessageBody::System { text } if message.is_notice() => vec![said(&format!("notice{outside}"), text)],
-        MessageBody::System { .. } => Vec::new(), // carried on by itself
+        MessageBody::System { .. } => Vec::new(), // instructions, which the summary carries separately
         MessageBody::User { .. } => vec![said(&format!("user{outside}"), &message.for_model())],
         MessageBody::Data { text } => vec![said(&format!("data{outside}"), text)],
         MessageBody::Tool(result) => {
@@ -58,7 +58,7 @@ fn lines(message: &Message, each: usize) -> Vec<String> {
     }
 }
 
-/// The text with its middle left out, where it is longer than `most` characters.
+/// Replaces the middle of a text that is longer than `most` characters by a notice.
 pub(super) fn middle_left_out(text: &str, most: usize) -> String {
     let chars = text.chars().count();
     if chars <= most {

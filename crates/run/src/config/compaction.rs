@@ -1,45 +1,46 @@
-//! `[compaction]`: when a conversation is shortened, and by whom.
+//! `[compaction]`: when a conversation is shortened, and how.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// `[compaction]`
+/// Values of `[compaction]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompactionConfig {
-    /// Whether a context is shortened before it outgrows the model. Off, that happens only when the provider says that it
-    /// is too long, and on `/compact`.
+    /// Whether a context is shortened before it exceeds the model's limit. If disabled, it is shortened only after the
+    /// provider rejects it as too long, and on `/compact`.
     pub enabled: bool,
-    /// Tokens that are kept free for the answer and for what the estimate misses; at most half of the context.
+    /// Tokens that stay free for the answer and for the error of the estimate; at most half of the context.
     pub reserve_tokens: u64,
-    /// Tokens of the newest part that stays as it is; at most a quarter of the context.
+    /// Tokens of the newest part that stays unchanged; at most a quarter of the context.
     pub keep_recent_tokens: u64,
-    /// The model that writes the account of what leaves. `None`: the configured one.
+    /// The model that writes summaries. `None`: the configured one.
     pub model: Option<String>,
-    /// Most seconds for notes and for the account, each. Then: an account by rule. 1 to 3600.
+    /// Time limit for notes and for the summary, each, in seconds. After it, a rule writes the summary. 1 to 3600.
     pub timeout_s: u64,
-    /// Whether the model may first note what must not be lost.
+    /// Whether the model may first save notes.
     pub memory_flush: bool,
-    /// Whether an account must have what cannot be guessed: ids, addresses, paths.
+    /// Whether a summary must contain identifiers: ids, addresses, paths.
     pub identifiers: Identifiers,
-    /// Most times for one turn, and for each run that it starts. 0: only `/compact` shortens. At most 20.
+    /// Maximum number of compactions for one turn, and for each run that it starts. 0: only `/compact` shortens. At
+    /// most 20.
     pub max_per_turn: u32,
 }
 
-/// What becomes of ids, hashes, hosts, ports, addresses and paths.
+/// Handling of ids, hashes, hosts, ports, addresses and paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Identifiers {
-    /// An account has them character by character.
+    /// A summary must contain them unchanged.
     #[default]
     Strict,
-    /// Nobody looks for them.
+    /// They are not checked.
     Off,
 }
 
 impl Default for CompactionConfig {
-    /// The figures of the kind of daemon that this one is an equal of; 20 000 tokens are some 30 pages.
+    /// The defaults of comparable daemons; 20 000 tokens are about 30 pages.
     fn default() -> Self {
         Self {
             enabled: true,
@@ -55,7 +56,7 @@ impl Default for CompactionConfig {
 }
 
 impl CompactionConfig {
-    /// Every problem at once, each beginning with its key.
+    /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(1..=3600).contains(&self.timeout_s) {
@@ -70,17 +71,17 @@ impl CompactionConfig {
         problems
     }
 
-    /// The longest time for notes, and for the account.
+    /// Time limit for notes and for the summary, each.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s)
     }
 
-    /// From how many tokens on a context of this size is shortened.
+    /// Size in tokens above which a context of this maximum size is shortened.
     pub fn limit(&self, context_tokens: u64) -> u64 {
         context_tokens - self.reserve_tokens.min(context_tokens / 2)
     }
 
-    /// How many tokens of the newest part stay in a context of this size.
+    /// Tokens of the newest part that stay, in a context of this maximum size.
     pub fn keep(&self, context_tokens: u64) -> u64 {
         self.keep_recent_tokens.min(context_tokens / 4)
     }

@@ -1,4 +1,4 @@
-//! The chain: who is asked at a point, in which order, and what comes of it.
+//! The hook chain: selects the hooks of a point, calls them in order, and combines their answers.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,35 +22,35 @@ use tracing::Instrument;
 use super::change;
 use crate::metrics;
 
-/// Hooks that look on at the same time. Then: the next are not told, with a warning and a count.
+/// Maximum number of observing hooks that run at the same time. Further ones are skipped, with a warning and a count.
 const MAX_LOOKING_ON: usize = 256;
 
-/// What an event is about, besides its data.
+/// The subject of an event, besides its data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About<'a> {
-    /// The session, where there is one.
+    /// The session, if any.
     pub session: Option<&'a SessionKey>,
-    /// The run, where there is one.
+    /// The run, if any.
     pub run: Option<RunId>,
     /// The tool, at the points of tool calls.
     pub tool: Option<&'a str>,
 }
 
-/// What hooks that may refuse have decided.
+/// Result of hooks that may refuse.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookDecision {
-    /// Go on, with the data as they have left it.
+    /// Continue, with the data as the hooks changed it.
     Go(Value),
-    /// Do not.
+    /// Refused by a hook.
     Refused(HookRefusal),
 }
 
-/// A refusal, in words for whoever asked: "refused by the hook guard: it is night".
+/// A refusal, formatted for the sender: "refused by the hook guard: it is night".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRefusal {
     /// The hook's name in the configuration.
     pub by: String,
-    /// Its own words, or that it failed.
+    /// The hook's text, or that it failed.
     pub why: String,
 }
 
@@ -60,21 +60,21 @@ impl fmt::Display for HookRefusal {
     }
 }
 
-/// The hooks at their points. Owns the tasks of those that look on; [`HookChain::drain`] ends them.
+/// The hooks by point. Owns the tasks of observing hooks; [`HookChain::drain`] ends them.
 pub struct HookChain {
     points: HashMap<HookPoint, Vec<Arc<Bound>>>,
     clock: Arc<dyn Clock>,
     room: Arc<Semaphore>,
     looking_on: TaskTracker,
-    /// Cancelled when nobody waits for those any more.
+    /// Cancelled when observing hooks are no longer waited for.
     over: CancellationToken,
 }
 
 impl HookChain {
-    /// A chain of these hooks: higher priorities first, and among equals the order in which they are given.
+    /// A chain of these hooks: higher priorities first, and equal priorities in the given order.
     ///
     /// # Errors
-    /// A pattern of tool names cannot be read.
+    /// A pattern of tool names is invalid.
     pub fn new(hooks: Vec<BoundHook>, clock: Arc<dyn Clock>) -> Result<Self, globset::Error> {
         let mut points: HashMap<HookPoint, Vec<Arc<Bound>>> = HashMap::new();
         for hook in hooks {
@@ -90,12 +90,12 @@ impl HookChain {
         })
     }
 
-    /// Whether any hook is bound to a point: whoever has to gather data for it looks here first.
+    /// Whether a hook is bound to this point. Callers check it before they collect data.
     pub fn is_bound(&self, point: HookPoint) -> bool {
         self.points.contains_key(&point)
     }
 
-    /// Tells the hooks that look on at a point, and waits for none of them. The data is made only if there are any.
+    /// Calls the observing hooks of a point without waiting for them. `data` is called only if there are any.
     pub fn observe(&self, point: HookPoint, about: About<'_>, data: impl FnOnce() -> Value) {
         debug_assert_eq!(point.kind(), HookKind::Observe);
         let mut asked = self.asked(point, about.tool).peekable();
@@ -117,8 +117,8 @@ impl HookChain {
             let (bound, event, over) = (bound.clone(), event.clone(), self.over.clone());
             let look_on = async move {
                 tokio::select! {
-                    biased; // what has ended before the limit is not called late
-                    _ = bound.ask(point, &event) => {} // nothing can be changed here; a failure is in the log
+                    biased; // a hook that ended in time is not reported as late
+                    _ = bound.ask(point, &event) => {} // an observing hook changes nothing; `ask` logs a failure
                     () = over.cancelled() => {
                         tracing::warn!(hook = bound.name(), point = point.word(), "a hook was not done in time");
                         metrics::hook_called(point, "dropped");
@@ -130,10 +130,10 @@ impl HookChain {
         }
     }
 
-    /// Has the hooks of a point change data, each what the one before has made of it. Adds what they did to `facts`.
+    /// Lets the hooks of a point change data, each the result of the previous one. Adds their actions to `facts`.
     ///
     /// # Cancel safety
-    /// Dropped, the hook at work is dropped, and nothing has changed.
+    /// If the future is dropped, the current hook call is dropped, and nothing has changed.
     pub async fn change(&self, point: HookPoint, about: About<'_>, data: Value, facts: &mut Vec<EventKind>) -> Value {
         debug_assert_eq!(point.kind(), HookKind::Change);
         let mut event = self.event(point, about, data);
@@ -145,10 +145,10 @@ impl HookChain {
         event.data
     }
 
-    /// Has the hooks of a point change data or refuse. The first refusal is the last word. Adds what they did to `facts`.
+    /// Lets the hooks of a point change data or refuse. The first refusal decides. Adds their actions to `facts`.
     ///
     /// # Cancel safety
-    /// Dropped, the hook at work is dropped, and nothing has been decided.
+    /// If the future is dropped, the current hook call is dropped, and nothing has been decided.
     pub async fn decide(
         &self,
         point: HookPoint,
@@ -168,7 +168,7 @@ impl HookChain {
         HookDecision::Go(event.data)
     }
 
-    /// Waits for the hooks that look on, for at most this long; what is at work then is dropped.
+    /// Waits for the observing hooks, for at most `limit`, and then drops the ones that still run.
     pub async fn drain(&self, limit: Duration) {
         self.looking_on.close();
         if timeout(limit, self.looking_on.wait()).await.is_err() {
@@ -187,13 +187,13 @@ impl HookChain {
     }
 }
 
-/// What comes of asking one hook.
+/// Answer of one hook.
 enum Verdict {
     Go,
     Refuse(String),
 }
 
-/// A hook with its tools.
+/// A hook with the patterns of its tools.
 struct Bound {
     hook: BoundHook,
     tools: GlobSet,
@@ -216,7 +216,7 @@ impl Bound {
         self.tools.is_empty() || tool.is_some_and(|tool| self.tools.is_match(tool))
     }
 
-    /// Asks, and makes the changes it asks for.
+    /// Calls the hook and applies its changes.
     async fn judge(&self, point: HookPoint, event: &mut HookEvent, facts: &mut Vec<EventKind>) -> Verdict {
         match self.ask(point, event).await {
             Some(HookAnswer::Continue) => Verdict::Go,
@@ -248,7 +248,7 @@ impl Bound {
         EventKind::Hook { point: point.word().into(), name: self.name().to_owned(), outcome: outcome.into() }
     }
 
-    /// Asks within the hook's time. `None`: it failed, took too long or panicked; the log says which.
+    /// Calls the hook within its time limit. `None`: it failed, timed out or panicked, as the log says.
     async fn ask(&self, point: HookPoint, event: &HookEvent) -> Option<HookAnswer> {
         let call = AssertUnwindSafe(async { self.hook.hook.call(event).await }).catch_unwind();
         let (outcome, why) = match timeout(self.hook.timeout, call).await {

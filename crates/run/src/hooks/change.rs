@@ -1,11 +1,11 @@
-//! What a hook may change, and how a change is made.
+//! Which data hooks may change, and how a change is applied.
 
 use std::mem::discriminant;
 
 use belay_protocol::HookPoint;
 use serde_json::{Map, Value};
 
-/// The fields of a point's data that hooks may change. Others are there to be read.
+/// The fields of a point's data that hooks may change. All others are read-only.
 pub(super) fn changeable(point: HookPoint) -> &'static [&'static str] {
     match point {
         HookPoint::Bootstrap => &["prompt", "files"],
@@ -28,8 +28,8 @@ pub(super) fn changeable(point: HookPoint) -> &'static [&'static str] {
     }
 }
 
-/// Puts fields of an answer in the place of those in the data. Returns why some were left out, one line each: they are
-/// none that may be changed here, or would have become something of another type.
+/// Replaces fields of the data by those of an answer. Returns one line for each ignored field: the field may not be
+/// changed here, or its type would change.
 pub(super) fn apply(point: HookPoint, fields: Map<String, Value>, data: &mut Value) -> Vec<String> {
     let mut left_out = Vec::new();
     for (name, new) in fields {

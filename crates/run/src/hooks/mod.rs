@@ -1,12 +1,13 @@
-//! Hooks: the operator's own programs, asked at named points.
+//! Hooks: the operator's own programs, called at named points.
 //!
-//! **For**: [`HookChain`] asks whoever is bound to a point, in order, within their time, and says what became of it. A
-//! hook can change what it is asked about where the point allows, refuse where the point allows, and nothing else: it
-//! cannot crash, stall or outlive the daemon.
+//! **For**: [`HookChain`] calls the hooks of a point, in order, within their time limits, and returns the result. A
+//! hook can change its data or refuse, if the point allows it, and nothing else: it cannot crash, stall or outlive the
+//! daemon.
 //!
-//! **Does not know**: what a hook is (a command, an address), nor what its settings say.
+//! **Does not know**: what a hook is (a command, an address), or its settings.
 //!
-//! Reading order: [`points`] (what each point is about) → [`chain`] (who is asked, and what comes of it) → [`change`].
+//! Reading order: [`points`] (the data of each point) → [`chain`] (which hooks are called, and the result) →
+//! [`change`].
 
 mod chain;
 mod change;

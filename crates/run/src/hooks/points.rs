@@ -1,5 +1,5 @@
-//! The points: what each is about, as data. The one table of it besides the guide for those who write hooks
-//! (`docs/develop/writing-a-hook.md`), which says the same in words.
+//! The data of each hook point. The guide for authors of hooks (`docs/develop/writing-a-hook.md`) describes the same in
+//! words.
 
 use belay_protocol::{
     CallId, ChannelId, EventKind, HookPoint, Inbound, NOT_SHOWN, Outbound, PrincipalRole, RunId, RunRecord, SessionKey,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{About, HookChain, HookDecision, HookRefusal};
 use crate::request::RunRequest;
 
-/// Where something happens.
+/// The session and run of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct HookContext<'a> {
     /// The session.
@@ -19,7 +19,7 @@ pub struct HookContext<'a> {
     pub run: RunId,
 }
 
-/// A tool call that something is about.
+/// The tool call of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct CallAbout<'a> {
     pub place: HookContext<'a>,
@@ -46,7 +46,7 @@ impl<'a> From<CallAbout<'a>> for About<'a> {
 }
 
 impl HookChain {
-    /// The daemon takes messages.
+    /// Notifies hooks that the daemon accepts messages.
     pub fn gateway_start<'a>(&self, version: &str, channels: impl Iterator<Item = &'a ChannelId>) {
         self.observe(HookPoint::GatewayStart, About::default(), || {
             let mut channels: Vec<&str> = channels.map(ChannelId::as_str).collect();
@@ -55,15 +55,15 @@ impl HookChain {
         });
     }
 
-    /// The daemon drains.
+    /// Notifies hooks that the daemon begins to drain.
     pub fn gateway_stop(&self, version: &str) {
         self.observe(HookPoint::GatewayStop, About::default(), || json!({ "version": version }));
     }
 
-    /// A message has come in; returns its text as hooks have left it.
+    /// Lets hooks change or refuse a message that has arrived. Returns its text.
     ///
     /// # Errors
-    /// It is refused.
+    /// A hook refused the message.
     pub async fn message_received(
         &self,
         inbound: &Inbound,
@@ -80,7 +80,7 @@ impl HookChain {
         field(decision, "text").map(text_of)
     }
 
-    /// A command, told under its own name too where it has one.
+    /// Notifies hooks of a command. Some commands have a point of their own, which is notified too.
     pub fn command(&self, inbound: &Inbound, word: &str, text: &str) {
         let own = match word {
             "/new" => Some(HookPoint::CommandNew),
@@ -98,22 +98,22 @@ impl HookChain {
         }
     }
 
-    /// A session has its first message.
+    /// Notifies hooks of the first message of a session.
     pub fn session_start(&self, place: HookContext<'_>, inbound: &Inbound) {
         self.observe(HookPoint::SessionStart, place.into(), || Value::Object(sender(inbound)));
     }
 
-    /// A session was ended by this command.
+    /// Notifies hooks that a command ended a session.
     pub fn session_end(&self, session: &SessionKey, command: &str) {
         let about = About { session: Some(session), ..About::default() };
         self.observe(HookPoint::SessionEnd, about, || json!({ "reason": command.trim_start_matches('/') }));
     }
 
-    /// A run is about to ask the model for the first time; returns who it is told it is, and the files of the workspace that
-    /// it is told of, as hooks have left them.
+    /// Lets hooks change or refuse a run that is about to call the model for the first time. Returns the persona and
+    /// the workspace files for the prompt.
     ///
     /// # Errors
-    /// The run is refused.
+    /// A hook refused the run.
     pub async fn before_agent_start(
         &self,
         place: HookContext<'_>,
@@ -131,7 +131,7 @@ impl HookChain {
         Ok((field(decision, "prompt").map(text_of)?, files))
     }
 
-    /// A run has ended.
+    /// Notifies hooks that a run has ended.
     pub fn agent_end(&self, record: &RunRecord) {
         let place = HookContext { session: &record.session, run: record.run_id };
         self.observe(HookPoint::AgentEnd, place.into(), || {
@@ -146,11 +146,11 @@ impl HookChain {
         });
     }
 
-    /// A call is about to be looked at; returns its arguments as hooks have left them. They are shown none of those that
-    /// the tool calls sensitive, and those stay as they are unless a hook gives another value.
+    /// Lets hooks change or refuse a tool call that is about to be checked. Returns its arguments. Hooks do not see
+    /// arguments that the tool declares sensitive. Those stay unchanged unless a hook sets another value.
     ///
     /// # Errors
-    /// It is refused.
+    /// A hook refused the call.
     pub async fn before_tool_call(
         &self,
         call: CallAbout<'_>,
@@ -166,7 +166,7 @@ impl HookChain {
         field(decision, "arguments").map(|changed| put_back(changed, arguments, spec))
     }
 
-    /// A call has come to its end, whatever became of it.
+    /// Notifies hooks that a tool call has ended, whatever its result.
     pub fn after_tool_call(
         &self,
         call: CallAbout<'_>,
@@ -176,7 +176,7 @@ impl HookChain {
         took_ms: u64,
     ) {
         self.observe(HookPoint::AfterToolCall, call.into(), || {
-            // Of a tool that there is not nobody knows what is sensitive: nothing is shown.
+            // For an unknown tool, nobody knows which arguments are sensitive, so none is shown.
             let arguments = spec.zip(arguments).map(|(spec, arguments)| shown(arguments, spec)).unwrap_or_default();
             json!({
                 "tool": call.tool,
@@ -188,7 +188,7 @@ impl HookChain {
         });
     }
 
-    /// A result is about to enter the conversation; returns its text as hooks have left it.
+    /// Lets hooks change the text of a result that is about to enter the conversation. Returns the text.
     pub async fn tool_result_persist(
         &self,
         call: CallAbout<'_>,
@@ -201,22 +201,23 @@ impl HookChain {
         text_of(take(self.change(HookPoint::ToolResultPersist, call.into(), data, facts).await, "text"))
     }
 
-    /// Older messages are about to be replaced by a summary: of so many in the context.
+    /// Notifies hooks that a compaction begins, of a context with this many messages.
     pub fn before_compaction(&self, session: &SessionKey, run: Option<RunId>, messages: usize) {
         let about = About { session: Some(session), run, tool: None };
         self.observe(HookPoint::BeforeCompaction, about, || json!({ "messages": messages }));
     }
 
-    /// So many messages are left in the context, and so many have left it.
+    /// Notifies hooks that a compaction has ended. `messages`: number of messages in the context now; `dropped`: number
+    /// of removed messages.
     pub fn after_compaction(&self, session: &SessionKey, run: Option<RunId>, messages: usize, dropped: u32) {
         let about = About { session: Some(session), run, tool: None };
         self.observe(HookPoint::AfterCompaction, about, || json!({ "messages": messages, "dropped": dropped }));
     }
 
-    /// A reply is about to be stored and to go out; returns it as hooks have left it.
+    /// Lets hooks change or refuse a reply that is about to be stored and sent. Returns its text.
     ///
     /// # Errors
-    /// It is refused.
+    /// A hook refused the reply.
     pub async fn message_sending(
         &self,
         place: HookContext<'_>,
@@ -232,7 +233,7 @@ impl HookChain {
         field(decision, "text").map(text_of)
     }
 
-    /// A message went out, or could not: `sent`, `failed` or `ambiguous`.
+    /// Notifies hooks of the outcome of a delivery: `sent`, `failed` or `ambiguous`.
     pub fn message_sent(&self, message: &Outbound, outcome: &str) {
         let about = About { run: message.run_id, ..About::default() };
         self.observe(
@@ -243,7 +244,7 @@ impl HookChain {
     }
 }
 
-/// Who sends a message, and through what.
+/// The sender of a message and the channel.
 fn sender(inbound: &Inbound) -> Map<String, Value> {
     let role = match inbound.principal.role {
         PrincipalRole::User => "user",
@@ -254,7 +255,7 @@ fn sender(inbound: &Inbound) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
-/// Arguments without those that are never shown.
+/// The arguments with sensitive values masked.
 fn shown(arguments: &Map<String, Value>, spec: &ToolSpec) -> Map<String, Value> {
     let mut shown = arguments.clone();
     for name in &spec.sensitive {
@@ -265,7 +266,7 @@ fn shown(arguments: &Map<String, Value>, spec: &ToolSpec) -> Map<String, Value> 
     shown
 }
 
-/// Arguments as hooks have left them, with those in their place that were not shown.
+/// The arguments as changed by hooks, with masked values restored.
 fn put_back(changed: Value, arguments: &Map<String, Value>, spec: &ToolSpec) -> Map<String, Value> {
     let Value::Object(mut changed) = changed else { return arguments.clone() };
     for name in &spec.sensitive {
@@ -289,7 +290,7 @@ fn take(mut data: Value, name: &str) -> Value {
     data.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
-/// The text of a field. The chain has seen to it that a changed text is still one.
+/// The text of a field. The chain guarantees that a changed text is still a text.
 fn text_of(value: Value) -> String {
     match value {
         Value::String(text) => text,

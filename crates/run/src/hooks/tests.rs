@@ -1,4 +1,4 @@
-//! The chain with hooks that do as they are told.
+//! The chain with scripted hooks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ impl Clock for Noon {
     }
 }
 
-/// What a hook does.
+/// Behaviour of a hook.
 #[derive(Clone)]
 enum Act {
     Go,
@@ -31,7 +31,7 @@ enum Act {
     Fail,
     Panic,
     Hang,
-    /// Goes on when it is let.
+    /// Continues once the semaphore has a permit.
     Wait(Arc<Semaphore>),
 }
 
@@ -74,7 +74,7 @@ impl Hook for Scripted {
     }
 }
 
-/// Hooks at one point, which write down who was asked.
+/// Hooks at one point, which record their calls.
 struct Table {
     point: HookPoint,
     heard: Heard,
@@ -177,7 +177,7 @@ async fn a_hook_that_fails_hangs_or_panics_is_passed_or_refuses_as_it_is_configu
             closed()
         );
 
-        // Where nothing can be refused, a closed hook is an open one.
+        // At a point without refusals, a hook that fails closed behaves as one that fails open.
         let change = hooks(HookPoint::ToolResultPersist).failing(HookFailure::Closed);
         let changed =
             change.chain().change(change.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;

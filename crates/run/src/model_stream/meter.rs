@@ -1,21 +1,22 @@
-//! What the requests of one logical call have streamed and reported, and what each is charged for: where the provider has not
-//! reported it, the estimated input in full and the output that was streamed, reasoning and tool calls included.
+//! Measures the requests of one logical call: what they streamed and reported, and the charge of each. If the provider
+//! has not reported usage, the charge is the whole estimated input and the streamed output, reasoning and tool calls
+//! included.
 
 use belay_protocol::Usage;
 
-/// Counts the requests of one logical call.
+/// Measures the requests of one logical call.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Requests that broke off after they had begun to answer; at most as many as a call may send.
+    /// Requests that failed after their answer had begun; at most as many as a call may send.
     broken: Vec<Request>,
     current: Request,
-    /// Requests that were sent.
+    /// Number of requests sent.
     sent: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Request {
-    /// It was sent and has neither failed nor ended.
+    /// The request was sent and has neither failed nor ended.
     in_flight: bool,
     begun: bool,
     /// Bytes of text, reasoning and tool calls.
@@ -23,41 +24,41 @@ struct Request {
     reported: Option<Usage>,
 }
 
-/// What requests are charged for that have no figures of the provider's.
+/// Estimated usage of requests without figures of the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// Their tokens together.
+    /// Sum of their tokens.
     pub usage: Usage,
-    /// How many they are.
+    /// Number of these requests.
     pub requests: u32,
 }
 
 impl Meter {
-    /// A request goes out.
+    /// Records that a request was sent.
     pub(crate) fn sent(&mut self) {
-        self.fail(); // one that was sent again without a word about its failure
+        self.fail(); // a previous request whose failure was not reported
         self.current.in_flight = true;
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// How many requests were sent.
+    /// Number of requests sent.
     pub(crate) fn requests(&self) -> u32 {
         self.sent
     }
 
-    /// A piece of an answer has come: text, reasoning, or a part of a tool call.
+    /// Records a fragment of the answer: text, reasoning, or a part of a tool call.
     pub(crate) fn piece(&mut self, bytes: usize) {
         self.current.begun = true;
         self.current.bytes = self.current.bytes.saturating_add(bytes as u64);
     }
 
-    /// The provider has reported what the request uses so far.
+    /// Records the usage that the provider has reported for the request so far.
     pub(crate) fn reported(&mut self, usage: &Usage) {
         self.current.begun = true;
         self.current.reported = Some(*usage);
     }
 
-    /// The request has failed. One that had not begun to answer is not charged for.
+    /// Records that the request failed. If its answer had not begun, it is not charged.
     pub(crate) fn fail(&mut self) {
         let request = std::mem::take(&mut self.current);
         if request.begun {
@@ -65,8 +66,8 @@ impl Meter {
         }
     }
 
-    /// The call was dropped. The input of a request under way is charged for, whether its answer had begun or not: it was
-    /// sent. In a pause before the next request nothing is under way.
+    /// Records that the call was dropped. A request in flight is charged with its input even if its answer had not
+    /// begun, because it was sent. During a pause between requests, nothing is in flight.
     pub(crate) fn stop(&mut self) {
         let request = std::mem::take(&mut self.current);
         if request.in_flight || request.begun {
@@ -74,8 +75,8 @@ impl Meter {
         }
     }
 
-    /// What the requests that broke off are charged for. `begun`: how many the provider layer counts, which may be more than
-    /// were heard of here. `most`: what one request may use, its input as estimated.
+    /// The charge of the failed requests. `begun`: their number as the provider layer counts it, which may include
+    /// requests unknown here. `most`: the maximum usage of one request, with its estimated input.
     pub(crate) fn broken(&self, begun: u32, most: &Usage) -> Estimate {
         let heard = u32::try_from(self.broken.len()).unwrap_or(u32::MAX);
         let unheard = begun.saturating_sub(heard);
@@ -85,17 +86,17 @@ impl Meter {
         Estimate { usage, requests: heard.saturating_add(unheard) }
     }
 
-    /// What a whole answer of so many bytes is charged for, where the provider reports nothing with it.
+    /// The charge of a whole answer of this many bytes, if the provider reports no usage with it.
     pub(crate) fn answered(&self, bytes: usize, most: &Usage) -> Usage {
         self.current.estimate(bytes as u64, most)
     }
 }
 
 impl Request {
-    /// What was reported before it broke off is believed; the output is then at least what was streamed.
+    /// The usage reported before the failure counts; the output is at least what was streamed.
     fn estimate(&self, bytes: u64, most: &Usage) -> Usage {
         let reported = self.reported.unwrap_or_default();
-        // Four bytes are a token, as for the input.
+        // Four bytes are one token, as for the input.
         let streamed = self.bytes.max(bytes).div_ceil(4).min(most.output);
         Usage {
             input: if reported.input > 0 { reported.input } else { most.input },

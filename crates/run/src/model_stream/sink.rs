@@ -1,5 +1,5 @@
-//! Where the fragments of a model call go: to whoever reads along, as far as they may be read, and past the watch for texts
-//! that go in circles.
+//! Receives the fragments of a model call, publishes the visible part to readers, and passes the text to the detection
+//! of repetition.
 
 use belay_agent_loop::policies::chanting::Chanting;
 use belay_protocol::{DeltaSink, Heard, Usage};
@@ -9,36 +9,36 @@ use super::meter::Meter;
 use super::speech::{self, Speech};
 use crate::live::LiveRun;
 
-/// Publishes the fragments of one step to whoever watches the run, and hears whether the text goes in circles.
+/// Publishes the fragments of one step to readers of the run, and watches the text for repetition.
 pub(crate) struct LiveSink<'a> {
     run: &'a LiveRun,
     step: u32,
     watch: Option<Watch<'a>>,
     speech: Speech,
-    /// What was streamed, where nobody is shown anything: another run asked, or it is an aside.
+    /// The streamed text of a call that is not shown: of a child run, or a separate question.
     unseen: Option<String>,
-    /// Bytes of text that the model has sent, whatever became of them.
+    /// Bytes of text from the model, shown or not.
     bytes: usize,
     meter: Meter,
 }
 
-/// How the text of a call is watched.
+/// Limits on the text of a call.
 pub(crate) struct Watch<'a> {
-    /// Sees whether it repeats itself.
+    /// Detects repetition.
     pub chanting: Option<&'a mut Chanting>,
-    /// Most bytes of text; `None`: any number, up to the bounds of the provider layer.
+    /// Maximum text in bytes; `None`: only the limits of the provider layer apply.
     pub max_bytes: Option<usize>,
-    /// Cancelled when it repeats itself or is too long.
+    /// Cancelled when the text repeats itself or is too long.
     pub cut: &'a CancellationToken,
 }
 
-/// What a call has streamed.
+/// The streamed data of a call.
 pub(crate) struct Streamed {
-    /// The text, as far as it may be read.
+    /// The visible text.
     pub text: String,
-    /// Bytes of text that the model has sent.
+    /// Bytes of text from the model.
     pub bytes: usize,
-    /// What its requests have streamed and reported.
+    /// Usage of its requests.
     pub meter: Meter,
 }
 
@@ -47,23 +47,23 @@ impl<'a> LiveSink<'a> {
         Self { run, step, watch, speech: Speech::default(), unseen: None, bytes: 0, meter: Meter::default() }
     }
 
-    /// The same, shown to whoever watches: what was said before in this step is forgotten.
+    /// Shows the call to readers. The text of an earlier call of this step is discarded.
     pub(crate) fn shown(&mut self) {
         self.run.output.begin_step(self.step);
     }
 
-    /// The same, showing nobody anything.
+    /// Hides the call from readers.
     pub(crate) fn silent(&mut self) {
         self.unseen = Some(String::new());
     }
 
-    /// The answer is whole: what was held back is shown, if it is not the silent token.
+    /// Ends a complete answer: shows withheld text, unless it is the silent token.
     pub(crate) fn finish(&mut self) {
         let heard = self.speech.finish();
         self.say(&heard);
     }
 
-    /// What has been streamed.
+    /// Returns the streamed data.
     pub(crate) fn end(self) -> Streamed {
         let text = self.unseen.unwrap_or_else(|| self.run.output.partial().text.clone());
         Streamed { text, bytes: self.bytes, meter: self.meter }

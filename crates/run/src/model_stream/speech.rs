@@ -1,19 +1,19 @@
-//! A model's text on its way to people: reasoning is kept apart from it, and markers of untrusted content and the silent
-//! token are left out.
+//! Prepares a model's text for people: separates reasoning from it, and removes markers of untrusted content and the
+//! silent token.
 
 use belay_text::untrusted::Markers;
 
 use super::thoughts::{Kind, Thoughts};
 use crate::reply::silence::Withhold;
 
-/// The text of one model call.
+/// Filters the text of one model call.
 #[derive(Debug, Default)]
 pub(crate) struct Speech {
     thoughts: Thoughts,
     readers: Readers,
 }
 
-/// What takes out of each stream what people are not shown.
+/// The filters of each stream.
 #[derive(Debug, Default)]
 struct Readers {
     in_text: Markers,
@@ -21,7 +21,7 @@ struct Readers {
     withhold: Withhold,
 }
 
-/// What may be read of a fragment.
+/// The visible part of a fragment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub text: String,
@@ -29,7 +29,7 @@ pub(crate) struct Heard {
 }
 
 impl Speech {
-    /// Takes a fragment of the text.
+    /// Filters a fragment of the text.
     pub(crate) fn push(&mut self, fragment: &str) -> Heard {
         let mut heard = Heard::default();
         let Self { thoughts, readers } = self;
@@ -37,12 +37,12 @@ impl Speech {
         heard
     }
 
-    /// Takes a fragment of reasoning that the provider sends apart from the text.
+    /// Filters a fragment of reasoning that the provider sends separately.
     pub(crate) fn reasoning(&mut self, fragment: &str) -> Heard {
         Heard { text: String::new(), reasoning: self.readers.in_reasoning.push(fragment) }
     }
 
-    /// The text is over, and whole.
+    /// Ends a complete text and returns the withheld rest.
     pub(crate) fn finish(&mut self) -> Heard {
         let mut heard = Heard::default();
         let Self { thoughts, readers } = self;

@@ -1,14 +1,14 @@
-//! Models without a field for reasoning write it into their text: `<think>…</think>`. It is taken out there, while the
-//! text streams, and handed on as what it is. Pure.
+//! Separates reasoning from text, for models that write it into their text as `<think>…</think>`. Works while the text
+//! streams. Pure.
 //!
-//! A tag in code is text that somebody quotes. Text without an end tag is reasoning to its end: it is never an answer.
+//! A tag in code is a quotation and stays. Text after a start tag without an end tag is reasoning, never an answer.
 
 /// Names of the tags, in lower case.
 const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "antthinking"];
-/// Longest tag, in bytes: a name, and a little space. What is longer is text.
+/// Maximum length of a tag, in bytes: a name and a few blanks. Anything longer is text.
 const TAG_MAX_BYTES: usize = 24;
 
-/// What a piece of a model's text has turned out to be.
+/// Kind of a piece of a model's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A part of the answer.
@@ -17,17 +17,17 @@ pub(crate) enum Kind {
     Thought,
 }
 
-/// Tells text from reasoning, piece by piece. How the text is cut into pieces makes no difference.
+/// Splits a text into answer and reasoning. The result does not depend on the fragments that the text arrives in.
 #[derive(Debug, Default)]
 pub(crate) struct Thoughts {
     thinking: bool,
-    /// What may become a tag: it begins with `<`.
+    /// A possible beginning of a tag, starting with `<`.
     tag: String,
     code: Code,
 }
 
 impl Thoughts {
-    /// Takes a piece and hands on what is certain, in order.
+    /// Adds a fragment, and passes on the parts whose kind is certain, in order.
     pub(crate) fn push(&mut self, piece: &str, out: &mut impl FnMut(Kind, &str)) {
         let mut from = 0;
         for (at, c) in piece.char_indices() {
@@ -55,13 +55,13 @@ impl Thoughts {
         self.hand_on(&piece[from..], out);
     }
 
-    /// The text is over: what may have become a tag is none.
+    /// Ends the text: an unfinished tag is text.
     pub(crate) fn finish(&mut self, out: &mut impl FnMut(Kind, &str)) {
         self.release(out);
         *self = Self::default();
     }
 
-    /// Looks at one character outside of a tag.
+    /// Handles one character outside of a tag.
     fn begin(&mut self, c: char, at: usize, piece: &str, from: &mut usize, out: &mut impl FnMut(Kind, &str)) {
         if c == '<' && (self.thinking || !self.code.is_open()) {
             self.hand_on(&piece[*from..at], out);
@@ -85,7 +85,7 @@ impl Thoughts {
     }
 }
 
-/// A whole text without the reasoning in it.
+/// Removes the reasoning from a whole text.
 pub(crate) fn without(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut keep = |kind, piece: &str| {
@@ -102,12 +102,12 @@ pub(crate) fn without(text: &str) -> String {
 enum Tag {
     Open,
     Close,
-    /// It may become one.
+    /// It may become a tag.
     Unfinished,
     No,
 }
 
-/// Reads `<think>` and its like: any case, with space around the name.
+/// Parses `<think>` and similar tags: in any case, with blanks around the name.
 fn read_tag(tag: &str) -> Tag {
     let Some(inner) = tag.strip_prefix('<').filter(|_| tag.len() <= TAG_MAX_BYTES) else { return Tag::No };
     let (inner, whole) = match inner.strip_suffix('>') {
@@ -128,23 +128,23 @@ fn read_tag(tag: &str) -> Tag {
             false => Tag::No,
         };
     }
-    // Space behind the name ends it.
+    // A blank after the name ends it.
     let ended = !name.is_empty() && inner.ends_with(blank);
     let fits = |known: &&str| if ended { **known == name } else { known.starts_with(&name) };
     if NAMES.iter().any(fits) { Tag::Unfinished } else { Tag::No }
 }
 
-/// Whether a text is within code: a fenced block, or a span on one line.
+/// Tracks whether a text is within code: a fenced block, or a span on one line.
 #[derive(Debug)]
 struct Code {
     open: Option<Marks>,
-    /// The marks that stand at the end of what was seen.
+    /// The run of fence characters at the current end.
     run: Option<Marks>,
-    /// Whether nothing but space stands before the place in its line, the run aside.
+    /// Whether only blanks precede the current position in its line, apart from `run`.
     line_start: bool,
 }
 
-/// A row of equal marks.
+/// A run of equal fence characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Marks {
     mark: char,
@@ -168,7 +168,8 @@ impl Default for Code {
 impl Code {
     fn is_open(&self) -> bool {
         let opening = self.run.is_some_and(|run| self.open.is_none() && (run.fences() || run.mark == '`'));
-        // A row of marks ends a span with whatever follows, and a block only with space: never with a tag.
+        // A run of fence characters ends an inline span before any character, but a block only before white space, so
+        // never before a tag.
         let ending = self.run.is_some_and(|run| self.open.is_some_and(|open| !open.fences() && ends(open, run)));
         opening || self.open.is_some() && !ending
     }
@@ -194,7 +195,7 @@ impl Code {
         self.line_start &= c == ' ';
     }
 
-    /// The row of marks has come to its end.
+    /// Ends the current run of fence characters.
     fn settle(&mut self, next: char) {
         let Some(run) = self.run.take() else { return };
         self.open = match self.open {
@@ -205,7 +206,7 @@ impl Code {
     }
 }
 
-/// Whether these marks end what those have opened.
+/// Whether `run` closes what `open` has opened.
 fn ends(open: Marks, run: Marks) -> bool {
     match open.fences() {
         true => run.mark == open.mark && run.fences() && run.length >= open.length,
@@ -219,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// Text and reasoning of these pieces.
+    /// The text and the reasoning of these fragments.
     fn read<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, String) {
         let (mut text, mut thought) = (String::new(), String::new());
         let mut out = |kind, piece: &str| match kind {

@@ -1,4 +1,4 @@
-//! Ways of asking, made once for each content and shared: their prompts are long, and serialised once.
+//! Cache of [`Reasoning`] values by content. Their prompts are long, and are built and serialised once.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,15 +8,16 @@ use belay_agent_loop::Reasoning;
 
 use super::Briefing;
 
-/// How many are kept. 32: places times what sessions add; beyond, the one that was used longest ago is made again.
+/// Capacity. 32: the number of channels times the variants of sessions. Beyond it, the least recently used entry is
+/// evicted.
 const CAPACITY: usize = 32;
 
-/// Ways of asking, the last used first. Held for a look-up, and while one is made.
+/// Cache, most recently used first. The lock is held for a look-up, and while an entry is made.
 #[derive(Default)]
 pub struct PromptBook(Mutex<VecDeque<(Briefing, Arc<Reasoning>)>>);
 
 impl PromptBook {
-    /// The way of asking for these surroundings.
+    /// The reasoning for this briefing; `make` builds it on a miss.
     pub fn get(&self, briefing: &Briefing, make: impl FnOnce() -> Reasoning) -> Arc<Reasoning> {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = book.iter().position(|(known, _)| known.is_same(briefing));

@@ -1,4 +1,4 @@
-//! What a run is told of its surroundings, as they are when it begins.
+//! The briefing of a run: the parts of its prompt that differ from run to run, read when it begins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,65 +12,65 @@ use super::Snapshots;
 use super::files;
 use crate::rights::Channels;
 
-/// How long the surroundings may take to be read. They are small local files; a disk that takes longer is broken.
+/// Time limit for reading a briefing. It consists of small local files; a disk that takes longer is broken.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the surroundings of runs are read.
+/// Sources of briefings.
 pub struct BriefingSource {
-    /// Where files and skills of the workspace are read.
+    /// Reads files and skills of the workspace.
     pub context: Arc<dyn ContextSource>,
-    /// The skills that conversations began with.
+    /// The skills that each conversation began with.
     pub snapshots: Snapshots,
     /// The configured channels, by name.
     pub channels: Channels,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What a run is told besides its conversation.
+/// The parts of a prompt that differ from run to run.
 #[derive(Clone, Debug, Default)]
 pub struct Briefing {
-    /// Who the model is told it is, where hooks have said so.
+    /// A persona set by hooks.
     pub persona: Option<String>,
     /// Files of the workspace.
     pub files: Arc<Bootstrap>,
     /// Skills of the workspace.
     pub skills: Arc<Skills>,
-    /// How answers are written for the place where they go.
+    /// Formatting hints for the channel of the answer.
     pub hints: Option<String>,
-    /// Whether nothing may be an answer.
+    /// Whether the run may give no answer.
     pub may_be_silent: bool,
-    /// The date as the prompt states it; `None`: the prompt has none.
+    /// The date in the prompt; `None`: the prompt has no date.
     pub today: Option<String>,
-    /// What the message, or the session, adds.
+    /// Additional instructions of the message or the session.
     pub extra: Option<String>,
 }
 
-/// Whose surroundings.
+/// Identifies the run of a briefing.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// The session.
     pub session: &'a SessionKey,
-    /// Where the answer goes.
+    /// The channel of the answer.
     pub channel: Option<&'a ChannelId>,
     /// Whether several people read the conversation.
     pub group: bool,
-    /// What the message asks of its run.
+    /// The options of the message.
     pub options: &'a RunOptions,
 }
 
 impl Briefing {
-    /// The surroundings of a run that begins. The skills are those that the conversation began with.
+    /// Reads the briefing of a run that begins. A conversation keeps the skills that it began with.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// If the future is dropped, nothing is lost.
     pub async fn of_run(source: &BriefingSource, about: About<'_>) -> Self {
         let briefing = Self::of(source, about).await;
         source.snapshots.keep(about.session, &briefing.skills);
         briefing
     }
 
-    /// The same, for whoever only looks.
+    /// Like [`Self::of_run`], but does not store the skills. For reports.
     pub async fn of(from: &BriefingSource, About { session, channel, group, options }: About<'_>) -> Self {
         let source = &from.context;
         let read = async {
@@ -96,7 +96,8 @@ impl Briefing {
         }
     }
 
-    /// A conversation begins anew: skills are looked for at once, so that commands which name a new one know it.
+    /// Forgets the skills of a session whose new conversation begins, and looks for skills at once, so that commands
+    /// can name a new skill.
     pub async fn begin_anew(source: &BriefingSource, session: &SessionKey) {
         source.snapshots.forget(session);
         if timeout(READ_LIMIT, source.context.skills()).await.is_err() {
@@ -104,7 +105,7 @@ impl Briefing {
         }
     }
 
-    /// The same, with what hooks have said.
+    /// Replaces the persona and the files by those of hooks.
     pub fn with(self, persona: Option<String>, files: Option<Vec<BootstrapFile>>) -> Self {
         let files = match files {
             Some(files) => Arc::new(Bootstrap { files, skipped: self.files.skipped.clone() }),
@@ -113,18 +114,18 @@ impl Briefing {
         Self { persona, files, ..self }
     }
 
-    /// What subagents, steps of plans and workers are told as well, behind their own prompts: the rules of the workspace.
-    /// Empty: there are none.
+    /// The rules of the workspace, which follow the prompts of subagents, steps of plans and workers. Empty: there are
+    /// none.
     pub fn rules(&self) -> String {
         files::rules(&self.files.files).map(|rules| format!("\n\n{rules}")).unwrap_or_default()
     }
 
-    /// Variables for the commands of the run.
+    /// Environment variables for the commands of the run.
     pub fn variables(&self) -> Arc<[Variable]> {
         self.skills.variables()
     }
 
-    /// Whether both make the same prompts. What was read once is compared by where it is, not by what it says.
+    /// Whether both give the same prompts. Files and skills are compared by address, not by content.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let Self { persona, files, skills, hints, may_be_silent, today, extra } = self;
         Arc::ptr_eq(files, &other.files)

@@ -1,4 +1,4 @@
-//! Files of the workspace in a prompt.
+//! The workspace files in a prompt.
 
 use belay_protocol::{BootstrapFile, RULES_FILE};
 
@@ -6,7 +6,7 @@ const HEAD: &str = "Current files of the workspace. The people you work for main
 them, and use the rest as background knowledge.";
 const CUT: &str = "Some are too long to be shown in full; read the rest with read_file.";
 
-/// All files; `None`: there is none.
+/// The part with all files; `None`: there are no files.
 pub(super) fn part(files: &[BootstrapFile]) -> Option<String> {
     if files.is_empty() {
         return None;
@@ -22,7 +22,7 @@ pub(super) fn part(files: &[BootstrapFile]) -> Option<String> {
     Some(text)
 }
 
-/// The rules of the workspace alone; `None`: there are none.
+/// The part with the rules of the workspace alone; `None`: there are none.
 pub(super) fn rules(files: &[BootstrapFile]) -> Option<String> {
     let at = files.iter().position(|file| file.name == RULES_FILE)?;
     part(&files[at..=at])

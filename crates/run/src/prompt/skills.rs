@@ -1,12 +1,12 @@
-//! The list of skills in a prompt: names, places and descriptions, within a budget. All names stay, whatever the budget;
-//! descriptions become shorter, down to nothing.
+//! The list of skills in a prompt: names, paths and descriptions, within a budget. Names always stay; descriptions are
+//! shortened, if necessary to nothing.
 
 use belay_protocol::{Skill, SkillPlace, Skills, ToolSet};
 
 const HEAD: &str = "Skills are instructions for kinds of tasks, stored in files. When a task matches a skill, read its \
 instructions first and follow them. Read one skill at a time, and none that does not match.";
 
-/// The list, as far as these tools can read what is on it; `None`: there is nothing on it.
+/// The list of the skills that these tools can read; `None`: the list is empty.
 pub(super) fn part(skills: &Skills, tools: &ToolSet) -> Option<String> {
     let readable = |skill: &&Skill| tools.get(reader(skill)).is_some();
     let listed: Vec<&Skill> = skills.list.iter().filter(|skill| skill.listed).filter(readable).collect();
@@ -44,11 +44,11 @@ fn name(skill: &Skill) -> String {
     }
 }
 
-/// The most characters that each description may have so that all of them fit.
+/// The maximum length of each description with which all of them fit.
 fn longest_that_fits(listed: &[&Skill], room: usize) -> usize {
     let lengths: Vec<usize> = listed.iter().map(|skill| chars(&skill.description)).collect();
     let taken = |longest: usize| -> usize {
-        // A description that is left out takes nothing; each other one has ": " before it.
+        // An empty description takes no space; each other one is preceded by ": ".
         lengths.iter().map(|length| (*length).min(longest)).filter(|length| *length > 0).map(|length| length + 2).sum()
     };
     let (mut low, mut high) = (0, lengths.iter().copied().max().unwrap_or(0));
@@ -59,7 +59,7 @@ fn longest_that_fits(listed: &[&Skill], room: usize) -> usize {
     low
 }
 
-/// A description of at most so many characters; `None`: it would say nothing.
+/// A description of at most `longest` characters; `None`: nothing useful would be left.
 fn shortened(description: &str, longest: usize) -> Option<String> {
     if chars(description) <= longest {
         return Some(description.to_owned());

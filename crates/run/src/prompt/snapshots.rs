@@ -1,14 +1,16 @@
-//! Which skills a conversation began with: it keeps them, so that its prompt stays the same, until it begins anew.
+//! The skills that each conversation began with. They stay the same until a new conversation begins, so that the prompt
+//! does not change.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_protocol::{SessionKey, Skills};
 
-/// Sessions whose skills are remembered. Then: the one that began longest ago looks for them anew with its next run.
+/// Maximum number of sessions. Beyond it, the oldest entry is evicted, and that session looks for skills again with its
+/// next run.
 const CAPACITY: usize = 1024;
 
-/// The skills of conversations. In memory alone: after a restart they are looked for anew. Held for a look-up.
+/// The skills of conversations. Only in memory: after a restart they are read again. The lock is held for a look-up.
 #[derive(Debug, Default)]
 pub struct Snapshots(Mutex<Kept>);
 
@@ -19,13 +21,13 @@ struct Kept {
 }
 
 impl Snapshots {
-    /// The skills that a conversation began with.
+    /// The skills that a conversation began with, if known.
     pub fn of(&self, session: &SessionKey) -> Option<Arc<Skills>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.of.get(session).map(|(_, skills)| skills.clone())
     }
 
-    /// Remembers them, unless they are remembered already.
+    /// Stores the skills of a conversation, unless it has some already.
     pub fn keep(&self, session: &SessionKey, skills: &Arc<Skills>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.of.contains_key(session) {
@@ -42,7 +44,7 @@ impl Snapshots {
         kept.of.insert(session.clone(), (number, skills.clone()));
     }
 
-    /// The conversation begins anew.
+    /// Removes the skills of a session whose new conversation begins.
     pub fn forget(&self, session: &SessionKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).of.remove(session);
     }

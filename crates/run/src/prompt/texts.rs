@@ -1,4 +1,4 @@
-//! The parts of the prompt that are always the same.
+//! The constant parts of the prompt.
 
 pub(super) const PERSONA: &str = "You are Belay, an assistant that answers people through chat. \
 Answer briefly and in plain Markdown, in the language of the question. \

@@ -1,19 +1,20 @@
-//! The token by which a model says nothing: recognised in a whole answer, and held back while an answer streams. Pure.
+//! The silent token, by which a model gives no answer: recognised in a whole answer, and withheld while an answer
+//! streams. Pure.
 
 pub use belay_protocol::SILENT_TOKEN;
 
-/// Marks of punctuation around a token that is the whole answer.
+/// Maximum punctuation marks around a token that is the whole answer.
 const MARKS_MAX: usize = 4;
-/// Longest text that is held back, in bytes: some two dozen tokens. Whoever says it more often than that is read.
+/// Maximum withheld text, in bytes: about two dozen tokens. A longer repetition is shown.
 const HELD_MAX_BYTES: usize = 256;
 
-/// Whether an answer is the token and nothing else: alone or repeated, with a few marks of punctuation around it.
+/// Whether an answer is only the token: once or repeated, with a few punctuation marks around it.
 pub(crate) fn is_silent(text: &str) -> bool {
     let seen = read(text, true);
     seen.tokens > 0 && seen.whole
 }
 
-/// An answer without the token at its end. One that stands in quotes or within a sentence is a part of the answer.
+/// Removes the token at the end of an answer. In quotes or within a sentence, it is part of the answer.
 pub(crate) fn without_trailing(text: &str) -> &str {
     let (mut kept, mut rest) = (text, text);
     while let Some(before) = rest.trim_end().strip_suffix(SILENT_TOKEN) {
@@ -25,18 +26,19 @@ pub(crate) fn without_trailing(text: &str) -> &str {
     kept
 }
 
-/// Holds back what may turn out to be the token, so that nobody reads a part of it. Every slicing gives the same.
+/// Withholds text that may become the token, so that no reader sees a part of it. The result does not depend on the
+/// fragments.
 #[derive(Debug, Default)]
 pub(crate) struct Withhold {
     held: String,
-    /// Whether something else than space has been let through.
+    /// Whether anything but white space was passed on.
     shown: bool,
-    /// The last character that was let through.
+    /// The last character that was passed on.
     last: Option<char>,
 }
 
 impl Withhold {
-    /// Takes a piece and returns what is certain to be a part of the answer.
+    /// Adds a fragment and returns the text that is certain to be part of the answer.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len());
         for c in piece.chars() {
@@ -51,14 +53,14 @@ impl Withhold {
         out
     }
 
-    /// The answer is over: returns what was held back, unless it is the token.
+    /// Ends the answer: returns the withheld text, unless it is the token.
     pub(crate) fn finish(&mut self) -> String {
         let Self { held, shown, .. } = std::mem::take(self);
         let seen = read(&held, !shown);
         if seen.tokens > 0 && seen.whole { String::new() } else { held }
     }
 
-    /// Whether what is held may become the token, or is it; nothing may.
+    /// Whether the withheld text may become the token, or is it. Empty text may.
     fn may_be_token(&self) -> bool {
         if self.held.is_empty() {
             return true;
@@ -69,17 +71,17 @@ impl Withhold {
     }
 }
 
-/// What a text has of the token.
+/// Occurrence of the token in a text.
 struct Seen {
-    /// Whole tokens.
+    /// Number of complete tokens.
     tokens: usize,
-    /// Whether there is nothing besides them.
+    /// Whether the text contains nothing else.
     whole: bool,
-    /// Whether there would be nothing besides them, if it went on in the right way.
+    /// Whether the text could be completed so that it contains nothing else.
     fits: bool,
 }
 
-/// Reads tokens with space between them; with `marks`, a few marks of punctuation too.
+/// Parses tokens separated by white space; with `marks`, also a few punctuation marks.
 fn read(text: &str, marks: bool) -> Seen {
     let (mut rest, mut tokens, mut marks_left) = (text, 0, if marks { MARKS_MAX } else { 0 });
     loop {
@@ -102,7 +104,7 @@ fn is_border(before: &str) -> bool {
     before.chars().next_back().is_none_or(is_border_char)
 }
 
-/// Whether a token may stand behind this character: not within a word, and not in quotes or code.
+/// Whether a token may follow this character: not within a word, and not in quotes or code.
 fn is_border_char(c: char) -> bool {
     !(c.is_alphanumeric() || "_`\"'*".contains(c))
 }
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    /// What is let through after each piece, and at the end.
+    /// The text passed on after each fragment, and at the end.
     fn stream(pieces: &[&str]) -> Vec<String> {
         let mut filter = Withhold::default();
         let mut out: Vec<String> = pieces.iter().map(|piece| filter.push(piece)).collect();

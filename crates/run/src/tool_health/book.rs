@@ -1,17 +1,18 @@
-//! The tally over all runs, and what is switched off: every transition. Pure but for the instants that it is handed.
+//! The failure counts of all runs, and the disabled tools and servers: a state machine with every transition. Pure,
+//! apart from the instants in its arguments.
 //!
-//! ```text
-//!            a success                         a failure, and a rule says so
-//!          ┌───────────┐                  ┌──────────────────────────────────┐
-//!          ▼           │                  │                                  ▼
-//!   on ── failing (reported once) ────────┘         off ── its time is up ── one call is let through
-//!   ▲                                                ▲                          │            │
-//!   └──── by hand ──── by hand ──────────────────────┤◀── it fails: twice as long            │
-//!   ▲                                                                                        │
-//!   └──────────────────────────────── it succeeds ───────────────────────────────────────────┘
-//! ```
+//! | state | event | next state |
+//! |---|---|---|
+//! | ok | the failures reach a threshold for reports | failing; reported, and again once a day |
+//! | ok, failing | the failures reach the threshold of a rule that disables | disabled |
+//! | ok, failing | a success | ok; the failure count is 0 |
+//! | disabled | its time is over | trial: one call is admitted |
+//! | trial | the call succeeds | ok |
+//! | trial | the call fails | disabled, for twice as long, at most a day |
+//! | trial | the call ends without a result | trial: another call is admitted |
+//! | any | a person disables it, or enables it | disabled, without an end; ok |
 //!
-//! Spans are measured by a clock that nobody sets; dates are for people and for the store.
+//! Time spans use a monotonic clock; dates are for people and for the store.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,29 +25,30 @@ use super::evidence::{Fault, ToolSignal};
 use super::rules::Rules;
 use super::streak::Streak;
 
-/// After what time something that still fails is reported again.
+/// Time after which a subject that still fails is reported again.
 const REPORT_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Subjects whose failures are counted. 512: more than a daemon offers; beyond, the one that failed longest ago is forgotten.
+/// Maximum number of subjects with failure counts. 512: more than a daemon offers. Beyond it, the subject whose last
+/// failure is oldest is evicted.
 const MAX_COUNTED: usize = 512;
 
-/// Failures of one run, without a success since, from which on a tool is named as what it failed by.
+/// Minimum number of failures of one run, without a success since, for naming a tool as the cause.
 const BLAMED_FROM: usize = 3;
 
-/// This very moment, by both clocks.
+/// The current time of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) date: UnixMillis,
     pub(super) instant: Instant,
 }
 
-/// All that is known.
+/// The state of all subjects: tools and MCP servers.
 #[derive(Debug)]
 pub(super) struct Book {
     rules: Rules,
     streaks: HashMap<String, Streak>,
     switches: HashMap<String, Switch>,
-    /// The highest one that was given to a change.
+    /// The highest revision assigned to a change.
     revision: u64,
 }
 
@@ -59,45 +61,45 @@ struct Switch {
 #[derive(Debug)]
 struct Off {
     record: ToolOff,
-    /// From when on one call is let through; `None`: never by itself.
+    /// Time from which one trial call is admitted; `None`: only a person enables it.
     ends: Option<Instant>,
-    /// Whether that call is under way.
+    /// Whether a trial call is in progress.
     tried: bool,
 }
 
-/// How a subject is switched at a moment.
+/// State of a subject at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stand {
     On,
     Off,
-    /// Its time is up: the next call is let through.
+    /// The time is over: the next call is admitted as a trial.
     Due,
-    /// A call that was let through is under way.
+    /// A trial call is in progress.
     Tried,
 }
 
-/// A call that is let through although its subject is off.
+/// A trial call: admitted although its subject is disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     subject: String,
-    /// Of the switch that it is about: what was switched meanwhile is not settled by it.
+    /// Revision of the change that disabled the subject. The trial does not affect a newer change.
     revision: u64,
 }
 
-/// What is to be stored and told.
+/// A change that the caller stores and reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// It fails again and again.
+    /// The subject fails repeatedly.
     Failing { name: String, failures: u32, runs: u32, since: UnixMillis, fault: ToolFault },
-    /// It was switched.
+    /// The subject was disabled or enabled.
     Switched { switch: ToolSwitch, by: String },
 }
 
-/// Who switches: the call that was let through.
+/// Actor of a change that a trial call caused.
 const BY_TRIAL: &str = "trial";
 
 impl Book {
-    /// A book with what is switched off already.
+    /// A book with the stored changes.
     pub(super) fn new(rules: Rules, switches: Vec<ToolSwitch>, now: Now) -> Self {
         let revision = switches.iter().map(|switch| switch.revision).max().unwrap_or_default();
         let mut book = Self { rules, streaks: HashMap::new(), switches: HashMap::new(), revision };
@@ -107,7 +109,7 @@ impl Book {
         book
     }
 
-    /// Whether anything at all may be off.
+    /// Whether no subject is disabled.
     pub(super) fn all_on(&self) -> bool {
         self.switches.values().all(|switch| switch.off.is_none())
     }
@@ -125,17 +127,17 @@ impl Book {
         }
     }
 
-    /// Whether a call of these subjects is refused, and why, for a model.
+    /// The reason why a call of these subjects is refused, for a model; `None`: it is not refused.
     pub(super) fn refusal(&self, subjects: &[String], now: Now) -> Option<String> {
         let closed = |subject: &&String| matches!(self.stand(subject, now), Stand::Off | Stand::Tried);
         let subject = subjects.iter().find(closed)?;
         self.off(subject).map(|off| refused(subject, off))
     }
 
-    /// Lets a call begin; the trials that it is go back with [`Book::ended`] or [`Book::give_back`].
+    /// Admits a call. The caller returns the trials with [`Book::ended`] or [`Book::give_back`].
     ///
     /// # Errors
-    /// Why it may not, for a model.
+    /// The reason for the refusal, for a model.
     pub(super) fn admit(&mut self, subjects: &[String], now: Now) -> Result<Vec<Trial>, String> {
         if self.switches.is_empty() {
             return Ok(Vec::new());
@@ -148,14 +150,14 @@ impl Book {
             if let Some(switch) = self.switches.get_mut(subject)
                 && let Some(off) = &mut switch.off
             {
-                off.tried = true; // it is due: everything else was refused
+                off.tried = true; // a trial is due, since other disabled subjects were refused above
                 trials.push(Trial { subject: subject.clone(), revision: switch.revision });
             }
         }
         Ok(trials)
     }
 
-    /// A call that was let through has said nothing: the next one may.
+    /// Returns trials without a result, so that the next call may be the trial.
     pub(super) fn give_back(&mut self, trials: &[Trial]) {
         for trial in trials {
             if let Some(off) = self.tried(trial) {
@@ -164,13 +166,13 @@ impl Book {
         }
     }
 
-    /// What is off because of the very switch that a trial is about.
+    /// The disabled state that a trial belongs to, unless it has changed meanwhile.
     fn tried(&mut self, trial: &Trial) -> Option<&mut Off> {
         let switch = self.switches.get_mut(&trial.subject)?;
         if switch.revision == trial.revision { switch.off.as_mut() } else { None }
     }
 
-    /// A call has ended.
+    /// Evaluates the end of a call.
     pub(super) fn ended(
         &mut self,
         trials: &[Trial],
@@ -190,14 +192,14 @@ impl Book {
                 (false, ToolSignal::Fails(fault)) => news.extend(self.failed(subject, run, fault, now)),
                 (true, ToolSignal::Works) if tried => news.push(self.switched(subject, None, BY_TRIAL, now)),
                 (true, ToolSignal::Fails(fault)) if tried => news.push(self.failed_again(subject, run, fault, now)),
-                // It began before that was switched off, and says nothing new of it.
+                // The call began before its subject was disabled, so it shows nothing new.
                 (true, ToolSignal::Works | ToolSignal::Fails(_)) => {}
             }
         }
         news
     }
 
-    /// A failure of what is on.
+    /// Handles a failure of an enabled subject.
     fn failed(&mut self, subject: &str, run: RunId, fault: &Fault, now: Now) -> Option<News> {
         let fault = self.note(subject, run, fault, now);
         let streak = self.streaks.get_mut(subject)?;
@@ -222,7 +224,7 @@ impl Book {
         })
     }
 
-    /// A failure of a call that was let through: off for twice as long, at most a day.
+    /// Handles a failed trial call: disables the subject for twice as long, at most a day.
     fn failed_again(&mut self, subject: &str, run: RunId, fault: &Fault, now: Now) -> News {
         let fault = self.note(subject, run, fault, now);
         let off = self.off(subject).map(|off| {
@@ -253,14 +255,14 @@ impl Book {
         fault
     }
 
-    /// Switches a subject at once.
+    /// Changes the state of a subject at once.
     fn switched(&mut self, subject: &str, off: Option<ToolOff>, by: &str, now: Now) -> News {
         let switch = self.switch(subject, off, now);
         self.apply(switch.clone(), now);
         News::Switched { switch, by: by.to_owned() }
     }
 
-    /// A change that is yet to be made, dated now.
+    /// Makes a change with the current date, without applying it.
     pub(super) fn switch(&mut self, subject: &str, off: Option<ToolOff>, now: Now) -> ToolSwitch {
         self.revision += 1;
         let until = |for_s: u64| UnixMillis(now.date.0.saturating_add_unsigned(for_s.saturating_mul(1000)));
@@ -268,7 +270,7 @@ impl Book {
         ToolSwitch { name: subject.to_owned(), revision: self.revision, off }
     }
 
-    /// Makes a change, unless a newer one was made meanwhile: `false`.
+    /// Applies a change. Returns `false` if a newer change was applied meanwhile.
     pub(super) fn apply(&mut self, switch: ToolSwitch, now: Now) -> bool {
         let ToolSwitch { name, revision, off } = switch;
         if self.switches.get(&name).is_some_and(|switch| switch.revision >= revision) {
@@ -278,7 +280,7 @@ impl Book {
             self.streaks.remove(&name);
         }
         let off = off.map(|record| {
-            // Whoever has set the clock meanwhile makes it no longer than it was to be.
+            // If the system clock was changed meanwhile, the time is still no longer than planned.
             let left = |until: UnixMillis| u64::try_from(until.0.saturating_sub(now.date.0)).unwrap_or(0);
             let left = record.until.map(|until| left(until).min(record.for_s.saturating_mul(1000)));
             Off { ends: left.map(|ms| now.instant + Duration::from_millis(ms)), record, tried: false }
@@ -287,7 +289,7 @@ impl Book {
         true
     }
 
-    /// How a subject stands; without its description.
+    /// The health of a subject, without its description.
     pub(super) fn health(&self, subject: &str, now: Now) -> ToolHealth {
         let streak = self.streaks.get(subject);
         let last = streak.map(|streak| streak.evidence().iter().cloned().collect()).unwrap_or_default();
@@ -323,14 +325,14 @@ impl Book {
         }
     }
 
-    /// How many subjects fail, and how many are off.
+    /// The number of failing enabled subjects, and of disabled ones.
     pub(super) fn counts(&self) -> (usize, usize) {
         let off = self.switches.values().filter(|switch| switch.off.is_some()).count();
         let failing = |(subject, streak): &(&String, &Streak)| streak.reported.is_some() && self.off(subject).is_none();
         (self.streaks.iter().filter(failing).count(), off)
     }
 
-    /// The tool that has failed a run most often and has not worked since, and how often.
+    /// The tool with the most failures in this run since its last success, and their number.
     pub(super) fn blamed(&self, run: RunId) -> Option<(String, usize)> {
         let tools = self.streaks.iter().filter(|(subject, _)| !subject.starts_with(SERVER_PREFIX));
         let of_run = tools.map(|(subject, streak)| (streak.of_run(run), subject));
@@ -339,8 +341,8 @@ impl Book {
     }
 }
 
-/// Why a call is refused, for a model. Nothing of what the tool itself has said is in it: that may be words of the outside, or
-/// of another conversation.
+/// The reason for a refusal, for a model. It contains no text of the tool, which may be untrusted content or belong to
+/// another conversation.
 fn refused(subject: &str, off: &Off) -> String {
     let what = match subject.strip_prefix(SERVER_PREFIX) {
         Some(server) => format!("the MCP server {server}, with all its tools,"),

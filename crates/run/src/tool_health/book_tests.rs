@@ -1,4 +1,5 @@
-//! The book: what is told, when something is off, and that any order of results gives what a naive account of them gives.
+//! Tests of the book: its reports, the disabled times, and a comparison with a naive model over random sequences of
+//! results.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::rules::Rules;
 const TOOL: &str = "web_search";
 const SERVER: &str = "mcp:files";
 
-/// A book of a tool under a clock that is moved by hand.
+/// A book with one tool and a manual clock.
 struct Story {
     book: Book,
     began: Instant,
@@ -56,7 +57,7 @@ impl Story {
         Now { date, instant: self.began + Duration::from_secs(self.seconds) }
     }
 
-    /// A call of a run, if it may begin; what is told of it.
+    /// Makes a call of a run, if it is admitted, and returns the changes.
     fn call(&mut self, subjects: &[&str], run: usize, says: &ToolSignal) -> Result<Vec<News>, String> {
         let subjects: Vec<String> = subjects.iter().map(|&subject| subject.to_owned()).collect();
         let trials = self.book.admit(&subjects, self.now())?;
@@ -68,7 +69,7 @@ impl Story {
     }
 }
 
-/// What is told, in a word for each.
+/// The changes, one word each.
 fn told(news: &[News]) -> Vec<&'static str> {
     let word = |news: &News| match news {
         News::Failing { .. } => "failing",
@@ -159,7 +160,7 @@ fn one_call_at_a_time_is_let_through_and_one_that_says_nothing_lets_the_next() {
     story.book.give_back(&trials);
     let trials = story.book.admit(&subjects, story.now()).expect("the one after a call that was dropped");
 
-    // What a person has switched meanwhile is not settled by it.
+    // The result of a trial does not change what a person has switched meanwhile.
     let by_hand = ToolOff {
         since: story.now().date,
         until: None,
@@ -219,7 +220,7 @@ fn a_restart_keeps_what_is_off_and_a_clock_that_was_set_makes_it_no_longer() {
             runs: 3,
         }),
     };
-    // The start is at 0: since when it was off, for how long it was to be, and how long it still is.
+    // The start is at 0. Columns: time of disabling, planned duration, remaining duration.
     for (since, for_s, left) in [
         (-10_000, 60, Some(50)),
         (-90_000, 60, Some(0)),
@@ -282,7 +283,7 @@ fn the_newest_failures_are_kept_and_no_more() {
     assert_eq!(quotes, ["failure 495", "failure 496", "failure 497", "failure 498", "failure 499"]);
 }
 
-/// One thing that happens.
+/// One event of a random sequence.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Works(usize),
@@ -302,13 +303,13 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The same by a naive account: every failure since the last success is in a list, which is gone through each time.
+/// The naive model: a list of every failure since the last success, searched each time.
 #[derive(Default)]
 struct Naive {
     seconds: u64,
     failures: Vec<(u64, usize)>,
     told_at: Option<u64>,
-    /// Until when, and for how long; no end by hand.
+    /// End and duration; `None`: only a person enables it.
     off: Option<(Option<u64>, u64)>,
 }
 

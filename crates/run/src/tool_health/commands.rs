@@ -1,4 +1,4 @@
-//! `/tools`: the same requests, asked in a conversation and answered in words.
+//! The command `/tools`: the requests of [`super::requests`], made in a conversation and answered in text.
 
 use belay_protocol::tool_health::SERVER_PREFIX;
 use belay_protocol::{Inbound, Refusal, ToolHealth, ToolRequest, ToolSet, ToolState};
@@ -6,20 +6,20 @@ use belay_protocol::{Inbound, Refusal, ToolHealth, ToolRequest, ToolSet, ToolSta
 use super::health::Health;
 use super::requests::request;
 
-/// How the command is used.
+/// Usage text of the command.
 pub const USAGE: &str = "/tools lists the tools that the model can use. Operators disable and enable a tool, or a \
 server as mcp:NAME: /tools disable NAME REASON, /tools enable NAME.";
 
-/// What a person says about tools.
+/// A parsed `/tools` command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolsCommand {
-    /// `/tools`: what there is.
+    /// `/tools`: lists the tools.
     List,
     /// `/tools disable NAME WHY`
     Disable {
-        /// Which.
+        /// Name of the tool or server.
         name: String,
-        /// Why.
+        /// The reason.
         detail: String,
     },
     /// `/tools enable NAME`
@@ -27,7 +27,7 @@ pub enum ToolsCommand {
 }
 
 impl ToolsCommand {
-    /// Reads what stands behind the word; `None`: it cannot be read.
+    /// Parses the argument of the command; `None`: it is invalid.
     pub fn parse(argument: Option<&str>) -> Option<Self> {
         let Some(argument) = argument else { return Some(Self::List) };
         let (verb, rest) = argument.split_once(char::is_whitespace)?;
@@ -41,10 +41,10 @@ impl ToolsCommand {
     }
 }
 
-/// Carries a command out. `offered`: the tools that a conversation has.
+/// Carries out a command. `offered`: the tools of the conversation.
 ///
 /// # Errors
-/// Why it is not done.
+/// The reason why it was not carried out.
 pub async fn command(
     health: &Health,
     offered: &ToolSet,
@@ -61,7 +61,7 @@ pub async fn command(
     Ok(tools.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// What a conversation's model can use, then what fails or is off.
+/// The tools of the conversation, then failing and disabled ones.
 fn list(health: &Health, offered: &ToolSet) -> String {
     let tools = offered.iter().map(|tool| format!("- `{}`: {}", tool.spec().name, tool.spec().description));
     let troubled = health.troubled();
@@ -69,7 +69,7 @@ fn list(health: &Health, offered: &ToolSet) -> String {
     if lines.is_empty() { "There are no tools.".into() } else { lines.join("\n") }
 }
 
-/// What is wrong with a subject, for a person; `None`: nothing is.
+/// The trouble of a subject, for a person; `None`: there is none.
 pub fn trouble_line(tool: &ToolHealth) -> Option<String> {
     let ToolHealth { name, failures, runs, since, until, detail: why, .. } = tool;
     let (subject, since) = (subject(name), since.map(|since| since.to_rfc3339()).unwrap_or_default());

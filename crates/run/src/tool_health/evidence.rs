@@ -1,41 +1,42 @@
-//! What the end of a call says of its tool, and what is kept of a failure as evidence. Pure.
+//! What the end of a call shows about its tool, and the evidence kept of a failure. Pure.
 
 use belay_protocol::tool_health::FAULT_QUOTE_CHARS;
 use belay_protocol::{FaultKind, NOT_SHOWN};
 
-/// What the end of a call says of its tool.
+/// What the end of a call shows about its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolSignal {
-    /// That it works.
+    /// The tool works.
     Works,
-    /// That it does not.
+    /// The tool fails.
     Fails(Fault),
-    /// Nothing: it was refused, stopped, or never began.
+    /// Nothing: the call was refused, stopped, or never began.
     Nothing,
 }
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What kind of fault.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// Twelve hex digits.
+    /// Fingerprint: twelve hex digits.
     pub fingerprint: String,
-    /// The words that show it, shortened.
+    /// Shortened quotation of the result.
     pub quote: String,
 }
 
-/// Shortest value that is hidden: a shorter one is part of any text, and no secret.
+/// Minimum length of a hidden value, in bytes. A shorter one occurs in any text and is no secret.
 const SHORTEST_HIDDEN: usize = 4;
 
-/// How much of a result is looked at, in bytes: more than any quote needs, however much of it is blank.
+/// Examined part of a result, in bytes: more than any quotation needs, even with many blanks.
 const LOOKED_AT: usize = 8 * 1024;
 
 impl Fault {
-    /// What is kept of a failure with this result. `hidden`: values that are shown to nobody.
+    /// The evidence of a failure with this result. `hidden`: values that must not be shown.
     pub fn of(kind: FaultKind, result: &str, hidden: &[String]) -> Self {
         let mut text = plain(&result[..result.floor_char_boundary(LOOKED_AT.min(result.len()))]);
-        // As they would be seen: of one that cannot be seen nothing is left, and that stands between any two characters.
+        // Hidden values get the same cleaning as the text. A value of hidden characters alone becomes empty, would
+        // match everywhere, and is skipped.
         for value in hidden.iter().map(|value| plain(value)).filter(|value| value.len() >= SHORTEST_HIDDEN) {
             text = text.replace(&value, NOT_SHOWN);
         }
@@ -47,14 +48,14 @@ impl Fault {
     }
 }
 
-/// One line of what can be seen: no lines that are ours, no blanks in a row, no signs that steer how text is shown.
+/// The visible text as one line: without our marker lines, repeated blanks and hidden characters.
 fn plain(text: &str) -> String {
     let words = text.lines().filter(|line| !belay_text::untrusted::is_marker(line)).flat_map(str::split_whitespace);
     let words: Vec<_> = words.map(belay_text::removed).collect();
     words.join(" ")
 }
 
-/// The same for the same failure in the same words, whatever numbers are among them.
+/// Equal for equal failures, apart from numbers in the text.
 fn fingerprint(kind: FaultKind, text: &str) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(kind.word().as_bytes());

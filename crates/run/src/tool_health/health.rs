@@ -1,4 +1,4 @@
-//! The book, shared by all runs: asked and told by the gate, with what changes stored and told.
+//! The book, shared by all runs. The effect gate queries and updates it; changes are stored and reported.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,38 +16,38 @@ use super::pass::Permit;
 use super::rules::Rules;
 use crate::metrics;
 
-/// In the evidence of a run's end: the tool that has failed it again and again, and has not worked since.
+/// Key in the evidence of a run's end: the tool that failed repeatedly and has not worked since.
 pub const FAILING_TOOL: &str = "failing_tool";
-/// In the evidence of a run's end: how often.
+/// Key in the evidence of a run's end: the number of these failures.
 pub const FAILING_TOOL_TIMES: &str = "failing_tool_times";
 
-/// How tools get on.
+/// The circuit breakers of tools and MCP servers.
 pub struct Health {
-    /// Held for an operation that never waits.
+    /// The lock is held for an operation that never waits.
     book: Mutex<Book>,
-    /// What each subject is for.
+    /// Description of each subject.
     known: BTreeMap<String, String>,
     store: Arc<dyn ToolSwitches>,
     events: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
 }
 
-/// The ports that it writes through.
+/// The ports of [`Health`].
 pub struct HealthPorts {
-    /// Where disabled tools are kept.
+    /// The store of disabled tools.
     pub store: Arc<dyn ToolSwitches>,
     /// Where events are recorded.
     pub events: Arc<dyn EventLog>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Health {
-    /// With what an earlier start has switched off. A switch of what is not there is left alone: it counts again when that
-    /// comes back. `tools`: every tool that any run can have.
+    /// Loads the stored changes. A change of an unknown subject is ignored, and counts again when the subject comes
+    /// back. `tools`: every tool that any run can have.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The store does not respond.
     pub async fn load(config: &ToolHealthConfig, tools: &ToolSet, ports: HealthPorts) -> Result<Self, StoreError> {
         let HealthPorts { store, events, clock } = ports;
         let mut known = BTreeMap::new();
@@ -72,22 +72,22 @@ impl Health {
         Now { date: self.clock.now(), instant: Instant::now() }
     }
 
-    /// The book. A panic under the lock would leave a tally that is one call short at worst.
+    /// Locks the book. After a panic under the lock, a count is wrong by one call at most.
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why a call of this tool would be refused, for a model.
+    /// The reason why a call of this tool would be refused, for a model; `None`: it would be admitted.
     pub fn refusal(&self, tool: &ToolSpec) -> Option<String> {
         let now = self.now();
         let book = self.book();
         if book.all_on() { None } else { book.refusal(&subjects(tool), now) }
     }
 
-    /// Leave to call this tool, as the last thing before the call.
+    /// Admits a call of this tool. This is the last check before the call.
     ///
     /// # Errors
-    /// Why it may not be called, for a model.
+    /// The reason for the refusal, for a model.
     pub fn admit(self: &Arc<Self>, tool: &ToolSpec) -> Result<Permit, String> {
         let now = self.now();
         let trials = self.book().admit(&subjects(tool), now)?;
@@ -98,17 +98,18 @@ impl Health {
         self.book().give_back(trials);
     }
 
-    /// Notes the end of a call.
+    /// Evaluates the end of a call.
     ///
     /// # Cancel safety
-    /// Dropped midway, it is noted; what follows from it may not be stored, and is undone by a restart then.
+    /// If the future is dropped, the result is counted. A resulting change may be missing in the store; a restart then
+    /// undoes it.
     pub async fn ended(&self, mut pass: Permit, tool: &ToolSpec, run: RunId, says: &ToolSignal) {
         let trials = pass.take_trials();
         let now = self.now();
         let news = {
             let mut book = self.book();
             let news = book.ended(&trials, &subjects(tool), run, says, now);
-            count(&book); // also what works again, of which there is no news
+            count(&book); // includes subjects that work again, which produce no change
             news
         };
         for news in news {
@@ -116,7 +117,7 @@ impl Health {
         }
     }
 
-    /// The tools of this set that are offered; `None`: all of them.
+    /// The enabled tools of this set; `None`: all are enabled.
     pub fn offered(&self, tools: &ToolSet) -> Option<ToolSet> {
         let now = self.now();
         let book = self.book();
@@ -127,7 +128,7 @@ impl Health {
         Some(ToolSet::new(tools.iter().filter(|tool| !closed(tool.spec())).cloned().collect()))
     }
 
-    /// The end of a run that was not completed, with the tool that has failed it again and again, if one has.
+    /// Adds the tool that failed this run repeatedly, if there is one, to the evidence of a run that was not completed.
     pub fn blame(&self, run: RunId, end: RunEnd) -> RunEnd {
         match self.book().blamed(run) {
             Some((tool, times)) => end.with(FAILING_TOOL, tool).with(FAILING_TOOL_TIMES, times),
@@ -135,7 +136,7 @@ impl Health {
         }
     }
 
-    /// Everything there is, by name.
+    /// The health of all subjects, by name.
     pub fn all(&self) -> Vec<ToolHealth> {
         let now = self.now();
         let book = self.book();
@@ -146,13 +147,13 @@ impl Health {
         self.known.iter().map(health).collect()
     }
 
-    /// One of them.
+    /// The health of one subject.
     pub fn one(&self, name: &str) -> Option<ToolHealth> {
         let description = self.known.get(name)?.clone();
         Some(ToolHealth { description, ..self.book().health(name, self.now()) })
     }
 
-    /// Those that fail or are off, without evidence.
+    /// The failing and disabled subjects, without evidence.
     pub fn troubled(&self) -> Vec<ToolHealth> {
         let now = self.now();
         let book = self.book();
@@ -162,10 +163,11 @@ impl Health {
             .collect()
     }
 
-    /// Switches by hand: on disk before it is so, and after whatever a rule or a trial has made of it meanwhile.
+    /// Disables or enables a subject by hand. The change is on disk before it takes effect, and follows any change that
+    /// a rule or a trial made meanwhile.
     ///
     /// # Errors
-    /// The store did not take it, and nothing has changed.
+    /// The store refused the change, and nothing has changed.
     pub(super) async fn switch(&self, name: &str, off: Option<ToolOff>, by: &str) -> Result<(), StoreError> {
         loop {
             let now = self.now();
@@ -179,7 +181,7 @@ impl Health {
         }
     }
 
-    /// Whether it holds: a newer change, made meanwhile, is left as it is.
+    /// Applies a change. Returns `false` if a newer change was made meanwhile, which then stays.
     fn apply(&self, switch: &ToolSwitch, now: Now) -> bool {
         let mut book = self.book();
         let holds = book.apply(switch.clone(), now);
@@ -187,7 +189,7 @@ impl Health {
         holds
     }
 
-    /// Stores and tells what has come of a call.
+    /// Stores and reports a change that a call caused.
     async fn tell(&self, news: News, run: RunId) {
         let at = self.clock.now();
         let event = |kind| vec![NewEvent { at, session: None, run_id: Some(run), kind }];
@@ -208,13 +210,13 @@ impl Health {
             }
         };
         if let Err(error) = stored {
-            // The tool is as it was decided; a restart alone would undo it.
+            // The tool stays as decided; only a restart would undo it.
             tracing::error!(%error, "what was decided about a tool could not be stored; it holds until the next start");
         }
     }
 }
 
-/// What a call of this tool tells of.
+/// The subjects of this tool: the tool itself, and its MCP server.
 fn subjects(tool: &ToolSpec) -> Vec<String> {
     let server = tool.server.as_ref().map(|server| format!("{SERVER_PREFIX}{server}"));
     std::iter::once(tool.name.clone()).chain(server).collect()

@@ -1,16 +1,17 @@
-//! How tools get on over all runs: those that fail again and again are reported, and switched off where a rule of the
-//! operator, or the operator, says so.
+//! Circuit breakers of tools over all runs. Tools that fail repeatedly are reported. A rule of the operator, or the
+//! operator, can disable them.
 //!
-//! **For**: the gate, through which every call passes, asks for a [`Permit`] before a call and hands it back with
-//! what the call's end says of its tool. What is off is offered to no model and refused to every run.
+//! **For**: the effect gate, which every call passes. It gets a [`Permit`] before a call, and returns it with what the
+//! end of the call shows about the tool. A disabled tool is offered to no model and refused to every run.
 //!
-//! **Does not know**: which ends of calls are a tool's own fault (the gate does), and what a run does when a tool is gone.
+//! **Does not know**: which ends of calls are a tool's own fault (the gate knows), and what a run does without a tool.
 //!
-//! The tally is in memory and begins anew with each start of the daemon; what is switched off is in the store, and stays off.
+//! The counts are in memory and start at zero with each start of the daemon. Disabled tools are in the store and stay
+//! disabled.
 //!
-//! Reading order: `rules` (the configuration, compiled) → `streak` (failures in a row) → `book` (all of it, and every
-//! transition; pure) → `evidence` (what is kept of a failure) → `pass` and `health` (the book, shared, stored and told) →
-//! `requests` and `commands` (who asks).
+//! Reading order: `rules` (the configuration, compiled) → `streak` (consecutive failures) → `book` (the state machine;
+//! pure) → `evidence` (the record of a failure) → `pass` and `health` (the book, shared and stored) → `requests` and
+//! `commands` (requests of people and programs).
 
 mod book;
 #[cfg(test)]

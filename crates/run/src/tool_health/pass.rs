@@ -1,12 +1,12 @@
-//! The leave to call a tool.
+//! The permit to call a tool.
 
 use std::sync::Arc;
 
 use super::book::Trial;
 use super::health::Health;
 
-/// Held by a call from before it begins until its end was noted. Dropped before that, the call has said nothing of its tool:
-/// where it was to show whether the tool works again, the next one may.
+/// Held by a call from before it starts until its end is evaluated. If it is dropped before that, the call has no
+/// result. If the call was a trial, the next call may be the trial.
 pub struct Permit {
     health: Arc<Health>,
     trials: Vec<Trial>,
@@ -17,7 +17,7 @@ impl Permit {
         Self { health, trials }
     }
 
-    /// The trials that the call is, to be settled by its end.
+    /// Takes the trials of the call, which its end settles.
     pub(super) fn take_trials(&mut self) -> Vec<Trial> {
         std::mem::take(&mut self.trials)
     }

@@ -1,17 +1,17 @@
-//! What is asked about tools, by people and by programs.
+//! Requests about tools, by people and by programs.
 
 use belay_protocol::{Inbound, Refusal, StoreError, ToolHealth, ToolOff, ToolRequest, ToolState};
 
 use super::health::Health;
 use super::rules::may_be_off;
 
-/// Longest reason for switching a tool off, in characters. Models read it with every refusal.
+/// Maximum length of the reason for disabling a tool, in characters. Models read it with every refusal.
 const MOST_WHY: usize = 200;
 
-/// Lists tools, or switches one. Evidence is for operators alone: it may be of anybody's conversation.
+/// Lists tools, or disables or enables one. Only operators get evidence, because it may come from any conversation.
 ///
 /// # Errors
-/// Why it is not done.
+/// The reason why the request was not carried out.
 pub async fn request(health: &Health, request: ToolRequest, by: &Inbound) -> Result<Vec<ToolHealth>, Refusal> {
     let operator = by.principal.is_operator();
     let name = match request {
@@ -38,7 +38,7 @@ pub async fn request(health: &Health, request: ToolRequest, by: &Inbound) -> Res
             name
         }
         ToolRequest::Enable(name) => {
-            // Also what only fails is switched on: its failures begin to be counted anew.
+            // A tool that only fails can be enabled too: this resets its failure count.
             if find(health, &name)?.state != ToolState::Ok {
                 health.switch(&name, None, &by.principal.id).await.map_err(|error| unstored(&error))?;
             }
@@ -54,7 +54,7 @@ fn find(health: &Health, name: &str) -> Result<ToolHealth, Refusal> {
     })
 }
 
-/// A reason in one line.
+/// The reason as one line.
 fn reason(why: &str) -> Result<String, Refusal> {
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
     let why = why.trim_end_matches('.').to_owned();

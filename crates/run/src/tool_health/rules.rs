@@ -1,4 +1,4 @@
-//! The rules of the configuration, compiled, and what is wrong with them.
+//! The rules of the configuration, compiled, and their validation.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use globset::{Glob, GlobMatcher};
 
 use crate::own_tools::{COMPLETE_TASK, EMIT_VALUE, PLANNING, TERMINATE};
 
-/// What a run needs to come to its end, or to be what it is: no rule and nobody switches these off.
+/// Tools that a run needs in order to end or to do its task. Nothing may disable them.
 const NEEDED: [&str; 4] = [COMPLETE_TASK, EMIT_VALUE, PLANNING, TERMINATE];
 
-/// Most rules. 64: they are looked through for each failure.
+/// Maximum number of rules. 64: each failure searches them linearly.
 const MAX_RULES: usize = 64;
 
-/// Most patterns of a rule.
+/// Maximum number of patterns of a rule.
 const MAX_PATTERNS: usize = 64;
 
-/// Whether a subject may be switched off.
+/// Whether a subject may be disabled.
 pub(super) fn may_be_off(subject: &str) -> bool {
     !NEEDED.contains(&subject)
 }
 
-/// How many failures are too many.
+/// A threshold for failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bar {
     pub(super) failures: u32,
-    /// `None`: however long ago they were.
+    /// Time window; `None`: failures of any age count.
     pub(super) within: Option<Duration>,
     pub(super) runs: u32,
 }
@@ -49,7 +49,7 @@ struct Rule {
 
 #[derive(Debug)]
 struct Pattern {
-    /// Whether it is about servers: one about tools fits no server, and the reverse.
+    /// Whether it matches servers. A pattern for tools matches no server, and the reverse.
     servers: bool,
     names: GlobMatcher,
 }
@@ -69,7 +69,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Compiles a section that has no problems; a pattern that is none fits nothing.
+    /// Compiles a valid section. An invalid pattern matches nothing.
     pub(super) fn compile(config: &ToolHealthConfig) -> Self {
         let report = (config.report_after > 0).then(|| Bar::new(config.report_after, config.within_s, config.runs));
         let pattern = |text: &String| {
@@ -85,13 +85,13 @@ impl Rules {
         Self { report, rules: config.rules.iter().map(rule).collect() }
     }
 
-    /// The bars over which a subject is reported.
+    /// The thresholds at which a subject is reported.
     pub(super) fn reports<'a>(&'a self, subject: &'a str) -> impl Iterator<Item = Bar> + 'a {
         let of_rules = self.rules.iter().filter(|rule| rule.action == ToolHealthAction::Report && rule.fits(subject));
         self.report.into_iter().chain(of_rules.map(|rule| rule.bar))
     }
 
-    /// The bars over which a subject is switched off, each with the seconds that it is then off.
+    /// The thresholds at which a subject is disabled, each with the duration in seconds.
     pub(super) fn switches_off<'a>(&'a self, subject: &'a str) -> impl Iterator<Item = (Bar, u64)> + 'a {
         let disable = |rule: &&Rule| rule.action == ToolHealthAction::Disable && rule.fits(subject);
         let rules = self.rules.iter().filter(disable).map(|rule| (rule.bar, rule.for_s));
@@ -99,7 +99,7 @@ impl Rules {
     }
 }
 
-/// What is wrong with the section `[tools.health]`, each beginning with its key; empty when all is well.
+/// The problems of the section `[tools.health]`, each starting with its key.
 pub fn problems(config: &ToolHealthConfig) -> Vec<String> {
     let mut problems = Vec::new();
     let mut within = |key: String, value: u64, least: u64, most: u64| {

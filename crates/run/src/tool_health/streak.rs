@@ -1,4 +1,4 @@
-//! Failures in a row of one subject. Pure.
+//! Consecutive failures of one subject. Pure.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -8,32 +8,32 @@ use tokio::time::Instant;
 
 use super::rules::Bar;
 
-/// Failures whose time and run are kept. 128: more than any rule asks for; of older ones there is only the number.
+/// Maximum number of failures with time and run. 128: more than any rule needs. Older ones are only counted.
 const KEPT: usize = MOST_FAILURES as usize + 28;
 
-/// Failures that are kept as evidence. 5: enough to see whether they are all the same.
+/// Number of failures kept as evidence. 5: enough to see whether they are all alike.
 const EVIDENCE: usize = 5;
 
-/// Failures in a row.
+/// Consecutive failures.
 #[derive(Clone, Debug)]
 pub(super) struct Streak {
     seen: VecDeque<(Instant, RunId)>,
     last: VecDeque<ToolFault>,
-    /// How many in all.
+    /// Total number.
     pub(super) failures: u32,
-    /// When the first one was.
+    /// Date of the first one.
     pub(super) since: UnixMillis,
-    /// When it was last told of.
+    /// Time of the last report.
     pub(super) reported: Option<Instant>,
 }
 
 impl Streak {
-    /// None yet.
+    /// An empty streak.
     pub(super) fn new(since: UnixMillis) -> Self {
         Self { seen: VecDeque::new(), last: VecDeque::new(), failures: 0, since, reported: None }
     }
 
-    /// One more.
+    /// Adds a failure.
     pub(super) fn add(&mut self, fault: ToolFault, now: Instant) {
         if self.seen.len() == KEPT {
             self.seen.pop_front();
@@ -46,7 +46,7 @@ impl Streak {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Whether there are too many.
+    /// Whether the failures reach a threshold.
     pub(super) fn is_over(&self, bar: Bar, now: Instant) -> bool {
         let counts = |at: Instant| bar.within.is_none_or(|within| now.saturating_duration_since(at) <= within);
         let within = self.seen.iter().filter(|(at, _)| counts(*at));
@@ -54,23 +54,23 @@ impl Streak {
         within.count() >= bar.failures as usize && runs.len() >= bar.runs as usize
     }
 
-    /// Of how many different runs they are, as far as that is kept.
+    /// Number of different runs among the kept failures.
     pub(super) fn runs(&self) -> u32 {
         let runs: HashSet<&RunId> = self.seen.iter().map(|(_, run)| run).collect();
         u32::try_from(runs.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many of them are of that run, as far as that is kept.
+    /// Number of kept failures of this run.
     pub(super) fn of_run(&self, run: RunId) -> usize {
         self.seen.iter().filter(|(_, of)| *of == run).count()
     }
 
-    /// When the newest was.
+    /// Time of the newest failure.
     pub(super) fn newest(&self) -> Option<Instant> {
         self.seen.back().map(|(at, _)| *at)
     }
 
-    /// The newest ones, oldest first.
+    /// The newest failures, oldest first.
     pub(super) fn evidence(&self) -> &VecDeque<ToolFault> {
         &self.last
     }
