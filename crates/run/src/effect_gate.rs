@@ -9,6 +9,7 @@
 mod batch;
 mod clean;
 mod consult;
+mod context;
 mod preflight;
 mod rates;
 mod says;
@@ -17,31 +18,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    Approved, CallId, Durability, EventKind, GateStore, Generation, Message, MessageBody, OutputKeeper, Picture,
-    Progress, Secret, SecretVault, StoreError, Tool, ToolCall, ToolContext, ToolFailure, ToolReply, ToolResult,
-    ToolSet, ToolSpec, ToolStatus, Variable,
+    CallId, Durability, EventKind, GateStore, Message, MessageBody, OutputKeeper, Picture, SecretVault, StoreError,
+    Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
 };
 use jsonschema::Validator;
-use tokio_util::sync::CancellationToken;
 
-use crate::approvals::{Answers, ApprovalAnswer, Policy, Wanted};
+use crate::approvals::{Policy, Wanted};
 pub use crate::effect_gate::batch::CRASHED;
 use crate::effect_gate::batch::{End, Ran, Runnable, SKIPPED};
 pub use crate::effect_gate::consult::put_changed;
+pub use crate::effect_gate::context::CallContext;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
 use crate::error::AgentError;
 use crate::hooks::HookChain;
-use crate::joining::Joining;
-use crate::journal::RunJournal;
-use crate::live::LiveRun;
 use crate::metrics;
 use crate::own_tools::{creates_work, denied};
-use crate::request::RunRequest;
-use crate::tally::Tally;
 use crate::tool_health::{Health, Permit};
 
 /// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
@@ -77,71 +71,6 @@ pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + S
 /// For runs without tools that act on them.
 pub fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
     None
-}
-
-/// What a batch of calls is made in.
-pub struct CallContext<'a> {
-    /// What was asked of the run.
-    pub request: &'a RunRequest,
-    /// The run that a person can stop. Calls report their progress to it.
-    pub live: &'a Arc<LiveRun>,
-    /// The run's tools.
-    pub tools: &'a ToolSet,
-    /// Gives a tool that acts on the run itself its hold on that run.
-    pub bind: Bind<'a>,
-    /// The limits that calls are counted by.
-    pub limits: &'a RunLimits,
-    /// Says stop.
-    pub cancel: &'a CancellationToken,
-    /// Which life of the run this is.
-    pub generation: &'a Generation,
-    /// What people have answered about these calls.
-    pub answers: &'a Answers,
-    /// Whether it works by itself: nobody has asked this very run for what it does.
-    pub(crate) by_itself: bool,
-    /// Whether a person can be asked; else why nobody can, as the end of a sentence.
-    pub may_ask: Result<(), &'static str>,
-    /// Where intent and result are written, with the account of the run's tree.
-    pub journal: &'a mut RunJournal,
-    /// Variables of the run's skills, for tools that start programs.
-    pub variables: Arc<[Variable]>,
-    /// What the person may have said meanwhile; calls that have not begun then do not.
-    pub newer: Option<&'a Joining>,
-}
-
-impl CallContext<'_> {
-    /// Where calls are counted, and whether untrusted content was seen.
-    fn tally(&self) -> &Tally {
-        self.journal.tally()
-    }
-
-    /// What the tool of a call is given.
-    fn tool_context(
-        &self,
-        call: &ToolCall,
-        spec: &ToolSpec,
-        credential: Option<Secret>,
-        approved: Option<Approved>,
-    ) -> ToolContext {
-        ToolContext {
-            session: self.request.session.clone(),
-            run_id: self.request.run,
-            call_id: call.id.clone(),
-            cancel: self.cancel.child_token(),
-            generation: self.generation.clone(),
-            credential,
-            progress: Progress::to(self.live.clone()),
-            variables: if spec.takes_variables { self.variables.clone() } else { Arc::default() },
-            approved,
-        }
-    }
-
-    /// Whether a call that has not begun is skipped: the person has said something newer. One that a person was asked about
-    /// is not: its answer would be lost.
-    fn skips(&self, call: &ToolCall) -> bool {
-        let answered = self.answers.get(&call.id).is_some_and(ApprovalAnswer::is_open);
-        !answered && self.newer.is_some_and(Joining::is_offered)
-    }
 }
 
 /// A batch that waits for a person.
