@@ -84,3 +84,30 @@ fn state_of(pending: &PendingRun, state: serde_json::Value) -> LoopState {
         LoopState::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_begins_once_and_a_pause_is_no_new_attempt() {
+        let mut progress = RunProgress::accepted(None);
+        progress.begin(UnixMillis(1));
+        progress.begin(UnixMillis(2));
+        assert_eq!((progress.attempt, progress.begun_at), (1, Some(UnixMillis(1))));
+        progress.resume();
+        progress.begin(UnixMillis(3));
+        assert_eq!((progress.attempt, progress.begun_at), (1, Some(UnixMillis(3))));
+        progress.begun_at = None; // a restart
+        progress.begin(UnixMillis(4));
+        assert_eq!((progress.attempt, progress.started_at), (2, Some(UnixMillis(1))));
+    }
+
+    #[test]
+    fn the_owner_keeps_the_figures_of_what_it_lends() {
+        let mut own = RunProgress { attempt: 2, cost_micro_usd: 7, ..RunProgress::accepted(Some(Box::default())) };
+        let lent = own.lend();
+        assert!(lent.state.is_some() && own.state.is_none());
+        assert_eq!((lent.attempt, lent.cost_micro_usd), (own.attempt, own.cost_micro_usd));
+    }
+}

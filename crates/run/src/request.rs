@@ -105,3 +105,37 @@ impl RunRequest {
         self.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::JobId;
+
+    use super::*;
+    use crate::live::RunOrigin;
+
+    fn request(options: RunOptions) -> Arc<RunRequest> {
+        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        let run = LiveRun::new(RunId::new(), "alice".into(), origin, false);
+        Arc::new(RunRequest::without_message(&run, options, UnixMillis(1)))
+    }
+
+    #[test]
+    fn the_session_says_what_the_message_leaves_open() {
+        let message = request(RunOptions { verbose: Some(false), ..RunOptions::default() });
+        assert!(Arc::ptr_eq(&message, &message.over(&RunOptions::default())), "nothing is copied");
+        let session = RunOptions { verbose: Some(true), model: Some("m".into()), ..RunOptions::default() };
+        let both = message.over(&session);
+        assert_eq!((both.options.verbose, both.options.model.as_deref()), (Some(false), Some("m")));
+        assert_eq!((both.run, message.options.model.as_deref()), (message.run, None));
+    }
+
+    #[test]
+    fn a_person_is_asked_by_a_chat_that_was_not_relayed_and_by_nothing_else() {
+        let job = Work::Job { job: JobId::new(), attempt: Some(1) };
+        for (work, relayed, may) in [(Work::Chat, false, true), (Work::Chat, true, false), (job, false, false)] {
+            let mut request = RunRequest::clone(&request(RunOptions::default()));
+            (request.work, request.asker.relayed) = (work, relayed);
+            assert_eq!(request.may_ask().is_ok(), may, "{work:?} {relayed}");
+        }
+    }
+}
