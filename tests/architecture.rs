@@ -61,8 +61,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tests", &["exec", "protocol", "testkit"]),
 ];
 
-/// What tests of a package may import beyond that: the testkit anywhere, and a real store where turns are tested.
-const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"])];
+/// What tests of a package may import beyond that: the testkit anywhere, a real store where turns are tested, and
+/// the repair of histories where wire formats are tested with the histories that it leaves.
+const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"]), ("models", &["agent-loop"])];
 
 /// Libraries that only some packages may use: the library, and who may.
 const LIBRARIES: &[(&str, &[&str])] = &[
@@ -125,7 +126,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/agent/src/turn/gathered.rs", 2, "what the person has sent, several messages of theirs in one"),
     ("crates/agent/src/queued_run.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
-    ("crates/protocol/src/store.rs", 2, "what the person has sent, and a line of a stored conversation"),
+    ("crates/protocol/src/store/inputs.rs", 1, "what the person has sent"),
     ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),
 ];
 

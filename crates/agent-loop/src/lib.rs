@@ -15,12 +15,13 @@
 //! clock, and it has no state but the [`LoopContext`] it is given, which can be stored and taken up again at the end of
 //! any iteration.
 //!
-//! Reading order: [`run`] → [`delegate`] → [`context`] → [`state`] → `duplicates` → `batch` → `notices` → [`intent`] → [`policies`].
+//! Reading order: [`run`] → [`delegate`] → [`context`] → [`history`] → [`state`] → `duplicates` → `batch` → `notices` → [`intent`] → [`policies`].
 
 pub mod config;
 pub mod context;
 pub mod delegate;
 pub mod error;
+pub mod history;
 pub mod intent;
 pub mod policies;
 pub mod run;
@@ -36,6 +37,7 @@ pub use context::{LoopContext, Reasoning};
 pub use delegate::{AdmittedCall, LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, Meter, PendingApproval, TextAction};
 pub use duplicates::DuplicateTracker;
 pub use error::{LoopError, Shortage};
+pub use history::normalise;
 pub use policies::{StopRules, StopState};
 pub use run::run_agentic_loop;
 pub use state::{Brake, BrakeAction, Fired, Forced, ForcedBy, LoopState};

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::{
-    Archive, BootId, Clock, ContextSource, EventLog, GateStore, Inbound, JobStore, Outbox, OutputKeeper, RoutineStore,
-    RunProcesses, RunReader, SecretVault, SpendLedger, ThreadStore, ToolSwitches, UnixMillis,
+    Archive, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog, GateStore, Inbound,
+    InputReader, JobAttempts, JobReader, JobStore, JournalStore, LaneStore, NoteStore, Outbox, OutputKeeper,
+    RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore, SecretVault,
+    SessionReader, SpendLedger, StoreHealth, ToolSwitches, UnixMillis,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -28,34 +30,118 @@ use belay_run::services::RunServices;
 /// session is ready when a turn ends. Each may hold a conversation and a message in memory.
 pub(crate) const SEATS: usize = 128;
 
-/// The ports of the store that the agent uses.
+/// The ports of persistence. Each part of the agent receives those that it uses.
 #[derive(Clone)]
 pub struct StorePorts {
-    /// Stores sessions, threads and runs.
-    pub threads: Arc<dyn ThreadStore>,
+    /// Writes sessions and their threads.
+    pub lanes: Arc<dyn LaneStore>,
+    /// Begins, pauses and ends runs.
+    pub run_store: Arc<dyn RunStore>,
+    /// Writes the progress of runs.
+    pub journal: Arc<dyn JournalStore>,
+    /// Reads accepted messages.
+    pub inputs: Arc<dyn InputReader>,
+    /// Keeps what the dispatcher knows after a restart.
+    pub dispatcher: Arc<dyn DispatcherStore>,
     /// Reads runs.
     pub runs: Arc<dyn RunReader>,
-    /// Deletes sessions.
+    /// Reads sessions.
+    pub sessions: Arc<dyn SessionReader>,
+    /// Reads conversations.
+    pub conversations: Arc<dyn ConversationReader>,
+    /// Tells whether the store works.
+    pub health: Arc<dyn StoreHealth>,
+    /// Searches and deletes sessions.
     pub archive: Arc<dyn Archive>,
-    /// Stores events.
+    /// The log of events.
     pub events: Arc<dyn EventLog>,
-    /// Stores undelivered replies.
+    /// Replies that are not delivered yet.
     pub outbox: Arc<dyn Outbox>,
-    /// Stores reservations and spending.
+    /// Notes of the model.
+    pub notes: Arc<dyn NoteStore>,
+    /// Money.
     pub spend: Arc<dyn SpendLedger>,
-    /// Stores approval requests, and the grants that result from them.
+    /// Approval requests and grants.
     pub gates: Arc<dyn GateStore>,
     /// Stores secrets that people entered.
     pub vault: Arc<dyn SecretVault>,
-    /// Stores jobs.
-    pub jobs: Arc<dyn JobStore>,
-    /// Stores routines and their runs.
-    pub routines: Arc<dyn RoutineStore>,
-    /// Stores disabled tools.
+    /// Reads jobs.
+    pub jobs: Arc<dyn JobReader>,
+    /// Makes and changes jobs.
+    pub job_store: Arc<dyn JobStore>,
+    /// Begins attempts of jobs.
+    pub attempts: Arc<dyn JobAttempts>,
+    /// Reads routines and routine runs.
+    pub routines: Arc<dyn RoutineReader>,
+    /// Changes routines.
+    pub routine_store: Arc<dyn RoutineStore>,
+    /// The scheduled times of routines.
+    pub schedule: Arc<dyn RoutineSchedule>,
+    /// Claims and settles routine runs.
+    pub routine_run_store: Arc<dyn RoutineRunStore>,
+    /// Tools that are disabled.
     pub switches: Arc<dyn ToolSwitches>,
 }
 
-/// Services shared by the outer loop, its lanes and their turns.
+impl StorePorts {
+    /// The ports of one store that has all of them but the vault.
+    pub fn of<S>(store: Arc<S>, vault: Arc<dyn SecretVault>) -> Self
+    where
+        S: LaneStore
+            + RunStore
+            + JournalStore
+            + InputReader
+            + DispatcherStore
+            + RunReader
+            + SessionReader
+            + ConversationReader
+            + StoreHealth
+            + Archive
+            + EventLog
+            + Outbox
+            + NoteStore
+            + SpendLedger
+            + GateStore
+            + JobReader
+            + JobStore
+            + JobAttempts
+            + RoutineReader
+            + RoutineStore
+            + RoutineSchedule
+            + RoutineRunStore
+            + ToolSwitches
+            + 'static,
+    {
+        Self {
+            lanes: store.clone(),
+            run_store: store.clone(),
+            journal: store.clone(),
+            inputs: store.clone(),
+            dispatcher: store.clone(),
+            runs: store.clone(),
+            sessions: store.clone(),
+            conversations: store.clone(),
+            health: store.clone(),
+            archive: store.clone(),
+            events: store.clone(),
+            outbox: store.clone(),
+            notes: store.clone(),
+            spend: store.clone(),
+            gates: store.clone(),
+            vault,
+            jobs: store.clone(),
+            job_store: store.clone(),
+            attempts: store.clone(),
+            routines: store.clone(),
+            routine_store: store.clone(),
+            schedule: store.clone(),
+            routine_run_store: store.clone(),
+            switches: store,
+        }
+    }
+}
+
+/// What the outer loop, its lanes and their turns share.
 pub(crate) struct AgentServices {
     /// Services that every run uses.
     pub(crate) run: Arc<RunServices>,

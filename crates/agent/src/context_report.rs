@@ -17,7 +17,7 @@ use belay_run::prompt::{self, About, Briefing};
 /// # Errors
 /// The session does not exist, or it cannot be read.
 pub(crate) async fn of(services: &AgentServices, session: &SessionKey, full: bool) -> Result<ContextReport, Refusal> {
-    let conversation = services.store.runs.conversation(session).await;
+    let conversation = services.store.conversations.conversation(session).await;
     let conversation = conversation.map_err(|error| Refusal::Store(error.to_string()))?;
     let Some(Conversation { summary, messages, options, channel }) = conversation else {
         return Err(Refusal::Unknown(format!("There is no session {session}.")));

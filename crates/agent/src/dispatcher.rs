@@ -24,6 +24,7 @@ mod named;
 mod notes;
 mod parking;
 mod routines;
+mod shared_ack;
 mod tools;
 mod watch;
 mod work;

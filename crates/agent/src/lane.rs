@@ -234,7 +234,7 @@ impl Lane {
             ThreadEdit::New => ("Started a new conversation.", "Started a new conversation."),
         };
         let at = self.services.clock.now();
-        match self.services.store.threads.edit_thread(&self.lease, edit, at).await {
+        match self.services.store.lanes.edit_thread(&self.lease, edit, at).await {
             Ok(EditOutcome::Done(thread)) => {
                 self.show(thread);
                 if matches!(edit, ThreadEdit::New) && !std::mem::replace(&mut self.fresh, true) {
@@ -257,7 +257,7 @@ impl Lane {
 
     /// Acts on the running turn too, once the store has it.
     async fn set_loop_detection(&mut self, on: bool) -> Result<CommandResult, LeaseLost> {
-        if let Err(error) = self.services.store.threads.set_loop_detection(&self.lease, on).await {
+        if let Err(error) = self.services.store.lanes.set_loop_detection(&self.lease, on).await {
             return unchanged(&error);
         }
         self.loop_detection = on;

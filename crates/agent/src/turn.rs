@@ -144,7 +144,7 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
     let mut delegate = ChatDelegate::new(core_of(job), job.services.children.clone(), turn_start);
     delegate.post = Some(MessageSender {
         channels: job.services.channels.clone(),
-        runs: job.services.store.runs.clone(),
+        sessions: job.services.store.sessions.clone(),
         hooks: job.services.hooks.clone(),
         request: job.request.clone(),
         elsewhere: job.request.asker.place == Authority::Operator,

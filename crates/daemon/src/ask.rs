@@ -60,7 +60,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     }
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tool_ports = ToolPorts { notes: store.notes(), runs: store.ports().runs, clock: clock.clone() };
+    let tool_ports = ToolPorts { notes: store.ports().notes, runs: store.ports().runs, clock: clock.clone() };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let hooks = hooks(settings, env, programs.kept())?;
     let closing = programs.closing();

@@ -126,7 +126,7 @@ impl Janitor for Caretaker {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
-    use belay_protocol::{BootId, RunId, RunReader, SessionFilter, SessionLifetime, ThreadStore};
+    use belay_protocol::{BootId, LaneStore, RunId, SessionFilter, SessionLifetime, SessionReader};
     use belay_store::SqliteStore;
     use belay_tools::ToolsConfig;
 

@@ -147,7 +147,7 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
-    let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
+    let tool_ports = ToolPorts { notes: ports.notes.clone(), runs: ports.runs.clone(), clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let hooks = hooks::hooks(settings, env, programs.kept())?;
     let telegram = telegram(settings, secrets.telegram)?;
@@ -163,6 +163,8 @@ async fn assemble(
         config: settings.gateway.clone(),
         secrets: secrets.gateway,
         runs: ports.runs.clone(),
+        sessions: ports.sessions.clone(),
+        health: ports.health.clone(),
         events: ports.events.clone(),
         clock: clock.clone(),
         model: chosen.provider.info().clone(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, AckSender, Archive, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId,
-    GateState, GateStore, Inbound, Janitor, JobStore, ModelInfo, Principal, RoutineStore, RunId, RunReader, RunRecord,
-    RunStatus, RunWatch, SecretVault, SessionKey, StopTarget,
+    GateState, GateStore, Inbound, Janitor, JobReader, ModelInfo, Principal, RoutineReader, RunId, RunReader,
+    RunRecord, RunStatus, RunWatch, SecretVault, SessionKey, SessionReader, StopTarget, StoreHealth,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -50,12 +50,14 @@ pub(crate) struct App {
     pub(crate) auth: Arc<Auth>,
     pub(crate) webhook_secret: Option<SecretString>,
     pub(crate) runs: Arc<dyn RunReader>,
+    pub(crate) sessions: Arc<dyn SessionReader>,
+    pub(crate) health: Arc<dyn StoreHealth>,
     pub(crate) events: Arc<dyn EventLog>,
     pub(crate) gates: Arc<dyn GateStore>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) vault: Arc<dyn SecretVault>,
-    pub(crate) jobs: Arc<dyn JobStore>,
-    pub(crate) routines: Arc<dyn RoutineStore>,
+    pub(crate) jobs: Arc<dyn JobReader>,
+    pub(crate) routines: Arc<dyn RoutineReader>,
     pub(crate) times: Arc<dyn RoutineTimes>,
     pub(crate) janitor: Arc<dyn Janitor>,
     pub(crate) clock: Arc<dyn Clock>,

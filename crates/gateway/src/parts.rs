@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use belay_protocol::{
-    Archive, Clock, EventLog, Gate, GateStore, Janitor, JobStore, Message, ModelInfo, RoutineSpec, RoutineStore,
-    RunReader, SecretVault, UnixMillis,
+    Archive, Clock, EventLog, Gate, GateStore, Janitor, JobReader, Message, ModelInfo, RoutineReader, RoutineSpec,
+    RunReader, SecretVault, SessionReader, StoreHealth, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -18,9 +18,13 @@ pub struct GatewayParts {
     pub config: GatewayConfig,
     /// The secrets that go with them.
     pub secrets: GatewaySecrets,
-    /// Reads runs, sessions and history.
+    /// Reads runs.
     pub runs: Arc<dyn RunReader>,
-    /// Reads facts.
+    /// Reads sessions and their history.
+    pub sessions: Arc<dyn SessionReader>,
+    /// Tells whether the store works, for `/readyz`.
+    pub health: Arc<dyn StoreHealth>,
+    /// Reads events.
     pub events: Arc<dyn EventLog>,
     /// Reads questions.
     pub gates: Arc<dyn GateStore>,
@@ -31,9 +35,9 @@ pub struct GatewayParts {
     /// Deletes what is too old.
     pub janitor: Arc<dyn Janitor>,
     /// Reads jobs.
-    pub jobs: Arc<dyn JobStore>,
+    pub jobs: Arc<dyn JobReader>,
     /// Reads routines and their routine runs.
-    pub routines: Arc<dyn RoutineStore>,
+    pub routines: Arc<dyn RoutineReader>,
     /// Says when routines would fire.
     pub times: Arc<dyn RoutineTimes>,
     /// Tells the date.

@@ -86,6 +86,8 @@ impl Gateway {
             auth,
             webhook_secret: secrets.webhook_secret,
             runs: parts.runs,
+            sessions: parts.sessions,
+            health: parts.health,
             events: parts.events,
             gates: parts.gates,
             archive: parts.archive,

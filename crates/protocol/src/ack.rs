@@ -1,7 +1,6 @@
 //! The answer to an inbound message, and the way back to whoever waits for it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -22,104 +21,59 @@ use crate::watch::{Accepted, RunWatch};
 /// The person is told by the agent: where [`Inbound::reply_to`](crate::Inbound::reply_to) is set, answers to commands and refusals are delivered
 /// to that conversation as well, except refusals after which the channel offers the message again (busy, store,
 /// shutting down). Dropped unanswered, the other end learns that nothing was accepted.
-#[derive(Debug)]
 pub struct AckSender {
     to: Option<oneshot::Sender<Ack>>,
-    /// Second deliveries wait for it too.
-    shared: Option<Giver>,
+    observer: Option<Observer>,
 }
+
+/// Called once: with the acknowledgement, or with `None` when the sender is dropped without one.
+type Observer = Box<dyn FnOnce(Option<&Ack>) + Send + Sync>;
 
 impl AckSender {
     /// A sender and the end that waits for it.
     pub fn channel() -> (Self, oneshot::Receiver<Ack>) {
         let (tx, rx) = oneshot::channel();
-        (Self { to: Some(tx), shared: None }, rx)
+        (Self { to: Some(tx), observer: None }, rx)
     }
 
     /// For channels that need no acknowledgement.
     pub fn nobody() -> Self {
-        Self { to: None, shared: None }
+        Self { to: None, observer: None }
     }
 
-    /// Lets second deliveries wait for the same answer.
-    pub fn shared(self) -> (Self, SharedAck) {
-        let shared = SharedAck(Arc::new(Mutex::new(AckState::Waited(Vec::new()))));
-        (Self { shared: Some(Giver(shared.clone())), ..self }, shared)
-    }
-
-    /// Answers. Whoever waited may have gone away; that changes nothing here.
-    pub fn send(self, ack: Ack) {
-        if let Some(giver) = self.shared {
-            giver.0.settle(Some(&ack));
+    /// Shows the acknowledgement to `observer` before it is sent, or `None` when the sender is dropped without one. An earlier
+    /// observer is replaced and sees `None`.
+    #[must_use]
+    pub fn observed(mut self, observer: impl FnOnce(Option<&Ack>) + Send + Sync + 'static) -> Self {
+        let earlier = self.observer.replace(Box::new(observer));
+        if let Some(earlier) = earlier {
+            earlier(None);
         }
-        if let Some(tx) = self.to {
-            let _ = tx.send(ack); // the waiter gave up: its message is accepted all the same
+        self
+    }
+
+    /// Sends the acknowledgement. A receiver that is gone changes nothing: the message is accepted all the same.
+    pub fn send(mut self, ack: Ack) {
+        if let Some(observer) = self.observer.take() {
+            observer(Some(&ack));
+        }
+        if let Some(to) = self.to.take() {
+            let _ = to.send(ack); // the receiver is gone
         }
     }
 }
 
-/// The acknowledgement of a command or an answer, which second deliveries may wait for.
-#[derive(Clone, Debug)]
-pub struct SharedAck(Arc<Mutex<AckState>>);
-
-#[derive(Debug)]
-enum AckState {
-    /// It is not given yet; these wait for it too.
-    Waited(Vec<AckSender>),
-    /// It was given, or never will be.
-    Settled { refused: bool },
-}
-
-impl SharedAck {
-    /// Has a second delivery wait for the same answer. Gives its sender back where that was given already, and with it
-    /// whether the answer was a refusal; one that was dropped unanswered counts as none.
-    pub fn join(&self, ack: AckSender) -> Option<(AckSender, bool)> {
-        match &mut *self.lock() {
-            AckState::Waited(waiters) => {
-                waiters.push(ack);
-                None
-            }
-            AckState::Settled { refused } => Some((ack, *refused)),
-        }
-    }
-
-    /// Whether it is a refusal; not as long as it is not given.
-    pub fn is_refused(&self) -> bool {
-        matches!(*self.lock(), AckState::Settled { refused: true })
-    }
-
-    /// `None`: there will be none, and whoever waits learns that. Only the first call counts.
-    fn settle(&self, ack: Option<&Ack>) {
-        let refused = match ack {
-            Some(Ack::Refused(_)) => true,
-            Some(Ack::Command(reply)) => reply.refused,
-            _ => false,
-        };
-        let mut state = self.lock();
-        let AckState::Waited(waiters) = &mut *state else { return };
-        let waiters = std::mem::take(waiters);
-        *state = AckState::Settled { refused };
-        drop(state); // a waiter's own end is no business of the lock
-        for waiter in waiters {
-            if let Some(again) = ack.and_then(Ack::again) {
-                waiter.send(again);
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AckState> {
-        // Nothing of others runs under it: what a panic leaves behind is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Settles what is dropped unanswered: whoever waits is not left waiting.
-#[derive(Debug)]
-struct Giver(SharedAck);
-
-impl Drop for Giver {
+impl Drop for AckSender {
     fn drop(&mut self) {
-        self.0.settle(None);
+        if let Some(observer) = self.observer.take() {
+            observer(None);
+        }
+    }
+}
+
+impl fmt::Debug for AckSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AckSender").field("to", &self.to).field("observed", &self.observer.is_some()).finish()
     }
 }
 
@@ -148,24 +102,6 @@ pub enum Ack {
     Tools(Vec<ToolHealth>),
     /// It is not accepted.
     Refused(Refusal),
-}
-
-impl Ack {
-    /// The same for a second delivery of a command or an answer; `None` for what those are never answered with.
-    fn again(&self) -> Option<Self> {
-        match self {
-            Self::Command(reply) => Some(Self::Command(reply.clone())),
-            Self::Refused(refusal) => Some(Self::Refused(refusal.clone())),
-            Self::Accepted(Accepted { run_id, session, accepted_at, .. }) => Some(Self::Accepted(Accepted {
-                run_id: *run_id,
-                session: session.clone(),
-                accepted_at: *accepted_at,
-                duplicate: true,
-                watch: None,
-            })),
-            _ => None,
-        }
-    }
 }
 
 /// The answer to a command.

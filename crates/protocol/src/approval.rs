@@ -239,7 +239,7 @@ pub struct GateFilter {
 }
 
 /// Keeps questions and what they granted. A gate comes into being with
-/// [`pause_run`](crate::store::ThreadStore::pause_run), is used by a
+/// [`pause_run`](crate::store::RunStore::pause_run), is used by a
 /// [`Checkpoint`](crate::store::Checkpoint), and is withdrawn by the end of its run.
 #[async_trait]
 pub trait GateStore: Send + Sync {

@@ -6,12 +6,11 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
 //! [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`] → [`declared`] → [`options`] →
 //! [`context`] → [`SessionLifetime`] → [`route`] → [`idempotency`] → [`control`] → [`ack`] → [`inbound`] → [`outbound`] →
-//! [`access`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
-//! [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] → [`heartbeat`] → [`routine_request`] → [`routine_store`] →
-//! [`status`] → [`worker`].
+//! [`access`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`purpose`] → [`job`] →
+//! [`progress`] → [`routine`] → [`routine_run`] → [`heartbeat`] → [`routine_request`] → [`store`] → [`archive`] → [`status`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -34,7 +33,6 @@ pub mod control;
 pub mod declared;
 pub mod event;
 pub mod heartbeat;
-pub mod history;
 pub mod hook;
 pub mod idempotency;
 pub mod ids;
@@ -56,7 +54,6 @@ pub mod route;
 pub mod routine;
 pub mod routine_request;
 pub mod routine_run;
-pub mod routine_store;
 pub mod run;
 pub mod run_status;
 pub mod secret;
@@ -75,7 +72,7 @@ pub mod work;
 pub mod worker;
 
 pub use access::{AccessDecision, ChannelAccess};
-pub use ack::{Ack, AckSender, CommandReply, Refusal, SharedAck, StopReport};
+pub use ack::{Ack, AckSender, CommandReply, Refusal, StopReport};
 pub use approval::{Asker, Authority, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
@@ -87,7 +84,6 @@ pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
-pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use idempotency::IdempotencyKey;
 pub use ids::{
@@ -95,10 +91,7 @@ pub use ids::{
     SessionKey, ThreadId,
 };
 pub use inbound::{Attachment, Body, Envelope, Inbound};
-pub use job::{
-    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
-    JobState, JobStore, NewJob, RunsIn, SessionNotice,
-};
+pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
 pub use lease::Lease;
 pub use line::plain_line;
 pub use message::{
@@ -126,7 +119,6 @@ pub use routine_request::{RoutineAnswer, RoutineRequest};
 pub use routine_run::{
     Claim, Echo, Held, NewRoutineRun, RoutineRunEnd, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, Settled,
 };
-pub use routine_store::{Aside, RoutineNumbers, RoutineStore};
 pub use run::{AgentState, RunRecord, RunUsage, Termination, WaitingFor};
 pub use run_status::RunStatus;
 pub use secret::{Secret, SecretVault};
@@ -135,10 +127,13 @@ pub use session::{SessionFilter, SessionLifetime};
 pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun,
-    HistoryEntry, JoinedRun, KnownInput, NewInput, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow,
-    OutboxState, PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger,
-    ThreadEdit, ThreadSnapshot, ThreadStore, Together, TurnCut,
+    Acceptance, ActedOn, Aside, Checkpoint, ConversationReader, DispatcherStore, Durability, EditOutcome,
+    EditedMessage, EventLog, EventQuery, FinishedRun, HistoryEntry, InputReader, JobAttempts, JobCaps, JobChange,
+    JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneStore,
+    NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun,
+    PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter,
+    RunReader, RunStore, SentMessage, SessionNotice, SessionReader, SessionSummary, SpendLedger, StoreHealth,
+    ThreadEdit, ThreadSnapshot, Together, TurnCut,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

@@ -36,7 +36,7 @@ pub struct ModelRequest<'a> {
     pub prompt: &'a Prompt,
     /// The tools offered. `None`: the request carries no tools at all, which is what `force_text` means.
     pub tools: Option<&'a ToolSet>,
-    /// The context, oldest first, as [`normalise`](crate::history::normalise) leaves it.
+    /// The context, oldest first: each tool call has one result, behind its batch. The inner loop's `normalise` makes it so.
     pub messages: &'a [Arc<Message>],
     /// The model's name, where the session chose another than the configured one.
     pub model: Option<&'a str>,

@@ -5,16 +5,9 @@
 
 use serde::Serialize;
 
-use crate::event::{EventKind, Seq};
-use crate::ids::RunId;
+use crate::event::EventKind;
 use crate::job::RunsIn;
-use crate::store::{EventLog, EventQuery};
-use crate::store_error::StoreError;
 use crate::time::UnixMillis;
-
-/// Facts read at a time, and how often at most: 16 384 facts, more than the steps that a run is given would leave.
-const PAGE: u32 = 256;
-const PAGES: usize = 64;
 
 /// What a run has come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,27 +45,6 @@ impl Doing {
     /// Nothing yet, in this room.
     pub fn in_room(room: RunsIn) -> Self {
         Self { room, ..Self::default() }
-    }
-
-    /// What the stored facts of a run say.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn of_run(events: &dyn EventLog, run: RunId, room: RunsIn) -> Result<Self, StoreError> {
-        let (mut doing, mut after) = (Self::in_room(room), Seq(0));
-        for _ in 0..PAGES {
-            let page = events.read(EventQuery { after, run: Some(run), session: None, limit: PAGE }).await?;
-            let Some(last) = page.last().map(|fact| fact.seq) else { break };
-            let full = page.len() >= PAGE as usize;
-            for fact in page {
-                doing.take(fact.at, fact.kind);
-            }
-            if !full {
-                break;
-            }
-            after = last;
-        }
-        Ok(doing)
     }
 
     /// Steps of the piece that it is at: what a crash now would have it do again, where it has pieces.

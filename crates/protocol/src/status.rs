@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::ids::{ChannelId, RunId, SessionKey};
-use crate::job::JobNumbers;
 use crate::model::ModelInfo;
 use crate::purpose::{Purpose, Spent};
-use crate::routine_store::RoutineNumbers;
+use crate::store::{JobNumbers, RoutineNumbers};
 use crate::time::UnixMillis;
 use crate::tool_health::ToolHealth;
 

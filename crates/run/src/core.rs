@@ -108,11 +108,11 @@ impl RunCore {
     /// and nothing that may join it.
     pub fn root(services: Arc<RunServices>, live: Arc<LiveRun>, request: Arc<RunRequest>, start: RunStart) -> Self {
         let RunStart { lease, stored, tally, spawned } = start;
-        let (threads, clock) = (services.threads.clone(), services.clock.clone());
+        let (store, clock) = (services.journal.clone(), services.clock.clone());
         Self {
             cancel: live.control.cancel.clone(),
             child: false,
-            journal: RunJournal::new(threads, clock, lease, live.id, tally.clone(), stored),
+            journal: RunJournal::new(store, clock, lease, live.id, tally.clone(), stored),
             rules: services.rules(),
             clock: RunClock::starting(services.clock.now()),
             deadline: None,
@@ -150,7 +150,7 @@ impl RunCore {
     pub async fn take_offer(&self) -> Option<(RunId, Arc<Message>)> {
         let joining = self.joining()?;
         let run = joining.take()?.run.id;
-        let read = self.services.threads.queued_inputs(&[run]).await;
+        let read = self.services.inputs.queued_inputs(&[run]).await;
         match read.map(|inputs| inputs.into_iter().next()) {
             Ok(Some(input)) => {
                 let message = input.message();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, Outbound, RunId, StoreError,
-    ThreadStore,
+    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, JournalStore, Lease, Message, NewEvent, Outbound,
+    RunId, StoreError,
 };
 
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
@@ -13,7 +13,7 @@ use crate::tally::Tally;
 
 /// Writes the progress of one run, under its lane's lease.
 pub struct RunJournal {
-    threads: Arc<dyn ThreadStore>,
+    store: Arc<dyn JournalStore>,
     clock: Arc<dyn Clock>,
     lease: Lease,
     run: RunId,
@@ -56,7 +56,7 @@ pub struct Remainder {
 /// The parts of a run's journal from which the journals of child runs are made.
 #[derive(Clone)]
 pub struct JournalSeed {
-    threads: Arc<dyn ThreadStore>,
+    store: Arc<dyn JournalStore>,
     clock: Arc<dyn Clock>,
     lease: Lease,
     run: RunId,
@@ -68,16 +68,16 @@ impl JournalSeed {
     /// A journal for a child run. It writes events under the same run id, unless that run's journal writes nothing, and
     /// no context.
     pub fn grow(&self) -> RunJournal {
-        let Self { threads, clock, lease, run, tally, keeps } = self.clone();
+        let Self { store, clock, lease, run, tally, keeps } = self.clone();
         let keeps = if keeps == Keeps::Nothing { keeps } else { Keeps::Facts };
-        RunJournal { keeps, ..RunJournal::new(threads, clock, lease, run, tally, 0) }
+        RunJournal { keeps, ..RunJournal::new(store, clock, lease, run, tally, 0) }
     }
 }
 
 impl RunJournal {
     /// A journal of a run. The first `stored` messages of its context are in the store.
     pub fn new(
-        threads: Arc<dyn ThreadStore>,
+        store: Arc<dyn JournalStore>,
         clock: Arc<dyn Clock>,
         lease: Lease,
         run: RunId,
@@ -85,7 +85,7 @@ impl RunJournal {
         stored: usize,
     ) -> Self {
         let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), PendingOutbound::default());
-        Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
+        Self { store, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
     }
 
     /// The journal of work that is not a run in the store. It writes nothing, and neither do journals made from it.
@@ -97,7 +97,7 @@ impl RunJournal {
     /// The parts for journals of child runs.
     pub fn seed(&self) -> JournalSeed {
         JournalSeed {
-            threads: self.threads.clone(),
+            store: self.store.clone(),
             clock: self.clock.clone(),
             lease: self.lease.clone(),
             run: self.run,
@@ -189,7 +189,7 @@ impl RunJournal {
             outbound: outbound.clone(),
             durability,
         };
-        if let Err(error) = self.threads.checkpoint(&self.lease, checkpoint).await {
+        if let Err(error) = self.store.checkpoint(&self.lease, checkpoint).await {
             // The end of the run carries the results that mention these messages, so it must carry the messages too.
             self.saying.add(OutboundBatch { messages: outbound, ..OutboundBatch::default() });
             // The write has exclusive access, so no event was added meanwhile.

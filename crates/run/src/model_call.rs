@@ -270,10 +270,10 @@ impl ModelCall<'_> {
                 let events = vec![services.event(&live.session, live.id, fact)];
                 let (keep, summary) = (left.kept_of_earlier_turns, left.summary);
                 match left.left_of_turn.is_empty() {
-                    true => services.threads.compact(lease, keep, summary, events).await?,
+                    true => services.journal.compact(lease, keep, summary, events).await?,
                     false => {
                         let cut = TurnCut { run: live.id, left: left.left_of_turn, keep, summary, events };
-                        services.threads.compact_turn(lease, cut).await?;
+                        services.journal.compact_turn(lease, cut).await?;
                     }
                 }
             }

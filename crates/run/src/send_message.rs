@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunReader, SessionKey,
-    StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
+    Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, SessionKey,
+    SessionReader, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -82,8 +82,8 @@ impl Tool for SendMessage {
 pub struct MessageSender {
     /// The configured channels, by name.
     pub channels: Channels,
-    /// Reads ended runs.
-    pub runs: Arc<dyn RunReader>,
+    /// Reads sessions.
+    pub sessions: Arc<dyn SessionReader>,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
     /// What was asked of the run: with the conversation that it answers, if there is one.
@@ -123,7 +123,7 @@ impl MessageSender {
             ToolFailure::failed(format!("{place}: {words}"))
         };
         let (channel, conversation) = known.ok_or_else(unknown)?;
-        match self.runs.session(&SessionKey::from(place.to_owned())).await {
+        match self.sessions.session(&SessionKey::from(place.to_owned())).await {
             Ok(Some(_)) => {
                 let (channel, conversation) = (ChannelId::new(channel), conversation.into());
                 Ok(ReplyRoute { channel, conversation, reply_to: None })

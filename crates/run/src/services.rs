@@ -7,7 +7,8 @@ use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::status::ModelTrouble;
 use belay_protocol::{
-    Clock, EventKind, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId, SessionKey, ThreadStore, ToolSet,
+    Clock, EventKind, InputReader, JournalStore, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId,
+    SessionKey, ToolSet,
 };
 
 use crate::config::{AgentConfig, CompactionConfig};
@@ -46,9 +47,11 @@ pub struct RunServices {
     pub cost: CostGuard,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
-    /// The store of conversations.
-    pub threads: Arc<dyn ThreadStore>,
-    /// The clock.
+    /// Writes the progress of runs.
+    pub journal: Arc<dyn JournalStore>,
+    /// Reads accepted messages.
+    pub inputs: Arc<dyn InputReader>,
+    /// The time.
     pub clock: Arc<dyn Clock>,
     /// The error of the last model call, until one succeeds. The lock is held for an assignment, never across an await.
     pub model_trouble: Mutex<Option<ModelTrouble>>,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, BootId, FinishedRun, IdempotencyKey, Lease, Message, NewInput, RunEnd, RunId, SessionKey, SessionLifetime,
-    StopReason, StoreError, ThreadState, ThreadStore, UnixMillis, Work,
+    Asker, BootId, FinishedRun, IdempotencyKey, LaneStore, Lease, Message, NewInput, RunEnd, RunId, RunStore,
+    SessionKey, SessionLifetime, StopReason, StoreError, ThreadState, UnixMillis, Work,
 };
 use belay_store::{SqliteStore, StoreOptions, WriterStats};
 use tokio::task::JoinSet;

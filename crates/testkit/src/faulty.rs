@@ -5,22 +5,24 @@ mod plan;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun};
+use belay_protocol::store::{QueuedInput, UnfinishedRun};
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, Aside, BootId, Checkpoint, Claim, Decided, EditOutcome, EditedMessage, Event,
-    EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
-    IdempotencyKey, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobStore,
-    KnownPrincipal, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note,
-    NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed,
-    ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
-    RoutineRunId, RoutineRunRecord, RoutineStore, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery,
-    Secret, SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, Settled,
-    SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, ToolSwitch,
+    Acceptance, ActedOn, Archive, Aside, BootId, Checkpoint, Claim, Conversation, ConversationReader, Decided,
+    DispatcherStore, Doing, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Gate,
+    GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, InputReader, JobAttempts, JobCaps,
+    JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobReader, JobRecord, JobStore, JournalStore,
+    KnownInput, KnownPrincipal, LaneStore, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine,
+    NewRoutineRun, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun,
+    Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader,
+    RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule,
+    RoutineStore, RunFilter, RunId, RunOptions, RunReader, RunRecord, RunStore, RunsIn, SearchQuery, Secret,
+    SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled,
+    SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId, ThreadSummary, Together, ToolSwitch,
     ToolSwitches, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
-pub use self::plan::{Fault, FaultPlan, StoreOp};
+pub use self::plan::{Fault, FaultPlan};
 
 /// Wraps a store, and asks its [`FaultPlan`] before each operation what shall happen. Cheap to clone.
 #[derive(Debug)]
@@ -52,12 +54,20 @@ impl<S> Faulty<S> {
     }
 }
 
-/// Implements the ports: each operation asks the plan and then the store. A line for each, which names what the plan calls it.
+/// Implements the ports from a list of their methods: each method asks the plan, and then the store. The name before `=>` is the
+/// method's [`StoreOp`].
 macro_rules! faulty {
     ($($port:ident {
         $($op:ident => $name:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)*
         $(@watch $follow:ident -> $seen:ty;)?
-    })*) => {$(
+    })*) => {
+        /// The operations of a store, one for each method of its ports.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum StoreOp {$($(
+            #[doc = concat!("[`", stringify!($port), "::", stringify!($name), "`]")]
+            $op,
+        )*)*}
+        $(
         #[async_trait]
         impl<S: $port> $port for Faulty<S> {
             $(async fn $name(&self, $($arg: $kind),*) -> Result<$answer, StoreError> {
@@ -71,26 +81,34 @@ macro_rules! faulty {
 }
 
 faulty! {
-    ThreadStore {
+    LaneStore {
         OpenLane => open_lane(session: &SessionKey, lifetime: SessionLifetime, owner: BootId, at: UnixMillis) -> OpenedLane;
         Accept => accept(lease: &Lease, input: NewInput) -> Acceptance;
-        Find => find(key: &IdempotencyKey) -> Option<KnownInput>;
-        StartRun => start_run(lease: &Lease, run: RunId, at: UnixMillis) -> ();
-        StartTogether => start_together(lease: &Lease, together: Together) -> ();
         ReplaceMessage => replace_message(lease: &Lease, edited: EditedMessage) -> ();
         SentMessage => sent_message(session: &SessionKey, message_id: &str) -> Option<SentMessage>;
-        Checkpoint => checkpoint(lease: &Lease, checkpoint: Checkpoint) -> ();
-        PauseRun => pause_run(lease: &Lease, paused: PausedRun) -> ();
-        FinishRuns => finish_runs(lease: &Lease, finished: Vec<FinishedRun>) -> ();
         EditThread => edit_thread(lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> EditOutcome;
         SetOptions => set_options(lease: &Lease, options: RunOptions) -> ();
         SetLoopDetection => set_loop_detection(lease: &Lease, on: bool) -> ();
+    }
+    RunStore {
+        StartRun => start_run(lease: &Lease, run: RunId, at: UnixMillis) -> ();
+        StartTogether => start_together(lease: &Lease, together: Together) -> ();
+        PauseRun => pause_run(lease: &Lease, paused: PausedRun) -> ();
+        FinishRuns => finish_runs(lease: &Lease, finished: Vec<FinishedRun>) -> ();
+    }
+    JournalStore {
+        Checkpoint => checkpoint(lease: &Lease, checkpoint: Checkpoint) -> ();
         Compact => compact(lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>) -> ();
-        Compact => compact_turn(lease: &Lease, cut: TurnCut) -> ();
+        CompactTurn => compact_turn(lease: &Lease, cut: TurnCut) -> ();
+    }
+    InputReader {
+        Find => find(key: &IdempotencyKey) -> Option<KnownInput>;
+        QueuedInputs => queued_inputs(runs: &[RunId]) -> Vec<QueuedInput>;
+    }
+    DispatcherStore {
         NoteActedOn => note_acted_on(acted_on: &ActedOn, at: UnixMillis) -> ();
         ActedOn => acted_on() -> Vec<ActedOn>;
         RecentInputs => recent_inputs() -> Vec<(IdempotencyKey, KnownInput)>;
-        QueuedInputs => queued_inputs(runs: &[RunId]) -> Vec<QueuedInput>;
         UnfinishedRuns => unfinished_runs() -> Vec<UnfinishedRun>;
     }
     GateStore {
@@ -105,27 +123,35 @@ faulty! {
         KeepSecret => keep(session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> ();
         FindSecret => find(session: &SessionKey, name: &str) -> Option<Secret>;
         ForgetSecret => forget(session: &SessionKey, name: &str) -> bool;
-        ForgetSecret => forget_all(session: &SessionKey) -> u32;
+        ForgetSecrets => forget_all(session: &SessionKey) -> u32;
     }
     RunReader {
         Run => run(id: RunId) -> Option<RunRecord>;
         Runs => runs(filter: RunFilter) -> Vec<RunRecord>;
+        RunMessages => run_messages(id: RunId) -> Vec<Arc<Message>>;
+    }
+    SessionReader {
         Sessions => sessions(filter: SessionFilter) -> Vec<SessionSummary>;
         Session => session(key: &SessionKey) -> Option<SessionSummary>;
-        Principals => principals(limit: u32) -> Vec<KnownPrincipal>;
-        Presence => presence(place: Option<&ReplyRoute>, since: UnixMillis) -> Presence;
         History => history(session: &SessionKey, after: u64, limit: u32) -> Vec<HistoryEntry>;
-        RunMessages => run_messages(id: RunId) -> Vec<Arc<Message>>;
+        RecentHistory => recent_history(session: &SessionKey, limit: u32) -> Vec<HistoryEntry>;
+        Principals => principals(limit: u32) -> Vec<KnownPrincipal>;
+    }
+    ConversationReader {
+        Conversation => conversation(session: &SessionKey) -> Option<Conversation>;
+        Presence => presence(place: Option<&ReplyRoute>, since: UnixMillis) -> Presence;
+    }
+    StoreHealth {
         Ping => ping() -> ();
     }
     Archive {
-        Archive => search(query: SearchQuery) -> Vec<Found>;
-        Archive => threads(session: &SessionKey) -> Vec<ThreadSummary>;
-        Archive => transcript(thread: ThreadId, after: u64, limit: u32) -> Vec<TranscriptLine>;
-        Archive => delete_session(lease: &Lease, at: UnixMillis) -> Removed;
-        Archive => prune(old: Retention, most: u32) -> Removed;
-        Archive => prunable(old: Retention) -> Removed;
-        Archive => shrink(pages: u32) -> ();
+        SearchArchive => search(query: SearchQuery) -> Vec<Found>;
+        ListThreads => threads(session: &SessionKey) -> Vec<ThreadSummary>;
+        ReadTranscript => transcript(thread: ThreadId, after: u64, limit: u32) -> Vec<TranscriptLine>;
+        DeleteSession => delete_session(lease: &Lease, at: UnixMillis) -> Removed;
+        Prune => prune(old: Retention, most: u32) -> Removed;
+        Prunable => prunable(old: Retention) -> Removed;
+        Shrink => shrink(pages: u32) -> ();
     }
     EventLog {
         AppendEvents => append(events: Vec<NewEvent>) -> ();
@@ -150,38 +176,49 @@ faulty! {
         Reserve => reserve(reservation: NewReservation) -> u64;
         Settle => settle(reservation: u64, model: Option<&str>, micro_usd: u64) -> ();
     }
+    JobReader {
+        ReadJob => job(id: JobId) -> Option<JobRecord>;
+        ListJobs => jobs(filter: JobFilter) -> Vec<JobRecord>;
+        JobProgress => progress(run: RunId, runs_in: RunsIn) -> Doing;
+        CountJobs => numbers() -> JobNumbers;
+    }
     JobStore {
         CreateJob => create(job: NewJob, caps: JobCaps) -> JobCreated;
+        ChangeJob => change(change: JobChange) -> JobChanged;
+    }
+    JobAttempts {
         BeginJob => begin_next(caps: JobCaps, at: UnixMillis) -> Option<JobRecord>;
         BeginJobAgain => begin_again(job: JobId, at: UnixMillis) -> JobChanged;
-        NoteJob => note_run(job: JobId, attempt: u32, run: RunId) -> ();
-        ChangeJob => change(change: JobChange) -> JobChanged;
-        NoteJob => park(at: UnixMillis) -> ();
-        TakeUpJobs => take_up(boot: BootId, at: UnixMillis) -> Vec<JobRecord>;
-        NoteJob => note_progress(job: JobId) -> ();
-        ReadJobs => job(id: JobId) -> Option<JobRecord>;
-        ReadJobs => jobs(filter: JobFilter) -> Vec<JobRecord>;
-        ReadJobs => numbers() -> JobNumbers;
+        NoteJobRun => note_run(job: JobId, attempt: u32, run: RunId) -> ();
+        NoteJobProgress => note_progress(job: JobId) -> ();
+        ParkJobs => park() -> ();
+        TakeUpJobs => take_up(boot: BootId) -> Vec<JobRecord>;
+    }
+    RoutineReader {
+        ReadRoutine => routine(name: &str) -> Option<RoutineRecord>;
+        ReadRoutineAt => routine_at(path: &str) -> Option<RoutineRecord>;
+        ListRoutines => routines() -> Vec<RoutineRecord>;
+        ReadRoutineRun => routine_run(id: RoutineRunId) -> Option<RoutineRunRecord>;
+        ListRoutineRuns => routine_runs(filter: RoutineRunFilter) -> Vec<RoutineRunRecord>;
+        CountRoutines => numbers() -> RoutineNumbers;
     }
     RoutineStore {
-        ChangeRoutine => put(routine: NewRoutine, rule: PutRule) -> RoutinePut;
-        ChangeRoutine => enable(routine: RoutineId, on: bool, why: &str, next_at: Option<UnixMillis>, at: UnixMillis) -> Option<RoutineRecord>;
-        ChangeRoutine => delete(name: &str, id: Option<RoutineId>) -> bool;
-        ReadRoutines => routine(name: &str) -> Option<RoutineRecord>;
-        ReadRoutines => routine_at(path: &str) -> Option<RoutineRecord>;
-        ReadRoutines => routines() -> Vec<RoutineRecord>;
-        ReadRoutines => changes() -> u64;
+        PutRoutine => put(routine: NewRoutine, rule: PutRule) -> RoutinePut;
+        EnableRoutine => enable(routine: RoutineId, on: bool, why: &str, next_at: Option<UnixMillis>, at: UnixMillis) -> Option<RoutineRecord>;
+        DeleteRoutine => delete(name: &str, id: Option<RoutineId>) -> bool;
+    }
+    RoutineSchedule {
+        RoutineChanges => changes() -> u64;
         DueRoutines => due(now: UnixMillis, limit: u32) -> Vec<RoutineRecord>;
-        DueRoutines => next_due() -> Option<UnixMillis>;
+        NextDueRoutine => next_due() -> Option<UnixMillis>;
         DeferRoutine => defer(routine: RoutineId, aside: Aside) -> ();
-        ClaimRoutineRun => claim(routine_run: NewRoutineRun, global: u32) -> Claim;
         MissRoutineRuns => miss(routine: RoutineId, missed: Vec<UnixMillis>, next_at: Option<UnixMillis>, at: UnixMillis) -> ();
+    }
+    RoutineRunStore {
+        ClaimRoutineRun => claim(routine_run: NewRoutineRun, global: u32) -> Claim;
         NoteRoutineRun => note_work(routine_run: RoutineRunId, run: Option<RunId>, job: Option<JobId>) -> ();
         SettleRoutineRun => settle(end: RoutineRunEnd) -> Settled;
-        ReadRoutineRuns => routine_run(id: RoutineRunId) -> Option<RoutineRunRecord>;
-        ReadRoutineRuns => routine_runs(filter: RoutineRunFilter) -> Vec<RoutineRunRecord>;
-        ReadRoutineRuns => open_routine_runs() -> Vec<RoutineRunRecord>;
-        ReadRoutines => numbers() -> RoutineNumbers;
+        OpenRoutineRuns => open_routine_runs() -> Vec<RoutineRunRecord>;
     }
     ToolSwitches {
         ReadSwitches => switches() -> Vec<ToolSwitch>;
@@ -201,22 +238,7 @@ mod tests {
     struct Pings(AtomicU64);
 
     #[async_trait]
-    impl RunReader for Pings {
-        async fn run(&self, _: RunId) -> Result<Option<RunRecord>, StoreError> {
-            Ok(None)
-        }
-        async fn runs(&self, _: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-            Ok(Vec::new())
-        }
-        async fn sessions(&self, _: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-            Ok(Vec::new())
-        }
-        async fn history(&self, _: &SessionKey, _: u64, _: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-            Ok(Vec::new())
-        }
-        async fn run_messages(&self, _: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
-            Ok(Vec::new())
-        }
+    impl StoreHealth for Pings {
         async fn ping(&self) -> Result<(), StoreError> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Ok(())

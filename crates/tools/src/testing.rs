@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunReader, RunRecord, RunStatus,
-    RunUsage, SessionFilter, SessionKey, SessionSummary, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
+    Clock, Generation, Message, Note, NoteStore, RunFilter, RunId, RunReader, RunRecord, RunStatus, RunUsage,
+    SessionKey, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -81,20 +81,8 @@ impl RunReader for RunsOf {
         Ok(Vec::new())
     }
 
-    async fn sessions(&self, _filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    async fn history(&self, _session: &SessionKey, _after: u64, _limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        Ok(Vec::new())
-    }
-
     async fn run_messages(&self, _id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         Ok(Vec::new())
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 }
 

@@ -178,7 +178,7 @@ fn still_needed(waits: &PendingQuestion) -> String {
 /// Stores the key of a finally refused answer, before its sender learns about the refusal.
 async fn keep_refused(services: &AgentServices, acted_on: ActedOn) {
     let acted_on = ActedOn { refused: true, ..acted_on };
-    if let Err(error) = services.store.threads.note_acted_on(&acted_on, services.clock.now()).await {
+    if let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, services.clock.now()).await {
         tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
     }
 }

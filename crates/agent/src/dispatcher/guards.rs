@@ -206,9 +206,9 @@ impl Dispatcher {
         let Some(acted_on) = acted_on else { return };
         let Some(refused) = self.keys.refused(&acted_on.key) else { return };
         let acted_on = ActedOn { refused, ..acted_on };
-        let (threads, at) = (self.services.store.threads.clone(), self.services.clock.now());
+        let (store, at) = (self.services.store.dispatcher.clone(), self.services.clock.now());
         self.background(async move {
-            if let Err(error) = threads.note_acted_on(&acted_on, at).await {
+            if let Err(error) = store.note_acted_on(&acted_on, at).await {
                 tracing::warn!(%error, "a command that came again after a restart would not be recognised");
             }
         });

@@ -42,9 +42,9 @@ impl Dispatcher {
     /// store knows. The limit of messages that wait behind a turn is enforced by the lane.
     fn busy(&mut self, inbound: Inbound, sent: Option<Sent>, ack: AckSender, busy: Refusal) {
         let Some(sent) = sent else { return self.refuse(&inbound, ack, busy) };
-        let (threads, notifier) = (self.services.store.threads.clone(), self.notifier.clone());
+        let (inputs, notifier) = (self.services.store.inputs.clone(), self.notifier.clone());
         self.background(async move {
-            let refusal = match threads.find(&sent.key).await {
+            let refusal = match inputs.find(&sent.key).await {
                 Ok(Some(known)) if sent.is_again(&known) => return ack.send(Ack::Accepted(known.again(None))),
                 Ok(Some(known)) => Refusal::Conflict { run_id: known.run_id },
                 Ok(None) => busy,

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use belay_protocol::store::{ACTED_ON_KEPT, RECENT_INPUTS};
 use belay_protocol::{
-    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, KnownInput, Refusal, RunId, Sent, SharedAck,
-    UnixMillis,
+    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, KnownInput, Refusal, RunId, Sent, UnixMillis,
 };
 
 use super::Dispatcher;
 use super::answers::word_of_answer;
 use super::guards::{ANSWERED, Arrival, Guarded};
+use super::shared_ack::SharedAck;
 use belay_run::live::LiveRun;
 
 /// The reply to a redelivery, which is not carried out again.
@@ -159,7 +159,7 @@ impl Keys {
     /// Records a command or an answer as carried out, until [`Self::not_acted_on`]. A redelivery before the reply waits
     /// for the reply that is sent through the returned acknowledgement.
     pub(super) fn act_on(&mut self, ActedOn { key, digest, .. }: ActedOn, ack: AckSender) -> AckSender {
-        let (ack, shared) = ack.shared();
+        let (ack, shared) = SharedAck::of(ack);
         self.acted_on.insert(key, Acted { digest, reply: Reply::Now(shared) });
         ack
     }

@@ -52,11 +52,11 @@ impl Lane {
 impl Dispatcher {
     /// Loads the state of earlier starts: wakes the sessions in which something had begun, and parks the others.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
-        let threads = self.services.store.threads.clone();
-        self.keys.recall(threads.acted_on().await?, threads.recent_inputs().await?);
+        let store = self.services.store.dispatcher.clone();
+        self.keys.recall(store.acted_on().await?, store.recent_inputs().await?);
         let mut begun: HashMap<SessionKey, bool> = HashMap::new();
         let mut order = Vec::new();
-        for unfinished in threads.unfinished_runs().await? {
+        for unfinished in store.unfinished_runs().await? {
             self.admission.recall(&unfinished);
             let session = unfinished.session;
             let origin = RunOrigin {

@@ -100,7 +100,7 @@ impl BackgroundAnswer {
             Some(Sent { key, .. }) if again => drop(notes.send(LaneNote::NotActedOn { key }).await),
             Some(sent) => {
                 let (acted_on, at) = (ActedOn::from(sent), services.clock.now());
-                if let Err(error) = services.store.threads.note_acted_on(&acted_on, at).await {
+                if let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, at).await {
                     tracing::warn!(%error, "what was done about routines would not be recognised after a restart");
                 }
             }

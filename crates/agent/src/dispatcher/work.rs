@@ -47,7 +47,7 @@ impl Dispatcher {
             let refused = said.is_err();
             if let Some(sent) = sent
                 && let acted_on = (ActedOn { refused, ..sent.into() })
-                && let Err(error) = services.store.threads.note_acted_on(&acted_on, services.clock.now()).await
+                && let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, services.clock.now()).await
             {
                 tracing::warn!(%error, "a command that came again after a restart would be answered once more");
             }

@@ -36,7 +36,7 @@ impl Lane {
         }
         let permit = self.place_at_once();
         let new = self.new_input(&input, &waiting, permit.is_some());
-        let outcome = match self.services.store.threads.accept(&self.lease, new).await {
+        let outcome = match self.services.store.lanes.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
                 let LaneInput { run, inbound, ack, .. } = input;
                 ack.send(Ack::Accepted(Accepted {
@@ -186,7 +186,7 @@ impl Lane {
     /// Answers that too many wait, but never to a duplicate: that joins its first acceptance, which the store knows.
     async fn busy(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         let known = match &input.inbound.key {
-            Some(key) => self.services.store.threads.find(key).await,
+            Some(key) => self.services.store.inputs.find(key).await,
             None => Ok(None),
         };
         let refusal = match known {

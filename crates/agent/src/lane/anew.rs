@@ -22,14 +22,14 @@ impl Lane {
         let Some(why) = due else { return Ok(()) };
         // A second delivery belongs to the conversation that has answered it.
         if let Some(key) = &inbound.key
-            && !matches!(self.services.store.threads.find(key).await, Ok(None))
+            && !matches!(self.services.store.inputs.find(key).await, Ok(None))
         {
             return Ok(());
         }
         let session = &self.lease.session;
         // First what was approved for good: should the rest fail, it is asked once more, and nothing else has changed.
         let done = match self.services.store.gates.forget_grants(session).await {
-            Ok(_) => self.services.store.threads.edit_thread(&self.lease, ThreadEdit::New, now).await,
+            Ok(_) => self.services.store.lanes.edit_thread(&self.lease, ThreadEdit::New, now).await,
             Err(error) => Err(error),
         };
         match done {

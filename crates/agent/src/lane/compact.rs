@@ -135,7 +135,7 @@ impl Lane {
             |kind| NewEvent { at: self.services.clock.now(), session: Some(session.clone()), run_id: None, kind };
         let started = EventKind::CompactionStarted { tokens: before, reason: "command".into() };
         let events = vec![fact(started), fact(compacted)];
-        if let Err(error) = self.services.store.threads.compact(&self.lease, keep, summary.clone(), events).await {
+        if let Err(error) = self.services.store.journal.compact(&self.lease, keep, summary.clone(), events).await {
             return unchanged(&error);
         }
         self.services.hooks.after_compaction(session, None, messages.len(), dropped);

@@ -31,7 +31,7 @@ impl Lane {
         let digest = digest_of(&input);
         let edited =
             EditedMessage { run, text: input.text.clone(), provenance: provenance.clone(), digest: digest.clone() };
-        let stored = self.services.store.threads.replace_message(&self.lease, edited).await;
+        let stored = self.services.store.lanes.replace_message(&self.lease, edited).await;
         if stored.is_ok()
             && let Some(waiting) = self.queue.get_mut(at)
         {
@@ -86,7 +86,7 @@ impl Lane {
     async fn too_late(&mut self, input: LaneInput) {
         let id = input.inbound.provenance.as_ref().and_then(|provenance| provenance.message_id.clone());
         let sent = match id {
-            Some(id) => self.services.store.threads.sent_message(&self.lease.session, &id).await,
+            Some(id) => self.services.store.lanes.sent_message(&self.lease.session, &id).await,
             None => Ok(None),
         };
         let refusal = match sent {

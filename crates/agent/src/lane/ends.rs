@@ -199,7 +199,7 @@ impl Lane {
             records.push((waiting.run, Arc::new(record)));
         }
         let mut pause = STORE_BACKOFF.0;
-        while let Err(error) = self.services.store.threads.finish_runs(&self.lease, finished.clone()).await {
+        while let Err(error) = self.services.store.run_store.finish_runs(&self.lease, finished.clone()).await {
             if matches!(error, StoreError::LeaseLost(_)) {
                 return Err(LeaseLost);
             }
@@ -234,7 +234,7 @@ impl Lane {
             match self
                 .services
                 .store
-                .threads
+                .lanes
                 .open_lane(&self.lease.session, SessionLifetime::Lasting, self.services.boot, now)
                 .await
             {

@@ -28,7 +28,7 @@ impl Lane {
     /// What is answered where a message has used the key; `None`: none has.
     async fn used_before(&self, sent: Option<&Sent>) -> Option<Ack> {
         let sent = sent?;
-        Some(match self.services.store.threads.find(&sent.key).await {
+        Some(match self.services.store.inputs.find(&sent.key).await {
             Ok(None) => return None,
             Ok(Some(known)) if sent.is_again(&known) => Ack::Accepted(known.again(None)),
             Ok(Some(known)) => Ack::Refused(Refusal::Conflict { run_id: known.run_id }),

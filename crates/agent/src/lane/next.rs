@@ -151,7 +151,7 @@ impl Lane {
         let wanted: Vec<RunId> = unread.into_iter().chain(others.iter().map(|other| other.run.id)).collect();
         if !wanted.is_empty() {
             let mut inputs: HashMap<RunId, QueuedInput> = HashMap::new();
-            for input in self.services.store.threads.queued_inputs(&wanted).await? {
+            for input in self.services.store.inputs.queued_inputs(&wanted).await? {
                 inputs.insert(input.run_id, input);
             }
             let mut of = |run: RunId| {

@@ -53,7 +53,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
     sleep(Duration::from_secs(u64::from(crashes))).await;
     let mut pause = STORE_BACKOFF.0;
     let opened = loop {
-        match services.store.threads.open_lane(&session, lifetime, services.boot, services.clock.now()).await {
+        match services.store.lanes.open_lane(&session, lifetime, services.boot, services.clock.now()).await {
             Ok(opened) => break opened,
             Err(error) => {
                 tracing::error!(%error, %session, "a lane could not be opened");

@@ -83,7 +83,7 @@ impl Lane {
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await.map(|_| ());
             }
-            match self.services.store.threads.pause_run(&self.lease, paused.clone()).await {
+            match self.services.store.run_store.pause_run(&self.lease, paused.clone()).await {
                 Ok(()) => break,
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
                 Err(error) => {
@@ -217,7 +217,7 @@ impl Lane {
     /// again, also after a restart, it must neither meet another question nor be done a second time.
     pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
         let Some(acted_on) = acted_on else { return };
-        if let Err(error) = self.services.store.threads.note_acted_on(&acted_on, self.services.clock.now()).await {
+        if let Err(error) = self.services.store.dispatcher.note_acted_on(&acted_on, self.services.clock.now()).await {
             tracing::warn!(%error, "what came again after a restart would not be recognised");
         }
     }

@@ -41,7 +41,7 @@ impl Lane {
             // A second delivery of what was accepted is not asked about again. Should the store not say, it is asked
             // about: the store has the last word on duplicates in any case.
             if let Some(key) = &inbound.key
-                && let Ok(Some(_known)) = services.store.threads.find(key).await
+                && let Ok(Some(_known)) = services.store.inputs.find(key).await
             {
                 return Ok(text);
             }

@@ -17,7 +17,7 @@ impl Lane {
             return Ok(Ok(self.shown(command.setting, channel)));
         }
         let options = command.applied_to(self.options.clone());
-        if let Err(error) = self.services.store.threads.set_options(&self.lease, options.clone()).await {
+        if let Err(error) = self.services.store.lanes.set_options(&self.lease, options.clone()).await {
             return unchanged(&error);
         }
         self.options = options;

@@ -50,17 +50,17 @@ pub(super) async fn enter(
     };
     job.slot.seat = None;
     if job.progress.begun_at.is_none() {
-        let (now, threads) = (job.services.clock.now(), &job.services.store.threads);
+        let (now, runs) = (job.services.clock.now(), &job.services.store.run_store);
         if let Some(gathered) = &mut job.gathered {
             // The last moment: whoever is stopped from now on has joined, and whoever was before has not.
             job.joining.give_back(&gathered.leave_stopped());
         }
         let begun = match job.gathered.as_ref().filter(|gathered| !gathered.others.is_empty()) {
-            None => threads.start_run(&job.lease, job.run.id, now).await,
+            None => runs.start_run(&job.lease, job.run.id, now).await,
             Some(gathered) => {
                 let (run, message, joined) = (job.run.id, gathered.message(), gathered.joined());
                 let (text, provenance) = (message.text().to_owned(), message.provenance);
-                threads.start_together(&job.lease, Together { run, text, provenance, joined, at: now }).await
+                runs.start_together(&job.lease, Together { run, text, provenance, joined, at: now }).await
             }
         };
         begun.map_err(NotBegun::Store)?;

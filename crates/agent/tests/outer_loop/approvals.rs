@@ -387,7 +387,7 @@ async fn a_secret_is_taken_from_the_next_message_and_reaches_the_tool_alone() {
     assert_eq!(*secrets.lock().expect("not poisoned"), ["s3cret-canary", "s3cret-canary"]);
     let seen = format!("{:?}", agent.model.seen());
     assert!(!seen.contains("canary"), "the model was shown the secret");
-    let history = setup.store.runs.history(&"alice".into(), 0, 100).await.expect("read");
+    let history = setup.store.sessions.history(&"alice".into(), 0, 100).await.expect("read");
     assert!(!format!("{history:?}").contains("canary"));
     agent.shut_down().await;
 }

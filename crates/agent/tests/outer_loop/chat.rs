@@ -136,7 +136,7 @@ async fn a_context_too_long_is_shortened_while_that_helps_then_it_is_an_honest_e
     agent.one.ask("alice", "after").await;
     let seen = saw(&agent.model, 1);
     assert!(seen[0].contains("question 0") && seen.len() < 13, "{seen:#?}");
-    let history = setup.store.runs.history(&"alice".into(), 0, 100).await.expect("readable");
+    let history = setup.store.sessions.history(&"alice".into(), 0, 100).await.expect("readable");
     assert!(history.iter().any(|entry| entry.text.starts_with("question 0")), "the original stays");
     agent.shut_down().await;
 }

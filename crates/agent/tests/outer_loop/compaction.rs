@@ -199,7 +199,7 @@ async fn a_stop_ends_the_writing_of_an_account_and_nothing_has_changed() {
     assert_eq!(why, "stopped");
     agent.shut_down().await;
     let opened =
-        setup.store.threads.open_lane(&"alice".into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(1)).await;
+        setup.store.lanes.open_lane(&"alice".into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(1)).await;
     let thread = opened.expect("opens").thread;
     assert_eq!((thread.summary, thread.messages.len()), (None, 7));
 }
@@ -303,7 +303,7 @@ async fn notes_are_made_before_turns_leave_and_nothing_of_that_is_said_in_the_co
     assert!(seen[3].messages[0].text().starts_with("user: question 1"));
     assert!(seen[5].messages.iter().all(|message| !message.text().contains("Noted")));
     agent.shut_down().await;
-    let history = setup.store.runs.history(&"alice".into(), 0, 100).await.expect("readable");
+    let history = setup.store.sessions.history(&"alice".into(), 0, 100).await.expect("readable");
     assert!(history.iter().all(|entry| !entry.text.contains("Noted") && !entry.text.contains("they ask")));
 }
 

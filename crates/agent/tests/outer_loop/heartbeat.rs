@@ -556,7 +556,7 @@ async fn a_routine_that_somebody_has_made_under_its_name_is_left_alone_and_the_r
         next_at: None,
         at: UnixMillis(NOON),
     };
-    setup.store.routines.put(theirs, PutRule { fresh: true, by: PutBy::Operator }).await.expect("put");
+    setup.store.routine_store.put(theirs, PutRule { fresh: true, by: PutBy::Operator }).await.expect("put");
     let before = setup.store.routines.routine(HEARTBEAT).await.expect("readable");
     let agent = setup.start().await;
     let there = async {

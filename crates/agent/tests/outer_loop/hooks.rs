@@ -529,7 +529,7 @@ async fn everybody_reads_the_reply_that_hooks_agreed_to() {
         assert_eq!(end.evidence.get("withheld_by").is_some(), expected == withheld);
         agent.one.ask("alice", "and you").await;
         assert_eq!(saw(&agent.model, 2), ["hi", expected, "and you"]);
-        let history = setup.store.runs.history(&"alice".into(), 0, 10).await.expect("readable");
+        let history = setup.store.sessions.history(&"alice".into(), 0, 10).await.expect("readable");
         assert_eq!(history[1].text, expected);
         agent.shut_down().await;
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, CommandReply, DeclaredOutput, GateState, QueueMode, Refusal, RunId, RunOptions, Thinking,
-    ThreadStore,
+    Accepted, Ack, CommandReply, DeclaredOutput, DispatcherStore, GateState, QueueMode, Refusal, RunId, RunOptions,
+    Thinking,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};

@@ -145,7 +145,7 @@ async fn a_second_boot_on_the_store_takes_the_lane_and_the_first_lets_go() {
     }
     // The first one's run ends without writing anything over it.
     let _ = first.one.text("alice", "/stop").await;
-    let history = setup.store.runs.history(&"alice".into(), 0, 10).await.expect("readable");
+    let history = setup.store.sessions.history(&"alice".into(), 0, 10).await.expect("readable");
     let texts: Vec<_> = history.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["hello", "from the second"]);
     second.shut_down().await;

@@ -133,7 +133,7 @@ async fn rules_that_come_with_routines_that_are_not_stored_change_nothing() {
         ..same(&setup)
     };
     let mut others = 0;
-    store.plan().nth_of(StoreOp::ChangeRoutine, 1, Fault::Fail);
+    store.plan().nth_of(StoreOp::PutRoutine, 1, Fault::Fail);
     agent.reloader.apply(poor(), || others += 1).await.expect_err("the store fails");
     assert_eq!(agent.one.ask("alice", "hello").await, "one", "the budget has not changed");
     agent.reloader.apply(poor(), || others += 1).await.expect("applied");

@@ -100,7 +100,7 @@ async fn a_child_run_whose_context_is_too_long_goes_on_with_what_is_left_of_it()
             agent.shut_down().await;
             let opened = setup
                 .store
-                .threads
+                .lanes
                 .open_lane(&"alice".into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(1))
                 .await;
             let thread = opened.expect("opens").thread;
@@ -205,7 +205,10 @@ async fn fated(fate: Fate, inside: bool) -> (Vec<EventKind>, (usize, usize)) {
     match fate {
         Fate::ModelFails => agent.model.push(Scripted::error(ModelErrorKind::BadRequest)),
         Fate::ModelHangs | Fate::Stopped => agent.model.push(Scripted::hang()),
-        Fate::StoreFails => store.plan().every(StoreOp::Compact, Fault::Fail),
+        Fate::StoreFails => {
+            store.plan().every(StoreOp::Compact, Fault::Fail);
+            store.plan().every(StoreOp::CompactTurn, Fault::Fail);
+        }
         Fate::WinsNothing | Fate::HookHangs => {}
     }
     (0..3).for_each(|_| agent.model.push(Scripted::text("done")));

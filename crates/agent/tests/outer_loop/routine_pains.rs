@@ -109,7 +109,7 @@ async fn the_same_put_again_right_before_its_time_skips_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_for_an_hour_ends_no_timer() {
-    for op in [StoreOp::DueRoutines, StoreOp::ClaimRoutineRun, StoreOp::ReadRoutines] {
+    for op in [StoreOp::DueRoutines, StoreOp::ClaimRoutineRun, StoreOp::RoutineChanges, StoreOp::ListRoutines] {
         let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
         let setup = Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(quiet()) };
         let agent = setup.start().await;
@@ -184,9 +184,9 @@ async fn a_herd_at_the_top_of_the_hour_fires_whole_and_never_more_at_once_than_m
     setup.clock.set(TEN_PAST + 50 * 60_000);
     let whole = async {
         loop {
-            let at_work = setup.store.routines.open_routine_runs().await.expect("readable").len();
+            let at_work = setup.store.routine_run_store.open_routine_runs().await.expect("readable").len();
             assert!(at_work <= 10, "{at_work} at once");
-            let next = setup.store.routines.due(setup.clock.now(), 1).await.expect("readable");
+            let next = setup.store.schedule.due(setup.clock.now(), 1).await.expect("readable");
             if next.is_empty() && at_work == 0 {
                 return;
             }
@@ -298,7 +298,7 @@ async fn of_ten_thousand_routines_ninety_nine_in_a_hundred_fire_within_200_ms() 
             next_at: Some(at),
             at: UnixMillis(TEN_PAST),
         };
-        setup.store.routines.put(new, rule).await.expect("stored");
+        setup.store.routine_store.put(new, rule).await.expect("stored");
     }
     let agent = setup.start_with(|parts| parts.clock = clock.clone()).await;
     let end = UnixMillis(TEN_PAST + 60_000 + LOOKED_AT * SPREAD_MS / ROUTINES);

@@ -271,7 +271,7 @@ async fn the_first_message_after_a_start_sets_off_what_waits_for_it() {
     put(&agent, routine("plants", Trigger::Event { pattern: "water".into(), channel: None })).await;
     agent.crash().await;
     // The engine is not as far as to look at anything yet.
-    store.plan().every(StoreOp::ReadRoutineRuns, Fault::Stall);
+    store.plan().every(StoreOp::OpenRoutineRuns, Fault::Stall);
     let agent = setup.next_boot(ScriptedModel::new([])).start().await;
     let Ack::Command(reply) = agent.one.keyed("alice", "please water them", "m1").await else { panic!() };
     assert_eq!(reply.reply, "Routine plants has started.");
@@ -398,7 +398,7 @@ pub(crate) async fn claimed_by_the_dead(setup: &Setup, name: &str) -> RoutineRun
         boot: belay_protocol::BootId::new(),
         at: UnixMillis(TEN_PAST),
     };
-    match setup.store.routines.claim(routine_run, 10).await {
+    match setup.store.routine_run_store.claim(routine_run, 10).await {
         Ok(Claim::Claimed(routine_run)) => routine_run.routine_run_id,
         other => panic!("{other:?}"),
     }
@@ -514,7 +514,7 @@ async fn a_full_job_is_the_routine_runs_work_until_it_is_over_also_over_a_crash(
         told_in: None,
         at: UnixMillis(TEN_PAST),
     };
-    setup.store.jobs.change(change).await.expect("changed");
+    setup.store.job_store.change(change).await.expect("changed");
     let mut agent = setup.next_boot(hangs()).start().await;
     assert_eq!(agent.one.next().await, "The routine tidy failed: taken back");
     let all = ended(&setup, "tidy", 1).await;
@@ -588,7 +588,7 @@ async fn people_make_and_see_their_own_routines_and_operators_all() {
     let inside = agent.two.text(routine_run_session(RoutineRunId::new()).as_str(), "hello").await;
     assert!(matches!(&inside, Ack::Refused(Refusal::Forbidden(_))), "{inside:?}");
     let time = UnixMillis(setup.clock.now().0 + 1);
-    setup.store.routines.miss(hers.routine_id, vec![time], None, time).await.expect("kept");
+    setup.store.schedule.miss(hers.routine_id, vec![time], None, time).await.expect("kept");
     assert!(say("ann", "/routine off news").await.contains("off: disabled by ann"));
     assert!(say("ann", "/routine show news").await.contains("What is new?"));
     // Whoever takes the name later is shown nothing of what was before.
@@ -677,10 +677,10 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
             next_at: Some(UnixMillis(3_786_912_000_000)),
             at: UnixMillis(TEN_PAST),
         };
-        setup.store.routines.put(new, rule).await.expect("stored");
+        setup.store.routine_store.put(new, rule).await.expect("stored");
     }
     setup.clock.forward(HOUR);
-    let due = setup.store.routines.due(belay_protocol::Clock::now(&*setup.clock), 256).await.expect("readable");
+    let due = setup.store.schedule.due(belay_protocol::Clock::now(&*setup.clock), 256).await.expect("readable");
     assert_eq!(
         due.iter().map(|due| due.spec.name.as_str()).collect::<Vec<_>>(),
         ["watch"],

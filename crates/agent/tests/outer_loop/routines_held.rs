@@ -58,7 +58,7 @@ async fn a_claim_that_nobody_can_tell_of_keeps_no_routine_from_routine_run() {
     put(&agent, hourly("watch", Misfire::Once)).await;
     tokio::time::sleep(A_TICK).await; // the engine rests
     store.plan().nth_of(StoreOp::ClaimRoutineRun, 1, Fault::Fail);
-    store.plan().nth_of(StoreOp::ReadRoutineRuns, 1, Fault::Fail);
+    store.plan().nth_of(StoreOp::ReadRoutineRun, 1, Fault::Fail);
     let begun = tokio::time::Instant::now();
     setup.clock.forward(HOUR);
     assert!(fire(&agent, "by-hand").await.is_err());
@@ -214,7 +214,7 @@ async fn a_routine_run_of_a_routine_that_was_made_again_ends_and_counts_for_noth
     put(&agent, routine("watch", Trigger::Manual)).await;
     agent.crash().await;
     let old = claimed_by_the_dead(&setup, "watch").await;
-    setup.store.routines.delete("watch", None).await.expect("deleted");
+    setup.store.routine_store.delete("watch", None).await.expect("deleted");
     let next = setup.next_boot(silent());
     let agent = next.start().await;
     let made = put(&agent, routine("watch", Trigger::Manual)).await;
@@ -236,7 +236,7 @@ async fn a_run_that_a_restart_takes_up_does_not_do_the_work_of_another_routine_o
     fire(&agent, "watch").await.expect("fired");
     agent.asked(1).await;
     agent.crash().await;
-    setup.store.routines.delete("watch", None).await.expect("deleted");
+    setup.store.routine_store.delete("watch", None).await.expect("deleted");
     let another = NewRoutine {
         id: RoutineId::new(),
         spec: old.spec,
@@ -248,7 +248,7 @@ async fn a_run_that_a_restart_takes_up_does_not_do_the_work_of_another_routine_o
         next_at: None,
         at: UnixMillis(1),
     };
-    setup.store.routines.put(another, PutRule { fresh: true, by: PutBy::Operator }).await.expect("put");
+    setup.store.routine_store.put(another, PutRule { fresh: true, by: PutBy::Operator }).await.expect("put");
     let agent = setup.next_boot(silent()).start().await;
     let all = ended(&setup, "watch", 1).await;
     assert_eq!(statuses(&all), [RoutineRunStatus::Failed]);
@@ -281,7 +281,7 @@ async fn a_routine_run_whose_run_is_gone_ends() {
     put(&agent, routine("watch", Trigger::Manual)).await;
     agent.crash().await;
     let routine_run = claimed_by_the_dead(&setup, "watch").await;
-    setup.store.routines.note_work(routine_run, Some(RunId::new()), None).await.expect("noted");
+    setup.store.routine_run_store.note_work(routine_run, Some(RunId::new()), None).await.expect("noted");
     let agent = setup.next_boot(ScriptedModel::new([])).start().await;
     let all = ended(&setup, "watch", 1).await;
     assert_eq!(all[0].status, RoutineRunStatus::Failed);
@@ -353,7 +353,7 @@ async fn that_there_are_too_many_jobs_is_no_failure_of_a_routine() {
         told_in: None,
         at: UnixMillis(1),
     };
-    setup.store.jobs.change(change).await.expect("changed");
+    setup.store.job_store.change(change).await.expect("changed");
     job_of(&setup, &second).await;
     let now = setup.store.routines.routine("second").await.expect("readable").expect("there");
     assert_eq!((now.failures, now.enabled), (0, true));

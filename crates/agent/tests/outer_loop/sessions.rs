@@ -136,7 +136,7 @@ async fn a_deleted_session_is_gone_and_begins_anew_with_the_next_message() {
         panic!("deleted")
     };
     assert_eq!((removed.sessions, removed.messages, removed.runs), (1, 2, 1));
-    assert_eq!(setup.store.runs.session(&"alice".into()).await.expect("read"), None);
+    assert_eq!(setup.store.sessions.session(&"alice".into()).await.expect("read"), None);
     for text in ["hello", "and again"] {
         agent.one.ask("alice", text).await;
     }
@@ -174,7 +174,7 @@ async fn a_session_of_one_request_goes_a_day_after_its_last_use_unless_something
     end_of(agent.one.unanswered("ada", "hello").await).await;
     rest_of(&mut agent.one.for_one_request("asks", "ring the bell").await).await;
     let listed = async |filter| {
-        let sessions = setup.store.runs.sessions(filter).await.expect("read");
+        let sessions = setup.store.sessions.sessions(filter).await.expect("read");
         let mut keys: Vec<_> = sessions.into_iter().map(|summary| summary.session.as_str().to_owned()).collect();
         keys.sort();
         keys

@@ -16,8 +16,8 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, CallPreview, Channel, ChannelAccess, ChannelError,
     ChannelId, Clock, ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope,
     IdempotencyKey, Inbound, InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole,
-    QueueMode, ReplyRoute, RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, SessionLifetime, Streaming,
-    Tool, ToolContext, ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Work,
+    QueueMode, ReplyRoute, RunOptions, RunProcesses, RunRecord, RunStatus, SecretVault, SessionKey, SessionLifetime,
+    Streaming, Tool, ToolContext, ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Work,
 };
 use belay_run::{Absent, AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
 use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
@@ -463,35 +463,15 @@ pub(crate) struct Setup {
     pub(crate) names: [&'static str; 2],
 }
 
-/// The ports of one store.
-pub(crate) fn ports<S>(store: Arc<S>) -> StorePorts
-where
-    S: belay_protocol::ThreadStore
-        + belay_protocol::RunReader
-        + belay_protocol::Archive
-        + belay_protocol::EventLog
-        + belay_protocol::Outbox
-        + belay_protocol::SpendLedger
-        + belay_protocol::GateStore
-        + belay_protocol::JobStore
-        + belay_protocol::RoutineStore
-        + belay_protocol::ToolSwitches
-        + 'static,
-{
+/// The ports of a store that fails where it is told to.
+pub(crate) fn ports(store: Arc<Faulty<SqliteStore>>) -> StorePorts {
+    StorePorts::of(store, vault())
+}
+
+/// A vault in memory.
+fn vault() -> Arc<dyn SecretVault> {
     let key = VaultKey::from_bytes(&[7; KEY_BYTES]).expect("a key");
-    StorePorts {
-        threads: store.clone(),
-        runs: store.clone(),
-        archive: store.clone(),
-        events: store.clone(),
-        outbox: store.clone(),
-        gates: store.clone(),
-        jobs: store.clone(),
-        routines: store.clone(),
-        switches: store.clone(),
-        spend: store,
-        vault: Arc::new(SealedVault::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")), key)),
-    }
+    Arc::new(SealedVault::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")), key))
 }
 
 /// An agent over a store that fails where it is told to.
@@ -527,7 +507,7 @@ impl Setup {
                 Arc::new(TestTool::named("fail")),
                 Arc::new(TestTool::named("panic")),
             ],
-            store: ports(Arc::new(SqliteStore::in_memory().expect("a store in memory opens"))),
+            store: ports(Arc::new(Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens"))))),
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,

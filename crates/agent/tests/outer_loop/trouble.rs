@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Ack, EventKind, EventLog, EventQuery, GateId, Refusal, RunId, RunStatus, StopReason, ThreadStore,
+    Ack, DispatcherStore, EventKind, EventLog, EventQuery, GateId, Refusal, RunId, RunStatus, StopReason,
 };
 use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -36,7 +36,7 @@ async fn an_end_that_cannot_be_stored_is_tried_again_before_anybody_is_told() {
         assert_eq!(record.status, RunStatus::Completed);
         assert_eq!(agent.one.next().await, "hi");
         agent.shut_down().await;
-        let history = setup.store.runs.history(&"alice".into(), 0, 10).await.expect("readable");
+        let history = setup.store.sessions.history(&"alice".into(), 0, 10).await.expect("readable");
         assert_eq!(history.len(), 2, "nothing twice: {history:#?}");
     }
 }

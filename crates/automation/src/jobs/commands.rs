@@ -149,7 +149,7 @@ async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
 async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRecord, Doing)>, Refusal> {
     let Some(run) = job.run_id.filter(|_| job.state.takes_place()) else { return Ok(None) };
     let Some(record) = service.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
-    let doing = Doing::of_run(&*service.events, run, job.runs_in).await.map_err(unstored)?;
+    let doing = service.jobs.progress(run, job.runs_in).await.map_err(unstored)?;
     Ok(Some((record, doing)))
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use belay_agent_loop::LoopContext;
-use belay_protocol::{Doing, JobBudget, JobRecord, JobStore, RunEnd, RunId, StopReason, StoreError};
+use belay_protocol::{JobAttempts, JobBudget, JobReader, JobRecord, RunEnd, RunId, StopReason, StoreError};
 
 use super::service::JobService;
 use super::text;
@@ -24,7 +24,8 @@ pub struct JobContext {
     reached: u32,
     /// Whether the store knows of progress since the last crash.
     progressed: AtomicBool,
-    store: Arc<dyn JobStore>,
+    jobs: Arc<dyn JobReader>,
+    attempts: Arc<dyn JobAttempts>,
 }
 
 impl std::fmt::Debug for JobContext {
@@ -42,10 +43,11 @@ impl JobContext {
         let budget = job.budget.within(service.config.budget());
         let reached = match job.crashes {
             0 => 0,
-            _ => Doing::of_run(&*service.events, run, job.runs_in).await?.piece(),
+            _ => service.jobs.progress(run, job.runs_in).await?.piece(),
         };
         let progressed = AtomicBool::new(job.crashes == 0); // then there is nothing to take back
-        Ok(Self { job, budget, reached, progressed, store: service.jobs.clone() })
+        let (jobs, attempts) = (service.jobs.clone(), service.attempts.clone());
+        Ok(Self { job, budget, reached, progressed, jobs, attempts })
     }
 
     /// Steps of the piece of work at which the daemon died last, as far as the store knows. `None`: it did not, or not since the
@@ -67,7 +69,7 @@ impl WorkItem for JobContext {
     /// How the run ends, when its job is over or at another attempt. A stop tells the run as well; this is for one that came
     /// before the run could be told.
     async fn ended(&self) -> Option<RunEnd> {
-        match self.store.job(self.job.job_id).await {
+        match self.jobs.job(self.job.job_id).await {
             Ok(Some(now)) if !now.state.is_over() && now.attempt == self.job.attempt => None,
             Ok(now) => {
                 let state = now.map_or("unknown", |now| now.state.word());
@@ -86,7 +88,7 @@ impl WorkItem for JobContext {
         if number <= self.reached || self.progressed.load(Ordering::Relaxed) {
             return;
         }
-        match self.store.note_progress(self.job.job_id).await {
+        match self.attempts.note_progress(self.job.job_id).await {
             Ok(()) => self.progressed.store(true, Ordering::Relaxed),
             Err(error) => {
                 tracing::warn!(%error, job = %self.job.job_id, "progress of a job could not be stored; the next step tries");

@@ -112,7 +112,7 @@ pub async fn create(service: &JobService, order: JobOrder, client: JobRequester)
         at: service.clock.now(),
     };
     let (creator, channel) = (new.creator.principal.clone(), new.channel.clone());
-    match service.jobs.create(new, config.caps()).await.map_err(unstored)? {
+    match service.job_store.create(new, config.caps()).await.map_err(unstored)? {
         JobCreated::New(job) => {
             tracing::info!(job = %job.job_id, session = %job.asked_in, "a job was made");
             metrics::job_came_to(job.state);
@@ -137,7 +137,7 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
         let notice = |route| Outbound::new(job.run_id, route, format!("The job “{}” was cancelled.", job.title));
         change.notice = job.reply_to.clone().filter(|route| rights::may_tell(&service.access, route)).map(notice);
     }
-    let cancelled = match service.jobs.change(change).await.map_err(unstored)? {
+    let cancelled = match service.job_store.change(change).await.map_err(unstored)? {
         JobChanged::Now(job) => {
             metrics::job_came_to(job.state);
             *job
@@ -167,7 +167,7 @@ async fn accept(service: &JobService, id: JobId, by: &Inbound) -> Result<JobReco
     if job.state == JobState::Completed {
         supervisor::submit(service, &job).await;
     }
-    match service.jobs.change(change(service, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
+    match service.job_store.change(change(service, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
         JobChanged::Now(job) => {
             metrics::job_came_to(job.state);
             Ok(*job)

@@ -47,14 +47,14 @@ pub struct JobScheduler {
 /// # Errors
 /// The store does not answer.
 pub async fn take_up(service: &JobService) -> Result<(), StoreError> {
-    for job in service.jobs.take_up(service.boot, service.clock.now()).await? {
+    for job in service.attempts.take_up(service.boot).await? {
         if job.crashes < service.config.max_crashes || has_ended(service, &job).await? {
             continue;
         }
         tracing::error!(job = %job.job_id, crashes = job.crashes, "a job is given up: the daemon died of it again and again");
         let why = format!("given up: Belay crashed {} times in a row while it was running", job.crashes);
         let change = change_to(service, &job, &AttemptOutcome::failed(why), None);
-        if let JobChanged::Now(job) = service.jobs.change(change).await? {
+        if let JobChanged::Now(job) = service.job_store.change(change).await? {
             metrics::job_came_to(job.state);
         }
     }
@@ -63,7 +63,7 @@ pub async fn take_up(service: &JobService) -> Result<(), StoreError> {
 
 /// Whether the run of the job's attempt has ended: then nothing is left that could crash.
 async fn has_ended(service: &JobService, job: &JobRecord) -> Result<bool, StoreError> {
-    let Some(known) = service.threads.find(&key_of(job)).await? else { return Ok(false) };
+    let Some(known) = service.inputs.find(&key_of(job)).await? else { return Ok(false) };
     Ok(service.runs.run(known.run_id).await?.is_some_and(|run| run.status.is_end()))
 }
 
@@ -79,7 +79,7 @@ impl JobScheduler {
     /// Dropped, everything goes on with the next start; jobs that were at work count a crash then.
     pub async fn run(mut self) {
         let service = self.service.clone();
-        let again = until_stored(&service, || service.jobs.take_up(service.boot, service.clock.now())).await;
+        let again = until_stored(&service, || service.attempts.take_up(service.boot)).await;
         again.into_iter().flatten().for_each(|job| self.carry(job));
         self.hand_in().await;
         while !self.stop.is_cancelled() {
@@ -104,7 +104,7 @@ impl JobScheduler {
     async fn begin_all(&mut self) -> Duration {
         let (service, caps) = (self.service.clone(), self.service.config.caps());
         while service.config.enabled && !self.stop.is_cancelled() {
-            match service.jobs.begin_next(caps, service.clock.now()).await {
+            match service.attempts.begin_next(caps, service.clock.now()).await {
                 Ok(Some(job)) => {
                     metrics::job_came_to(job.state);
                     self.carry(job);
@@ -135,7 +135,7 @@ impl JobScheduler {
     }
 
     async fn park(&self) {
-        if let Err(error) = self.service.jobs.park(self.service.clock.now()).await {
+        if let Err(error) = self.service.attempts.park().await {
             tracing::error!(%error, "jobs could not be suspended; each running job counts a crash at the next start");
         }
     }

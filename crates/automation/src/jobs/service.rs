@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{BootId, Clock, EventLog, JobStore, RoutineStore, RunProcesses, RunReader, ThreadStore};
+use belay_protocol::{
+    BootId, Clock, InputReader, JobAttempts, JobReader, JobStore, RoutineReader, RunProcesses, RunReader,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::config::JobsConfig;
@@ -14,16 +16,18 @@ use belay_run::rights::AccessPolicy;
 pub struct JobService {
     /// `[jobs]`
     pub config: JobsConfig,
-    /// Where jobs are kept.
-    pub jobs: Arc<dyn JobStore>,
-    /// Where ended runs are read.
+    /// Reads jobs.
+    pub jobs: Arc<dyn JobReader>,
+    /// Makes and changes jobs.
+    pub job_store: Arc<dyn JobStore>,
+    /// Begins attempts of jobs.
+    pub attempts: Arc<dyn JobAttempts>,
+    /// Reads runs.
     pub runs: Arc<dyn RunReader>,
-    /// Where conversations are kept.
-    pub threads: Arc<dyn ThreadStore>,
-    /// Where events are recorded.
-    pub events: Arc<dyn EventLog>,
-    /// Says what set off the routine that made a job.
-    pub routines: Arc<dyn RoutineStore>,
+    /// Reads accepted messages: whether an attempt has a run.
+    pub inputs: Arc<dyn InputReader>,
+    /// Reads the routine run that made a job.
+    pub routines: Arc<dyn RoutineReader>,
     /// What ends the processes of a run.
     pub processes: Arc<dyn RunProcesses>,
     /// The time.

@@ -56,7 +56,7 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
         return None;
     }
     let key = key_of(&job);
-    let run = until_stored(service, || service.threads.find(&key)).await?.map(|known| known.run_id);
+    let run = until_stored(service, || service.inputs.find(&key)).await?.map(|known| known.run_id);
     if let Some(run) = run {
         end_run(service, &job, run).await?;
         service.processes.end(run).await; // the row may not know of this run
@@ -92,7 +92,7 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
             if let Some(run) = job.run_id {
                 service.processes.end(run).await;
             }
-            match until_stored(service, || service.jobs.begin_again(job.job_id, service.clock.now())).await {
+            match until_stored(service, || service.attempts.begin_again(job.job_id, service.clock.now())).await {
                 Some(JobChanged::Now(again)) => {
                     metrics::job_came_to(again.state);
                     job = *again;
@@ -138,7 +138,7 @@ async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attemp
             Ok(submitted) => submitted,
             Err(why) => return Attempt::Refused(why),
         };
-        until_stored(service, || service.jobs.note_run(job.job_id, job.attempt, run)).await;
+        until_stored(service, || service.attempts.note_run(job.job_id, job.attempt, run)).await;
         if let Some(record) = end_of(service, run, watch).await {
             return Attempt::Ended(record);
         }
@@ -200,7 +200,7 @@ async fn settle(
         outcome => outcome,
     };
     let change = change_to(service, job, &outcome, run);
-    let changed = until_stored(service, || service.jobs.change(change.clone())).await?;
+    let changed = until_stored(service, || service.job_store.change(change.clone())).await?;
     service.bell.ring(); // its place may be free
     let JobChanged::Now(job) = changed else { return None };
     refresh(service, &job, change.told_in).await;
@@ -275,7 +275,7 @@ pub(super) async fn submit(service: &JobService, job: &JobRecord) {
         told_in: None,
         at: service.clock.now(),
     };
-    if let Some(JobChanged::Now(job)) = until_stored(service, || service.jobs.change(change.clone())).await {
+    if let Some(JobChanged::Now(job)) = until_stored(service, || service.job_store.change(change.clone())).await {
         metrics::job_came_to(job.state);
     }
 }

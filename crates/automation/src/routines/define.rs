@@ -16,8 +16,8 @@ use super::service::RoutineService;
 /// # Errors
 /// The store does not answer.
 pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) -> Result<(), StoreError> {
-    let (store, now) = (&service.routines, service.clock.now());
-    let all = store.routines().await?;
+    let (store, now) = (&service.routine_store, service.clock.now());
+    let all = service.routines.routines().await?;
     let by_name: BTreeMap<&str, &RoutineRecord> = all.iter().map(|old| (old.spec.name.as_str(), old)).collect();
     for spec in defined {
         let old = by_name.get(spec.name.as_str()).copied();

@@ -113,7 +113,7 @@ impl Engine {
             define(&self.service, &self.service.registry.defined()).await?;
         }
         heartbeat::set_up(&self.service).await?;
-        for routine_run in self.service.routines.open_routine_runs().await? {
+        for routine_run in self.service.routine_run_store.open_routine_runs().await? {
             self.lead(routine_run, None);
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Engine {
         if !service.registry.config.enabled || self.places() == 0 {
             return Ok(TICK); // the end of any wakes it
         }
-        let due = service.routines.due(now, DUE_PAGE).await?;
+        let due = service.schedule.due(now, DUE_PAGE).await?;
         let found = due.len();
         match self.fire(due).await? {
             Capacity::Enough => {}
@@ -145,7 +145,7 @@ impl Engine {
         if found == DUE_PAGE as usize {
             return Ok(Duration::ZERO); // there may be more
         }
-        let next = service.routines.next_due().await?;
+        let next = service.schedule.next_due().await?;
         Ok(next.map_or(TICK, |next| {
             let left = u64::try_from(next.0.saturating_sub(service.clock.now().0)).unwrap_or(0);
             Duration::from_millis(left).clamp(if left == 0 { SOON } else { Duration::from_millis(1) }, TICK)
@@ -265,7 +265,7 @@ impl Engine {
 /// # Errors
 /// The store does not answer.
 pub async fn show(service: &RoutineService, seen: Option<u64>) -> Result<Option<u64>, StoreError> {
-    let number = service.routines.changes().await?; // before the list: what is changed in between is read again
+    let number = service.schedule.changes().await?; // before the list: what is changed in between is read again
     if seen == Some(number) {
         return Ok(seen);
     }

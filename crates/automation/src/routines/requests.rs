@@ -134,9 +134,9 @@ async fn put(
     by: &RoutineRequester,
 ) -> Result<RoutineAnswer, Refusal> {
     is_on(service)?;
-    let (store, now) = (&service.routines, service.clock.now());
+    let (store, now) = (&service.routine_store, service.clock.now());
     // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
-    let old = store.routine(&spec.name).await.map_err(unstored)?;
+    let old = service.routines.routine(&spec.name).await.map_err(unstored)?;
     let spec = check::with_known_secret(spec, old.as_ref().filter(|old| by.may_touch(old)));
     let mut problems = check::problems(&spec);
     problems.extend(check::reserved(&spec.name).map(|problem| format!("name: {problem}")));
@@ -194,7 +194,7 @@ async fn enable(
         Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),
     };
     let why = if on { String::new() } else { format!("disabled by {}", by.asker.principal) };
-    let switched = service.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
+    let switched = service.routine_store.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
     match switched {
         Some(routine) => {
             service.registry.put(&routine);
@@ -214,7 +214,7 @@ async fn delete(service: &RoutineService, name: &str, by: &RoutineRequester) -> 
         Err(Refusal::Unknown(_)) if by.asker.place == Authority::Operator => None,
         Err(refusal) => return Err(refusal),
     };
-    if !service.routines.delete(name, id).await.map_err(unstored)? {
+    if !service.routine_store.delete(name, id).await.map_err(unstored)? {
         return Err(Refusal::Unknown(format!("There is no routine named {name}.")));
     }
     service.registry.remove(name);
@@ -364,7 +364,7 @@ async fn claim(service: &RoutineService, routine: &TriggeredRoutine, cause: Caus
         at: service.clock.now(),
     };
     let id = routine_run.id;
-    let claim = match service.routines.claim(routine_run, service.registry.config.max_concurrent).await {
+    let claim = match service.routine_run_store.claim(routine_run, service.registry.config.max_concurrent).await {
         Ok(claim) => claim,
         Err(error) => {
             service.registry.hand_over(Handed::Unsure(id));

@@ -92,7 +92,7 @@ async fn refuse(
 
 async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: RoutineRunEnd) {
     let (status, why) = (end.status.word(), end.summary.clone());
-    let settled = until_stored(service, || service.routines.settle(end.clone())).await;
+    let settled = until_stored(service, || service.routine_run_store.settle(end.clone())).await;
     tracing::info!(routine_run = %routine_run.routine_run_id, routine = routine_run.routine, status, "routine run ended");
     let Some(Settled::Now { disabled, .. }) = settled else { return };
     metrics::routine_run_ended(end.status);
@@ -137,7 +137,7 @@ pub(super) async fn by_run(
         Some(run) => Some(run),
         None => {
             let key = key_of(routine_run, routine);
-            until_stored(service, || service.threads.find(&key)).await?.map(|known| known.run_id)
+            until_stored(service, || service.inputs.find(&key)).await?.map(|known| known.run_id)
         }
     };
     let begun = match (known, routine) {
@@ -149,7 +149,10 @@ pub(super) async fn by_run(
         Ok(submitted) => submitted,
         Err(why) => return Some(Outcome::failed(why)),
     };
-    until_stored(service, || service.routines.note_work(routine_run.routine_run_id, Some(submitted.run), None)).await?;
+    until_stored(service, || {
+        service.routine_run_store.note_work(routine_run.routine_run_id, Some(submitted.run), None)
+    })
+    .await?;
     Some(match follow(service, submitted).await? {
         Some(record) => Outcome::of_run(&record),
         None => Outcome::failed("what it had done was deleted before it could be read".to_owned()),
@@ -230,7 +233,7 @@ async fn by_job(
             return Some(Outcome::failed(why));
         }
     }
-    until_stored(service, || service.routines.note_work(routine_run.routine_run_id, None, Some(id))).await?;
+    until_stored(service, || service.routine_run_store.note_work(routine_run.routine_run_id, None, Some(id))).await?;
     loop {
         match until_stored(service, || service.jobs.jobs.job(id)).await? {
             Some(job) if job.state.is_over() => {

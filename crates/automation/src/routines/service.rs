@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{BootId, Clock, ContextSource, RoutineStore, RunReader, ThreadStore};
+use belay_protocol::{
+    BootId, Clock, ContextSource, ConversationReader, InputReader, RoutineReader, RoutineRunStore, RoutineSchedule,
+    RoutineStore, RunReader,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::heartbeat::Heartbeat;
@@ -18,12 +21,20 @@ pub struct RoutineService {
     pub registry: RoutineRegistry,
     /// The heartbeat, with its state.
     pub heartbeat: Heartbeat,
-    /// Where routines and their runs are kept.
-    pub routines: Arc<dyn RoutineStore>,
-    /// Where ended runs are read.
+    /// Reads routines and routine runs.
+    pub routines: Arc<dyn RoutineReader>,
+    /// Changes routines.
+    pub routine_store: Arc<dyn RoutineStore>,
+    /// The scheduled times of routines.
+    pub schedule: Arc<dyn RoutineSchedule>,
+    /// Claims and settles routine runs.
+    pub routine_run_store: Arc<dyn RoutineRunStore>,
+    /// Reads runs.
     pub runs: Arc<dyn RunReader>,
-    /// Where conversations are kept.
-    pub threads: Arc<dyn ThreadStore>,
+    /// Tells whether people are present.
+    pub conversations: Arc<dyn ConversationReader>,
+    /// Reads accepted messages: whether a routine run has a run.
+    pub inputs: Arc<dyn InputReader>,
     /// Carries out the routines that make jobs.
     pub jobs: Arc<JobService>,
     /// The time.

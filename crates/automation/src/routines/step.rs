@@ -91,16 +91,15 @@ pub(super) enum Done {
 /// # Cancel safety
 /// What was claimed, the next start finds.
 pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Done, StoreError> {
-    let store = &service.routines;
     match step {
         Step::Claim(routine_run) => return claim(service, *routine_run).await,
         Step::Miss { routine, times, next, at } => {
             let missed = times.len();
-            store.miss(routine, times, next, at).await?;
+            service.schedule.miss(routine, times, next, at).await?;
             metrics::scheduled_missed(missed);
         }
-        Step::Defer { routine, aside } => store.defer(routine, aside).await?,
-        Step::Off { routine, why, at } => drop(store.enable(routine, false, &why, None, at).await?),
+        Step::Defer { routine, aside } => service.schedule.defer(routine, aside).await?,
+        Step::Off { routine, why, at } => drop(service.routine_store.enable(routine, false, &why, None, at).await?),
     }
     Ok(Done::Settled)
 }
@@ -108,7 +107,7 @@ pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Do
 async fn claim(service: &RoutineService, routine_run: NewRoutineRun) -> Result<Done, StoreError> {
     let NewRoutineRun { id, scheduled_at, .. } = routine_run;
     let (name, passed_over) = (routine_run.routine.clone(), routine_run.missed.len());
-    let claimed = service.routines.claim(routine_run, service.registry.config.max_concurrent).await;
+    let claimed = service.routine_run_store.claim(routine_run, service.registry.config.max_concurrent).await;
     match claimed.inspect_err(|_| service.registry.hand_over(Handed::Unsure(id)))? {
         Claim::Claimed(routine_run) => {
             let late_ms = scheduled_at.map_or(0, |time| service.clock.now().0.saturating_sub(time.0));

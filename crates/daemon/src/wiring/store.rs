@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use belay_agent::StorePorts;
-use belay_protocol::{NoteStore, SecretVault};
+use belay_protocol::SecretVault;
 use belay_store::{KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url};
 use zeroize::Zeroizing;
 
@@ -70,25 +70,7 @@ impl Store {
 
     /// The ports that the agent uses.
     pub(crate) fn ports(&self) -> StorePorts {
-        let store = Arc::new(self.kept.clone());
-        StorePorts {
-            threads: store.clone(),
-            runs: store.clone(),
-            archive: store.clone(),
-            events: store.clone(),
-            outbox: store.clone(),
-            gates: store.clone(),
-            jobs: store.clone(),
-            routines: store.clone(),
-            switches: store.clone(),
-            spend: store,
-            vault: self.vault.clone(),
-        }
-    }
-
-    /// The port that the tools use.
-    pub(crate) fn notes(&self) -> Arc<dyn NoteStore> {
-        Arc::new(self.kept.clone())
+        StorePorts::of(Arc::new(self.kept.clone()), self.vault.clone())
     }
 
     /// Writes what is left and closes.

@@ -16,7 +16,7 @@ const TEXTS_MAX_BYTES: usize = 200_000;
 
 /// `list_sessions`
 pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, CallFailure> {
-    let (limit, read) = (asked.limit()?, |limit| app.runs.sessions(SessionFilter::lasting(limit)));
+    let (limit, read) = (asked.limit()?, |limit| app.sessions.sessions(SessionFilter::lasting(limit)));
     let sessions = app.visibility(principal).page(limit, read, |session| &session.session).await;
     let sessions = sessions.map_err(ApiError::from)?;
     Ok(json!({ "sessions": json_of(&sessions) }))
@@ -30,7 +30,7 @@ pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversati
     let (mut after, mut earlier) = (0, 0usize);
     // The store reads from the beginning: a page at a time, of which the end is kept.
     loop {
-        let page = app.runs.history(&session, after, LIST_MAX).await.map_err(ApiError::from)?;
+        let page = app.sessions.history(&session, after, LIST_MAX).await.map_err(ApiError::from)?;
         let Some(last) = page.last().map(|line| line.id) else { break };
         let full = page.len() >= LIST_MAX as usize;
         newest.extend(page);
@@ -43,7 +43,7 @@ pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversati
         }
         after = last;
     }
-    if newest.is_empty() && app.runs.session(&session).await.map_err(ApiError::from)?.is_none() {
+    if newest.is_empty() && app.sessions.session(&session).await.map_err(ApiError::from)?.is_none() {
         return Err(no_such_session(&session).into());
     }
     earlier += shorten(&mut newest);

@@ -164,7 +164,7 @@ pub(crate) async fn delete(
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Response, ApiError> {
     let key = session.into_key();
-    if app.runs.session(&key).await?.is_none() {
+    if app.sessions.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
     match app.control(principal, Control::DeleteSession(key.clone())).await? {

@@ -43,7 +43,7 @@ pub(crate) async fn not_ready_because(app: &App) -> Option<&'static str> {
     if !*app.ready.borrow() {
         return Some("the agent does not take messages");
     }
-    match tokio::time::timeout(PING_LIMIT, app.runs.ping()).await {
+    match tokio::time::timeout(PING_LIMIT, app.health.ping()).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => {
             tracing::warn!(%error, "the store cannot take a write");

@@ -27,6 +27,6 @@ pub(crate) async fn list(
     Operator(_): Operator,
     Params(params): Params<ListParams>,
 ) -> Result<Json<PrincipalList>, ApiError> {
-    let principals = app.runs.principals(check_limit(params.limit)?).await?;
+    let principals = app.sessions.principals(check_limit(params.limit)?).await?;
     Ok(Json(PrincipalList { principals }))
 }

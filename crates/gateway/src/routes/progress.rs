@@ -35,7 +35,7 @@ pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError>
 /// A job by itself: what it has used, and what it does.
 pub(crate) async fn seen(app: &App, job: JobRecord) -> Result<JobView, ApiError> {
     let doing = match job.run_id {
-        Some(run) => Doing::of_run(&*app.events, run, job.runs_in).await?,
+        Some(run) => app.jobs.progress(run, job.runs_in).await?,
         None => Doing::default(),
     };
     Ok(JobView { doing: Some(doing), ..used(app, job).await? })

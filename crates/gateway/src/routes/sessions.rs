@@ -48,14 +48,14 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
     let ephemeral = params.all;
-    let (limit, read) = (check_limit(params.limit)?, |limit| app.runs.sessions(SessionFilter { limit, ephemeral }));
+    let (limit, read) = (check_limit(params.limit)?, |limit| app.sessions.sessions(SessionFilter { limit, ephemeral }));
     let sessions = app.visibility(&principal).page(limit, read, |session| &session.session).await?;
     Ok(Json(SessionList { sessions }).into_response())
 }
 
 /// One session.
 pub(crate) async fn show(State(app): State<Shared>, session: VisibleSession) -> Result<Json<SessionSummary>, ApiError> {
-    app.runs.session(session.key()).await?.map(Json).ok_or_else(|| no_such_session(session.key()))
+    app.sessions.session(session.key()).await?.map(Json).ok_or_else(|| no_such_session(session.key()))
 }
 
 /// What was said in a session, oldest first, in pages.
@@ -66,8 +66,8 @@ pub(crate) async fn messages(
 ) -> Result<Response, ApiError> {
     let key = session.into_key();
     let limit = check_limit(params.limit)?;
-    let messages = app.runs.history(&key, params.after.unwrap_or(0), limit).await?;
-    if messages.is_empty() && app.runs.session(&key).await?.is_none() {
+    let messages = app.sessions.history(&key, params.after.unwrap_or(0), limit).await?;
+    if messages.is_empty() && app.sessions.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
     let next = if messages.len() >= limit as usize { messages.last().map(|line| line.id) } else { None };

@@ -85,7 +85,7 @@ pub(crate) async fn session(
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
     let report = stop(&app, principal, Stop::Session(session.clone()), params.wait()?).await?;
-    if report == StopReport::default() && app.runs.session(session.key()).await?.is_none() {
+    if report == StopReport::default() && app.sessions.session(session.key()).await?.is_none() {
         // A mistyped brake must not look like one that worked.
         return Err(ApiError::not_found("no such session"));
     }

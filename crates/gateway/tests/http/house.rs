@@ -75,6 +75,15 @@ impl FakeStore {
         self.tip.send_replace(seq);
     }
 
+    /// The progress of a run that its events show.
+    pub(crate) fn progress(&self, run: RunId, runs_in: RunsIn) -> Doing {
+        let mut progress = Doing::in_room(runs_in);
+        for fact in self.facts.lock().unwrap().iter().filter(|fact| fact.run_id == Some(run)) {
+            progress.take(fact.at, fact.kind.clone());
+        }
+        progress
+    }
+
     fn check(&self) -> Result<(), StoreError> {
         if self.broken.load(Ordering::Relaxed) { Err(StoreError::Unavailable("disk full".into())) } else { Ok(()) }
     }
@@ -99,6 +108,14 @@ impl RunReader for FakeStore {
         };
         Ok(runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        let run = self.run(id).await?;
+        Ok(run.into_iter().map(|run| Arc::new(Message::assistant(run.reply.unwrap_or_default()))).collect())
+    }
+}
+
+#[async_trait]
+impl SessionReader for FakeStore {
     async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
         self.check()?;
         let mut seen: Vec<SessionSummary> = Vec::new();
@@ -137,10 +154,20 @@ impl RunReader for FakeStore {
         let own = runs.iter().filter(|run| run.session == *session).enumerate().map(entry);
         Ok(own.filter(|entry| entry.id > after).take(limit as usize).collect())
     }
-    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
-        let run = self.run(id).await?;
-        Ok(run.into_iter().map(|run| Arc::new(Message::assistant(run.reply.unwrap_or_default()))).collect())
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        Ok(self.sessions(SessionFilter::all(u32::MAX)).await?.into_iter().find(|summary| summary.session == *key))
     }
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut history = self.history(session, 0, u32::MAX).await?;
+        Ok(history.split_off(history.len().saturating_sub(limit as usize)))
+    }
+    async fn principals(&self, _limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl StoreHealth for FakeStore {
     async fn ping(&self) -> Result<(), StoreError> {
         self.check()
     }
@@ -730,7 +757,7 @@ impl House {
         });
         let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
         let (ready, ready_seen) = watch::channel(true);
-        let work = Arc::new(FakeWork::default());
+        let work = Arc::new(FakeWork { store: Some(store.clone()), ..FakeWork::default() });
         let mut parts =
             GatewayParts { jobs: work.clone(), routines: work.clone(), ..parts(&store, &clock, ready_seen) };
         change(&mut parts);
@@ -812,6 +839,8 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         config: GatewayConfig { listen: "127.0.0.1:0".into(), max_body_bytes: 200_000, ..GatewayConfig::default() },
         secrets: GatewaySecrets::default(),
         runs: store.clone(),
+        sessions: store.clone(),
+        health: store.clone(),
         events: store.clone(),
         gates: store.clone(),
         archive: Arc::new(FakeArchive),

@@ -1,6 +1,6 @@
 //! Jobs and routines of the house, in memory: what is read is read from here, and what is asked for is done at once.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,14 +8,16 @@ use belay_gateway::RoutineTimes;
 use belay_protocol::*;
 use serde_json::{Value, json};
 
-use crate::house::NOW;
+use crate::house::{FakeStore, NOW};
 
 /// Keeps jobs, routines and routine runs.
 #[derive(Default)]
 pub(crate) struct FakeWork {
     pub(crate) jobs: Mutex<Vec<JobRecord>>,
     pub(crate) routines: Mutex<Vec<RoutineRecord>>,
-    routine_runs: Mutex<Vec<RoutineRunRecord>>,
+    pub(crate) routine_runs: Mutex<Vec<RoutineRunRecord>>,
+    /// Where the events of runs are.
+    pub(crate) store: Option<Arc<FakeStore>>,
 }
 
 impl FakeWork {
@@ -237,31 +239,7 @@ fn routine_run_of(routine: &RoutineRecord, by: &str, key: &str, payload: Option<
 }
 
 #[async_trait]
-impl JobStore for FakeWork {
-    async fn create(&self, _: NewJob, _: JobCaps) -> Result<JobCreated, StoreError> {
-        panic!("the agent makes jobs")
-    }
-    async fn begin_next(&self, _: JobCaps, _: UnixMillis) -> Result<Option<JobRecord>, StoreError> {
-        panic!("the desk begins jobs")
-    }
-    async fn begin_again(&self, _: JobId, _: UnixMillis) -> Result<JobChanged, StoreError> {
-        panic!("the desk begins jobs")
-    }
-    async fn note_run(&self, _: JobId, _: u32, _: RunId) -> Result<(), StoreError> {
-        panic!("the desk does that")
-    }
-    async fn change(&self, _: JobChange) -> Result<JobChanged, StoreError> {
-        panic!("the agent changes jobs")
-    }
-    async fn park(&self, _: UnixMillis) -> Result<(), StoreError> {
-        panic!("the desk does that")
-    }
-    async fn take_up(&self, _: BootId, _: UnixMillis) -> Result<Vec<JobRecord>, StoreError> {
-        panic!("the desk does that")
-    }
-    async fn note_progress(&self, _: JobId) -> Result<(), StoreError> {
-        panic!("the job does that")
-    }
+impl JobReader for FakeWork {
     async fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
         Ok(self.jobs.lock().unwrap().iter().find(|job| job.job_id == id).cloned())
     }
@@ -277,64 +255,25 @@ impl JobStore for FakeWork {
         };
         Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
+    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<Doing, StoreError> {
+        Ok(self.store.as_ref().map(|store| store.progress(run, runs_in)).unwrap_or_default())
+    }
     async fn numbers(&self) -> Result<JobNumbers, StoreError> {
         panic!("the agent counts jobs")
     }
 }
 
 #[async_trait]
-impl RoutineStore for FakeWork {
-    async fn put(&self, _: NewRoutine, _: PutRule) -> Result<RoutinePut, StoreError> {
-        panic!("the agent makes routines")
-    }
-    async fn enable(
-        &self,
-        _: RoutineId,
-        _: bool,
-        _: &str,
-        _: Option<UnixMillis>,
-        _: UnixMillis,
-    ) -> Result<Option<RoutineRecord>, StoreError> {
-        panic!("the agent switches routines")
-    }
-    async fn delete(&self, _: &str, _: Option<RoutineId>) -> Result<bool, StoreError> {
-        panic!("the agent deletes routines")
-    }
+impl RoutineReader for FakeWork {
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
         Ok(self.routines.lock().unwrap().iter().find(|routine| routine.spec.name == name).cloned())
     }
+    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        let fits = |routine: &&RoutineRecord| matches!(&routine.spec.trigger, Trigger::Webhook { path: own, .. } if own == path);
+        Ok(self.routines.lock().unwrap().iter().find(fits).cloned())
+    }
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
         Ok(self.routines.lock().unwrap().clone())
-    }
-    async fn changes(&self) -> Result<u64, StoreError> {
-        panic!("the engine does that")
-    }
-    async fn defer(&self, _: RoutineId, _: Aside) -> Result<(), StoreError> {
-        panic!("the engine does that")
-    }
-    async fn due(&self, _: UnixMillis, _: u32) -> Result<Vec<RoutineRecord>, StoreError> {
-        panic!("the engine does that")
-    }
-    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
-        panic!("the engine does that")
-    }
-    async fn claim(&self, _: NewRoutineRun, _: u32) -> Result<Claim, StoreError> {
-        panic!("the agent claims routine runs")
-    }
-    async fn miss(
-        &self,
-        _: RoutineId,
-        _: Vec<UnixMillis>,
-        _: Option<UnixMillis>,
-        _: UnixMillis,
-    ) -> Result<(), StoreError> {
-        panic!("the engine does that")
-    }
-    async fn note_work(&self, _: RoutineRunId, _: Option<RunId>, _: Option<JobId>) -> Result<(), StoreError> {
-        panic!("the engine does that")
-    }
-    async fn settle(&self, _: RoutineRunEnd) -> Result<Settled, StoreError> {
-        panic!("the engine does that")
     }
     async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError> {
         Ok(self.routine_runs.lock().unwrap().iter().find(|routine_run| routine_run.routine_run_id == id).cloned())
@@ -347,9 +286,6 @@ impl RoutineStore for FakeWork {
                 && filter.status.is_none_or(|status| status == routine_run.status)
         };
         Ok(routine_runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
-    }
-    async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError> {
-        panic!("the engine does that")
     }
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
         panic!("the agent counts routines")

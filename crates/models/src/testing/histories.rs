@@ -1,6 +1,7 @@
 //! Histories as crashes, edits and misbehaving models leave them, and what a format must accept of them.
 
-use belay_protocol::{Arguments, Message, Picture, ToolCall, ToolStatus, normalise};
+use belay_agent_loop::normalise;
+use belay_protocol::{Arguments, Message, Picture, ToolCall, ToolStatus};
 use serde_json::Value;
 
 use super::{Asked, result};

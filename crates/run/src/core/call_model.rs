@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::policies::chanting::Chanting;
-use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning};
-use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking, normalise};
+use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning, normalise};
+use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 

@@ -12,6 +12,7 @@ mod gates;
 mod index;
 mod inline;
 mod jobs;
+mod lane_ports;
 mod lanes;
 mod ledger;
 mod open;

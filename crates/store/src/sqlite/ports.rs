@@ -3,141 +3,78 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun, input_digest};
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, EditedMessage,
-    Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
-    IdempotencyKey, KnownPrincipal, Lease, Message, NewEvent, NewInput, NewReservation, Note, NoteStore, OpenedLane,
-    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Removed, ReplyRoute, Retention, RunFilter,
-    RunId, RunOptions, RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime,
-    SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
-    TranscriptLine, TurnCut, UnixMillis,
+    Archive, Conversation, ConversationReader, Decided, Durability, Event, EventLog, EventQuery, Found, Gate,
+    GateFilter, GateId, GateState, GateStore, HistoryEntry, KnownPrincipal, Lease, Message, NewEvent, NewReservation,
+    Note, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence, Removed, ReplyRoute, Retention,
+    RunFilter, RunId, RunReader, RunRecord, SearchQuery, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary,
+    SpendLedger, Spent, StoreError, StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis,
 };
 use tokio::sync::watch;
 
-use super::{
-    SqliteStore, acted_on, archive, edits, gates, index, lanes, ledger, outbox, principals, prune, reads, spending,
-};
+use super::{SqliteStore, archive, gates, index, ledger, outbox, principals, prune, reads, spending};
 use crate::notes;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
 
 #[async_trait]
-impl ThreadStore for SqliteStore {
-    /// Relaxed: whatever the new owner writes is behind it in the same order, so a crash forgets both or neither.
-    async fn open_lane(
-        &self,
-        session: &SessionKey,
-        lifetime: SessionLifetime,
-        owner: BootId,
-        at: UnixMillis,
-    ) -> Result<OpenedLane, StoreError> {
-        let (session, fresh) = (session.clone(), ThreadId::new());
-        self.write(Relaxed, move |tx| lanes::open_lane(tx, &session, lifetime, owner, fresh, at)).await
+impl RunReader for SqliteStore {
+    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.read(move |conn| reads::run(conn, id)).await
     }
 
-    async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
-        let lease = lease.clone();
-        let sent = || input.digest.clone().unwrap_or_else(|| input_digest(&input.text));
-        let numbered = input.provenance.as_ref().is_some_and(|provenance| provenance.message_id.is_some());
-        let digest = (input.key.is_some() || numbered).then(sent);
-        self.write(Committed, move |tx| lanes::accept(tx, &lease, &input, digest.as_deref())).await
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        self.read(move |conn| reads::runs(conn, &filter)).await
     }
 
-    async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError> {
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(move |conn| reads::run_messages(conn, id)).await
+    }
+}
+
+#[async_trait]
+impl SessionReader for SqliteStore {
+    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.read(move |conn| reads::sessions(conn, filter)).await
+    }
+
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
         let key = key.clone();
-        self.read(move |conn| lanes::find(conn, &key)).await
+        self.read(move |conn| reads::session(conn, &key)).await
     }
 
-    async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Relaxed, move |tx| lanes::start_run(tx, &lease, run, at)).await
+    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::history(conn, &session, after, limit)).await
     }
 
-    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::start_together(tx, &lease, &together)).await
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::recent_history(conn, &session, limit)).await
     }
 
-    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::replace_message(tx, &lease, &edited)).await
+    async fn principals(&self, limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
+        self.read(move |conn| principals::known(conn, limit)).await
+    }
+}
+
+#[async_trait]
+impl ConversationReader for SqliteStore {
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::conversation(conn, &session)).await
     }
 
-    async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError> {
-        let (session, message_id) = (session.clone(), message_id.to_owned());
-        self.read(move |conn| lanes::sent_message(conn, &session, &message_id)).await
+    async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
+        let place = place.cloned();
+        self.read(move |conn| reads::presence(conn, place.as_ref(), since)).await
     }
+}
 
-    async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        // What an approval allows begins after this: a crash must not bring the approval back.
-        let binding = !checkpoint.used.is_empty() || !checkpoint.joined.is_empty();
-        let durability = if binding { Committed } else { checkpoint.durability };
-        self.write(durability, move |tx| lanes::checkpoint(tx, &lease, &checkpoint)).await
-    }
-
-    async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| gates::pause_run(tx, &lease, &paused)).await
-    }
-
-    async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::finish_runs(tx, &lease, &finished)).await
-    }
-
-    async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
-        let (lease, fresh) = (lease.clone(), ThreadId::new());
-        self.write(Committed, move |tx| edits::edit_thread(tx, &lease, edit, fresh, at)).await
-    }
-
-    async fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::set_options(tx, &lease, &options)).await
-    }
-
-    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::set_loop_detection(tx, &lease, on)).await
-    }
-
-    async fn compact(
-        &self,
-        lease: &Lease,
-        keep: u32,
-        summary: String,
-        events: Vec<NewEvent>,
-    ) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| edits::compact(tx, &lease, keep, &summary, &events)).await
-    }
-
-    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
-        let lease = lease.clone();
-        self.write(Committed, move |tx| edits::compact_turn(tx, &lease, &cut)).await
-    }
-
-    async fn note_acted_on(&self, acted_on: &ActedOn, at: UnixMillis) -> Result<(), StoreError> {
-        let acted_on = acted_on.clone();
-        self.write(Committed, move |tx| acted_on::note(tx, &acted_on, at)).await
-    }
-
-    async fn acted_on(&self) -> Result<Vec<ActedOn>, StoreError> {
-        self.read(acted_on::all).await
-    }
-
-    async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError> {
-        self.read(lanes::recent_inputs).await
-    }
-
-    async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError> {
-        let runs = runs.to_vec();
-        self.read(move |conn| lanes::queued_inputs(conn, &runs)).await
-    }
-
-    async fn unfinished_runs(&self) -> Result<Vec<UnfinishedRun>, StoreError> {
-        self.read(reads::unfinished_runs).await
+#[async_trait]
+impl StoreHealth for SqliteStore {
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.write(Committed, ledger::ping).await
     }
 }
 
@@ -175,58 +112,6 @@ impl GateStore for SqliteStore {
     async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {
         let session = session.clone();
         self.write(Committed, move |tx| gates::forget_grants(tx, &session)).await
-    }
-}
-
-#[async_trait]
-impl RunReader for SqliteStore {
-    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.read(move |conn| reads::run(conn, id)).await
-    }
-
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        self.read(move |conn| reads::runs(conn, &filter)).await
-    }
-
-    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-        self.read(move |conn| reads::sessions(conn, filter)).await
-    }
-
-    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
-        let key = key.clone();
-        self.read(move |conn| reads::session(conn, &key)).await
-    }
-
-    async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
-        let place = place.cloned();
-        self.read(move |conn| reads::presence(conn, place.as_ref(), since)).await
-    }
-
-    async fn principals(&self, limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
-        self.read(move |conn| principals::known(conn, limit)).await
-    }
-
-    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        let session = session.clone();
-        self.read(move |conn| reads::history(conn, &session, after, limit)).await
-    }
-
-    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
-        let session = session.clone();
-        self.read(move |conn| reads::conversation(conn, &session)).await
-    }
-
-    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        let session = session.clone();
-        self.read(move |conn| reads::recent_history(conn, &session, limit)).await
-    }
-
-    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.read(move |conn| reads::run_messages(conn, id)).await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.write(Committed, ledger::ping).await
     }
 }
 

@@ -2,14 +2,33 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Aside, BootId, Claim, Durability, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
-    JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId, RoutineNumbers, RoutinePut,
-    RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineStore, RunId, Settled,
-    StoreError, UnixMillis,
+    Aside, BootId, Claim, Doing, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
+    JobNumbers, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId, RoutineNumbers,
+    RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
+    RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Settled, StoreError, UnixMillis,
 };
 
-use super::{SqliteStore, damaged, jobs, routine_runs, routines};
+use super::{SqliteStore, damaged, jobs, reads, routine_runs, routines};
 use Durability::Committed;
+
+#[async_trait]
+impl JobReader for SqliteStore {
+    async fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        self.read(move |conn| jobs::job(conn, id)).await
+    }
+
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError> {
+        self.read(move |conn| jobs::jobs(conn, &filter)).await
+    }
+
+    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<Doing, StoreError> {
+        self.read(move |conn| reads::progress(conn, run, runs_in)).await
+    }
+
+    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
+        self.read(jobs::numbers).await
+    }
+}
 
 #[async_trait]
 impl JobStore for SqliteStore {
@@ -17,6 +36,13 @@ impl JobStore for SqliteStore {
         self.write(Committed, move |tx| jobs::create(tx, &job, caps)).await
     }
 
+    async fn change(&self, change: JobChange) -> Result<JobChanged, StoreError> {
+        self.write(Committed, move |tx| jobs::change(tx, &change)).await
+    }
+}
+
+#[async_trait]
+impl JobAttempts for SqliteStore {
     async fn begin_next(&self, caps: JobCaps, at: UnixMillis) -> Result<Option<JobRecord>, StoreError> {
         self.write(Committed, move |tx| jobs::begin_next(tx, caps, at)).await
     }
@@ -29,32 +55,49 @@ impl JobStore for SqliteStore {
         self.write(Committed, move |tx| jobs::note_run(tx, job, attempt, run)).await
     }
 
-    async fn change(&self, change: JobChange) -> Result<JobChanged, StoreError> {
-        self.write(Committed, move |tx| jobs::change(tx, &change)).await
-    }
-
-    async fn park(&self, _at: UnixMillis) -> Result<(), StoreError> {
-        self.write(Committed, jobs::park).await
-    }
-
-    async fn take_up(&self, boot: BootId, _at: UnixMillis) -> Result<Vec<JobRecord>, StoreError> {
-        self.write(Committed, move |tx| jobs::take_up(tx, boot)).await
-    }
-
     async fn note_progress(&self, job: JobId) -> Result<(), StoreError> {
         self.write(Committed, move |tx| jobs::note_progress(tx, job)).await
     }
 
-    async fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
-        self.read(move |conn| jobs::job(conn, id)).await
+    async fn park(&self) -> Result<(), StoreError> {
+        self.write(Committed, jobs::park).await
     }
 
-    async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError> {
-        self.read(move |conn| jobs::jobs(conn, &filter)).await
+    async fn take_up(&self, boot: BootId) -> Result<Vec<JobRecord>, StoreError> {
+        self.write(Committed, move |tx| jobs::take_up(tx, boot)).await
+    }
+}
+
+#[async_trait]
+impl RoutineReader for SqliteStore {
+    async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        let name = name.to_owned();
+        let found = self.read(move |conn| routines::routine(conn, &name)).await?;
+        Ok(self.pass_over(found, damaged::routine).await.pop())
     }
 
-    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
-        self.read(jobs::numbers).await
+    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        let path = path.to_owned();
+        let found = self.read(move |conn| routines::routine_at(conn, &path)).await?;
+        Ok(self.pass_over(found, damaged::routine).await.pop())
+    }
+
+    async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
+        let found = self.read(routines::routines).await?;
+        Ok(self.pass_over(found, damaged::routine).await)
+    }
+
+    async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError> {
+        self.read(move |conn| routine_runs::routine_run(conn, id)).await
+    }
+
+    async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError> {
+        let found = self.read(move |conn| routine_runs::routine_runs(conn, &filter)).await?;
+        Ok(self.pass_over(found, damaged::routine_run).await)
+    }
+
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
+        self.read(routines::numbers).await
     }
 }
 
@@ -80,24 +123,10 @@ impl RoutineStore for SqliteStore {
         let name = name.to_owned();
         self.write(Committed, move |tx| routines::delete(tx, &name, id)).await
     }
+}
 
-    async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
-        let name = name.to_owned();
-        let found = self.read(move |conn| routines::routine(conn, &name)).await?;
-        Ok(self.pass_over(found, damaged::routine).await.pop())
-    }
-
-    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
-        let path = path.to_owned();
-        let found = self.read(move |conn| routines::routine_at(conn, &path)).await?;
-        Ok(self.pass_over(found, damaged::routine).await.pop())
-    }
-
-    async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
-        let found = self.read(routines::routines).await?;
-        Ok(self.pass_over(found, damaged::routine).await)
-    }
-
+#[async_trait]
+impl RoutineSchedule for SqliteStore {
     async fn changes(&self) -> Result<u64, StoreError> {
         self.read(routines::changes).await
     }
@@ -115,10 +144,6 @@ impl RoutineStore for SqliteStore {
         self.write(Committed, move |tx| routines::defer(tx, routine, aside)).await
     }
 
-    async fn claim(&self, routine_run: NewRoutineRun, global: u32) -> Result<Claim, StoreError> {
-        self.write(Committed, move |tx| routine_runs::claim(tx, &routine_run, global)).await
-    }
-
     async fn miss(
         &self,
         routine: RoutineId,
@@ -127,6 +152,13 @@ impl RoutineStore for SqliteStore {
         at: UnixMillis,
     ) -> Result<(), StoreError> {
         self.write(Committed, move |tx| routine_runs::miss(tx, routine, &missed, next_at, at)).await
+    }
+}
+
+#[async_trait]
+impl RoutineRunStore for SqliteStore {
+    async fn claim(&self, routine_run: NewRoutineRun, global: u32) -> Result<Claim, StoreError> {
+        self.write(Committed, move |tx| routine_runs::claim(tx, &routine_run, global)).await
     }
 
     async fn note_work(
@@ -142,21 +174,8 @@ impl RoutineStore for SqliteStore {
         self.write(Committed, move |tx| routine_runs::settle(tx, &end)).await
     }
 
-    async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError> {
-        self.read(move |conn| routine_runs::routine_run(conn, id)).await
-    }
-
-    async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError> {
-        let found = self.read(move |conn| routine_runs::routine_runs(conn, &filter)).await?;
-        Ok(self.pass_over(found, damaged::routine_run).await)
-    }
-
     async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError> {
         let found = self.read(routine_runs::open_routine_runs).await?;
         Ok(self.pass_over(found, damaged::routine_run).await)
-    }
-
-    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
-        self.read(routines::numbers).await
     }
 }

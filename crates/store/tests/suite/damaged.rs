@@ -1,7 +1,8 @@
 //! Rows that another hand has spoilt: they stop no others, and what becomes of them is said.
 
 use belay_protocol::{
-    Claim, PutBy, PutRule, RoutinePut, RoutineRecord, RoutineRunFilter, RoutineRunStatus, RoutineStore, Settled,
+    Claim, PutBy, PutRule, RoutinePut, RoutineReader, RoutineRecord, RoutineRunFilter, RoutineRunStatus,
+    RoutineRunStore, RoutineSchedule, RoutineStore, Settled,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::Connection;
@@ -26,9 +27,9 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
     spoil("UPDATE routines SET id = x'00' WHERE name = 'second'");
     spoil("UPDATE routines SET origin = '\"elsewhere\"' WHERE name = 'fourth'");
 
-    let due = RoutineStore::due(&store, at(9_000), 10).await.unwrap();
+    let due = RoutineSchedule::due(&store, at(9_000), 10).await.unwrap();
     assert_eq!(names(&due), ["third"]);
-    assert_eq!(RoutineStore::next_due(&store).await.unwrap(), Some(at(4_000)), "no page is filled with them");
+    assert_eq!(RoutineSchedule::next_due(&store).await.unwrap(), Some(at(4_000)), "no page is filled with them");
     assert_ne!(store.changes().await.unwrap(), changes, "who keeps them in mind looks anew");
     assert_eq!(names(&store.routines().await.unwrap()), ["third"]);
     assert_eq!(store.routine("first").await.unwrap(), None);
@@ -39,7 +40,7 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
     assert!(off.starts_with("what is stored of it cannot be read: damaged: JSON"), "{off}");
 
     // Its routine run ends all the same, and nothing sets it off.
-    let settled = RoutineStore::settle(&store, end(running.routine_run_id, RoutineRunStatus::Failed)).await.unwrap();
+    let settled = RoutineRunStore::settle(&store, end(running.routine_run_id, RoutineRunStatus::Failed)).await.unwrap();
     assert!(matches!(settled, Settled::Now { disabled: false, .. }), "{settled:?}");
     let off = store.claim(routine_run("fourth", "next"), 10).await.unwrap();
     assert!(matches!(off, Claim::Off(_)), "{off:?}");

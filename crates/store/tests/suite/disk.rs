@@ -1,8 +1,8 @@
 //! Files, locks and full disks.
 
 use belay_protocol::{
-    Archive, EventLog, EventQuery, Message, NewInput, NoteStore, Outbox, RunReader, RunStatus, Seq, StoreError,
-    ThreadStore,
+    Archive, ConversationReader, EventLog, EventQuery, JournalStore, LaneStore, Message, NewInput, NoteStore, Outbox,
+    RunReader, RunStatus, RunStore, Seq, StoreError, StoreHealth,
 };
 use belay_store::{OpenError, SqliteStore, StoreOptions};
 

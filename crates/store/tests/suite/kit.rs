@@ -4,33 +4,83 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Acceptance, Archive, Asker, BootId, Checkpoint, Claim, Decided, Durability, EditOutcome, EventKind, EventLog,
-    EventQuery, FinishedRun, Gate, GateId, GateKind, GateState, GateStore, Guardrails, IdempotencyKey, JobBudget,
-    JobId, JobStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, NoteStore,
-    Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy, PutRule, ReplyRoute, RoutineAction,
-    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord,
-    RoutineRunStatus, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunsIn, SessionKey, SessionLifetime,
-    SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, ToolSwitches, Trigger, UnixMillis,
-    Work,
+    Acceptance, Archive, Asker, BootId, Checkpoint, Claim, ConversationReader, Decided, DispatcherStore, Durability,
+    EditOutcome, EventKind, EventLog, EventQuery, FinishedRun, Gate, GateId, GateKind, GateState, GateStore,
+    Guardrails, IdempotencyKey, InputReader, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore,
+    LaneStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, NoteStore, Notify,
+    OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId,
+    RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord,
+    RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunStore,
+    RunsIn, SessionKey, SessionLifetime, SessionReader, SpendLedger, StopReason, StoreHealth, ThreadEdit,
+    ThreadSnapshot, ThreadState, ToolSwitches, Trigger, UnixMillis, Work,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
 
 /// All ports at once.
 pub(crate) trait Store:
-    ThreadStore + RunReader + Archive + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets
+    LaneStore
+    + RunStore
+    + JournalStore
+    + InputReader
+    + DispatcherStore
+    + RunReader
+    + SessionReader
+    + ConversationReader
+    + StoreHealth
+    + Archive
+    + EventLog
+    + Outbox
+    + NoteStore
+    + SpendLedger
+    + GateStore
+    + SealedSecrets
 {
 }
 impl<S> Store for S where
-    S: ThreadStore + RunReader + Archive + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets
+    S: LaneStore
+        + RunStore
+        + JournalStore
+        + InputReader
+        + DispatcherStore
+        + RunReader
+        + SessionReader
+        + ConversationReader
+        + StoreHealth
+        + Archive
+        + EventLog
+        + Outbox
+        + NoteStore
+        + SpendLedger
+        + GateStore
+        + SealedSecrets
 {
 }
 
 pub(crate) type Shared = Arc<dyn Store>;
 
 /// All ports at once, those of jobs and routines included, whose names are not all their own.
-pub(crate) trait Everything: Store + JobStore + RoutineStore + ToolSwitches {}
-impl<S> Everything for S where S: Store + JobStore + RoutineStore + ToolSwitches {}
+pub(crate) trait Everything: Store + Jobs + Routines + ToolSwitches {}
+impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches {}
+
+/// The ports of jobs.
+pub(crate) trait Jobs: JobReader + JobStore + JobAttempts {}
+impl<S> Jobs for S where S: JobReader + JobStore + JobAttempts {}
+
+/// The ports of routines.
+pub(crate) trait Routines: RoutineReader + RoutineStore + RoutineSchedule + RoutineRunStore {}
+impl<S> Routines for S where S: RoutineReader + RoutineStore + RoutineSchedule + RoutineRunStore {}
+
+/// The sessions that have runs which have not ended, oldest first.
+pub(crate) async fn unfinished_sessions(store: &(impl DispatcherStore + ?Sized)) -> Vec<SessionKey> {
+    let mut sessions: Vec<SessionKey> = Vec::new();
+    for run in store.unfinished_runs().await.unwrap() {
+        if !sessions.contains(&run.session) {
+            sessions.push(run.session);
+        }
+    }
+    sessions
+}
 
 pub(crate) fn memory() -> Arc<SqliteStore> {
     Arc::new(SqliteStore::in_memory().unwrap())
@@ -325,7 +375,7 @@ pub(crate) fn on_time(routine: &str, time: i64, next: i64) -> NewRoutineRun {
 }
 
 /// Claims a routine run that nobody has and nothing holds back.
-pub(crate) async fn claim(store: &dyn RoutineStore, new: NewRoutineRun) -> RoutineRunRecord {
+pub(crate) async fn claim(store: &dyn RoutineRunStore, new: NewRoutineRun) -> RoutineRunRecord {
     match store.claim(new, 1_000).await.unwrap() {
         Claim::Claimed(record) => *record,
         other => panic!("it was not claimed: {other:?}"),

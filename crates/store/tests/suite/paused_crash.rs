@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Checkpoint, Decided, Durability, FinishedRun, GateFilter, GateState, GateStore, Outbound, Outbox, OutboxState,
-    PausedRun, Question, RunReader, RunStatus, StoreError, ThreadState, ThreadStore,
+    Checkpoint, Decided, Durability, FinishedRun, GateFilter, GateState, GateStore, JournalStore, Outbound, Outbox,
+    OutboxState, PausedRun, Question, RunReader, RunStatus, RunStore, StoreError, StoreHealth, ThreadState,
 };
 use belay_protocol::{Message, RunId};
 use belay_store::SqliteStore;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use belay_protocol::{
     Acceptance, Checkpoint, Decided, EditOutcome, EventLog as _, EventQuery, Gate, GateFilter, GateId, GateState,
     GateStore as _, JoinedRun, Lease, Message, NewInput, Removed, Retention, RunFilter, RunId, RunReader as _,
-    RunStatus, SearchQuery, SessionFilter, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, Together,
+    RunStatus, SearchQuery, SessionFilter, SessionReader as _, StoreError, StoreHealth as _, ThreadEdit,
+    ThreadSnapshot, ThreadState, Together,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use proptest::prelude::*;

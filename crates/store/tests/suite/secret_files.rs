@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use belay_protocol::{RunReader, Secret, SecretVault};
+use belay_protocol::{Secret, SecretVault, StoreHealth};
 use belay_store::{SealedVault, SqliteStore, StoreOptions, VaultKey};
 
 use crate::kit::*;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use belay_protocol::{Archive, EventKind, EventLog, NewEvent, Retention, RunReader, ThreadEdit};
+use belay_protocol::{Archive, EventKind, EventLog, NewEvent, Retention, StoreHealth, ThreadEdit};
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::Connection;
 

@@ -1,7 +1,8 @@
 //! Two daemons on one file: what only the rows can settle between them.
 
 use belay_protocol::{
-    Claim, EventLog, EventQuery, Held, JobCaps, JobChange, JobState, JobStore, RoutineRunFilter, RoutineStore,
+    Claim, EventLog, EventQuery, Held, JobAttempts, JobCaps, JobChange, JobReader, JobState, JobStore, RoutineReader,
+    RoutineRunFilter, RoutineRunStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use tempfile::TempDir;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_protocol::{
     Aside, BootId, Claim, EventKind, EventQuery, JobCaps, JobChange, JobFilter, JobId, JobState, NewRoutine,
     NewRoutineRun, Outbound, Retention, RoutineId, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
-    RoutineRunStatus, RoutineStore, UnixMillis,
+    RoutineRunStatus, RoutineRunStore, RoutineSchedule, UnixMillis,
 };
 use belay_store::SqliteStore;
 use proptest::prelude::*;
@@ -178,8 +178,8 @@ impl Played {
                 )
             }
             Step::NoteProgress(job) => format!("{:?}", store.note_progress(self.job(job)).await),
-            Step::Park => format!("{:?}", store.park(at).await),
-            Step::TakeUp { again } => format!("{:?}", store.take_up(self.boots[usize::from(!again)], at).await),
+            Step::Park => format!("{:?}", store.park().await),
+            Step::TakeUp { again } => format!("{:?}", store.take_up(self.boots[usize::from(!again)]).await),
             Step::Put { name, variant } => format!("{:?}", store.put(self.routine(name, variant), FREELY).await),
             Step::Enable { name, on } => {
                 let next = Some(UnixMillis(at.0 + SECOND));
@@ -225,7 +225,7 @@ impl Played {
                 let notice = Some(self.notice.clone());
                 format!(
                     "{:?}",
-                    RoutineStore::settle(store, RoutineRunEnd { notice, at, ..end(routine_run, status) }).await
+                    RoutineRunStore::settle(store, RoutineRunEnd { notice, at, ..end(routine_run, status) }).await
                 )
             }
             Step::Prune { age, routine_runs_alone } => {
@@ -282,9 +282,9 @@ async fn rows(store: &dyn Everything, now: UnixMillis) -> Vec<String> {
         }
         kind => format!("{kind:?}"),
     });
-    let due = RoutineStore::due(store, now, 2).await.unwrap();
+    let due = RoutineSchedule::due(store, now, 2).await.unwrap();
     let due = due.into_iter().map(|routine| routine.spec.name);
-    let mut rows = vec![format!("{:?} {:?}", RoutineStore::next_due(store).await.unwrap(), due.collect::<Vec<_>>())];
+    let mut rows = vec![format!("{:?} {:?}", RoutineSchedule::next_due(store).await.unwrap(), due.collect::<Vec<_>>())];
     rows.extend(jobs.into_iter().map(|job| format!("{job:?}")));
     rows.extend(routines.into_iter().map(|routine| format!("{routine:?}")));
     rows.extend(routine_runs.into_iter().map(|routine_run| format!("{:?}", plain(routine_run))));

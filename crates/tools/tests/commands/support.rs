@@ -6,9 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::{
-    CallPreview, Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _,
-    RunReader, RunRecord, SessionFilter, SessionKey, SessionSummary, StoreError, ToolContext, ToolFailure, ToolReply,
-    ToolSet, UnixMillis,
+    CallPreview, Clock, Generation, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _, RunReader,
+    RunRecord, SessionKey, StoreError, ToolContext, ToolFailure, ToolReply, ToolSet, UnixMillis,
 };
 use belay_tools::config::{CommandsConfig, ShellConfig};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
@@ -169,19 +168,7 @@ impl RunReader for Nothing {
         Ok(Vec::new())
     }
 
-    async fn sessions(&self, _filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    async fn history(&self, _session: &SessionKey, _after: u64, _limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        Ok(Vec::new())
-    }
-
     async fn run_messages(&self, _id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         Ok(Vec::new())
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 }

@@ -22,7 +22,7 @@ fn setup_of(
 async fn an_attempt_whose_care_crashes_is_ended_and_the_job_is_begun_again() {
     let model = ScriptedModel::new([Scripted::hang(), done("after all")]);
     let (setup, store) = setup_of(model, JobsConfig::default());
-    store.plan().nth_of(StoreOp::NoteJob, 1, Fault::Panic);
+    store.plan().nth_of(StoreOp::NoteJobRun, 1, Fault::Panic);
     let mut agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;
     assert!(told(&mut agent).await.ends_with("is done.\n\nafter all"));
@@ -39,7 +39,7 @@ async fn a_job_whose_care_crashes_again_and_again_has_failed_with_one_notice_and
     let jobs = JobsConfig { max_parallel: 1, ..JobsConfig::default() };
     let (setup, store) = setup_of(always(Scripted::hang()), jobs);
     for attempt in 1..=3 {
-        store.plan().nth_of(StoreOp::NoteJob, attempt, Fault::Panic);
+        store.plan().nth_of(StoreOp::NoteJobRun, attempt, Fault::Panic);
     }
     let mut agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;
@@ -74,7 +74,7 @@ async fn a_result_that_was_settled_before_the_care_crashed_is_handed_in() {
 #[tokio::test(start_paused = true)]
 async fn a_care_that_crashes_each_time_begins_again_after_growing_pauses() {
     let (setup, store) = setup_of(always(Scripted::hang()), JobsConfig::default());
-    store.plan().nth_of(StoreOp::NoteJob, 1, Fault::Panic);
+    store.plan().nth_of(StoreOp::NoteJobRun, 1, Fault::Panic);
     store.plan().every(StoreOp::BeginJobAgain, Fault::Panic);
     let agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;

@@ -215,7 +215,8 @@ async fn a_job_outlives_the_conversation_that_asked_for_it() {
     let job = until(&setup, id, JobState::Submitted).await;
     assert_eq!(job.result.as_deref(), Some("two rooms"));
     // The result was promised to this conversation: its notice is all that is in it.
-    let again = setup.store.runs.session(&"alice".into()).await.expect("readable").expect("made again by the notice");
+    let again =
+        setup.store.sessions.session(&"alice".into()).await.expect("readable").expect("made again by the notice");
     assert_eq!((again.open_runs, again.title), (0, None));
     agent.shut_down().await;
 }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Body, Control, JobFilter, JobId, JobStore, Outbox, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineStore,
-    ThreadStore, UnixMillis,
+    Ack, Body, Control, DispatcherStore, JobFilter, JobId, JobReader, Outbox, RoutineAnswer, RoutineReader,
+    RoutineRecord, RoutineRequest, RoutineRunStore, UnixMillis,
 };
 use belay_testkit::faulty::Fault;
 use tokio::task::JoinSet;
@@ -161,7 +161,7 @@ async fn morning(
         let jobs = store.jobs(jobs).await.expect("readable");
         let at_work = jobs.iter().filter(|job| !job.state.is_over()).count();
         let routine_runs = store.open_routine_runs().await.expect("readable").len();
-        let runs = store.unfinished_sessions().await.expect("readable").len();
+        let runs = store.unfinished_runs().await.expect("readable").len();
         let post = Outbox::next_due(store).await.expect("readable").is_some()
             || !Outbox::due(store, world.now(), &[], 1).await.expect("readable").is_empty();
         if at_work + routine_runs + runs == 0 && !post {

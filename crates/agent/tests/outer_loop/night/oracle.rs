@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use belay_protocol::{
-    Ack, EventKind, EventLog, EventQuery, Held, JobFilter, JobId, JobRecord, JobState, JobStore, MessageBody, Purpose,
-    RoutineAnswer, RoutineRecord, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, RoutineStore, RunFilter,
+    Ack, EventKind, EventLog, EventQuery, Held, JobFilter, JobId, JobReader, JobRecord, JobState, MessageBody, Purpose,
+    RoutineAnswer, RoutineReader, RoutineRecord, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, RunFilter,
     RunReader, Seq, SessionKey, SpendLedger, Spent, ToolStatus, UnixMillis, job_session, routine_run_session,
 };
 

@@ -55,7 +55,7 @@ async fn a_message_that_has_joined_although_nobody_said_so_is_not_answered_again
     assert_eq!(reasons, [Some(StopReason::Internal), Some(StopReason::Joined)]);
     assert_eq!(seen.len(), 1, "the model was asked once");
     // What the person said is in the conversation, and a next turn reads it.
-    let history = setup.store.runs.history(&"alice".into(), 0, 10).await.expect("readable");
+    let history = setup.store.sessions.history(&"alice".into(), 0, 10).await.expect("readable");
     let said: Vec<_> = history.iter().filter(|line| line.role == "user").map(|line| line.text.as_str()).collect();
     assert_eq!(said, ["first", "second"]);
 }
@@ -112,7 +112,7 @@ async fn in_every_order_of_messages_stops_and_crashes_each_message_has_one_end()
         let open: Vec<_> = runs.iter().filter(|run| run.reason.is_none()).collect();
         assert!(open.is_empty(), "{order:?}: {open:?}");
         // A message that nobody has stopped was read by the model: as a part of a turn, or as its beginning.
-        let history = setup.store.runs.history(&"alice".into(), 0, 100).await.expect("readable");
+        let history = setup.store.sessions.history(&"alice".into(), 0, 100).await.expect("readable");
         let heard = |text: &String| history.iter().filter(|line| line.role == "user" && line.text == *text).count();
         let stopped = order.contains(&Stop);
         for text in &sent {

@@ -68,7 +68,7 @@ async fn thinking_and_the_like_are_shown_set_and_asked_of_the_model() {
     agent.one.ask("alice", "hi").await;
     assert_eq!(agent.model.seen()[0].model.as_deref(), Some("scripted"));
     let session = "alice".into();
-    let opened = setup.store.threads.open_lane(&session, SessionLifetime::Lasting, BootId::new(), UnixMillis(1));
+    let opened = setup.store.lanes.open_lane(&session, SessionLifetime::Lasting, BootId::new(), UnixMillis(1));
     assert_eq!(opened.await.expect("open").options.thinking, Some(Thinking::High));
     agent.crash().await;
 }

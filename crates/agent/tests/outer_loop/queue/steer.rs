@@ -153,7 +153,7 @@ async fn what_was_said_when_a_run_is_stopped_stays_in_the_conversation_once() {
     assert_eq!(agent.one.ask("alice", "go on").await, "there was a king");
     let cut = "Once upon a time\n\n[cut off: the run was stopped here]";
     assert_eq!(saw(&agent.model, 2), ["tell me a story", cut, "go on"]);
-    let history = setup.store.runs.history(&"alice".into(), 0, 10).await.expect("readable");
+    let history = setup.store.sessions.history(&"alice".into(), 0, 10).await.expect("readable");
     assert_eq!(history.iter().filter(|line| line.text == cut).count(), 1);
     agent.shut_down().await;
 }

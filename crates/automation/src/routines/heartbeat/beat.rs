@@ -46,7 +46,7 @@ async fn has_begun(service: &RoutineService, routine_run: &RoutineRunRecord, rou
         return Some(true);
     }
     let key = key_of(routine_run, Some(routine));
-    Some(until_stored(service, || service.threads.find(&key)).await?.is_some())
+    Some(until_stored(service, || service.inputs.find(&key)).await?.is_some())
 }
 
 /// It was skipped. `outcome`: with what a run has used that came to nothing.

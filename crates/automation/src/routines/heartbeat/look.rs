@@ -54,7 +54,7 @@ impl Facts {
             failed: failed(service, routine).await?,
             reaches: route.as_ref().is_some_and(|route| service.channels.contains_key(&route.channel)),
             list: list.map(|list| list.map(|(text, _)| text)),
-            presence: service.runs.presence(route.as_ref(), since).await?,
+            presence: service.conversations.presence(route.as_ref(), since).await?,
             money: service.run.cost.has_room(Purpose::Heartbeat),
         })
     }

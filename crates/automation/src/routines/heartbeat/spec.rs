@@ -47,8 +47,8 @@ pub(crate) fn options(service: &RoutineService) -> RunOptions {
 /// # Errors
 /// The store does not answer.
 pub(crate) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
-    let (store, now) = (&service.routines, service.clock.now());
-    let old = store.routine(HEARTBEAT).await?;
+    let (store, now) = (&service.routine_store, service.clock.now());
+    let old = service.routines.routine(HEARTBEAT).await?;
     if !service.heartbeat.config.enabled {
         let is_on = |old: &RoutineRecord| old.origin == RoutineOrigin::Heartbeat && old.enabled;
         if let Some(old) = old.filter(is_on) {

@@ -120,14 +120,14 @@ pub(super) async fn history(caller: &Caller, params: HistoryParams) -> Result<Va
         return Err(ApiError::invalid(format!("limit: 1 to {HISTORY_MAX}")));
     }
     let session = caller.app.visibility(&caller.principal).visible_session(session).await?.into_key();
-    let runs = &caller.app.runs;
+    let sessions = &caller.app.sessions;
     // One more than fits says that the client is too far behind.
     let (lines, reset) = match params.cursor {
-        Some(cursor) => match runs.history(&session, cursor, BEHIND_MAX + 1).await? {
+        Some(cursor) => match sessions.history(&session, cursor, BEHIND_MAX + 1).await? {
             lines if lines.len() <= BEHIND_MAX as usize => (lines, false),
-            _ => (runs.recent_history(&session, limit).await?, true),
+            _ => (sessions.recent_history(&session, limit).await?, true),
         },
-        None => (runs.recent_history(&session, limit).await?, false),
+        None => (sessions.recent_history(&session, limit).await?, false),
     };
     let cursor = lines.last().map(|line| line.id).or(params.cursor);
     let (messages, left_out) = shown(&lines);

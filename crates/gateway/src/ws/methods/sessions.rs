@@ -33,14 +33,14 @@ pub(super) struct KeyParams {
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
     let ephemeral = params.all;
     let (limit, read) =
-        (check_limit(params.limit)?, |limit| caller.app.runs.sessions(SessionFilter { limit, ephemeral }));
+        (check_limit(params.limit)?, |limit| caller.app.sessions.sessions(SessionFilter { limit, ephemeral }));
     let sessions = caller.app.visibility(&caller.principal).page(limit, read, |session| &session.session).await?;
     Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
 }
 
 pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
     let key = caller.session(&params.session_key).await?.into_key();
-    let session = caller.app.runs.session(&key).await?;
+    let session = caller.app.sessions.session(&key).await?;
     let session = session.ok_or_else(|| ApiError::not_found(format!("no such session: {key}")))?;
     Ok(described(&session))
 }
@@ -48,7 +48,7 @@ pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, Api
 /// A session is made by its first message; until then its key is all there is of it.
 pub(super) async fn create(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
     let key = caller.session(&params.session_key).await?.into_key();
-    let session = caller.app.runs.session(&key).await?;
+    let session = caller.app.sessions.session(&key).await?;
     Ok(session.as_ref().map_or_else(|| json!({ "sessionKey": key, "state": "new", "openRuns": 0 }), described))
 }
 

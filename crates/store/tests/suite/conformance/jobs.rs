@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord,
-    JobState, JobStore, NewJob, Removed, Retention, RunId, RunsIn, StoreError, job_session,
+    BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobReader,
+    JobRecord, JobState, NewJob, Removed, Retention, RunId, RunsIn, StoreError, job_session,
 };
 use tokio::task::JoinSet;
 
@@ -329,14 +329,14 @@ async fn only_a_crash_counts_as_one_and_once(store: Store) {
     let job = at_work(&store, "ann").await.job_id;
     create(&store, crate::kit::job("ann")).await; // waits, and cannot crash
     let take_up = async |boot| {
-        let jobs = store.take_up(boot, at(5_000)).await.unwrap();
+        let jobs = store.take_up(boot).await.unwrap();
         jobs.into_iter().map(|job| (job.job_id, job.crashes)).collect::<Vec<_>>()
     };
     let boot = BootId::new();
     assert_eq!(take_up(boot).await, [(job, 1)]);
     assert_eq!(take_up(boot).await, [(job, 1)], "the same boot asks again");
     assert_eq!(take_up(BootId::new()).await, [(job, 2)], "twice in a row");
-    store.park(at(6_000)).await.unwrap();
+    store.park().await.unwrap();
     assert_eq!(take_up(BootId::new()).await, [(job, 2)], "an orderly end is no crash");
     assert_eq!(take_up(BootId::new()).await, [(job, 3)], "and says nothing about the next");
     store.note_progress(job).await.unwrap();
@@ -378,7 +378,7 @@ async fn jobs_are_listed_newest_first(store: Store) {
 }
 
 async fn jobs_that_are_not_over_are_counted(store: Store) {
-    assert_eq!(JobStore::numbers(&*store).await.unwrap(), JobNumbers::default());
+    assert_eq!(JobReader::numbers(&*store).await.unwrap(), JobNumbers::default());
     // The one that waits last: it would begin in the place of another.
     for state in JobState::ALL.iter().rev() {
         standing(&store, *state).await;
@@ -390,7 +390,7 @@ async fn jobs_that_are_not_over_are_counted(store: Store) {
         stuck: 1,
         oldest_pending_at: Some(job("ann").at), // the older of the two
     };
-    assert_eq!(JobStore::numbers(&*store).await.unwrap(), expected);
+    assert_eq!(JobReader::numbers(&*store).await.unwrap(), expected);
 }
 
 async fn a_run_is_noted_for_its_attempt(store: Store) {

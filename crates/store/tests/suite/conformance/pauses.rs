@@ -57,7 +57,7 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     let due = store.due(at(0), &[], 10).await.unwrap();
     assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), [outbound]);
     assert_eq!(store.gates_of(run).await.unwrap(), std::slice::from_ref(&gate));
-    assert_eq!(store.unfinished_sessions().await.unwrap(), ["s".into()]);
+    assert_eq!(unfinished_sessions(&*store).await, ["s".into()]);
     let asked = EventKind::ApprovalRequested {
         approval: gate.id,
         call_id: "call-1".into(),

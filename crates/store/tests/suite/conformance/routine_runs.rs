@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Claim, Echo, EventKind, Held, JobId, NewRoutine, NewRoutineRun, Removed, Retention, RoutineId, RoutineRecord,
-    RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineStore, RunId, RunUsage,
-    SessionFilter, Settled, StoreError, routine_run_session,
+    RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RunId,
+    RunUsage, SessionFilter, Settled, StoreError, routine_run_session,
 };
 use tokio::task::JoinSet;
 
@@ -47,7 +47,7 @@ async fn try_claim(store: &Store, new: NewRoutineRun) -> Claim {
 }
 
 async fn settle(store: &Store, end: RoutineRunEnd) -> Settled {
-    RoutineStore::settle(&**store, end).await.unwrap()
+    RoutineRunStore::settle(&**store, end).await.unwrap()
 }
 
 async fn now(store: &Store, name: &str) -> RoutineRecord {
@@ -418,7 +418,7 @@ async fn a_routine_run_ends_once_and_tells_once(store: Store) {
         [fired(&running), over(&ended, false)]
     );
     for status in [RoutineRunStatus::Running, RoutineRunStatus::Missed] {
-        let refused = RoutineStore::settle(&*store, end(running.routine_run_id, status)).await;
+        let refused = RoutineRunStore::settle(&*store, end(running.routine_run_id, status)).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     }
 }
@@ -529,7 +529,7 @@ async fn an_end_whose_notice_cannot_be_kept_is_not_made(store: Store) {
     let notice = outbound("c", "told before");
     store.enqueue(notice.clone()).await.unwrap();
     let failed = RoutineRunEnd { notice: Some(notice), ..end(running.routine_run_id, RoutineRunStatus::Failed) };
-    let refused = RoutineStore::settle(&*store, failed).await;
+    let refused = RoutineRunStore::settle(&*store, failed).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     assert_eq!(store.open_routine_runs().await.unwrap(), [running]);
     assert_eq!(now(&store, "hook").await.failures, 0);

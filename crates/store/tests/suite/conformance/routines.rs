@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
     Aside, NewRoutine, NewRoutineRun, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
-    RoutineRunStatus, RoutineStore, Trigger, UnixMillis,
+    RoutineRunStatus, RoutineRunStore, RoutineSchedule, Trigger, UnixMillis,
 };
 use tokio::task::JoinSet;
 
@@ -114,7 +114,7 @@ async fn the_same_routine_again_forgets_no_time(store: Store) {
 async fn a_changed_routine_begins_anew(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
     let routine_run = claim(&*store, on_time("tick", 60_000, 120_000)).await.routine_run_id;
-    RoutineStore::settle(&*store, end(routine_run, belay_protocol::RoutineRunStatus::Failed)).await.unwrap();
+    RoutineRunStore::settle(&*store, end(routine_run, belay_protocol::RoutineRunStatus::Failed)).await.unwrap();
     let before = store.routine("tick").await.unwrap().unwrap();
     assert_eq!((before.failures, before.routine_runs), (1, 1));
     let mut changed = NewRoutine { at: at(300_000), ..scheduled("tick", 360_000) };
@@ -139,7 +139,7 @@ async fn a_routine_that_is_off_stays_off_when_it_is_changed(store: Store) {
     changed.spec.description = "another".into();
     let put = put(&*store, changed).await;
     assert_eq!((put.enabled, &*put.disabled_detail, put.next_at, put.revision), (false, "ann said so", None, 2));
-    assert_eq!(RoutineStore::next_due(&*store).await.unwrap(), None);
+    assert_eq!(RoutineSchedule::next_due(&*store).await.unwrap(), None);
 }
 
 async fn a_routine_is_switched_off_and_on(store: Store) {
@@ -166,18 +166,18 @@ async fn a_routine_is_switched_off_and_on(store: Store) {
 }
 
 async fn due(store: &Store, now: i64, limit: u32) -> Vec<String> {
-    let due = RoutineStore::due(&**store, at(now), limit).await.unwrap();
+    let due = RoutineSchedule::due(&**store, at(now), limit).await.unwrap();
     due.into_iter().map(|routine| routine.spec.name).collect()
 }
 
 async fn those_are_due_whose_time_has_come(store: Store) {
-    assert_eq!(RoutineStore::next_due(&*store).await.unwrap(), None);
+    assert_eq!(RoutineSchedule::next_due(&*store).await.unwrap(), None);
     for (name, next) in [("late", 9_000), ("b", 5_000), ("a", 5_000), ("first", 4_000), ("off", 3_000)] {
         put(&*store, scheduled(name, next)).await;
     }
     put(&*store, routine("by-hand")).await;
     store.enable(routine_id("off"), false, "", None, at(2_000)).await.unwrap();
-    assert_eq!(RoutineStore::next_due(&*store).await.unwrap(), Some(at(4_000)));
+    assert_eq!(RoutineSchedule::next_due(&*store).await.unwrap(), Some(at(4_000)));
     assert_eq!(due(&store, 3_999, 10).await, Vec::<String>::new());
     assert_eq!(due(&store, 5_000, 10).await, ["first", "a", "b"]);
     assert_eq!(due(&store, 9_000, 2).await, ["first", "a"]);
@@ -192,9 +192,9 @@ async fn there_are_no_more_routines_than_may_be(store: Store) {
     assert!(putting.join_all().await.into_iter().all(|done| done));
     assert!(refused(&store, routine("more"), true).await.contains("20000 routines"));
     put(&*store, scheduled("r7", 50_000)).await; // one that is there may be changed
-    assert_eq!(RoutineStore::next_due(&*store).await.unwrap(), Some(at(60_000)));
+    assert_eq!(RoutineSchedule::next_due(&*store).await.unwrap(), Some(at(60_000)));
     assert_eq!(due(&store, 60_002, 10).await, ["r0", "r1", "r2"]);
-    let all = RoutineStore::due(&*store, UnixMillis(i64::MAX), MAX_ROUTINES).await.unwrap();
+    let all = RoutineSchedule::due(&*store, UnixMillis(i64::MAX), MAX_ROUTINES).await.unwrap();
     assert_eq!(all.len(), MAX_ROUTINES as usize);
 }
 
@@ -276,7 +276,7 @@ async fn a_burst_of_one_person_passes_neither_the_cap_nor_a_name(store: Store) {
 }
 
 async fn next_due(store: &Store) -> Option<i64> {
-    RoutineStore::next_due(&**store).await.unwrap().map(|at| at.0)
+    RoutineSchedule::next_due(&**store).await.unwrap().map(|at| at.0)
 }
 
 fn aside_until(waits_for: i64, until: i64) -> Aside {
@@ -318,7 +318,7 @@ async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
     assert_eq!(next_due(&store).await, Some(900_000));
     for id in [by_time, hand] {
         aside().await;
-        RoutineStore::settle(&*store, end(id, RoutineRunStatus::Ok)).await.unwrap();
+        RoutineRunStore::settle(&*store, end(id, RoutineRunStatus::Ok)).await.unwrap();
         assert_eq!(next_due(&store).await, Some(120_000), "a place is free");
     }
     aside().await;
@@ -343,7 +343,7 @@ async fn what_has_moved_on_meanwhile_is_not_laid_aside(store: Store) {
     store.defer(routine_id("tick"), aside_until(120_000, 900_000)).await.unwrap();
     assert_eq!(next_due(&store).await, Some(60_000), "it waits for another time");
     let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.routine_run_id;
-    RoutineStore::settle(&*store, end(running, RoutineRunStatus::Ok)).await.unwrap();
+    RoutineRunStore::settle(&*store, end(running, RoutineRunStatus::Ok)).await.unwrap();
     store.defer(routine_id("tick"), busy).await.unwrap();
     assert_eq!(next_due(&store).await, Some(120_000), "what it would wait for has ended");
     claim(&*store, routine_run("tick", "more")).await;
@@ -368,7 +368,7 @@ async fn what_comes_from_elsewhere_is_another_routine(store: Store) {
     let new = put(&*store, config.clone()).await;
     assert_eq!(new, RoutineRecord { claimed_to: Some(at(1_000)), ..record(config.clone()) });
     assert_eq!(next_due(&store).await, Some(120_000), "it is not laid aside for the other's sake");
-    RoutineStore::settle(&*store, end(running, RoutineRunStatus::Failed)).await.unwrap();
+    RoutineRunStore::settle(&*store, end(running, RoutineRunStatus::Failed)).await.unwrap();
     assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "the other's routine_run is not its own");
     store.miss(old.routine_id, vec![at(120_000)], None, at(120_000)).await.unwrap();
     assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "by the id of the other it is not found");
@@ -390,7 +390,7 @@ async fn whatever_sets_routines_off_changes_the_number_of_changes_and_routine_ru
     for key in ["1", "2"] {
         let running = claim(&*store, routine_run("hook", key)).await.routine_run_id;
         assert_eq!(changes().await, last);
-        RoutineStore::settle(&*store, end(running, RoutineRunStatus::Failed)).await.unwrap();
+        RoutineRunStore::settle(&*store, end(running, RoutineRunStatus::Failed)).await.unwrap();
         if key == "1" {
             assert_eq!(changes().await, last);
         }

@@ -11,11 +11,10 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use crate::ids::CallId;
-use crate::message::{Message, MessageBody, ToolCall, ToolResult, ToolStatus};
+use belay_protocol::{CallId, Message, MessageBody, ToolCall, ToolResult, ToolStatus};
 
 /// What a call reads whose result is not there.
-pub const NO_RESULT: &str = "no result was recorded: this may or may not have been done; check before doing it again";
+const NO_RESULT: &str = "no result was recorded: this may or may not have been done; check before doing it again";
 
 /// What a call without a name is called.
 const UNNAMED: &str = "unnamed";
@@ -24,7 +23,7 @@ const UNNAMED: &str = "unnamed";
 /// behind its batch and in its order; there is no other result, and no assistant message that says nothing.
 ///
 /// Where something is wrong: a result that stands elsewhere is brought to its call, and the first of several counts. A
-/// missing one becomes [`NO_RESULT`]. A result that nobody asked for and an assistant message that says nothing are left
+/// missing one becomes a result that says so. A result that nobody asked for and an assistant message that says nothing are left
 /// out. A call without a name gets one, and so does a call whose id is empty or taken: a new id, the same each time.
 /// Everything else stays as and where it is.
 pub fn normalise(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
@@ -179,7 +178,7 @@ fn is_blank(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Arguments;
+    use belay_protocol::Arguments;
 
     /// A history in short: `u:hi` a person's text, `s:…` an instruction, `a:…` an answer, `a:…!c1,c2` one with calls of
     /// these ids, `r:c1=text` a result. Calls are named `t`, but `?c1` has no name.

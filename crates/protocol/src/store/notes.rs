@@ -1,0 +1,28 @@
+//! Notes of the model: the port [`NoteStore`].
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use crate::ids::SessionKey;
+use crate::store_error::StoreError;
+use crate::time::UnixMillis;
+
+/// Notes that the model keeps for a session.
+#[async_trait]
+pub trait NoteStore: Send + Sync {
+    /// Keeps a note under a key, replacing an earlier one. Committed.
+    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError>;
+    /// Notes whose key or text contains any word of the query, without case, best and newest first; all for an empty query.
+    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError>;
+}
+
+/// A note.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Note {
+    /// Its key.
+    pub key: String,
+    /// Its text.
+    pub text: String,
+    /// When it was kept.
+    pub at: UnixMillis,
+}
