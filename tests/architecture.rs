@@ -133,6 +133,9 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
 /// Most of the lines of all packages that one package may have, in percent: a larger one is two packages.
 const MAX_SHARE: usize = 20;
 
+/// Most methods of a port. A larger one serves several roles: each of its users receives more than it uses.
+const MAX_PORT_METHODS: usize = 8;
+
 /// Files longer than this are two files.
 const MAX_LINES: usize = 800;
 
@@ -421,6 +424,22 @@ fn no_top_level_modules_import_one_another_in_a_circle() {
         }
     }
     assert_none(&wrong, "circles among the top-level modules of a crate");
+}
+
+#[test]
+fn no_port_has_more_methods_than_one_role_needs() {
+    let mut wrong = Vec::new();
+    for (_, path, text) in sources().into_iter().filter(|(package, ..)| package == "protocol") {
+        let file = syn::parse_file(&text).expect("the crate compiles");
+        for item in file.items {
+            let syn::Item::Trait(port) = item else { continue };
+            let methods = port.items.iter().filter(|item| matches!(item, syn::TraitItem::Fn(_))).count();
+            if methods > MAX_PORT_METHODS {
+                wrong.push(format!("{path}: {} has {methods} methods", port.ident));
+            }
+        }
+    }
+    assert_none(&wrong, &format!("ports of more than {MAX_PORT_METHODS} methods"));
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use belay_protocol::StopReason;
+
 #[path = "documents/vocabulary.rs"]
 mod vocabulary;
 
@@ -241,7 +243,7 @@ fn every_route_and_command_is_described() {
     }
     let commands = read("docs/reference/commands.md");
     let grammar = read("crates/agent/src/submission.rs");
-    let words = grammar.split("/// Reads a message.").next().unwrap_or_default();
+    let words = grammar.split("\nimpl Submission {").next().unwrap_or_default();
     for word in between(words, "\"/", "\"") {
         if !commands.contains(&format!("`/{word}")) {
             missing.push(format!("command /{word}"));
@@ -328,6 +330,23 @@ fn every_decision_is_listed() {
 
 /// Most lines of the README: a stranger reads it in two minutes.
 const README_MAX_LINES: usize = 180;
+
+#[test]
+fn the_users_guide_quotes_the_lines_that_end_a_run() {
+    let guide = read("docs/guide/user.md");
+    let table = between(&guide, "| line | what to do |\n|---|---|\n", "\n\n");
+    let quoted: Vec<&str> = table
+        .iter()
+        .flat_map(|rows| rows.lines())
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|lines| lines.split(" / "))
+        .map(str::trim)
+        .collect();
+    assert!(quoted.len() > 20, "{quoted:?}");
+    let said = |line: &&str| StopReason::ALL.iter().any(|reason| reason.user_line().starts_with(*line));
+    let unknown: Vec<String> = quoted.into_iter().filter(|line| !said(line)).map(str::to_owned).collect();
+    assert_none(&unknown, "lines that no run ends with");
+}
 
 #[test]
 fn the_readme_is_short() {

@@ -214,7 +214,7 @@ launch() {
 main() {
   exec 9>"$dir/lock"
   if command -v flock >/dev/null && ! flock -n 9; then
-    say "local-model: another start is at work in $dir; waiting for it"
+    say "local-model: another start is in progress in $dir; waiting for it"
     flock 9
   fi
 

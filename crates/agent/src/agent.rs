@@ -130,7 +130,7 @@ impl Agent {
                 (id.clone(), Some(envelope))
             });
             inbound.push(stream.chain(once(async move { (ended, None) })).boxed());
-            alive += usize::from(channel.keeps_alive());
+            alive += usize::from(channel.profile().keeps_alive);
         }
         if alive == 0 {
             intake.cancel();
@@ -234,7 +234,8 @@ impl Agent {
             }
             AgentEvent::ChannelEnded(channel) => {
                 tracing::info!(%channel, "channel ended");
-                let kept_alive = self.services.channels.get(&channel).is_some_and(|channel| channel.keeps_alive());
+                let kept_alive =
+                    self.services.channels.get(&channel).is_some_and(|channel| channel.profile().keeps_alive);
                 self.alive -= usize::from(kept_alive);
             }
         }

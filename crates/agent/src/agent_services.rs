@@ -185,6 +185,6 @@ impl AgentServices {
     /// Whether a message comes from a person. A message through an unknown channel counts as one.
     pub(crate) fn is_spoken(&self, inbound: &Inbound) -> bool {
         !inbound.work.is_autonomous()
-            && self.channels.get(&inbound.channel).is_none_or(|channel| channel.carries_people())
+            && self.channels.get(&inbound.channel).is_none_or(|channel| channel.profile().carries_people)
     }
 }

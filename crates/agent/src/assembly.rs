@@ -293,7 +293,7 @@ fn heartbeat_of(
         model_choice::check(name, model).map_err(|why| format!("heartbeat.model: {why}"))?;
     }
     let mut people: Vec<&ChannelId> =
-        channels.values().filter(|channel| channel.carries_people()).map(|channel| channel.id()).collect();
+        channels.values().filter(|channel| channel.profile().carries_people).map(|channel| channel.id()).collect();
     people.sort_unstable();
     match heartbeat.route().filter(|route| !people.contains(&&route.channel)) {
         Some(route) => {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, AckSender, Body, Channel, ChannelError, ChannelId, Control, DeliverError, Envelope, Inbound, InboundStream,
-    Outbound, Principal, SessionKey,
+    Ack, AckSender, Body, Channel, ChannelError, ChannelId, ChannelProfile, Control, DeliverError, Envelope, Inbound,
+    InboundStream, Outbound, Principal, SessionKey,
 };
 use futures_util::StreamExt;
 use sd_notify::NotifyState;
@@ -115,12 +115,8 @@ impl Channel for WatchdogChannel {
         Err(DeliverError::Refused { detail: "the watchdog has no reader".into() })
     }
 
-    fn keeps_alive(&self) -> bool {
-        false
-    }
-
-    fn carries_people(&self) -> bool {
-        false
+    fn profile(&self) -> ChannelProfile<'_> {
+        ChannelProfile { keeps_alive: false, carries_people: false, ..ChannelProfile::default() }
     }
 }
 

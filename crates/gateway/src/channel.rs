@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, Body, Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound,
-    QueueMode, Refusal,
+    Ack, Body, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, InboundStream,
+    Outbound, QueueMode, Refusal,
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
@@ -57,8 +57,8 @@ impl Channel for HttpChannel {
     }
 
     /// A program waits for the answer to its own message, so each gets a turn, unless it asks for something else.
-    fn queue_mode(&self) -> QueueMode {
-        QueueMode::Followup
+    fn profile(&self) -> ChannelProfile<'_> {
+        ChannelProfile { queue_mode: QueueMode::Followup, ..ChannelProfile::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

@@ -1,25 +1,24 @@
-//! Who is let in through a channel, by its settings as they are now. Asked about work that goes on by itself: it may do what
-//! whoever it works for could do when it was made, or can do now, whichever is less.
+//! The current admission settings of a channel. Autonomous work is checked against them: it has the authority of its
+//! creator at the time of creation, or the creator's authority now, whichever is weaker.
 //!
-//! A channel answers from the very settings by which it lets messages in. Those settings can be asked also while the channel is
-//! switched off.
+//! A channel admits messages by the same settings. The settings can be read even while the channel is disabled.
 
 use crate::approval::Authority;
 
-/// What somebody may do through a channel.
+/// The admission decision for one principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessDecision {
-    /// They are let in, as this.
+    /// The principal is admitted with this authority.
     May(Authority),
-    /// They are not let in. The words say by what setting, as a sentence without its full stop.
+    /// The principal is not admitted. The text names the setting, as a sentence without its full stop.
     NotAllowed(String),
 }
 
 impl AccessDecision {
-    /// What is left of a place at an earlier time: the weaker of both.
+    /// The weaker of this authority and an earlier one.
     ///
     /// # Errors
-    /// They are not let in any more; why.
+    /// The principal is no longer admitted; the text is the reason.
     pub fn at_most(self, was: Authority) -> Result<Authority, String> {
         match self {
             Self::May(is) => Ok(is.min(was)),
@@ -28,12 +27,12 @@ impl AccessDecision {
     }
 }
 
-/// The settings of a channel that say who is let in.
+/// The admission settings of a channel.
 pub trait ChannelAccess: Send + Sync {
-    /// How a message of this principal would be let in that comes from this conversation; `None`: from any.
+    /// The decision for a message of this principal from this conversation; `None`: from any conversation.
     fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision;
 
-    /// Whether anybody is let in from this conversation, so that it may be told something.
+    /// Whether any principal is admitted from this conversation, so that messages may be sent to it.
     fn serves(&self, conversation: &str) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! The answer to an inbound message, and the way back to whoever waits for it.
+//! The acknowledgement of an inbound message, and its way back to the sender.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,11 +16,14 @@ use crate::status::StatusReport;
 use crate::tool_health::ToolHealth;
 use crate::watch::{Accepted, RunWatch};
 
-/// Takes the one acknowledgement of a message: what its channel's own protocol needs (an HTTP status, a Telegram 200).
+/// Receives the one acknowledgement of a message. The channel turns it into the answer of its protocol: an HTTP status,
+/// a 200 for Telegram.
 ///
-/// The person is told by the agent: where [`Inbound::reply_to`](crate::Inbound::reply_to) is set, answers to commands and refusals are delivered
-/// to that conversation as well, except refusals after which the channel offers the message again (busy, store,
-/// shutting down). Dropped unanswered, the other end learns that nothing was accepted.
+/// The agent itself informs the person: if [`Inbound::reply_to`](crate::Inbound::reply_to) is set, replies to commands
+/// and refusals are delivered to that conversation as well. Refusals after which the channel offers the message again
+/// (busy, store, shutting down) are not.
+///
+/// If the sender is dropped without an acknowledgement, the receiver learns that nothing was accepted.
 pub struct AckSender {
     to: Option<oneshot::Sender<Ack>>,
     observer: Option<Observer>,
@@ -30,19 +33,19 @@ pub struct AckSender {
 type Observer = Box<dyn FnOnce(Option<&Ack>) + Send + Sync>;
 
 impl AckSender {
-    /// A sender and the end that waits for it.
+    /// A sender, and the receiver that waits for its acknowledgement.
     pub fn channel() -> (Self, oneshot::Receiver<Ack>) {
         let (tx, rx) = oneshot::channel();
         (Self { to: Some(tx), observer: None }, rx)
     }
 
-    /// For channels that need no acknowledgement.
+    /// A sender whose acknowledgement nobody reads.
     pub fn nobody() -> Self {
         Self { to: None, observer: None }
     }
 
-    /// Shows the acknowledgement to `observer` before it is sent, or `None` when the sender is dropped without one. An earlier
-    /// observer is replaced and sees `None`.
+    /// Shows the acknowledgement to `observer` before it is sent, or `None` when the sender is dropped without one. An
+    /// earlier observer is replaced and sees `None`.
     #[must_use]
     pub fn observed(mut self, observer: impl FnOnce(Option<&Ack>) + Send + Sync + 'static) -> Self {
         let earlier = self.observer.replace(Box::new(observer));
@@ -77,54 +80,54 @@ impl fmt::Debug for AckSender {
     }
 }
 
-/// The answer to an inbound message.
+/// The acknowledgement of an inbound message.
 #[derive(Debug)]
 pub enum Ack {
-    /// It is committed.
+    /// The message is committed.
     Accepted(Accepted),
-    /// It was a command, and this is the answer.
+    /// The message was a command, and this is the reply.
     Command(CommandReply),
-    /// What a stop has done.
+    /// The result of a stop.
     Stopped(StopReport),
-    /// What was deleted.
+    /// The counts of a deletion.
     Removed(Removed),
-    /// The run, while it is alive; `None`: it is not (the store knows more).
+    /// The run that was asked for; `None`: it is not live, and the store knows more.
     Watch(Option<RunWatch>),
-    /// What is going on.
+    /// The state of the daemon.
     Status(Box<StatusReport>),
-    /// What the model would be told.
+    /// The context that the model of a session would get.
     Context(Box<ContextReport>),
-    /// A job, as it stands now.
+    /// A job in its present state.
     Job(Box<JobRecord>),
-    /// What became of a request about routines.
+    /// The result of a request about routines.
     Routine(RoutineAnswer),
-    /// Tools, and how they get on.
+    /// Tools with their health.
     Tools(Vec<ToolHealth>),
-    /// It is not accepted.
+    /// The message is not accepted.
     Refused(Refusal),
 }
 
-/// The answer to a command.
+/// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommandReply {
-    /// The command as recognised, with its slash.
+    /// The recognised command, with its slash.
     pub command: String,
-    /// Markdown for the person.
+    /// The text for the person, in Markdown.
     pub reply: String,
-    /// The run that goes on because of it.
+    /// The run that the command resumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumes: Option<RunId>,
-    /// Whether it did not do what it is for: nothing has changed, and the reply says why.
+    /// Whether the command failed: nothing has changed, and the reply has the reason.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
 
-/// What a stop has done.
+/// The result of a stop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StopReport {
-    /// Runs whose status is `stopped` now.
+    /// Runs whose status is now `stopped`.
     pub stopped: Vec<RunId>,
-    /// What has not ended yet.
+    /// Runs and processes that have not ended yet.
     pub still_running: Vec<StillRunning>,
 }
 
@@ -138,26 +141,26 @@ impl fmt::Display for StopReport {
     }
 }
 
-/// Why a message was not accepted.
+/// The reason for which a message was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The queue of the session, or of whoever sends, is full.
+    /// The queue of the session or of the sender is full.
     #[error("busy: {what}; try again in {} ms", retry_after.as_millis())]
     Busy {
-        /// What is full.
+        /// The name of the full queue.
         what: String,
-        /// When to try again.
+        /// The delay after which the sender may try again.
         retry_after: Duration,
     },
-    /// Too much waits in the whole daemon, whoever sent it.
+    /// The queues of the whole daemon are full, whoever the sender is.
     #[error("overloaded: {what}; try again in {} ms", retry_after.as_millis())]
     Overloaded {
-        /// What is full.
+        /// The name of the full queue.
         what: String,
-        /// When to try again.
+        /// The delay after which the sender may try again.
         retry_after: Duration,
     },
-    /// The same idempotency key came with another text, other options or other outputs.
+    /// The idempotency key was used before for a message with another text, other options or other outputs.
     #[error(
         "the idempotency key was used for another message, or for this one with other options (run {run_id}); send this \
          under a new key"
@@ -166,26 +169,25 @@ pub enum Refusal {
         /// The run of the first message.
         run_id: RunId,
     },
-    /// The same idempotency key came with something else than the command, or the answer to a question, that was acted on
-    /// under it.
+    /// The idempotency key was used before for another command, or for another answer to a question.
     #[error("the idempotency key was used for another command, or an answer to a question; send this under a new key")]
     ConflictWithCommand,
-    /// Only an operator, or the owner, may.
+    /// Only an operator or the owner may do this.
     #[error("{0}")]
     Forbidden(String),
-    /// The daemon drains.
+    /// The daemon is draining.
     #[error("Belay is shutting down")]
     ShuttingDown,
-    /// The message cannot be used.
+    /// The message is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// What was named does not exist.
+    /// The named object does not exist.
     #[error("{0}")]
     Unknown(String),
-    /// It was decided before; the words say how.
+    /// The question was decided before; the text is that decision.
     #[error("{0}")]
     Decided(String),
-    /// The store did not take it: nothing was accepted.
+    /// The store failed, so nothing was accepted.
     #[error("the message could not be stored: {0}")]
     Store(String),
 }

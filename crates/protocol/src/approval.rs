@@ -1,4 +1,5 @@
-//! Questions to people about tool calls: what is asked, who may answer, and where questions are kept.
+//! Approval requests: the stored questions to people about tool calls, who may answer them, and the port that keeps
+//! them. A *gate* is an approval request.
 
 use std::cmp::Ordering;
 
@@ -11,80 +12,80 @@ use crate::principal::{Principal, Role};
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
-/// A question about one tool call. Stored before it is shown, answered once.
+/// An approval request for one tool call. It is stored before it is shown, and it is answered once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
-    /// Its id: what an answer names.
+    /// Its id; an answer names it.
     pub id: GateId,
-    /// The run that rests on it.
+    /// The run that is paused by it.
     pub run_id: RunId,
-    /// The session of the run.
+    /// The session of that run.
     pub session: SessionKey,
-    /// The call.
+    /// The tool call.
     pub call_id: CallId,
     /// The tool.
     pub tool: String,
-    /// What is asked for.
+    /// The kind of answer that is asked for.
     pub kind: GateKind,
-    /// What the call would do, in one line.
+    /// The effect of the call, in one line.
     pub summary: String,
-    /// The arguments, sensitive ones replaced.
+    /// The arguments; values of sensitive ones are replaced.
     pub arguments: Value,
-    /// Why it is asked: the rule, or what was read before.
+    /// The reason for the question: the rule, or the untrusted content that the run has read.
     pub detail: String,
-    /// What the answer is bound to, by name, as it is shown.
+    /// The facts that the answer is bound to, by name, as the person sees them.
     pub bound: Vec<(String, String)>,
-    /// blake3 over tool, canonical arguments and all that the answer is bound to, in hex.
+    /// blake3 of the tool, the canonical arguments and all bound facts, in hex.
     pub digest: String,
-    /// What "always" would cover; `None`: it is not offered.
+    /// The calls that "always" would cover; `None`: "always" is not offered.
     pub covers: Option<String>,
-    /// For whom the run works.
+    /// The principal that the run works for.
     pub asker: Asker,
-    /// When it was asked.
+    /// The time of the question.
     pub asked_at: UnixMillis,
-    /// When it becomes a denial.
+    /// The time at which it becomes a denial.
     pub expires_at: UnixMillis,
-    /// Where it stands.
+    /// Its state.
     pub state: GateState,
-    /// Who answered.
+    /// The principal that answered.
     pub decided_by: Option<String>,
-    /// When.
+    /// The time of the answer.
     pub decided_at: Option<UnixMillis>,
 }
 
-/// What a question is for.
+/// The kind of an approval request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum GateKind {
     /// A yes or no.
     Approval,
-    /// A secret, taken from the next message.
+    /// A secret; the next message of the person is taken as the secret.
     Credential {
         /// Its name in the vault.
         name: String,
     },
 }
 
-/// Where a question stands.
+/// The state of an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateState {
-    /// Nobody has answered.
+    /// It waits for an answer.
     Waiting,
-    /// Yes, this once; not used yet.
+    /// It was approved for one call, which has not begun.
     Approved,
-    /// The call it allowed has begun: it allows nothing more.
+    /// The approved call has begun. The approval allows no further call.
     Used,
-    /// No.
+    /// It was denied.
     Denied,
-    /// Nobody answered in time.
+    /// Its time passed without an answer.
     Expired,
-    /// The run ended first.
+    /// The run ended before an answer came.
     Withdrawn,
 }
 
 impl GateState {
-    /// The word in the store and on the wire.
+    /// The name in the store and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -96,14 +97,14 @@ impl GateState {
         }
     }
 
-    /// The state of that word.
+    /// The state with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Waiting, Self::Approved, Self::Used, Self::Denied, Self::Expired, Self::Withdrawn]
             .into_iter()
             .find(|state| state.word() == word)
     }
 
-    /// What a second answer is told.
+    /// The text for a second answer, as the end of a sentence.
     pub fn told(self) -> &'static str {
         match self {
             Self::Waiting => "is waiting for an answer",
@@ -115,23 +116,23 @@ impl GateState {
     }
 }
 
-/// An answer.
+/// An answer to an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Yes, this once.
+    /// Approve this call.
     Approve,
-    /// Yes, and to the like in this session from now on.
+    /// Approve this call and all calls in this session that [`Gate::covers`] covers.
     Always,
-    /// No.
+    /// Deny this call.
     Deny,
 }
 
-/// How strong a place is that an answer comes from.
+/// The authority of a principal in relation to a conversation. Later ones are stronger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Authority {
-    /// A conversation on a platform.
+    /// A person in a conversation on a platform.
     #[default]
     Conversation,
     /// A program with the API token.
@@ -150,33 +151,37 @@ impl From<Role> for Authority {
     }
 }
 
-/// For whom a run works: who may answer its questions.
+/// The principal that a run works for. It may answer the questions of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
-    /// Who sent the message.
+    /// The id of the sender.
     pub principal: String,
-    /// From what place.
+    /// The authority of the sender.
     pub place: Authority,
-    /// Whether another program relayed the message, such as an inline bot: nobody is asked, and approvals are refused at once.
+    /// Whether another program relayed the message, such as an inline bot. Then nobody is asked: calls that need
+    /// approval are refused at once.
     #[serde(default)]
     pub relayed: bool,
 }
 
 impl Asker {
-    /// Whoever sends a message.
+    /// The sender of a message.
     pub fn of(principal: &Principal, relayed: bool) -> Self {
         Self { principal: principal.id.to_string(), place: principal.role.into(), relayed }
     }
 
-    /// Whether work that goes on by itself, a job or a routine, which `creator` has made through the channel `made_through`, is
-    /// theirs to see and to change, who speak through `through`: an operator's is all of it, everybody else's what is their own.
+    /// Whether this principal, who writes through the channel `through`, may see and change a job or a routine.
+    /// `creator` has made it through the channel `made_through`. An operator may see and change all of them; everybody
+    /// else only their own.
     pub fn owns(&self, through: &ChannelId, creator: &Self, made_through: &ChannelId) -> bool {
         self.place == Authority::Operator || (self.principal == creator.principal && through == made_through)
     }
 
-    /// Whether `who`, speaking in `session`, may answer a question of `asked_in`: whoever asked, or somebody in a stronger
-    /// place. Two principals of the same place are still two: neither answers for the other. A person answers in the
-    /// conversation of the question; a program, which has no conversation of its own, from any.
+    /// Whether the principal `who`, who writes in `session`, may answer an approval request of the session `asked_in`.
+    ///
+    /// The asker may, and so may every principal with a stronger authority. A principal with the same authority may not
+    /// answer for another one. A person answers in the conversation of the question; a program has no conversation of
+    /// its own and answers from any.
     pub fn may_be_decided_by(&self, asked_in: &SessionKey, who: &Principal, session: &SessionKey) -> bool {
         let place = Authority::from(who.role);
         let is_asker = *who.id == *self.principal;
@@ -190,31 +195,31 @@ impl Asker {
     }
 }
 
-/// What goes to the person with a question, so that a channel can show buttons.
+/// The data of an approval request that goes to a channel with its text, so that the channel can show buttons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// The gate.
+    /// The id of the approval request.
     pub gate: GateId,
-    /// Whether "always" is offered.
+    /// Whether the person may answer "always".
     pub offers_always: bool,
-    /// Whether it is a yes or no: a secret is typed instead.
+    /// Whether it asks for a yes or no. A secret has to be typed.
     pub decidable: bool,
 }
 
-/// What became of an answer.
+/// The result of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decided {
-    /// It is the answer; the gate as it stands now.
+    /// The answer is accepted. The gate is as it is now.
     Now(Box<Gate>),
-    /// There was one before, or nobody is asked any more.
+    /// It was answered before, or it is no longer open.
     Before(Box<Gate>),
-    /// There is no such question.
+    /// There is no approval request with this id.
     Unknown,
 }
 
 impl Gate {
-    /// How it stands at this moment: one whose time is up has expired, also before the lane that waits for it has noticed, since
-    /// no answer counts any more. A clock that was set forward is noticed by lanes within a minute.
+    /// Its state at this moment. It has expired as soon as its time has passed, even before the lane that waits for it
+    /// notices, since no later answer counts. Lanes notice a clock that was set forward within a minute.
     pub fn state_at(&self, now: UnixMillis) -> GateState {
         match self.state {
             GateState::Waiting if now.0 >= self.expires_at.0 => GateState::Expired,
@@ -223,28 +228,28 @@ impl Gate {
     }
 }
 
-/// Which questions.
+/// The filter of a list of approval requests.
 #[derive(Clone, Debug, Default)]
 pub struct GateFilter {
-    /// Whose id begins so.
+    /// Only those whose id has this prefix.
     pub id: Option<IdPrefix>,
-    /// Of this session only.
+    /// Only those of this session.
     pub session: Option<SessionKey>,
-    /// Of this channel's runs only.
+    /// Only those of runs from this channel.
     pub channel: Option<ChannelId>,
-    /// Only those that nobody has answered.
+    /// Only those that wait for an answer.
     pub waiting: bool,
-    /// At most so many, newest first; 0 means 50.
+    /// The maximum count, newest first; 0 means 50.
     pub limit: u32,
 }
 
-/// Keeps questions and what they granted. A gate comes into being with
-/// [`pause_run`](crate::store::RunStore::pause_run), is used by a
-/// [`Checkpoint`](crate::store::Checkpoint), and is withdrawn by the end of its run.
+/// Keeps approval requests and grants. [`pause_run`](crate::store::RunStore::pause_run) creates an approval request, a
+/// [`Checkpoint`](crate::store::Checkpoint) uses it, and the end of its run withdraws it.
 #[async_trait]
 pub trait GateStore: Send + Sync {
-    /// Answers a question that waits: [`GateState::Approved`], [`GateState::Denied`] or [`GateState::Expired`]; with
-    /// `always`, what it covers is granted to the session in the same commit. Only the first answer counts. Committed.
+    /// Answers an open approval request with [`GateState::Approved`], [`GateState::Denied`] or [`GateState::Expired`].
+    /// With `always`, the calls that it covers are granted to the session in the same commit. Only the first answer
+    /// counts. Committed.
     async fn decide(
         &self,
         id: GateId,
@@ -253,15 +258,15 @@ pub trait GateStore: Send + Sync {
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError>;
-    /// The question of that id.
+    /// The approval request with this id.
     async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError>;
-    /// Questions, newest first.
+    /// Approval requests, newest first.
     async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError>;
-    /// The questions of a run, oldest first.
+    /// The approval requests of a run, oldest first.
     async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError>;
-    /// Whether the session has said "always" to what a call is covered by.
+    /// Whether the session has a grant for this tool and this cover, by an earlier "always".
     async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError>;
-    /// Takes back what a session was granted; how many.
+    /// Revokes the grants of a session. Returns their number.
     async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError>;
 }
 

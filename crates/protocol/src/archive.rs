@@ -1,4 +1,4 @@
-//! What is kept of sessions beyond their active conversation: found, read out, deleted.
+//! The stored sessions as a whole: search, transcripts, deletion and retention.
 
 use std::sync::Arc;
 
@@ -12,76 +12,78 @@ use crate::store_error::StoreError;
 use crate::thread::ThreadState;
 use crate::time::UnixMillis;
 
-/// Longest that what recognises a second delivery of a message is certainly kept: 30 days. Platforms offer a message again for
-/// a day, and people's programs for as long as a backlog lives.
+/// The time for which the store certainly recognises a redelivered message, in milliseconds: 30 days. Platforms
+/// redeliver for a day, programs of users for as long as their backlog lives.
 pub const KEYS_KEPT_MS: i64 = 30 * 24 * 3600 * 1000;
 
-/// Finds, reads out and deletes what sessions have said. Reading never blocks a writer; deleting comes in small pieces, between
+/// Searches, reads and deletes stored sessions. Reading never blocks a writer. Deleting works in small pieces, between
 /// which other writes take their turn.
 #[async_trait]
 pub trait Archive: Send + Sync {
-    /// What people and model said that has every word of the query, or words that begin so; best first, newer before older.
-    /// Without case. What was taken back or forgotten, and what was for one run alone, is not found. Nothing for a query
-    /// without a word.
+    /// The messages of people and model that contain every word of the query, or words that begin with it; best first,
+    /// newer before older, without regard to case. Undone and cleared messages are not found, nor messages of one run
+    /// alone. A query without a word finds nothing.
     async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError>;
 
-    /// The conversations of a session, oldest first; empty where there is none of that key.
+    /// The conversations of a session, oldest first; empty if there is no such session.
     async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError>;
 
-    /// A conversation as it was, after a position, oldest first, at most `limit` messages; without what was taken back or
-    /// forgotten, and without what was for one run alone.
+    /// The messages of a conversation after a position, oldest first, at most `limit`. Undone and cleared messages are
+    /// left out, and so are messages of one run alone.
     async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError>;
 
-    /// Deletes a session with everything of it: conversations, ended runs, facts, questions, what it was granted, notes,
-    /// secrets, and replies that are no longer on their way. What recognises a second delivery stays for
-    /// [`KEYS_KEPT_MS`]. The lease is void afterwards, and the next opening makes a new session of that key. Committed.
+    /// Deletes a session with its conversations, ended runs, events, approval requests, grants, notes, secrets, and
+    /// replies that are not being delivered. The keys that recognise redelivered messages stay for [`KEYS_KEPT_MS`].
+    /// The lease is void afterwards; the next opening creates a new session with that key. Committed.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`] while a run has not ended.
     async fn delete_session(&self, lease: &Lease, at: UnixMillis) -> Result<Removed, StoreError>;
 
-    /// Deletes at most about `most` rows of what is too old, in one commit. Done when [`Removed::is_nothing`]; asked again
-    /// otherwise. Spared are sessions with a run that has not ended or whose lane was opened since, and the newest
-    /// fact, so that numbers never go back. An ephemeral session is spared besides while a message of it is not delivered yet
-    /// or a job that it asked for is not over; it goes with its notes and secrets.
+    /// Deletes about `most` rows that are too old, in one commit. The caller repeats it until [`Removed::is_nothing`].
+    ///
+    /// It spares sessions with a run that has not ended, sessions whose lane was opened after the date, and the
+    /// newest event, so that sequence numbers never go back. It spares an ephemeral session also while one of its
+    /// messages is not delivered or a job that it asked for is not over. An ephemeral session is deleted with its notes
+    /// and secrets.
     async fn prune(&self, old: Retention, most: u32) -> Result<Removed, StoreError>;
 
-    /// What [`Archive::prune`] would delete in all, as it stands.
+    /// The counts that [`Archive::prune`] would delete in all.
     async fn prunable(&self, old: Retention) -> Result<Removed, StoreError>;
 
-    /// Gives the disk back what deletions have freed, at most `pages` pages of it.
+    /// Returns at most `pages` freed pages of the database to the disk.
     async fn shrink(&self, pages: u32) -> Result<(), StoreError>;
 }
 
-/// Sees to it that what is too old by the settings goes.
+/// Deletes the data that is too old by the settings.
 #[async_trait]
 pub trait Janitor: Send + Sync {
-    /// Deletes it now; with `dry_run`, says what would be deleted and changes nothing.
+    /// Deletes the data now. With `dry_run`, it only counts the data.
     async fn tidy(&self, dry_run: bool) -> Result<Removed, StoreError>;
 }
 
-/// Longest query of a search, in bytes.
+/// The maximum length of a search query, in bytes.
 pub const QUERY_MAX_BYTES: usize = 1000;
 
-/// What to look for.
+/// A search.
 #[derive(Clone, Debug, Default)]
 pub struct SearchQuery {
-    /// Words, as a person types them; nothing in it has a meaning of its own.
+    /// The words as a person types them. There is no query syntax.
     pub words: String,
-    /// In this session only.
+    /// Only in this session.
     pub session: Option<SessionKey>,
-    /// At most so many; 0 means 20.
+    /// The maximum count; 0 means 20.
     pub limit: u32,
 }
 
 impl SearchQuery {
-    /// The words, in lower case and without what is between them.
+    /// The words in lower case, without punctuation and white space.
     pub fn terms(&self) -> Vec<String> {
         self.words.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_lowercase).collect()
     }
 }
 
-/// A message that was looked for.
+/// A message that a search has found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     /// Its session.
@@ -92,11 +94,11 @@ pub struct Found {
     pub id: u64,
     /// `user` or `assistant`.
     pub role: String,
-    /// The words around the first hit, with `…` where something was left out.
+    /// The words around the first hit, with `…` in place of omitted text.
     pub snippet: String,
-    /// The run it belongs to.
+    /// The run of the message.
     pub run_id: Option<RunId>,
-    /// When it was stored.
+    /// The time at which it was stored.
     pub at: UnixMillis,
 }
 
@@ -107,66 +109,66 @@ pub struct ThreadSummary {
     pub thread: ThreadId,
     /// Its state.
     pub state: ThreadState,
-    /// Whether it is the one that goes on.
+    /// Whether it is the active conversation of the session.
     pub active: bool,
-    /// When it was last used.
+    /// The time of its last use.
     pub last_active_at: UnixMillis,
-    /// The account of its older messages, where they were compacted.
+    /// The summary of its older messages, if they were compacted.
     pub summary: Option<String>,
 }
 
-/// A message in a conversation as it was.
+/// A message of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TranscriptLine {
-    /// Its position; what `after` takes.
+    /// Its position, for the parameter `after`.
     pub id: u64,
-    /// The run it belongs to.
+    /// The run of the message.
     pub run_id: Option<RunId>,
-    /// When it was stored.
+    /// The time at which it was stored.
     pub at: UnixMillis,
-    /// What was said.
+    /// The message.
     pub message: Arc<Message>,
 }
 
-/// From when on things are kept.
+/// The dates before which data is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Conversations that were used last before this go, with their runs, and principals that were seen last before this; `None`:
-    /// none do.
+    /// Deletes conversations that were last used before this date, with their runs, and principals that were last seen
+    /// before it; `None`: none.
     pub threads_before: Option<UnixMillis>,
-    /// Facts that happened before this go; `None`: none do but those of deleted runs.
+    /// Deletes events from before this date; `None`: only events of deleted runs.
     pub events_before: Option<UnixMillis>,
-    /// Routine runs of routines that ended before this go, with their sessions; `None`: they go as conversations do.
+    /// Deletes routine runs that ended before this date, with their sessions; `None`: like conversations.
     pub ended_routine_runs_before: Option<UnixMillis>,
-    /// Ephemeral sessions that were used last before this go; `None`: they go as conversations do.
+    /// Deletes ephemeral sessions that were last used before this date; `None`: like conversations.
     pub ephemeral_before: Option<UnixMillis>,
-    /// What recognises a second delivery of a message from before this may go.
+    /// The keys of messages from before this date may be deleted.
     pub keys_before: UnixMillis,
 }
 
 impl Retention {
-    /// From when on routine runs of routines are kept that have ended. Of those that are set off by a delivery or an event the row is
-    /// what recognises a second one, so that they stay for as long as [`Retention::keys_before`] says besides; a scheduled time
-    /// is recognised by its routine.
+    /// The date before which ended routine runs are deleted. The row of a routine run that a webhook or an event has
+    /// started also recognises a redelivery, so such a row stays until [`Retention::keys_before`] as well. A scheduled
+    /// time is recognised by its routine.
     pub fn routine_runs_before(&self) -> Option<UnixMillis> {
         self.ended_routine_runs_before.or(self.threads_before)
     }
 }
 
-/// What was deleted.
+/// The counts of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Removed {
-    /// Sessions of which nothing is left but notes and secrets, or, where the session was deleted or ephemeral, nothing.
+    /// Sessions of which only notes and secrets are left. A deleted or ephemeral session leaves nothing.
     pub sessions: u64,
     /// Conversations.
     pub threads: u64,
     /// Messages.
     pub messages: u64,
-    /// Runs, those included of which only what recognises a second delivery is left.
+    /// Runs, including those of which only the key for redeliveries is left.
     pub runs: u64,
-    /// Facts.
+    /// Events.
     pub events: u64,
-    /// Replies that were delivered, or given up.
+    /// Replies that were delivered or have failed.
     pub replies: u64,
     /// Notes.
     pub notes: u64,
@@ -174,20 +176,20 @@ pub struct Removed {
     pub secrets: u64,
     /// Jobs that were over.
     pub jobs: u64,
-    /// Routine runs of routines that had ended, and times that were missed.
+    /// Ended routine runs, and missed times.
     pub routine_runs: u64,
-    /// Whose outputs nobody can ask for any more.
+    /// Runs whose kept outputs can no longer be read.
     #[serde(skip)]
     pub run_ids: Vec<RunId>,
 }
 
 impl Removed {
-    /// Whether nothing was.
+    /// Whether nothing was deleted.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds what another deletion removed.
+    /// Adds the counts of another deletion.
     pub fn add(&mut self, other: Self) {
         let Self { sessions, threads, messages, runs, events, replies, notes, secrets, jobs, routine_runs, run_ids } =
             other;

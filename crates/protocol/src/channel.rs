@@ -1,4 +1,4 @@
-//! The port of message platforms.
+//! The port of channels: the places that messages come from and go to.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,105 +15,111 @@ use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
 use crate::route::ReplyRoute;
 
-/// Messages as they come in. Its end is the end of the channel's intake; the channel can still deliver.
+/// The messages of a channel. When the stream ends, the channel takes no more messages; it can still deliver.
 pub type InboundStream = Pin<Box<dyn Stream<Item = Envelope> + Send>>;
 
-/// A place messages come from and go to.
+/// A place that messages come from and go to.
 #[async_trait]
 pub trait Channel: Send + Sync {
     /// Its name.
     fn id(&self) -> &ChannelId;
 
-    /// Begins to take messages. Called once. When `intake` is cancelled no more texts are taken; a channel that carries
-    /// control goes on with that until the stream is dropped, any other ends. It also ends when the platform has no more
-    /// to say (end of input).
+    /// Starts to take messages. Called once. When `intake` is cancelled, the channel takes no more texts: a channel
+    /// that carries control messages continues with those until the stream is dropped, any other ends the stream. The
+    /// stream also ends when the platform has no more messages, such as at the end of standard input.
     ///
     /// # Errors
-    /// Plain words that say what is wrong and what to do; the daemon refuses to start.
+    /// The reason and the remedy, for the operator. The daemon refuses to start.
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError>;
 
-    /// Shows one message. Called in order for each conversation, one at a time; conversations run side by side.
+    /// Delivers one message. Called in order for each conversation, one message at a time; conversations run side by
+    /// side.
     ///
     /// # Errors
-    /// See [`DeliverError`]: each kind says whether to try again.
+    /// See [`DeliverError`]: each kind determines whether delivery is retried.
     ///
     /// # Cancel safety
-    /// Dropped midway the message may or may not have been shown; the caller treats it as ambiguous.
+    /// If the future is dropped, the message may or may not have been delivered. The caller treats it as ambiguous.
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError>;
 
-    /// Whether the daemon lives for this channel. A background injector (a watchdog, a timer) answers `false`: when only
-    /// such channels are left, the daemon ends.
-    fn keeps_alive(&self) -> bool {
-        true
+    /// The constant properties of the channel. The default is that of a channel through which people write.
+    fn profile(&self) -> ChannelProfile<'_> {
+        ChannelProfile::default()
     }
 
-    /// Whether people speak through it. What a timer or a watchdog sends neither begins a conversation anew nor keeps one
-    /// alive.
-    fn carries_people(&self) -> bool {
-        true
-    }
-
-    /// What a turn may show of its answer while it comes; the answer itself comes by [`Channel::deliver`].
+    /// How a turn may show its unfinished answer. The answer itself comes by [`Channel::deliver`].
     fn streaming(&self) -> Streaming<'_> {
         Streaming::Off
     }
 
-    /// What becomes of messages that meet a busy session, where neither message nor session nor configuration says.
-    fn queue_mode(&self) -> QueueMode {
-        QueueMode::Steer
-    }
-
-    /// How answers should be written for this place, for the model: a sentence or two. `None`: nothing special.
-    fn hints(&self) -> Option<&str> {
-        None
-    }
-
-    /// Who is let in, by the settings that messages are let in by. `None`: it cannot say, and whoever was let in once still is.
+    /// The admission settings of the channel. `None`: the channel cannot tell, and a principal that was admitted once
+    /// stays admitted.
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         None
     }
 
-    /// Shows that work goes on (a typing indicator) until `run` is cancelled. Best effort; the default shows nothing.
+    /// Shows that a run is in progress, such as by a typing indicator, until `run` is cancelled. Best effort; the
+    /// default shows nothing.
     async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}
 }
 
-/// What a channel shows of an answer while it comes.
+/// The constant properties of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelProfile<'a> {
+    /// Whether the daemon runs for this channel. `false` for background injectors such as a watchdog or a timer: when
+    /// only such channels are left, the daemon ends.
+    pub keeps_alive: bool,
+    /// Whether people write through it. Messages of a timer or a watchdog neither begin a conversation anew nor keep
+    /// one alive.
+    pub carries_people: bool,
+    /// The queue mode of its messages, if neither the message nor its session nor the configuration sets one.
+    pub queue_mode: QueueMode,
+    /// One or two sentences for the model: how to write answers for this channel. `None`: nothing special.
+    pub hints: Option<&'a str>,
+}
+
+impl Default for ChannelProfile<'_> {
+    fn default() -> Self {
+        Self { keeps_alive: true, carries_people: true, queue_mode: QueueMode::Steer, hints: None }
+    }
+}
+
+/// How a channel shows an unfinished answer.
 #[derive(Clone, Copy)]
 pub enum Streaming<'a> {
-    /// Nothing.
+    /// It shows nothing.
     Off,
-    /// Finished pieces, each a message of its own, delivered like every message.
+    /// It shows finished parts of the answer, each as a message of its own that is delivered like every message.
     Blocks {
-        /// Longest piece in characters, whatever the configuration says.
+        /// The maximum length of a part in characters; the configuration cannot raise it.
         max_chars: usize,
     },
-    /// One message that is changed as the answer grows.
+    /// It edits one message as the answer grows.
     Preview(&'a dyn Preview),
 }
 
-/// Shows an answer while it comes, as a message that is changed. Best effort: what goes wrong costs the preview and nothing
-/// else.
+/// Shows an unfinished answer as one message that is edited. Best effort: a failure costs the preview and nothing else.
 #[async_trait]
 pub trait Preview: Send + Sync {
-    /// Shows this text as a new message; returns the platform's name for it.
+    /// Shows this text as a new message. Returns the platform's id of the message.
     ///
     /// # Errors
-    /// It was not shown, or nobody knows.
+    /// The message was not shown, or its state is unknown.
     async fn begin(&self, route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError>;
 
-    /// Shows this text in the place of what the message says.
+    /// Replaces the text of the message.
     ///
     /// # Errors
-    /// It was not changed, or nobody knows; [`DeliverError::Retry`] says how long to wait.
+    /// The message was not changed, or its state is unknown; [`DeliverError::Retry`] has the time to wait.
     async fn change(&self, route: &ReplyRoute, message: &str, text: &str) -> Result<(), DeliverError>;
 
-    /// Takes the message away: there is no answer to take its place.
+    /// Deletes the message, since no answer takes its place.
     async fn discard(&self, route: &ReplyRoute, message: &str);
 
-    /// Shortest time between two changes of one message that the platform bears.
+    /// The minimum time between two edits of one message that the platform accepts.
     fn pace(&self) -> Duration;
 
-    /// Most characters that a message can show.
+    /// The maximum length of a message in characters.
     fn max_chars(&self) -> usize;
 }
 
@@ -121,8 +127,8 @@ pub trait Preview: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("channel {channel} cannot start: {detail}")]
 pub struct ChannelError {
-    /// Which.
+    /// The channel.
     pub channel: ChannelId,
-    /// What is wrong and what to do.
+    /// The reason and the remedy.
     pub detail: String,
 }

@@ -1,5 +1,5 @@
-//! What a run is told besides its conversation: files of the workspace, skills, the date. And the account of it that an
-//! operator reads.
+//! The surroundings of a run that its prompt contains: files of the workspace, skills, the date. Also the report of a
+//! context for operators.
 
 use std::sync::Arc;
 
@@ -12,45 +12,41 @@ use crate::options::RunOptions;
 use crate::secret::Secret;
 use crate::time::UnixMillis;
 
-/// The one file of the workspace that subagents, steps of plans and workers are told of as well.
+/// The one file of the workspace that the prompts of subagents, steps of plans and workers contain too.
 pub const RULES_FILE: &str = "AGENTS.md";
 
-/// Gives what the surroundings of a run say, as it stands now. What has not changed is the same `Arc` as before, so that
-/// whoever has made something of it can tell.
+/// Reads the surroundings of a run in their present state. Unchanged content is the same `Arc` as before, so that
+/// callers can cache what they derive from it.
 #[async_trait]
 pub trait ContextSource: Send + Sync {
-    /// The files of the workspace that are part of every prompt. Looked at each time, read when they have changed.
+    /// The files of the workspace that are part of every prompt. Checked at each call, read when they have changed.
     async fn bootstrap(&self) -> Arc<Bootstrap>;
 
-    /// The skills. Looked for each time, read when they have changed.
+    /// The skills. Searched at each call, read when they have changed.
     async fn skills(&self) -> Arc<Skills>;
 
-    /// The skills as they were when they were last looked for; never waits. For commands that name one.
+    /// The skills of the last search. Never waits. For commands that name a skill.
     fn known_skills(&self) -> Arc<Skills>;
 
-    /// A small text of the workspace; `None`: there is no file under that path. Longer than `max_bytes`, it is not read.
+    /// A small text file of the workspace; `None`: there is no file at that path.
     ///
     /// # Errors
-    /// Why it cannot be used, as the rest of a sentence.
-    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
-        Ok(None)
-    }
+    /// The reason why the file cannot be used, as the end of a sentence. A file of more than `max_bytes` cannot.
+    async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, String>;
 
-    /// The beginning of a text of the workspace, and whether there is more of it than `max_bytes`; `None`: there is no file
-    /// under that path. As it stands a longer file cannot be used.
+    /// The beginning of a text file of the workspace, and whether the file has more than `max_bytes`; `None`: there is
+    /// no file at that path.
     ///
     /// # Errors
-    /// Why it cannot be used, as the rest of a sentence.
-    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
-        Ok(self.file(path, max_bytes).await?.map(|text| (text, false)))
-    }
+    /// The reason why the file cannot be used, as the end of a sentence.
+    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String>;
 
-    /// The date and the time zone in words, without the time of day: it changes once a day, so that prompts stay the same.
-    /// `None`: nobody is told.
+    /// The date and the time zone in words, without the time of day: it changes once a day, so that prompts stay the
+    /// same. `None`: prompts contain no date.
     fn today(&self, now: UnixMillis) -> Option<String>;
 }
 
-/// Surroundings that say nothing.
+/// Empty surroundings.
 #[derive(Debug, Default)]
 pub struct NoContext;
 
@@ -68,6 +64,14 @@ impl ContextSource for NoContext {
         Arc::default()
     }
 
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    async fn file_start(&self, _path: &str, _max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+        Ok(None)
+    }
+
     fn today(&self, _now: UnixMillis) -> Option<String> {
         None
     }
@@ -76,9 +80,9 @@ impl ContextSource for NoContext {
 /// The files of the workspace that are part of every prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bootstrap {
-    /// Those that are there, in their order.
+    /// The existing files, in their order.
     pub files: Vec<BootstrapFile>,
-    /// Those that are there and cannot be used.
+    /// Existing files that cannot be used.
     pub skipped: Vec<Skipped>,
 }
 
@@ -87,61 +91,62 @@ pub struct Bootstrap {
 pub struct BootstrapFile {
     /// Its path in the workspace.
     pub name: String,
-    /// What of it is told: the whole, or its beginning and its end with a line between that says what is left out.
+    /// The text in the prompt: the whole file, or its beginning and its end with a line between them that tells how
+    /// much is left out.
     pub text: String,
-    /// Characters of the whole file.
+    /// The length of the whole file in characters.
     pub whole_chars: usize,
     /// Whether a part is left out.
     pub cut: bool,
 }
 
-/// Something that is there and cannot be used.
+/// A file or a skill that exists and cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// Its path, or its name.
     pub what: String,
-    /// Why, in plain words.
+    /// The reason, for people.
     pub why: String,
 }
 
 /// The skills that can be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skills {
-    /// In the order of their places, then of their paths; no name is there twice.
+    /// In the order of their directories, then of their paths. Names are unique.
     pub list: Vec<Skill>,
-    /// Those that are there and cannot be used.
+    /// Existing skills that cannot be used.
     pub skipped: Vec<Skipped>,
-    /// Most characters that their list may take in a prompt.
+    /// The maximum length of their list in a prompt, in characters.
     pub max_prompt_chars: usize,
 }
 
-/// Instructions for a kind of task, which the model reads when it has one.
+/// Instructions for a kind of task. The model reads them when it has such a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
     /// Its name: one line, at most 64 characters.
     pub name: String,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub description: String,
-    /// Where its instructions are, for the tool that reads them.
+    /// The location of its instructions, for the tool that reads them.
     pub place: SkillPlace,
-    /// Whether people may ask for it by a command.
+    /// Whether people may invoke it by a command.
     pub user_invocable: bool,
-    /// Whether the model is told of it.
+    /// Whether the prompt lists it.
     pub listed: bool,
-    /// Variables for the commands of runs that have it.
+    /// Environment variables for the commands of runs that have it.
     pub variables: Vec<Variable>,
 }
 
-/// Where the instructions of a skill are.
+/// The location of a skill's instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkillPlace {
     /// In the workspace, under this path: `read_file` reads it.
     Workspace(String),
-    /// In a directory of the operator's: `read_skill` reads it by the skill's name.
+    /// In a directory of the operator. `read_skill` reads it by the skill's name.
     Elsewhere,
 }
 
-/// A variable of the environment of commands. Its value may be a secret.
+/// An environment variable of commands. Its value may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
@@ -150,11 +155,11 @@ pub struct Variable {
     pub value: Secret,
 }
 
-/// Longest command of a skill, in characters. 32: what Telegram takes.
+/// The maximum length of a skill's command, in characters. 32: the limit of Telegram.
 const COMMAND_MAX_CHARS: usize = 32;
 
 impl Skill {
-    /// The word that asks for it in a conversation, without its slash: lower case, letters, digits and `_`.
+    /// The command that invokes it, without its slash: lower case, letters, digits and `_`.
     pub fn command(&self) -> String {
         let fits = |c: char| if c.is_alphanumeric() { c } else { '_' };
         self.name.chars().flat_map(char::to_lowercase).map(fits).take(COMMAND_MAX_CHARS).collect()
@@ -162,13 +167,13 @@ impl Skill {
 }
 
 impl Skills {
-    /// The skill that a person asks for by this word, its slash included; `-` and `_` are the same.
+    /// The skill of this command, given with its slash. `-` and `_` are the same.
     pub fn by_command(&self, word: &str) -> Option<&Skill> {
         let word = word.strip_prefix('/')?.replace('-', "_");
         self.list.iter().find(|skill| skill.user_invocable && skill.command() == word)
     }
 
-    /// The variables of all of them; of two with one name the first stays.
+    /// The variables of all skills. Of two with the same name the first one counts.
     pub fn variables(&self) -> Arc<[Variable]> {
         let mut all: Vec<Variable> = Vec::new();
         for variable in self.list.iter().flat_map(|skill| &skill.variables) {
@@ -180,59 +185,59 @@ impl Skills {
     }
 }
 
-/// A conversation as it stands in the store, for whoever wants to know what the model would be told.
+/// A stored conversation, for the report of its context.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
-    /// The account of older messages that compaction has replaced.
+    /// The summary of older messages that compaction has replaced.
     pub summary: Option<String>,
     /// The visible messages of ended turns, oldest first.
     pub messages: Vec<Arc<Message>>,
-    /// What the session asks of its runs.
+    /// The options of the session.
     pub options: RunOptions,
     /// The channel of its newest message.
     pub channel: Option<ChannelId>,
 }
 
-/// What the model of a session would be told now. Tokens are estimates: a quarter of the bytes.
+/// The context that the model of a session would get now. Tokens are estimates: a quarter of the bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ContextReport {
     /// The session.
     pub session: SessionKey,
     /// The model's name.
     pub model: String,
-    /// Size of its context in tokens.
+    /// The size of the model's context, in tokens.
     pub context_tokens: u64,
-    /// Of these, what is taken before the next message.
+    /// The tokens that are used before the next message.
     pub used_tokens: u64,
     /// The parts of the system prompt, in order.
     pub prompt: Vec<PartReport>,
-    /// The files among them.
+    /// The files in the system prompt.
     pub files: Vec<FileReport>,
     /// The skills.
     pub skills: Vec<SkillReport>,
-    /// Files and skills that are there and cannot be used.
+    /// Existing files and skills that cannot be used.
     pub skipped: Vec<Skipped>,
     /// The tools: their descriptions and schemas.
     pub tools: Vec<PartReport>,
-    /// The account of older messages.
+    /// The summary of older messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<PartReport>,
-    /// How many messages there are.
+    /// The number of messages.
     pub messages: usize,
-    /// What they take.
+    /// The size of the messages.
     pub conversation: PartReport,
 }
 
-/// A part of what the model is told.
+/// The size of one part of a context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PartReport {
-    /// What it is.
+    /// The name of the part.
     pub name: String,
-    /// Characters.
+    /// Its length in characters.
     pub chars: usize,
-    /// Estimated tokens.
+    /// Its estimated tokens.
     pub tokens: u64,
-    /// The text itself, where it was asked for.
+    /// The text, if the request asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -242,28 +247,28 @@ pub struct PartReport {
 pub struct FileReport {
     /// Its path in the workspace.
     pub name: String,
-    /// Characters of the whole.
+    /// The length of the whole file in characters.
     pub chars: usize,
-    /// Characters that are told.
+    /// The length of the text in the prompt, in characters.
     pub told_chars: usize,
     /// Whether a part is left out.
     pub cut: bool,
 }
 
-/// A skill in a report. Its variables are named, never shown.
+/// A skill in a report. The report has the names of its variables, never their values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkillReport {
     /// Its name.
     pub name: String,
-    /// The command that asks for it; absent: people cannot.
+    /// The command that invokes it; absent: people cannot invoke it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Whether the model is told of it.
+    /// Whether the prompt lists it.
     pub listed: bool,
-    /// Where it is; absent: in a directory of the operator's.
+    /// Its path in the workspace; absent: it is in a directory of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Names of the variables that its commands get.
+    /// The names of the variables that its commands get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
 }

@@ -1,12 +1,12 @@
-//! Declared outputs: what a run must come up with, and how people write it down.
+//! Declared outputs: values that a run must produce, and the notation in which people declare them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Longest name of an output, in bytes. 64: what providers take as the name of a property.
+/// The maximum length of an output's name, in bytes. 64: the limit of providers for property names.
 const NAME_MAX_BYTES: usize = 64;
 
-/// One output that a run must come up with.
+/// One value that a run must produce.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredOutput {
@@ -14,16 +14,16 @@ pub struct DeclaredOutput {
     pub name: String,
     /// JSON Schema of its value.
     pub schema: Value,
-    /// What it means, for the model.
+    /// Its meaning, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
 impl DeclaredOutput {
-    /// The words for types. Each may have `[]` behind it: a list of those.
+    /// The names of types. A suffix `[]` makes a list of the type.
     pub const TYPES: &'static [&'static str] = &["string", "number", "integer", "boolean", "object", "array"];
 
-    /// The schema of a type's word: `integer`, `string[]`. `None`: there is no such type.
+    /// The schema of a type's name, such as `integer` or `string[]`. `None`: there is no such type.
     pub fn schema_of(word: &str) -> Option<Value> {
         match word.strip_suffix("[]") {
             Some(items) => Some(json!({ "type": "array", "items": Self::schema_of(items)? })),
@@ -31,7 +31,7 @@ impl DeclaredOutput {
         }
     }
 
-    /// What is wrong with a name; `None`: nothing.
+    /// The problem with a name; `None`: the name is valid.
     pub fn name_problem(name: &str) -> Option<String> {
         let mut chars = name.chars();
         let begins = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -41,10 +41,10 @@ impl DeclaredOutput {
         })
     }
 
-    /// Reads `NAME:TYPE`, `NAME:TYPE=description`, or the same with a JSON Schema in the place of the type.
+    /// Parses `NAME:TYPE`, `NAME:TYPE=description`, or the same with a JSON Schema instead of the type.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, and which types there are.
+    /// The problem and the list of types, as a sentence for people.
     pub fn parse(text: &str) -> Result<Self, String> {
         let types = || format!("{}, any of them with [] behind it, or a JSON Schema", Self::TYPES.join(", "));
         let (name, rest) =

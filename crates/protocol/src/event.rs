@@ -1,4 +1,4 @@
-//! Events: numbered, stored facts. Deltas are not among them (see [`crate::model::Delta`]).
+//! Events: numbered, stored facts. Deltas are not events (see [`crate::model::Delta`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,83 +17,84 @@ use crate::time::UnixMillis;
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
-/// A fact that is about to be stored.
+/// An event before it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    /// When it happened.
+    /// The time of the event.
     pub at: UnixMillis,
-    /// In which session; `None` for the daemon's own.
+    /// Its session; `None`: an event of the daemon.
     pub session: Option<SessionKey>,
-    /// In which run.
+    /// Its run.
     pub run_id: Option<RunId>,
-    /// What happened.
+    /// Its kind and data.
     pub kind: EventKind,
 }
 
-/// A stored fact.
+/// A stored event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// Its number; what a reader gives to go on from here.
+    /// Its number; a reader continues from it.
     pub seq: Seq,
-    /// When it happened.
+    /// The time of the event.
     pub at: UnixMillis,
-    /// In which session.
+    /// Its session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
-    /// In which run.
+    /// Its run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// What happened.
+    /// Its kind and data.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What happened. `type` on the wire.
+/// The kinds of events; the wire field is `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
-    /// A message has been committed.
+    /// A message is committed.
     RunAccepted,
-    /// Work has begun, or begun again.
+    /// A run has started or resumed.
     RunStarted {
-        /// From 1.
+        /// The attempt, from 1.
         attempt: u32,
     },
-    /// The message waits behind others of its session.
+    /// The message is queued behind others of its session.
     Queued {
-        /// Its mode: `steer`, `followup`, `collect` or `interrupt`.
+        /// Its queue mode: `steer`, `followup`, `collect` or `interrupt`.
         mode: String,
-        /// How many are before it, the running one included.
+        /// The number of messages before it, including the running one.
         before: u32,
     },
-    /// Messages have joined a run: it answers them too.
+    /// Messages have joined a run, which answers them too.
     Joined {
-        /// Their runs, in the order in which they came.
+        /// The runs of the messages, in order of arrival.
         runs: Vec<RunId>,
-        /// `steer`: at a step of a running turn. `collect`: as its beginning. `summarize`: as a line of a digest.
+        /// `steer`: they joined at a step of a running turn. `collect`: they are the beginning of the turn.
+        /// `summarize`: they are lines of a digest.
         mode: String,
     },
-    /// A model call has ended, or was dropped midway.
+    /// A model call has ended or was dropped.
     ModelCalled {
-        /// Step of the run, from 1.
+        /// The step of the run, from 1.
         step: u32,
-        /// Requests sent.
+        /// The requests that were sent.
         attempts: u32,
-        /// Tokens read: those of the request that answered, when the provider reported them.
+        /// The input tokens of the successful request, if the provider reported them.
         input: Option<u64>,
-        /// Tokens generated, likewise.
+        /// The output tokens, likewise.
         output: Option<u64>,
     },
-    /// Another model answers than the one that was to.
+    /// A fallback model answers instead of the requested one.
     ModelFallback {
-        /// The one that was to answer.
+        /// The requested model.
         from: String,
-        /// The one that does.
+        /// The model that answers.
         to: String,
-        /// What keeps the first one from it: `rate_limited`, `overloaded`, `auth`, `network`.
+        /// The failure of the requested model: `rate_limited`, `overloaded`, `auth`, `network`.
         reason: String,
     },
-    /// A tool call begins.
+    /// A tool call has started.
     ToolStarted {
         /// The call.
         call_id: CallId,
@@ -106,119 +107,120 @@ pub enum EventKind {
         call_id: CallId,
         /// The tool.
         name: String,
-        /// How.
+        /// The status of its result.
         status: ToolStatus,
-        /// Milliseconds it took.
+        /// The duration in milliseconds.
         took_ms: u64,
     },
-    /// A brake of the loop has acted.
+    /// A guardrail of the loop has acted.
     GuardrailTriggered {
         /// `tool_intent_nudge`, `truncated_calls`, `duplicate_failures`, `unavailable_tool`, `iteration_notice`.
         guardrail: String,
-        /// Which time in a row.
+        /// The number of times in a row.
         count: u32,
-        /// Whether no more tools are offered from here on.
+        /// Whether the model gets no tools from now on.
         force_text: bool,
     },
-    /// Older messages are about to be replaced by a shorter account. One [`EventKind::Compacted`] or
-    /// [`EventKind::CompactionAbandoned`] follows, unless the daemon or the run's task is ended by force in between.
+    /// A compaction has started. One [`EventKind::Compacted`] or [`EventKind::CompactionAbandoned`] follows, unless the
+    /// daemon or the run's task is killed in between.
     CompactionStarted {
-        /// Estimated tokens of the context.
+        /// The estimated tokens of the context.
         tokens: u64,
-        /// Why: `threshold`, `overflow` or `command`.
+        /// The trigger: `threshold`, `overflow` or `command`.
         reason: String,
     },
-    /// Older messages have been replaced by a shorter account.
+    /// Older messages were replaced by a summary.
     Compacted {
-        /// Messages that left the context.
+        /// The messages that left the context.
         messages: u32,
-        /// Estimated tokens of the context before; 0 in facts of earlier versions, as after.
+        /// The estimated tokens of the context before; 0 in events of earlier versions, which lack the fields below
+        /// too.
         #[serde(default)]
         before: u64,
-        /// And after.
+        /// The estimated tokens after.
         #[serde(default)]
         after: u64,
-        /// Who made the account: `model`, or `extract` for one by rule.
+        /// The author of the summary: `model`, or `extract` for a summary by rule.
         #[serde(default)]
         source: String,
-        /// Whether a model call is repeated with what is left.
+        /// Whether a model call is repeated with the shorter context.
         #[serde(default)]
         will_retry: bool,
     },
-    /// Older messages were to be replaced by a shorter account, and are where they were.
+    /// A compaction was abandoned, and the context is unchanged.
     CompactionAbandoned {
-        /// Why: `nothing_won` (what would be left is no shorter), `stopped` (the run was told to stop) or `failed` (it could
-        /// not be stored).
+        /// The reason: `nothing_won` (the result would be no shorter), `stopped` (the run was stopped) or `failed` (the
+        /// result could not be stored).
         reason: String,
     },
-    /// A run has started another one to do a part of its work.
+    /// A run has started another run for a part of its work.
     SubagentStarted {
-        /// The call that started it.
+        /// The tool call that started it.
         call_id: CallId,
-        /// What it is to do: the first 120 characters.
+        /// The first 120 characters of its task.
         task: String,
-        /// How far below the run of the conversation it stands, from 1.
+        /// Its depth below the run of the conversation, from 1.
         depth: u32,
     },
-    /// A run that another one started has ended.
+    /// A run that another run started has ended.
     SubagentEnded {
-        /// The call that started it.
+        /// The tool call that started it.
         call_id: CallId,
-        /// How.
+        /// The kind of its end.
         termination: Termination,
-        /// Why.
+        /// The stop reason.
         reason: StopReason,
-        /// Steps it took, without the closing turn.
+        /// Its steps, without the closing turn.
         turns: u32,
     },
     /// A run has made its plan.
     PlanCreated {
-        /// The plan.
+        /// The id of the plan.
         plan_id: String,
-        /// What it is for.
+        /// Its title.
         title: String,
         /// Its steps, in order.
         steps: Vec<String>,
     },
-    /// A step of a run's plan is begun, once for each attempt, or has come to its end.
+    /// An attempt at a step of a plan has started, or the step has ended.
     PlanStep {
-        /// Which one, counted from 0.
+        /// The index of the step, from 0.
         index: u32,
         /// `in_progress`, `completed` or `blocked`.
         status: String,
-        /// Who carries it out.
+        /// The executor of the step.
         executor: String,
-        /// The first line of its result, or why it is blocked or tried again.
+        /// The first line of its result, or the reason why it is blocked or retried.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// A run rests on a question to a person.
+    /// A run is paused: it waits for an approval or a secret of a person.
     ApprovalRequested {
-        /// The question.
+        /// The approval request.
         approval: GateId,
-        /// The call.
+        /// The tool call.
         call_id: CallId,
         /// The tool.
         name: String,
         /// `approval` or `credential`.
         kind: String,
-        /// What the call would do.
+        /// The effect of the call.
         summary: String,
-        /// Why it is asked.
+        /// The reason for the question.
         detail: String,
     },
-    /// A question was answered, or its time was up.
+    /// An approval request was answered, has expired or was withdrawn.
     ApprovalResolved {
-        /// The question.
+        /// The approval request.
         approval: GateId,
         /// `approved`, `denied`, `expired` or `withdrawn`.
         state: String,
-        /// Who answered.
+        /// The principal that answered.
         actor: String,
     },
-    /// A hook has changed or refused something, or failed.
+    /// A hook has changed or refused something, or has failed.
     Hook {
-        /// Its point.
+        /// The point at which it was called.
         point: String,
         /// Its name.
         name: String,
@@ -227,107 +229,109 @@ pub enum EventKind {
     },
     /// A run has ended.
     RunEnded {
-        /// The honest status.
+        /// Its status.
         status: RunStatus,
-        /// Why.
+        /// The stop reason.
         reason: StopReason,
-        /// What was seen.
+        /// The evidence for the reason.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         evidence: Map<String, Value>,
     },
-    /// A notice joined the conversation: what work has come to that was asked for in it. Stands in that session, without a run.
+    /// A notice was added to the conversation, such as the result of a job that was asked for in it. It belongs to that
+    /// session and to no run.
     Notice {
-        /// What it says.
+        /// The text.
         text: String,
     },
-    /// A job has come into another state. Stands in the job's session.
+    /// The state of a job has changed. Recorded in the job's session.
     JobChanged {
         /// The job.
         job: JobId,
-        /// What it was; `None`: it was just made.
+        /// The earlier state; `None`: the job is new.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<JobState>,
-        /// What it is.
+        /// The new state.
         to: JobState,
-        /// How often it was begun.
+        /// The number of attempts.
         attempt: u32,
-        /// Why, in words; empty where there is nothing to say.
+        /// The reason, for people; empty if there is none.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         detail: String,
     },
-    /// A routine run of a routine was claimed, or its time recorded as missed. Stands in the routine run's session.
+    /// A routine run was claimed, or its time was recorded as missed. Recorded in the routine run's session.
     RoutineRunStarted {
         /// The routine run.
         routine_run: RoutineRunId,
         /// The routine.
         routine: String,
-        /// What set it off: `schedule`, `event`, `webhook`, `system`, `manual`.
+        /// Its trigger: `schedule`, `event`, `webhook`, `system`, `manual`.
         trigger: String,
         /// The scheduled time, in milliseconds since 1970 (UTC).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scheduled_ms: Option<i64>,
     },
-    /// The heartbeat had a reason not to beat, and no model was asked. Stands in the routine run's session, before its end.
+    /// The heartbeat skipped a beat, without a model call. Recorded in the routine run's session, before the end of the
+    /// routine run.
     HeartbeatSkipped {
         /// The routine run.
         routine_run: RoutineRunId,
-        /// The word of a [`SkipReason`](crate::heartbeat::SkipReason).
+        /// The name of a [`SkipReason`](crate::heartbeat::SkipReason).
         reason: String,
     },
-    /// A routine run of a routine has ended. Stands in the routine run's session.
+    /// A routine run has ended. Recorded in the routine run's session.
     RoutineRunEnded {
         /// The routine run.
         routine_run: RoutineRunId,
         /// The routine.
         routine: String,
-        /// How.
+        /// Its status.
         status: RoutineRunStatus,
-        /// Whether the routine was switched off by it.
+        /// Whether this end disabled the routine.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         disabled: bool,
     },
-    /// A tool, or an MCP server with all its tools, fails again and again. Told once, until it succeeds or a day has passed.
-    /// Names the run of the newest failure, and no session.
+    /// A tool, or an MCP server with all its tools, fails repeatedly. Reported once, until it succeeds or a day has
+    /// passed. Names the run of the newest failure and no session.
     ToolFailing {
         /// The tool; `mcp:NAME` for a server.
         name: String,
-        /// Failures in a row.
+        /// The failures in a row.
         failures: u32,
-        /// Of how many different runs they are.
+        /// The number of different runs among them.
         runs: u32,
-        /// When the first of them was, in milliseconds since 1970 (UTC).
+        /// The time of the first one, in milliseconds since 1970 (UTC).
         since_ms: i64,
-        /// In which way it failed last: `failed`, `timed_out` or `crashed`.
+        /// The kind of the last failure: `failed`, `timed_out` or `crashed`.
         kind: String,
-        /// Twelve hex digits: the same for failures in the same words but for their numbers.
+        /// Twelve hex digits: the same for failures whose texts differ in numbers only.
         fingerprint: String,
     },
-    /// A tool, or an MCP server with all its tools, was switched off, or on again. Names no session.
+    /// A tool, or an MCP server with all its tools, was disabled or enabled. Names no session.
     ToolStateChanged {
         /// The tool; `mcp:NAME` for a server.
         name: String,
-        /// Whether it is on now.
+        /// Whether it is enabled now.
         on: bool,
-        /// `rule`, `trial` (a call that was let through) or the person who did it.
+        /// `rule`, `trial` (a call that was let through to test it), or the person who did it.
         actor: String,
-        /// Why, in words.
+        /// The reason, for people.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         detail: String,
-        /// From when on one call is let through, in milliseconds since 1970 (UTC); absent: never by itself.
+        /// The time from which one call is let through, in milliseconds since 1970 (UTC); absent: never automatically.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ms: Option<i64>,
     },
-    /// A conversation was changed by a command: `undo`, `redo`, `clear`, `new`.
+    /// A command has changed a conversation: `undo`, `redo`, `clear`, `new`.
     ThreadEdited {
-        /// Which command.
+        /// The command.
         edit: String,
     },
-    /// A part of an answer was committed to be delivered while its run goes on.
+    /// A part of an answer was committed for delivery while its run continues.
     MessageEmitted {
-        /// blake3 of its text, in hex: by it an attempt after a crash knows what has been said.
+        /// blake3 of its text, in hex. An attempt after a crash recognises by it what was sent.
         digest: String,
     },
-    /// A reply has been delivered, or given up.
+    /// The delivery of a reply has ended.
     Delivered {
         /// `sent`, `ambiguous` or `failed`.
         outcome: String,

@@ -1,7 +1,7 @@
-//! The heartbeat: a routine that is built in, and looks from time to time at what the operator wants watched.
+//! The heartbeat: a built-in routine that checks from time to time what the operator wants watched.
 //!
-//! Its claims, its rows and its log are those of every routine; what is its own is that it can skip a beat for a reason that is
-//! told, without a model being asked.
+//! It is claimed, stored and logged like every routine. In addition it can skip a beat without a model call, for a
+//! reason that it reports.
 
 use serde::Serialize;
 
@@ -9,28 +9,28 @@ use crate::route::ReplyRoute;
 use crate::routine_run::RoutineRunRecord;
 use crate::time::UnixMillis;
 
-/// The name of the heartbeat's routine; nobody else's routine can have it.
+/// The name of the heartbeat's routine. No other routine can have it.
 pub const HEARTBEAT: &str = "heartbeat";
-/// What the heartbeat's model says when nothing needs attention.
+/// The answer of the heartbeat's model when nothing needs attention.
 pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 
-/// Why a beat was skipped: no failure, and no model was asked.
+/// The reason for a skipped beat. A skipped beat is no failure, and no model was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// It fell into the quiet hours.
+    /// It is in the quiet hours.
     QuietHours,
-    /// Beats failed lately, and the pause after that is not over.
+    /// Earlier beats failed, and the pause after that is not over.
     BackOff,
-    /// What it has to say could reach nobody, and it has no tools to do anything with.
+    /// Its report could reach nobody, and it has no tools to act with.
     NoRoute,
-    /// The list of what is to be watched is missing, or has nothing in it.
+    /// The list of tasks is missing or empty.
     NothingToDo,
-    /// Nobody has spoken for too long.
+    /// Nobody has written for too long.
     Idle,
-    /// A turn of the conversation that it writes to is at work.
+    /// A turn of the conversation that it writes to is running.
     AtWork,
-    /// The day's money is used up.
+    /// The budget of the day is spent.
     NoBudget,
 }
 
@@ -39,7 +39,7 @@ impl SkipReason {
     pub const ALL: &'static [Self] =
         &[Self::QuietHours, Self::BackOff, Self::NoRoute, Self::NothingToDo, Self::Idle, Self::AtWork, Self::NoBudget];
 
-    /// The word in the store, in metrics and on the wire.
+    /// The name in the store, in metrics and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::QuietHours => "quiet_hours",
@@ -52,36 +52,36 @@ impl SkipReason {
         }
     }
 
-    /// The reason of that word.
+    /// The reason with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.word() == word)
     }
 }
 
-/// How the heartbeat stands, for operators.
+/// The state of the heartbeat, for operators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeartbeatReport {
-    /// Whether it beats.
+    /// Whether it is enabled.
     pub enabled: bool,
     /// Its schedule: `every 30m`, or a cron line.
     pub when: String,
-    /// The zone of its schedule and of its quiet hours.
+    /// The time zone of its schedule and of its quiet hours.
     pub zone: String,
-    /// `22:00-07:00`; empty: there are none.
+    /// The quiet hours, such as `22:00-07:00`; empty: none.
     pub quiet_hours: String,
-    /// The list of what is to be watched, within the workspace.
+    /// The path of the list of tasks in the workspace.
     pub file: String,
-    /// Where it says what it has to say.
+    /// The destination of its reports.
     pub deliver_to: Option<ReplyRoute>,
-    /// When it beats next; `None`: not at all.
+    /// The time of the next beat; `None`: none.
     pub next_at: Option<UnixMillis>,
-    /// Why a scheduled beat would be skipped now; `None`: it would not be.
+    /// The reason for which a scheduled beat would be skipped now; `None`: it would not be skipped.
     pub would_skip: Option<SkipReason>,
-    /// The same as a sentence.
+    /// The same, as a sentence.
     pub would: String,
     /// Failures in a row.
     pub failures: u32,
-    /// Its newest beats, newest first: skipped ones have the word of the reason as their summary.
+    /// Its newest beats, newest first. The summary of a skipped beat is the name of the reason.
     pub last: Vec<RoutineRunRecord>,
 }
 

@@ -1,4 +1,4 @@
-//! Hooks: the operator's own programs at named points of a run.
+//! Hooks: programs and addresses of the operator that are called at named points of a run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ macro_rules! points {
                 match self { $(Self::$name => $word,)* }
             }
 
-            /// What hooks may do there.
+            /// The effect that hooks may have at this point.
             pub fn kind(self) -> HookKind {
                 match self { $(Self::$name => HookKind::$kind,)* }
             }
 
-            /// How long one may take, where the configuration does not say.
+            /// The timeout of a hook, if the configuration sets none.
             pub fn default_timeout(self) -> Duration {
                 Duration::from_secs(match self { $(Self::$name => $seconds,)* })
             }
 
-            /// What a hook that fails means, where the configuration does not say.
+            /// The effect of a failed hook, if the configuration sets none.
             pub fn default_failure(self) -> HookFailure {
                 match self { $(Self::$name => HookFailure::$failure,)* }
             }
@@ -55,116 +55,116 @@ points! {
     CommandReset = "command:reset", Observe, 5, Open;
     /// `/stop`.
     CommandStop = "command:stop", Observe, 5, Open;
-    /// Once before a run asks the model for the first time. May change `prompt`, or refuse the run.
+    /// Once before the first model call of a run. May change `prompt`, or refuse the run.
     BeforeAgentStart = "before_agent_start", Decide, 15, Open;
-    /// After a run has ended, however it did.
+    /// After a run has ended, for whatever reason.
     AgentEnd = "agent_end", Observe, 30, Open;
     /// Before older messages are replaced by a summary.
     BeforeCompaction = "before_compaction", Observe, 5, Open;
-    /// After it.
+    /// After older messages were replaced by a summary.
     AfterCompaction = "after_compaction", Observe, 5, Open;
-    /// Before a tool call is looked at by the rules of approval. May change `arguments`, or refuse the call.
+    /// Before the approval rules check a tool call. May change `arguments`, or refuse the call.
     BeforeToolCall = "before_tool_call", Decide, 15, Closed;
     /// After a tool call.
     AfterToolCall = "after_tool_call", Observe, 5, Open;
     /// Before a tool's result enters the conversation. May change `text`.
     ToolResultPersist = "tool_result_persist", Change, 5, Open;
-    /// A message has come in. May change `text`, or refuse it.
+    /// A message has arrived. May change `text`, or refuse the message.
     MessageReceived = "message_received", Decide, 5, Open;
-    /// Before a message goes out. May change `text`, or refuse it.
+    /// Before a message is sent. May change `text`, or refuse it.
     MessageSending = "message_sending", Decide, 15, Open;
-    /// After it went out, or could not.
+    /// After a message was sent, or could not be sent.
     MessageSent = "message_sent", Observe, 5, Open;
     /// A session has its first message, or its first after `/new`.
     SessionStart = "session_start", Observe, 5, Open;
-    /// A session was ended by `/new` or `/reset`.
+    /// `/new` or `/reset` has ended a session.
     SessionEnd = "session_end", Observe, 5, Open;
-    /// The daemon takes messages.
+    /// The daemon accepts messages.
     GatewayStart = "gateway_start", Observe, 5, Open;
-    /// The daemon drains.
+    /// The daemon is draining.
     GatewayStop = "gateway_stop", Observe, 5, Open;
 }
 
 impl HookPoint {
-    /// The point of that name.
+    /// The point with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|point| point.word() == word)
     }
 }
 
-/// What hooks may do at a point.
+/// The effect that hooks may have at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookKind {
-    /// Look on; they run side by side, and what they answer is not read.
+    /// Observe. These hooks run side by side, and their answers are not read.
     Observe,
-    /// Change what is there; one after the other, each sees what the one before made of it.
+    /// Change the data. These hooks run one after the other, and each sees the changes of the one before.
     Change,
-    /// Change or refuse; a refusal ends the chain.
+    /// Change the data or refuse. A refusal ends the chain.
     Decide,
 }
 
-/// What a hook that fails, crashes or takes too long means.
+/// The effect of a hook that fails, crashes or exceeds its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookFailure {
-    /// Nothing: it goes on as if the hook had said so.
+    /// The run continues as if the hook had answered [`HookAnswer::Continue`].
     Open,
-    /// A refusal.
+    /// It counts as a refusal.
     Closed,
 }
 
-/// What a hook is told: one JSON object.
+/// The input of a hook: one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HookEvent {
     /// The point's name.
     pub hook: &'static str,
-    /// When.
+    /// The time.
     pub at: UnixMillis,
-    /// The session, where there is one.
+    /// The session, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
-    /// The run, where there is one.
+    /// The run, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// What the point is about. What may be changed is a field of it.
+    /// The data of the point. Each value that may be changed is a field of it.
     pub data: Value,
 }
 
-/// What a hook answers.
+/// The answer of a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookAnswer {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Go on with these fields of the data instead; others stay as they are.
+    /// Continue with these fields of the data; others stay as they are.
     Change(serde_json::Map<String, Value>),
-    /// Do not; the text says why, for whoever asked.
+    /// Refuse; the text is the reason, for the person who asked.
     Refuse(String),
 }
 
-/// A program of the operator's.
+/// A program or an address of the operator.
 #[async_trait]
 pub trait Hook: Send + Sync {
     /// Its name in the configuration, for the log.
     fn name(&self) -> &str;
 
-    /// Tells it and hears its answer. The caller bounds the time and drops the future at its end; the hook then ends
-    /// whatever it started.
+    /// Calls the hook and returns its answer. The caller limits the time and drops the future at the limit; the hook
+    /// then ends everything that it has started.
     ///
     /// # Errors
-    /// Plain words: it could not be asked, or its answer cannot be read.
+    /// The reason, for people: the hook could not be called, or its answer is invalid.
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String>;
 }
 
-/// A hook at its point.
+/// A hook, bound to its point.
 #[derive(Clone)]
 pub struct BoundHook {
-    /// Where.
+    /// The point.
     pub point: HookPoint,
-    /// Higher ones first; among equals, the order of the configuration.
+    /// Higher priorities run first; equal ones in the order of the configuration.
     pub priority: i32,
-    /// How long it may take.
+    /// The timeout.
     pub timeout: Duration,
-    /// What its failure means.
+    /// The effect of a failure.
     pub on_failure: HookFailure,
     /// For tool points: only these tools. Empty: all.
     pub tools: Vec<String>,

@@ -1,16 +1,16 @@
-//! Telling a second delivery of a message from another message.
+//! Recognition of redelivered messages.
 
 use std::sync::Arc;
 
 use crate::ids::ChannelId;
 
-/// Recognises a second delivery of the same message: `(channel, account, message id)`.
+/// Identifies a message, so that its redelivery is recognised: `(channel, account, message id)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IdempotencyKey {
     /// The channel.
     pub channel: ChannelId,
-    /// Within which the message id is unique: the bot, or for HTTP the session.
+    /// The account within which the message id is unique: the bot, or for HTTP the session.
     pub account: Arc<str>,
-    /// The platform's or client's own id.
+    /// The id that the platform or the client has given.
     pub message_id: Arc<str>,
 }

@@ -1,4 +1,4 @@
-//! Identifiers: newtypes made at the edge, so that no two kinds can be confused.
+//! Identifiers: newtypes that are made where data enters, so that no two kinds can be confused.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -59,9 +59,9 @@ macro_rules! uuid_id {
     };
 }
 
-/// The beginning of an identifier, by which a list is asked for what it may mean.
+/// The beginning of an identifier, for a search of the identifiers that it may mean.
 ///
-/// At least [`IdPrefix::MIN_CHARS`] characters of the usual form (`0199e3a0-7b1c-…`), without case.
+/// At least [`IdPrefix::MIN_CHARS`] characters of the usual form (`0199e3a0-7b1c-…`), case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdPrefix {
     text: String,
@@ -70,13 +70,14 @@ pub struct IdPrefix {
 }
 
 impl IdPrefix {
-    /// Fewest characters. 6: the first six change every 17 minutes, so that fewer would name everything of a day.
+    /// The minimum length in characters. 6: the first six change every 17 minutes, so that a shorter prefix would match
+    /// all identifiers of a day.
     pub const MIN_CHARS: usize = 6;
 
-    /// Reads what was typed.
+    /// Parses a prefix.
     ///
     /// # Errors
-    /// In plain words: it is too short, or no beginning of an identifier.
+    /// The reason, for people: the text is too short, or is not the beginning of an identifier.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.to_ascii_lowercase();
         if text.len() < Self::MIN_CHARS {
@@ -99,12 +100,12 @@ impl IdPrefix {
         self.first == self.last
     }
 
-    /// The first and the last identifier that begin so.
+    /// The first and the last identifier with this prefix.
     pub fn range(&self) -> RangeInclusive<Uuid> {
         self.first..=self.last
     }
 
-    /// Whether an identifier begins so.
+    /// Whether an identifier has this prefix.
     pub fn begins(&self, id: Uuid) -> bool {
         self.range().contains(&id)
     }
@@ -119,7 +120,7 @@ uuid_id!(
     ThreadId
 );
 uuid_id!(
-    /// One start of the daemon. Owns lanes; a lane whose owner is another boot has been left behind by a dead one.
+    /// One start of the daemon. A boot owns lanes; a lane of another boot was left behind by a dead daemon.
     BootId
 );
 uuid_id!(
@@ -127,19 +128,19 @@ uuid_id!(
     OutboxId
 );
 uuid_id!(
-    /// One question to a person about one tool call.
+    /// One approval request for one tool call.
     GateId
 );
 uuid_id!(
-    /// One connection of a client that stays, for its log lines and its own.
+    /// One lasting connection of a client, for the log lines of both ends.
     ConnectionId
 );
 uuid_id!(
-    /// The link of one worker: made when it is started, and ended with it.
+    /// The link of one worker. It lives as long as the worker.
     LinkId
 );
 uuid_id!(
-    /// One job: work that outlives the turn that asked for it. It keeps its id over all its attempts.
+    /// One job: work that outlives the turn that started it. It keeps its id over all its attempts.
     JobId
 );
 uuid_id!(
@@ -147,7 +148,7 @@ uuid_id!(
     RoutineId
 );
 uuid_id!(
-    /// One routine run of a routine.
+    /// One execution of a routine.
     RoutineRunId
 );
 
@@ -159,7 +160,7 @@ macro_rules! text_id {
         pub struct $name(std::sync::Arc<str>);
 
         impl $name {
-            /// Wraps the text as it is; the edge that makes it has checked and bounded it.
+            /// Wraps the text unchanged. The caller has checked and limited it.
             pub fn new(text: impl AsRef<str>) -> Self {
                 Self(text.as_ref().into())
             }
@@ -197,8 +198,8 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// The name of a session as its channel gives it: `stdin`, `telegram:42`, or whatever an HTTP client chose.
-    /// 1 to 256 bytes without control or invisible characters (checked by [`SessionKey::parse`]).
+    /// The name of a session, given by its channel: `stdin`, `telegram:42`, or a name that an HTTP client has chosen. 1
+    /// to 256 bytes without control or invisible characters (checked by [`SessionKey::parse`]).
     SessionKey
 );
 text_id!(
@@ -210,14 +211,15 @@ text_id!(
     CallId
 );
 
-/// Longest session key, in bytes. 256: keys are stored with every run and event, and quoted in URLs.
+/// The maximum length of a session key, in bytes. 256: keys are stored with every run and event, and quoted in URLs.
 pub const SESSION_KEY_MAX_BYTES: usize = 256;
 
 impl SessionKey {
-    /// Checks a session key that came from outside.
+    /// Checks a session key that a client has sent.
     ///
     /// # Errors
-    /// A sentence that says what is wrong: empty, longer than [`SESSION_KEY_MAX_BYTES`], or with characters that nobody sees.
+    /// The problem, as a sentence: the key is empty, longer than [`SESSION_KEY_MAX_BYTES`], or has control or invisible
+    /// characters.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Err("the session key is empty".into());

@@ -1,4 +1,4 @@
-//! What comes in: messages and control, who sends them, and where their answer goes.
+//! Inbound messages: text and control messages, their senders, and the destinations of their replies.
 
 use std::sync::Arc;
 
@@ -16,41 +16,43 @@ use crate::route::ReplyRoute;
 use crate::session::SessionLifetime;
 use crate::work::Work;
 
-/// One message in, in our own form. Whoever makes it has authenticated the sender and bounded the text.
+/// One inbound message in Belay's own form. The channel that makes it has authenticated the sender and limited the
+/// text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inbound {
     /// The channel it came through.
     pub channel: ChannelId,
     /// The session it belongs to.
     pub session: SessionKey,
-    /// What its run is. From a channel it is [`Work::Chat`], whatever the channel says: the outer loop sees to it.
+    /// The kind of work of its run. The outer loop sets it to [`Work::Chat`] for every message of a channel.
     pub work: Work,
-    /// How long its session is kept, where this message creates the session.
+    /// The lifetime of its session, if this message creates the session.
     pub lifetime: SessionLifetime,
-    /// Who sends it.
+    /// The sender.
     pub principal: Principal,
-    /// What makes a second delivery of the same message recognisable; `None`: every delivery is a message of its own.
+    /// The key that recognises a redelivery; `None`: every delivery is a message of its own.
     pub key: Option<IdempotencyKey>,
-    /// Where the reply goes. `None`: nobody is told; whoever asked reads the run.
+    /// The destination of the reply. `None`: no reply is delivered; the client reads the run.
     pub reply_to: Option<ReplyRoute>,
-    /// What it says.
+    /// The content.
     pub body: Body,
-    /// Messages that came before, for a fresh session that brings its own history; empty otherwise.
+    /// Earlier messages, for a fresh session that brings its own history; empty otherwise.
     pub history: Vec<HistoryLine>,
-    /// Whether somebody wants the fragments of the answer from the first one on.
+    /// Whether a reader wants the deltas of the answer from the first one on.
     pub want_deltas: bool,
-    /// Outputs that the answer must have, by name and type; empty: a text is the answer.
+    /// Outputs that the answer must have, by name and type; empty: the answer is a text.
     pub outputs: Vec<DeclaredOutput>,
-    /// Whether another program than the sender's own client relayed it, such as an inline bot: its words are not the sender's
-    /// own, so its run asks nobody and it decides nothing. Whether several people read along, [`Provenance::audience`] says.
+    /// Whether another program than the sender's own client relayed the message, such as an inline bot. Its words are
+    /// not the sender's own, so its run asks nobody for approval, and it decides nothing. [`Provenance::audience`] has
+    /// the number of readers.
     pub relayed: bool,
-    /// Who wrote it and what came with it, as its platform says; `None`: a text alone.
+    /// The platform's facts about the message; `None`: there is a text alone.
     pub provenance: Option<Arc<Provenance>>,
-    /// What it asks of its run.
+    /// The options of its run.
     pub options: RunOptions,
 }
 
-/// A line of history that a client brings along.
+/// A line of history that a client has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryLine {
     /// `system`, `user` or `assistant`.
@@ -59,10 +61,10 @@ pub struct HistoryLine {
     pub text: String,
 }
 
-/// Who said a line of brought history.
+/// The author of such a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryRole {
-    /// Added to our own instructions.
+    /// An instruction, which is added to those of Belay.
     System,
     /// The person.
     User,
@@ -70,20 +72,20 @@ pub enum HistoryRole {
     Assistant,
 }
 
-/// What an inbound message says.
+/// The content of an inbound message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
-    /// Text as typed; the agent parses commands out of it.
+    /// Text as it was typed. The agent parses commands out of it.
     Text(String),
-    /// The new text of a message that was sent before, which [`Provenance::message_id`] names. It takes the place of that
-    /// message where its turn has not begun, and is refused where it has. Never a command, nor an answer to a question.
+    /// The new text of an earlier message, which [`Provenance::message_id`] names. It replaces the text if the
+    /// message's turn has not begun, and is refused otherwise. It is never a command or an answer to a question.
     Edit(String),
-    /// A structured request of a program. Acted on at once, never queued.
+    /// A structured request of a program. The dispatcher carries it out at once and never queues it.
     Control(Control),
 }
 
 impl Inbound {
-    /// A message of a chat with nothing beside it: no key, no reply wanted, no history, no outputs, no options.
+    /// A chat message with defaults: no key, no reply, no history, no outputs, no options.
     pub fn new(channel: ChannelId, session: SessionKey, principal: Principal, body: Body) -> Self {
         Self {
             channel,
@@ -103,21 +105,21 @@ impl Inbound {
         }
     }
 
-    /// Whether it was forwarded: somebody else's words, which command and decide nothing.
+    /// Whether it was forwarded. A forwarded message has another author, so it commands and decides nothing.
     pub fn is_forwarded(&self) -> bool {
         self.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded())
     }
 }
 
-/// A file that comes with a message. Not accepted yet; the field exists so that it is refused with a clear error.
+/// A file that comes with a message. Not supported yet; the field exists so that the refusal has a clear error.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Attachment {}
 
-/// An inbound message and where its acknowledgement goes.
+/// An inbound message and the sender of its acknowledgement.
 #[derive(Debug)]
 pub struct Envelope {
     /// The message.
     pub inbound: Inbound,
-    /// The acknowledgement's way back.
+    /// Receives the acknowledgement.
     pub ack: AckSender,
 }

@@ -1,7 +1,8 @@
-//! Jobs: work that outlives the turn that asked for it. Their states and their records.
+//! Jobs: work that outlives the turn that started it. Their states and their records. The ports are in
+//! [`store`](crate::store).
 //!
-//! A job works in a session of its own ([`job_session`](crate::work::job_session)), by one run for each attempt. The run is
-//! the truth about the work; the job's row is the truth about what is to be done with it.
+//! A job works in a session of its own ([`job_session`](crate::work::job_session)), with one run for each attempt. The
+//! run records the work; the row of the job records its state.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,25 +11,25 @@ use crate::ids::{ChannelId, JobId, RoutineRunId, RunId, SessionKey};
 use crate::route::ReplyRoute;
 use crate::time::UnixMillis;
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Committed, and waits for a place.
+    /// It is committed and waits for a slot.
     Pending,
-    /// At work.
+    /// An attempt is running.
     InProgress,
-    /// Its work is done.
+    /// The work is done.
     Completed,
-    /// Its result was handed to whoever asked.
+    /// The result was delivered to the one who asked for the job.
     Submitted,
-    /// Whoever asked has taken the result.
+    /// The one who asked for the job has accepted the result.
     Accepted,
-    /// It was not done, and nobody tries again.
+    /// It has failed and is not retried.
     Failed,
-    /// Nothing was heard of it for too long; it is about to be run again.
+    /// It has shown no progress for too long. It is about to be retried.
     Stuck,
-    /// Somebody took it back.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -45,7 +46,7 @@ impl JobState {
         Self::Cancelled,
     ];
 
-    /// The word in the store and on the wire.
+    /// The name in the store and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -59,13 +60,13 @@ impl JobState {
         }
     }
 
-    /// The state of that word.
+    /// The state with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|state| state.word() == word)
     }
 
-    /// The states that may follow: the one table of legal transitions. A job that is completed again stays completed, so that
-    /// whoever says it twice does no harm; every other state follows itself nowhere.
+    /// The states that may follow: the one table of legal transitions. A completed job may be completed again, so that
+    /// a repeated report does no harm. No other state follows itself.
     pub fn next(self) -> &'static [Self] {
         match self {
             Self::Pending => &[Self::InProgress, Self::Failed, Self::Cancelled],
@@ -82,18 +83,18 @@ impl JobState {
         self.next().contains(&to)
     }
 
-    /// Whether no work is done on it any more: its run, should one be at work, ends.
+    /// Whether the work on it has ended. A run that is still working on it ends.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Completed | Self::Submitted | Self::Accepted | Self::Failed | Self::Cancelled)
     }
 
-    /// Whether it takes one of the places for jobs at work.
+    /// Whether it holds one of the slots for running jobs.
     pub fn takes_place(self) -> bool {
         matches!(self, Self::InProgress | Self::Stuck)
     }
 }
 
-/// Where a job works.
+/// The place where a job runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunsIn {
@@ -104,22 +105,22 @@ pub enum RunsIn {
     Worker,
 }
 
-/// What a job may use. 0: what the configuration says; more than that is never given.
+/// The limits of a job. 0: the limit of the configuration, which a job cannot exceed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobBudget {
-    /// Steps.
+    /// The maximum number of steps.
     pub max_steps: u32,
-    /// Tokens read and generated, over all attempts.
+    /// The maximum input and output tokens over all attempts.
     pub max_tokens: u64,
-    /// Millionths of a US dollar, over all attempts.
+    /// The maximum cost over all attempts, in millionths of a US dollar.
     pub max_micro_usd: u64,
-    /// Milliseconds at work, for one attempt.
+    /// The maximum working time of one attempt, in milliseconds.
     pub max_time_ms: u64,
 }
 
 impl JobBudget {
-    /// The smaller of both, limit by limit.
+    /// The lower one of both for each limit.
     #[must_use]
     pub fn within(self, most: Self) -> Self {
         fn least<T: PartialOrd + Default>(a: T, b: T) -> T {
@@ -135,94 +136,94 @@ impl JobBudget {
     }
 }
 
-/// Longest task of a job, in bytes.
+/// The maximum length of a job's task, in bytes.
 pub const JOB_TASK_MAX_BYTES: usize = 64 * 1024;
 
-/// Longest title of a job, in characters.
+/// The maximum length of a job's title, in characters.
 pub const JOB_TITLE_MAX_CHARS: usize = 120;
 
-/// A job as the outside sees it.
+/// A job, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobRecord {
     /// Its id.
     pub job_id: JobId,
-    /// One line.
+    /// Its title: one line.
     pub title: String,
-    /// What it is to do.
+    /// Its task.
     pub task: String,
-    /// Where it stands.
+    /// Its state.
     pub state: JobState,
-    /// Why it stands there, in words for people; empty while there is nothing to say.
+    /// The reason for the state, for people; empty if there is none.
     pub detail: String,
-    /// Whether a plan is made first.
+    /// Whether the run makes a plan first.
     pub plan: bool,
-    /// Where it works.
+    /// The place where it runs.
     pub runs_in: RunsIn,
-    /// What it may use.
+    /// Its limits.
     pub budget: JobBudget,
     /// Its own session.
     pub session: SessionKey,
-    /// Who asked.
+    /// Its creator.
     pub creator: Asker,
-    /// The channel that they spoke through.
+    /// The channel of the creator.
     pub channel: ChannelId,
-    /// The session that asked.
+    /// The session in which it was asked for.
     pub asked_in: SessionKey,
-    /// Where its result goes.
+    /// The destination of its result.
     #[serde(skip)]
     pub reply_to: Option<ReplyRoute>,
-    /// The run that asked for it.
+    /// The run that has created it.
     pub parent: Option<RunId>,
-    /// The routine run that it is the work of.
+    /// The routine run that it belongs to.
     pub routine_run: Option<RoutineRunId>,
-    /// How often it was begun, repairs included.
+    /// The number of attempts, including those after a failure.
     pub attempt: u32,
-    /// How often the daemon died while it was at work, in a row.
+    /// The number of crashes of the daemon in a row while it was running.
     pub crashes: u32,
     /// The run of its newest attempt; `None` before the first.
     pub run_id: Option<RunId>,
-    /// What it came to; `None` while there is nothing.
+    /// Its result; `None` while there is none.
     pub result: Option<String>,
-    /// When it was committed.
+    /// The time of its commit.
     pub created_at: UnixMillis,
-    /// When it was first begun.
+    /// The time of its first attempt.
     pub started_at: Option<UnixMillis>,
-    /// When its state changed last.
+    /// The time of its last change of state.
     pub changed_at: UnixMillis,
-    /// When it was over.
+    /// The time of its end.
     pub ended_at: Option<UnixMillis>,
 }
 
-/// What may be asked about jobs. Who asks, from where, and where the result goes, stand in the message that asks.
+/// A request about jobs. The message of the request has the principal, the session and the destination of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobRequest {
-    /// Make one.
+    /// Create a job.
     Create(JobOrder),
-    /// Take one back: it is told to stop, and its end is not waited for.
+    /// Cancel a job. The request does not wait for the end of the job's run.
     Cancel(JobId),
-    /// Take the result: [`JobState::Submitted`] becomes [`JobState::Accepted`].
+    /// Accept the result: [`JobState::Submitted`] becomes [`JobState::Accepted`].
     Accept(JobId),
 }
 
-/// A job as it is asked for.
+/// The description of a new job in a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobOrder {
-    /// Chosen by whoever asks, so that asking twice makes one job; absent: a new one.
+    /// The id, chosen by the client so that a repeated request creates one job; absent: a new id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// One line; absent: the first line of the task.
+    /// The title, one line; absent: the first line of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is to do.
+    /// Its task.
     pub task: String,
-    /// Whether a plan is made first.
+    /// Whether the run makes a plan first.
     #[serde(default)]
     pub plan: bool,
-    /// Where it works.
+    /// The place where it runs.
     #[serde(default)]
     pub runs_in: RunsIn,
-    /// What it may use.
+    /// Its limits.
     #[serde(default)]
     pub budget: JobBudget,
 }

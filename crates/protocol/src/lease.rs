@@ -1,15 +1,15 @@
-//! Owning the lane of a session.
+//! Ownership of the lane of a session.
 
 use crate::ids::{BootId, SessionKey};
 
-/// Proof of owning a lane. Every write on the lane's behalf carries it and is refused ([`StoreError::LeaseLost`](crate::StoreError::LeaseLost)) when
-/// the row says another owner or epoch.
+/// Proof of ownership of a lane. Every write for the lane carries it and is refused
+/// ([`StoreError::LeaseLost`](crate::StoreError::LeaseLost)) if the stored row has another owner or epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The session.
     pub session: SessionKey,
-    /// The boot that owns it.
+    /// The boot that owns the lane.
     pub owner: BootId,
-    /// Raised by one whenever the lane is opened.
+    /// Raised by one each time the lane is opened.
     pub epoch: u64,
 }

@@ -1,18 +1,27 @@
-//! The words and the seams of Belay.
+//! The words and the ports of Belay.
 //!
-//! **For**: the plain data that crates exchange, and the ports (traits) that plug-in crates implement. Whoever wants
-//! to add a channel, a tool, a provider or a store reads this crate and no other.
+//! **For**: the plain data that crates exchange, and the ports (traits) that plug-in crates implement. To add a
+//! channel, a tool, a provider or a store, this is the only crate to read.
 //!
-//! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
-//! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
+//! **Does not know**: how anything is done. It does no IO, no SQL and no HTTP, and starts no task. Its only active
+//! parts are the ends of in-process channels: [`AckSender`] and [`RunWatch`]. A function is here only if it is pure and
+//! several crates need it, such as the precedence of stop reasons, the digest of a message, or the progress of a job
+//! from its events.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] →
-//! [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`] → [`declared`] → [`options`] →
-//! [`context`] → [`SessionLifetime`] → [`route`] → [`idempotency`] → [`control`] → [`ack`] → [`inbound`] → [`outbound`] →
-//! [`access`] → [`channel`] → [`mod@line`] → [`event`] → [`store_error`] → [`lease`] → [`thread`] → [`purpose`] → [`job`] →
-//! [`progress`] → [`routine`] → [`routine_run`] → [`heartbeat`] → [`routine_request`] → [`store`] → [`archive`] → [`status`] → [`worker`].
+//! Reading order:
+//!
+//! 1. A model call and a tool call: [`ids`] → [`message`] → [`provenance`] → [`model`] → [`refusal`] → [`tool`] →
+//!    [`process`] → [`secret`].
+//! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
+//! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
+//!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
+//!    [`channel`] → [`mod@line`].
+//! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
+//!    [`heartbeat`] → [`routine_request`] → [`tool_health`].
+//! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
+//!    [`status`] → [`worker`].
 
-/// The examples of the documents for developers, compiled with the documentation's tests.
+/// The examples of the developer documents, compiled as doc tests.
 #[cfg(doctest)]
 mod examples {
     #[doc = include_str!("../../../docs/develop/writing-a-channel.md")]
@@ -75,7 +84,7 @@ pub use access::{AccessDecision, ChannelAccess};
 pub use ack::{Ack, AckSender, CommandReply, Refusal, StopReport};
 pub use approval::{Asker, Authority, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
-pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
+pub use channel::{Channel, ChannelError, ChannelProfile, InboundStream, Preview, Streaming};
 pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillPlace,
     Skills, Skipped, Variable,

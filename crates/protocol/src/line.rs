@@ -1,7 +1,7 @@
-//! Foreign words on one line, for records, logs and people.
+//! Untrusted text on one line, for records, logs and people.
 
-/// The text on one line: white space and control characters are blanks, invisible and direction-changing characters are left
-/// out, and beyond `max_chars` characters it is cut, with `…` as its last one.
+/// The text on one line of at most `max_chars` characters. White space and control characters become single blanks.
+/// Invisible and direction-changing characters are removed. A longer text is cut and ends with `…`.
 pub fn plain_line(text: &str, max_chars: usize) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|word| !word.is_empty());
     let mut line = String::new();

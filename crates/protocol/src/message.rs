@@ -1,4 +1,4 @@
-//! Messages as the model sees them, tool calls and their results.
+//! Messages in the form that the model gets, tool calls and their results.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -9,34 +9,34 @@ use serde_json::{Map, Value};
 use crate::ids::CallId;
 use crate::provenance::Provenance;
 
-/// One message of a conversation, immutable once made and shared as `Arc<Message>`: a step appends to the history and
-/// never copies it. Each message remembers its own wire form (see [`WireCache`]), so a request of 400 messages is a
+/// One message of a conversation. It is immutable and shared as `Arc<Message>`: a step appends to the history and never
+/// copies it. Each message caches its wire form (see [`WireCache`]), so that a request of 400 messages is a
 /// concatenation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Message {
-    /// What it says.
+    /// Its content.
     #[serde(flatten)]
     pub body: MessageBody,
-    /// How long it matters.
+    /// How long it stays in the context.
     #[serde(default, skip_serializing_if = "MessageScope::is_thread")]
     pub scope: MessageScope,
-    /// Whether it holds words of the outside: a page, another program's answer. From there on, tools that reach outside
-    /// ask first.
+    /// Whether it contains untrusted content, such as a web page or the answer of another program. After such a
+    /// message, tools with external effects ask for approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outside: bool,
-    /// Pictures that belong to a tool's result; shown to a model that can see.
+    /// Pictures of a tool's result, for a model with vision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
-    /// Who wrote a user message and what came with it; `None`: its text alone, as an older Belay has stored it.
+    /// The platform's facts about a user message; `None`: there is a text alone, as earlier versions have stored it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Arc<Provenance>>,
-    /// Its serialised form for one wire format, filled by the provider that first sends it.
+    /// Its serialised form for one wire format. The first provider that sends the message fills it.
     #[serde(skip)]
     pub wire: WireCache,
 }
 
 impl PartialEq for Message {
-    /// Compares what is said; the cached wire form is not part of the value.
+    /// Compares the content. The cached wire form is not part of the value.
     fn eq(&self, other: &Self) -> bool {
         self.body == other.body
             && self.scope == other.scope
@@ -46,49 +46,51 @@ impl PartialEq for Message {
     }
 }
 
-/// How a notice begins, by which it is told from a summary of untrusted content.
+/// The beginning of a notice. It distinguishes a notice from a summary of untrusted content.
 const NOTICE_OPENING: &str = "This is a notice from Belay, not a message of the user.";
 
 /// How long a message stays in the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageScope {
-    /// Part of the conversation: later turns see it.
+    /// It is part of the conversation: later turns get it.
     #[default]
     Thread,
-    /// Steering within one run (nudges, warnings, notices, a discarded text): stored, and left out of later turns.
+    /// It steers one run: a nudge, a warning, a notice, a discarded text. It is stored, and later turns do not get it.
     Run,
 }
 
 impl MessageScope {
-    /// Whether later turns see the message.
+    /// Whether later turns get the message.
     pub fn is_thread(&self) -> bool {
         *self == Self::Thread
     }
 }
 
-/// What a message says, by who says it.
+/// The content of a message, by its role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum MessageBody {
-    /// Instructions that are nobody's words in the conversation: a notice, a pinned summary.
+    /// Instructions of Belay: a notice, a pinned summary.
     System {
         /// The text.
         text: String,
     },
-    /// What the person said, or a guardrail in the person's place. ADR 0022 lists all that makes one.
+    /// A message of the user, or a nudge of a guardrail in the role of the user. ADR 0022 lists all parts that make
+    /// one.
     User {
         /// The text.
         text: String,
     },
-    /// Material that the agent shows: files, the payload of an event. Nobody's words in the conversation, and no instructions.
+    /// Data that the agent adds: files, the payload of an event. It is no message of the user and contains no
+    /// instructions.
     Data {
         /// The text.
         text: String,
     },
-    /// What the model said and asked for.
+    /// A reply of the model.
     Assistant {
-        /// The text; empty when the model only called tools.
+        /// The text; empty if the model only called tools.
         text: String,
         /// The calls, in the model's order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,10 +100,10 @@ pub enum MessageBody {
     Tool(ToolResult),
 }
 
-/// What stands before data, which is sent in the role of the user.
+/// The line before data, which is sent in the role of the user.
 const DATA_LINE: &str = "[data shown by the agent; no message from the user]";
 
-/// The token by which a model says that nothing should be said. It stays in the thread, where the model reads it again.
+/// The answer of a model that means: send no message. It stays in the thread, where the model reads it again.
 pub const SILENT_TOKEN: &str = "NO_REPLY";
 
 impl Message {
@@ -120,12 +122,13 @@ impl Message {
         Self::of(MessageBody::User { text: text.into() })
     }
 
-    /// Material that nobody said: data for the model.
+    /// Data for the model.
     pub fn data(text: impl Into<String>) -> Self {
         Self::of(MessageBody::Data { text: text.into() })
     }
 
-    /// A user message with what is known of it. Where it brings the words of somebody else, it is marked as such.
+    /// A user message with the platform's facts. It is marked as untrusted content if it contains the words of somebody
+    /// else.
     pub fn sent(text: impl Into<String>, provenance: Option<Arc<Provenance>>) -> Self {
         let outside = provenance.as_ref().is_some_and(|provenance| provenance.is_untrusted());
         Self { provenance, ..Self::user(text) }.from_outside(outside)
@@ -146,26 +149,28 @@ impl Message {
         Self::of(MessageBody::Tool(result))
     }
 
-    /// The same message, for this run only.
+    /// The same message with the scope [`MessageScope::Run`].
     #[must_use]
     pub fn for_run(mut self) -> Self {
         self.scope = MessageScope::Run;
         self
     }
 
-    /// A notice in a conversation: what work has come to that was asked for in it, as untrusted content. It says first what it is.
+    /// A notice in a conversation, such as the result of a job that was asked for in it. It begins by stating what it
+    /// is, and is marked as untrusted content.
     #[must_use]
     pub fn notice(text: &str) -> Self {
         Self::system(format!("{NOTICE_OPENING} {text}")).from_outside(true)
     }
 
-    /// Whether it is a [notice](Self::notice). The store adds notices to a conversation at any time, while a turn is running too.
+    /// Whether it is a [notice](Self::notice). The store adds notices to a conversation at any time, even while a turn
+    /// is running.
     #[must_use]
     pub fn is_notice(&self) -> bool {
         self.outside && matches!(&self.body, MessageBody::System { text } if text.starts_with(NOTICE_OPENING))
     }
 
-    /// The same message, marked as words of the outside where `outside` says so.
+    /// The same message, marked as untrusted content if `outside` is set.
     #[must_use]
     pub fn from_outside(mut self, outside: bool) -> Self {
         self.outside |= outside;
@@ -179,7 +184,7 @@ impl Message {
         self
     }
 
-    /// The text of the message, whoever says it.
+    /// The text of the message.
     pub fn text(&self) -> &str {
         match &self.body {
             MessageBody::System { text }
@@ -190,8 +195,8 @@ impl Message {
         }
     }
 
-    /// The text as the model reads it: of a user message, with the facts that came with it; of data, with a line that says
-    /// so, since wire formats know no role for it and send it as a user message.
+    /// The text that the model reads: a user message with its facts, data with a line that identifies it as data. Wire
+    /// formats have no role for data and send it as a user message.
     pub fn for_model(&self) -> Cow<'_, str> {
         match (&self.body, &self.provenance) {
             (MessageBody::Data { text }, _) => Cow::Owned(format!("{DATA_LINE}\n{text}")),
@@ -200,7 +205,7 @@ impl Message {
         }
     }
 
-    /// The text as people read it: without the markers that show a model what is untrusted content.
+    /// The text that people read: without the markers that show untrusted content to a model.
     pub fn for_people(&self) -> Cow<'_, str> {
         match &self.body {
             MessageBody::User { text } => Cow::Borrowed(text),
@@ -208,13 +213,13 @@ impl Message {
         }
     }
 
-    /// Whether it says nothing to people: no text, or the model's word for silence.
+    /// Whether it has nothing for people: no text, or [`SILENT_TOKEN`].
     pub fn says_nothing(&self) -> bool {
         let text = self.text();
         text.is_empty() || (matches!(self.body, MessageBody::Assistant { .. }) && text == SILENT_TOKEN)
     }
 
-    /// The calls of an assistant message; empty for every other one.
+    /// The calls of an assistant message; empty for any other message.
     pub fn tool_calls(&self) -> &[ToolCall] {
         match &self.body {
             MessageBody::Assistant { tool_calls, .. } => tool_calls,
@@ -222,8 +227,8 @@ impl Message {
         }
     }
 
-    /// Rough size in tokens: a quarter of its bytes plus 4 for the frame. An estimate for budgets and compaction, good
-    /// to a factor of about 1.5 for prose; never what is billed.
+    /// The rough size in tokens: a quarter of the bytes, plus 4 for the frame. An estimate for budgets and compaction,
+    /// good to a factor of about 1.5 for prose; it is never used for billing.
     pub fn estimated_tokens(&self) -> u64 {
         let calls: usize = self.tool_calls().iter().map(|c| c.name.len() + c.arguments.approx_bytes()).sum();
         let pictures = self.pictures.len() as u64 * PICTURE_TOKENS;
@@ -231,10 +236,10 @@ impl Message {
     }
 }
 
-/// What a picture is estimated to cost. 1600: what providers charge for one of a million pixels.
+/// The estimated tokens of a picture. 1600: the price of one megapixel at providers.
 const PICTURE_TOKENS: u64 = 1600;
 
-/// A picture, cleaned: decoded and encoded anew by whoever made it.
+/// A picture. Its maker has decoded it and encoded it again.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     /// `image/png` or `image/jpeg`.
@@ -252,7 +257,7 @@ impl std::fmt::Debug for Picture {
 /// A request of the model to run a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id; made unique within its batch before it enters the context.
+    /// The provider's id. It is made unique within its batch before it enters the context.
     pub id: CallId,
     /// The tool's name as the model gave it; it need not exist.
     pub name: String,
@@ -264,13 +269,13 @@ pub struct ToolCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Arguments {
-    /// A JSON object, as it should be.
+    /// A JSON object: the valid case.
     Object(Map<String, Value>),
-    /// Text that is no JSON object: cut off, or nonsense. Never run.
+    /// A text that is no JSON object, such as a truncated one. It is never run.
     Malformed(String),
 }
 
-/// What stands in the place of a sensitive argument wherever it is shown, stored with a question, or logged.
+/// The replacement for a sensitive argument wherever arguments are shown, stored with an approval request, or logged.
 pub const NOT_SHOWN: &str = "[not shown]";
 
 impl ToolCall {
@@ -287,7 +292,7 @@ impl ToolCall {
 }
 
 impl Arguments {
-    /// Reads what a provider sent. Empty text means no arguments.
+    /// Parses the arguments that a provider has sent. An empty text means no arguments.
     pub fn parse(raw: &str) -> Self {
         if raw.trim().is_empty() {
             return Self::Object(Map::new());
@@ -306,8 +311,8 @@ impl Arguments {
         }
     }
 
-    /// The arguments as a JSON object for the wire. Malformed ones are shown to the model as what they were, inside a
-    /// valid object, because providers refuse a history with broken JSON.
+    /// The arguments as a JSON object for the wire. Malformed ones are wrapped in a valid object, because providers
+    /// refuse a history with invalid JSON.
     pub fn to_wire_object(&self) -> Value {
         match self {
             Self::Object(map) => Value::Object(map.clone()),
@@ -315,7 +320,7 @@ impl Arguments {
         }
     }
 
-    /// About how many bytes they have as JSON.
+    /// The approximate length as JSON, in bytes.
     pub fn approx_bytes(&self) -> usize {
         fn of(value: &Value) -> usize {
             match value {
@@ -332,7 +337,7 @@ impl Arguments {
     }
 }
 
-/// Writes a value with object keys sorted at every depth and no spaces.
+/// Serialises a value with object keys sorted at every depth and without spaces.
 pub fn canonical_json(value: &Value) -> String {
     fn write(value: &Value, out: &mut String) {
         match value {
@@ -375,32 +380,32 @@ pub struct ToolResult {
     pub call_id: CallId,
     /// The tool's name.
     pub name: String,
-    /// How it went.
+    /// Its status.
     pub status: ToolStatus,
-    /// What the model reads.
+    /// The text that the model reads.
     pub text: String,
 }
 
-/// How a tool call ended. There is no default: whoever makes a result says which.
+/// The status of an ended tool call. There is no default, so that each maker of a result chooses one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
-    /// It did what was asked.
+    /// It has succeeded.
     Success,
-    /// It ran, or was refused before it ran, and says why.
+    /// It has failed, or was refused before it ran. The text has the reason.
     Error,
-    /// A person or a rule said no.
+    /// A person or a rule has denied it.
     Denied,
-    /// It was told to stop while it ran.
+    /// It was cancelled while it ran.
     Cancelled,
-    /// It never began: the run ended first.
+    /// It has never started: the run ended first.
     NotExecuted,
-    /// It had begun when the daemon died; nobody knows how far it came.
+    /// It had started when the daemon died. Its progress is unknown.
     OutcomeUnknown,
 }
 
 impl ToolStatus {
-    /// The word for metrics: the same as on the wire.
+    /// The name in metrics and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -412,31 +417,31 @@ impl ToolStatus {
         }
     }
 
-    /// Whether the duplicate-failure brake counts the call as failed: everything but success.
+    /// Whether the duplicate-failure guardrail counts the call as failed: every status except success.
     pub fn is_failure(self) -> bool {
         self != Self::Success
     }
 }
 
-/// A place to keep a value's serialised form for one wire format.
+/// A cache for the serialised form of a value in one wire format.
 ///
-/// The first provider to send the value fills it, under its format's name; another format finds the name different and
-/// serialises without the cache. That is right, since one daemon speaks mostly one format.
+/// The first provider that sends the value fills it under the name of its format. A provider with another format
+/// serialises without the cache, which is acceptable, since one daemon mostly uses one format.
 #[derive(Debug, Default)]
 pub struct WireCache(OnceLock<(&'static str, Box<str>)>);
 
 impl Clone for WireCache {
-    /// A clone starts empty: it may be changed before it is sent.
+    /// A clone starts empty, since it may be changed before it is sent.
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
 impl WireCache {
-    /// Appends the form for `format` to `out`, making it with `make` unless it is cached.
+    /// Appends the form for `format` to `out`. Calls `make` unless the form is cached.
     pub fn append(&self, format: &'static str, out: &mut Vec<u8>, make: impl FnOnce() -> String) {
         let mut make = Some(make);
-        // Two threads may both come here first; one fills it, the other uses what it finds.
+        // Two threads may get here at the same time; one fills the cache, the other one uses it.
         let (name, text) = self.0.get_or_init(|| {
             let text = make.take().map(|make| make()).unwrap_or_default();
             (format, text.into_boxed_str())

@@ -1,4 +1,4 @@
-//! Models: what is asked of a provider, what comes back, and the port.
+//! Models: requests to a provider, replies, and the port.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::options::{Sampling, SamplingSupport, Thinking};
 use crate::refusal::{ProviderFault, ProviderRefusal};
 use crate::tool::ToolSet;
 
-/// A system prompt, serialised once.
+/// A system prompt. It is serialised once.
 #[derive(Debug, Default)]
 pub struct Prompt {
     /// The text.
@@ -23,92 +23,93 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// A prompt of this text.
+    /// A prompt with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), wire: WireCache::default() }
     }
 }
 
-/// One logical call to a model. Borrowed: building one copies nothing.
+/// One logical call to a model. All fields are borrowed: building a request copies nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelRequest<'a> {
     /// The system prompt.
     pub prompt: &'a Prompt,
-    /// The tools offered. `None`: the request carries no tools at all, which is what `force_text` means.
+    /// The offered tools. `None`: the request has no tools at all, which is the meaning of `force_text`.
     pub tools: Option<&'a ToolSet>,
-    /// The context, oldest first: each tool call has one result, behind its batch. The inner loop's `normalise` makes it so.
+    /// The context, oldest first. Each tool call has one result, directly behind its batch: `normalise` of the inner
+    /// loop ensures it.
     pub messages: &'a [Arc<Message>],
-    /// The model's name, where the session chose another than the configured one.
+    /// The model's name, if the session has chosen another one than the configured one.
     pub model: Option<&'a str>,
-    /// How hard the model is to think; `None`: as it does by itself.
+    /// The thinking level; `None`: the default of the model.
     pub thinking: Option<Thinking>,
-    /// How it chooses its words, where a client has asked for that.
+    /// Sampling parameters, if a client has set any.
     pub sampling: Option<&'a Sampling>,
-    /// Most tokens to generate, at least 1.
+    /// The maximum number of output tokens, at least 1.
     pub max_tokens: u32,
-    /// Requests that may be sent for this logical call, all layers together, at least 1.
+    /// The maximum number of requests for this logical call over all layers, at least 1.
     pub max_attempts: u32,
 }
 
-/// A whole answer: the stream has reached its terminal event.
+/// A complete reply: the stream has reached its terminal event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelReply {
     /// The text, possibly empty.
     pub text: String,
     /// The calls, in the model's order.
     pub tool_calls: Vec<ToolCall>,
-    /// Why the model stopped.
+    /// The reason for which the model stopped.
     pub finish: FinishReason,
-    /// What the provider says it charged; `None` when it said nothing.
+    /// The usage that the provider has reported; `None` if it has reported none.
     pub usage: Option<Usage>,
-    /// Requests that were sent, failed ones included.
+    /// The requests that were sent, including failed ones.
     pub attempts: u32,
-    /// Of the failed ones, those that the provider had begun to answer, so that it may charge for them.
+    /// The failed requests that the provider had begun to answer, and may charge for.
     pub abandoned: u32,
-    /// Which of several models answered, by its [`Candidate::name`]; `None` where there is only one.
+    /// The [`Candidate::name`] of the model that answered; `None` if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
-    /// What the model that answered costs, where there are several; `None`: what [`ModelInfo::price`] says.
+    /// The price of the model that answered, if there are several; `None`: [`ModelInfo::price`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Why another model answered than the one that was to.
+    /// The reason for which a fallback model answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fell_back: Option<FellBack>,
 }
 
-/// That another model answered than the one that was to.
+/// A fallback: another model answered than the requested one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FellBack {
-    /// The one that was to, by its [`Candidate::name`].
+    /// The [`Candidate::name`] of the requested model.
     pub from: String,
-    /// What keeps it from answering: a word of [`ModelErrorKind::word`].
+    /// The failure of the requested model: a name of [`ModelErrorKind::word`].
     pub why: String,
 }
 
-/// Why a model stopped.
+/// The reason for which a model stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// It was done.
+    /// The reply is complete.
     #[default]
     Stop,
-    /// It wants tools run.
+    /// The model calls tools.
     ToolCalls,
-    /// It was cut off by the limit of tokens.
+    /// The token limit has cut the reply off.
     Length,
-    /// The provider withheld the rest.
+    /// The provider has withheld the rest.
     ContentFilter,
 }
 
-/// Tokens of one or more calls.
+/// The tokens of one or more calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read, cached ones included.
+    /// Input tokens, including cached ones.
     pub input: u64,
-    /// Of these, tokens that the provider read from its cache.
+    /// The input tokens that the provider has read from its cache.
     #[serde(default)]
     pub cached_input: u64,
-    /// Tokens generated, reasoning included.
+    /// Output tokens, including reasoning.
     pub output: u64,
 }
 
@@ -124,7 +125,7 @@ impl Usage {
     }
 }
 
-/// A passing fragment of an answer. May be dropped by whoever watches; the reply is what counts.
+/// A fragment of an answer. A reader may lose fragments; the reply is authoritative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Delta {
@@ -142,7 +143,7 @@ pub enum Delta {
         /// The piece.
         text: String,
     },
-    /// What a tool has to say while it is at work.
+    /// A progress message of a running tool.
     Tool {
         /// The call.
         call_id: CallId,
@@ -151,33 +152,34 @@ pub enum Delta {
     },
 }
 
-/// Whether anybody received a fragment. A call whose fragment has been heard is never sent again.
+/// Whether a reader has received a fragment. A call is never sent again after a reader has received one of its
+/// fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Nobody watches.
+    /// There is no reader.
     Nobody,
     /// It has been published.
     Somebody,
 }
 
-/// Takes the fragments of a stream as they come. Never waits, so that a slow watcher cannot slow a run.
+/// Receives the fragments of a stream. Never waits, so that a slow reader cannot slow a run.
 pub trait DeltaSink: Send {
-    /// A request goes out to a provider: from now on it is paid for, also where the call is dropped. Not said by each
-    /// provider, but by what sends requests again and pauses between them.
+    /// A request is sent to a provider, which charges for it from now on, even if the call is dropped. Called by the
+    /// layer that repeats requests and pauses between them, not by each provider.
     fn sent(&mut self) {}
     /// A piece of text.
     fn text(&mut self, piece: &str) -> Heard;
     /// A piece of reasoning.
     fn reasoning(&mut self, piece: &str) -> Heard;
-    /// Pieces of tool calls have come, of so many bytes. They are shown to nobody, and paid for like text.
+    /// Parts of tool calls have arrived, with this length in bytes. They are not shown, and are charged like text.
     fn call_bytes(&mut self, _bytes: usize) {}
-    /// The provider has reported what the request uses, so far or in all. A later report replaces an earlier one.
+    /// The provider has reported the usage of the request so far. A later report replaces an earlier one.
     fn reported(&mut self, _usage: &Usage) {}
-    /// The call is about to be sent again, since nobody has heard anything: what was given so far is void.
+    /// The call is about to be repeated, since no reader has received a fragment. All fragments so far are void.
     fn restart(&mut self) {}
 }
 
-/// A sink that nobody listens to.
+/// A sink without a reader.
 #[derive(Debug, Default)]
 pub struct NoSink;
 
@@ -190,22 +192,22 @@ impl DeltaSink for NoSink {
     }
 }
 
-/// What a provider is.
+/// The properties of a provider and its model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelInfo {
     /// The provider's name: `openai`, `anthropic`, `rehearsal`, …
     pub provider: String,
     /// The configured model.
     pub model: String,
-    /// Size of the model's context in tokens; an assumption where it is not known.
+    /// The size of the model's context in tokens; an assumption if it is not known.
     pub context_tokens: u64,
-    /// What it costs. `None`: not known, and counted as nothing.
+    /// Its price. `None`: not known, and counted as zero.
     pub price: Option<Price>,
-    /// Whether this is the built-in stand-in rather than a model.
+    /// Whether this is the built-in rehearsal instead of a model.
     pub rehearsal: bool,
-    /// Whether it can see: pictures are sent to it.
+    /// Whether it has vision: pictures are sent to it.
     pub vision: bool,
-    /// What of a client's [`Sampling`] its interface takes.
+    /// The parameters of a client's [`Sampling`] that its interface supports.
     #[serde(skip)]
     pub sampling: SamplingSupport,
 }
@@ -214,20 +216,20 @@ pub struct ModelInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Tokens read.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens read from the provider's cache; `input` when absent.
+    /// Input tokens from the provider's cache; absent: the price of `input`.
     #[serde(default)]
     pub cached_input: Option<u64>,
-    /// Tokens generated.
+    /// Output tokens.
     pub output: u64,
 }
 
 impl Price {
-    /// What nothing costs.
+    /// The price zero.
     pub const FREE: Self = Self { input: 0, cached_input: None, output: 0 };
 
-    /// The higher of two prices, each kind of tokens by itself.
+    /// The higher one of two prices, for each kind of tokens.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
         let cached = |price: &Self| price.cached_input.unwrap_or(price.input);
@@ -238,7 +240,7 @@ impl Price {
         }
     }
 
-    /// The cost of some tokens in millionths of a US dollar, rounded up.
+    /// The cost of this usage in millionths of a US dollar, rounded up.
     pub fn cost_micro_usd(&self, usage: &Usage) -> u64 {
         let cached = usage.cached_input.min(usage.input);
         let sum = u128::from(usage.input - cached) * u128::from(self.input)
@@ -248,28 +250,28 @@ impl Price {
     }
 }
 
-/// One of the models, or of the keys to one, that a provider may ask, and how it stands.
+/// One of the models or API keys that a provider may use, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Its name for people: `gpt-4.1-mini by openai`, `gpt-4.1-mini by openai (key 2)`.
     pub name: String,
-    /// Why it is not asked now; `None`: it is.
+    /// The reason for which it is not used now; `None`: it is used.
     pub cooling: Option<Cooling>,
 }
 
-/// Why a candidate is not asked for a while.
+/// The state of a candidate whose circuit breaker is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooling {
-    /// For how long still. Zero: its next request is a trial.
+    /// The remaining time. Zero: its next request is a trial.
     pub left: Duration,
-    /// What it failed with.
+    /// Its last failure.
     pub why: ModelErrorKind,
 }
 
-/// A model that can be asked. Wrappers (retry, metering) implement it too.
+/// A model that can be called. Wrappers (retry, metering) implement it too.
 #[async_trait]
 pub trait ModelProvider: Send + Sync {
-    /// What this is; constant for the life of the provider.
+    /// The properties of the provider; constant for its life.
     fn info(&self) -> &ModelInfo;
 
     /// The names of the models that a session may choose, the configured one first.
@@ -277,71 +279,71 @@ pub trait ModelProvider: Send + Sync {
         vec![self.info().model.clone()]
     }
 
-    /// Asks, streaming, and returns the whole answer. Fragments go to `sink` while they come.
+    /// Calls the model, streaming, and returns the complete reply. Fragments go to `sink` as they arrive.
     ///
     /// # Errors
     /// See [`ModelError::retry`]. A stream that ends without its terminal event is an error of kind
-    /// [`ModelErrorKind::Network`], never an answer.
+    /// [`ModelErrorKind::Network`], never a reply.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connection to the provider. What the provider charges for the part it had
-    /// generated is estimated by what the sink was given.
+    /// If the future is dropped, the connection to the provider is closed. The charge for the generated part is
+    /// estimated from the calls to the sink.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError>;
 
-    /// The most that an answer can cost, whichever model gives it: what is reserved before a call goes by it. `None`: no
-    /// price is known.
+    /// The highest price of all models that may answer. The reservation before a call uses it. `None`: no price is
+    /// known.
     fn dearest(&self) -> Option<Price> {
         self.info().price
     }
 
-    /// What may be asked, in the order of preference, and how each stands now. Empty where there is only one.
+    /// The candidates in order of preference, with their present state. Empty if there is only one.
     fn candidates(&self) -> Vec<Candidate> {
         Vec::new()
     }
 }
 
-/// A call that failed.
+/// A failed call.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct ModelError {
-    /// What went wrong.
+    /// The kind of failure.
     pub kind: ModelErrorKind,
-    /// The provider's words, bounded and without secrets; for the log.
+    /// The provider's message, of limited length and without secrets; for the log.
     pub detail: String,
-    /// Requests that were sent.
+    /// The requests that were sent.
     pub attempts: u32,
-    /// Of these, those that the provider had begun to answer, so that it may charge for them.
+    /// The requests that the provider had begun to answer, and may charge for.
     pub abandoned: u32,
-    /// Whether a fragment of the answer has been published.
+    /// Whether a fragment of the answer was published.
     pub heard: bool,
-    /// What the provider said itself; `None` where it said nothing, such as a broken connection.
+    /// The provider's own error; `None` if it sent none, as with a broken connection.
     pub refusal: Option<Box<ProviderRefusal>>,
 }
 
-/// What went wrong with a call.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelErrorKind {
-    /// Too many requests (429). The delay is the provider's own, when it gave one.
+    /// Too many requests (429).
     RateLimited {
-        /// How long the provider asked to wait.
+        /// The delay that the provider asks for, if any.
         retry_after: Option<Duration>,
     },
-    /// The provider is overloaded or broken (5xx, 529).
+    /// The provider is overloaded or fails (5xx, 529).
     Overloaded {
-        /// How long the provider asked to wait.
+        /// The delay that the provider asks for, if any.
         retry_after: Option<Duration>,
     },
-    /// The key is missing, wrong, or may not do this (401, 403), or is out of credit (402).
+    /// The API key is missing, wrong or not authorised (401, 403), or has no credit (402).
     Auth,
-    /// The context is longer than the model takes.
+    /// The context exceeds the model's limit.
     ContextTooLong,
-    /// The request is refused for any other reason (400, 404, 422).
+    /// The request is refused for another reason (400, 404, 422).
     BadRequest,
-    /// No connection, a broken or silent stream, or an answer that is not the protocol.
+    /// There is no connection, the stream is broken or silent, or the answer violates the protocol.
     Network,
 }
 
 impl ModelErrorKind {
-    /// The word for logs, the status and metrics.
+    /// The name in logs, the status and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::RateLimited { .. } => "rate_limited",
@@ -354,24 +356,24 @@ impl ModelErrorKind {
     }
 }
 
-/// Whether to send a request again.
+/// Whether to repeat a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It would fail again, or must not be repeated.
+    /// No: it would fail again, or must not be repeated.
     No,
-    /// At once or after the usual back-off.
+    /// Yes, at once or after the usual back-off.
     Now,
-    /// Not before this delay.
+    /// Yes, not before this delay.
     After(Duration),
 }
 
 impl ModelError {
-    /// An error of the first and only request, before anything was answered.
+    /// An error of the first and only request, before any part of an answer.
     pub fn new(kind: ModelErrorKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), attempts: 1, abandoned: 0, heard: false, refusal: None }
     }
 
-    /// Whether the same request may be sent again. Never once a fragment has been heard.
+    /// Whether the same request may be repeated. Never after a reader has received a fragment.
     pub fn retry(&self) -> Retry {
         if self.heard {
             return Retry::No;
@@ -389,7 +391,7 @@ impl ModelError {
 
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The provider's own words tell a used-up quota from a wrong key, where there are any.
+        // The provider's own error distinguishes a used-up quota from a wrong key.
         let what = match (self.kind, &self.refusal) {
             (ModelErrorKind::Network, _) => "the model provider cannot be reached or broke off",
             (_, Some(refusal)) => refusal.fault.log_words(),
@@ -430,7 +432,7 @@ mod tests {
             (
                 broken,
                 refusal(ProviderFault::Server),
-                "the model provider reports an error of its own (after 1 request): x",
+                "the model provider reports an internal error (after 1 request): x",
             ),
             (broken, None, "the model provider is overloaded (after 1 request): x"),
         ] {

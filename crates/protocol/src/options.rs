@@ -1,26 +1,26 @@
-//! What a message, a session, or a channel may ask of a run: how it is queued, how hard the model thinks, what is shown.
+//! Options of a run: its queue mode, the thinking level of the model, the reasoning that is shown.
 //!
-//! Of several that say something, the nearest counts: the message, then its session, then the channel, then the
-//! configuration. [`RunOptions::over`] is that order.
+//! A message, its session, its channel and the configuration may set an option. The first of these that does so counts.
+//! [`RunOptions::over`] applies that order.
 
 use serde::{Deserialize, Serialize};
 
-/// Longest text that a client may add to the system prompt of one run, in bytes.
+/// The maximum length of a text that a client may add to the system prompt of one run, in bytes.
 pub const EXTRA_PROMPT_MAX_BYTES: usize = 20_000;
 
-/// What becomes of a message that arrives while its session is busy.
+/// The queue mode: the handling of a message that arrives while its session is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
-    /// It joins the running turn at its next step; where that comes too late, it is a follow-up.
+    /// It joins the running turn at its next step. If that is too late, it becomes a follow-up.
     #[default]
     Steer,
-    /// It gets a turn of its own, after those before it.
+    /// It gets a turn of its own, after the earlier messages.
     Followup,
-    /// All that arrive until nobody has written for a moment get one turn together, if they want their answer in the same
-    /// place.
+    /// It gets one turn together with all messages that arrive until a pause in the writing, if their answers go to the
+    /// same place.
     Collect,
-    /// The running turn ends now, and this one is next.
+    /// It interrupts the running turn and is next.
     Interrupt,
 }
 
@@ -28,7 +28,7 @@ impl QueueMode {
     /// Every mode.
     pub const ALL: &'static [Self] = &[Self::Steer, Self::Followup, Self::Collect, Self::Interrupt];
 
-    /// The word in settings, commands and on the wire.
+    /// The name in settings, commands and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Steer => "steer",
@@ -38,23 +38,23 @@ impl QueueMode {
         }
     }
 
-    /// The mode of that word; `follow-up` is understood too.
+    /// The mode with this name; `follow-up` is accepted too.
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.to_lowercase().replace('-', "");
         Self::ALL.iter().copied().find(|mode| mode.word() == word)
     }
 }
 
-/// What becomes of messages that wait when there are as many as may wait.
+/// The handling of messages beyond the limit of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueDrop {
-    /// The oldest becomes a line of a digest, which the next turn begins with.
+    /// The oldest message becomes a line of a digest, with which the next turn begins.
     #[default]
     Summarize,
-    /// The oldest ends unanswered, and whoever sent it is told.
+    /// The oldest message ends unanswered, and its sender gets a notice.
     Old,
-    /// The new one is answered "busy".
+    /// The new message is refused as "busy".
     New,
 }
 
@@ -62,7 +62,7 @@ impl QueueDrop {
     /// Every choice.
     pub const ALL: &'static [Self] = &[Self::Summarize, Self::Old, Self::New];
 
-    /// The word in settings, commands and on the wire.
+    /// The name in settings, commands and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Summarize => "summarize",
@@ -71,32 +71,32 @@ impl QueueDrop {
         }
     }
 
-    /// The choice of that word; `summarise` is understood too.
+    /// The choice with this name; `summarise` is accepted too.
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.to_lowercase().replace("summarise", "summarize");
         Self::ALL.iter().copied().find(|drop| drop.word() == word)
     }
 }
 
-/// How hard a model thinks before it answers, where it can.
+/// The thinking level of a model that supports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// Not at all.
+    /// No thinking.
     Off,
-    /// A little.
+    /// A little thinking.
     Low,
-    /// As most tasks need it.
+    /// The level for most tasks.
     Medium,
-    /// As much as it can.
+    /// The highest level.
     High,
 }
 
 impl Thinking {
-    /// Every level, from the least.
+    /// Every level, in ascending order.
     pub const ALL: &'static [Self] = &[Self::Off, Self::Low, Self::Medium, Self::High];
 
-    /// The word in settings, commands and on the wire.
+    /// The name in settings, commands and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -106,13 +106,13 @@ impl Thinking {
         }
     }
 
-    /// The level of that word.
+    /// The level with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.to_lowercase();
         Self::ALL.iter().copied().find(|level| level.word() == word)
     }
 
-    /// Most tokens to think for, where a provider wants a number. They come on top of those of the answer.
+    /// The token limit for thinking, for providers that take a number. It is added to the limit of the answer.
     pub fn budget_tokens(self) -> u32 {
         match self {
             Self::Off => 0,
@@ -123,16 +123,16 @@ impl Thinking {
     }
 }
 
-/// What people see of the model's reasoning.
+/// The visibility of the model's reasoning for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningShown {
-    /// Nothing. Whoever follows the run's stream of events reads it all the same.
+    /// Not shown. The run's event stream contains it all the same.
     #[default]
     Off,
-    /// It is said before the answer, as a part of it that is marked.
+    /// Shown before the answer, as a marked part of it.
     On,
-    /// It is shown while it comes, where a channel can change what it has shown, and gone when the answer is there.
+    /// Shown while the model generates it, on channels that can edit messages, and removed when the answer is complete.
     Stream,
 }
 
@@ -140,7 +140,7 @@ impl ReasoningShown {
     /// Every choice.
     pub const ALL: &'static [Self] = &[Self::Off, Self::On, Self::Stream];
 
-    /// The word in settings, commands and on the wire.
+    /// The name in settings, commands and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -149,71 +149,72 @@ impl ReasoningShown {
         }
     }
 
-    /// The choice of that word.
+    /// The choice with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.to_lowercase();
         Self::ALL.iter().copied().find(|shown| shown.word() == word)
     }
 }
 
-/// How the model of a run chooses its words, as a client asks for it. Absent: the configuration's, else the provider's default.
+/// The sampling parameters that a client sets. Absent: the configuration's value, else the provider's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
-    /// Most tokens of one answer, at least 1; never more than `llm.max_tokens`.
+    /// The maximum number of tokens of one answer, at least 1; limited by `llm.max_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
     /// Temperature in thousandths: 0 to 2000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_milli: Option<u16>,
-    /// Share of the likeliest tokens that are chosen among, in thousandths: 0 to 1000.
+    /// The nucleus sampling threshold `top_p`, in thousandths: 0 to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p_milli: Option<u16>,
-    /// Seed of the provider's random numbers.
+    /// The seed of the provider's random numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// Texts at which an answer ends: at most [`STOP_TEXTS_MAX`].
+    /// The texts at which an answer ends: at most [`STOP_TEXTS_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
 }
 
-/// Most texts at which an answer ends. Source: OpenAI, chat completions, `stop`.
+/// The maximum number of texts at which an answer ends. Source: OpenAI, chat completions, `stop`.
 pub const STOP_TEXTS_MAX: usize = 4;
 
-/// Which of a client's wishes an interface of a provider takes. A wish that it does not take is refused rather than left out.
+/// The sampling parameters that the interface of a provider supports. A request with an unsupported one is refused; the
+/// parameter is never dropped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingSupport {
-    /// Which seeds it takes.
+    /// The supported seeds.
     pub seed: SeedSupport,
-    /// Whether temperature and `top_p` can be set while the model thinks at a chosen level.
+    /// Whether temperature and `top_p` are allowed with a thinking level.
     pub while_thinking: bool,
 }
 
-/// Which seeds an interface takes.
+/// The seeds that an interface supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedSupport {
     /// None.
     No,
-    /// Those from 0 on.
+    /// Seeds from 0 on.
     FromZero,
-    /// Every whole number.
+    /// All integers.
     Any,
 }
 
-/// A wish that a provider's interface does not take.
+/// A sampling parameter that the interface of a provider does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsupportedSampling {
-    /// The field, as OpenAI's clients name it.
+    /// The field, with the name that clients of OpenAI use.
     pub field: &'static str,
-    /// Why, and what to do, for the client.
+    /// The reason and the remedy, for the client.
     pub advice: &'static str,
 }
 
 impl SamplingSupport {
-    /// It takes everything.
+    /// Support of all parameters.
     pub const ALL: Self = Self { seed: SeedSupport::Any, while_thinking: true };
 
-    /// The first wish that it does not take. `thinks`: whether the model is told to think at a level.
+    /// The first unsupported parameter. `thinks`: whether the request sets a thinking level.
     pub fn refused(&self, sampling: &Sampling, thinks: bool) -> Option<UnsupportedSampling> {
         const THINKS: &str = "it cannot be set while the model thinks; leave it out, or ask for no reasoning effort";
         let thinks = thinks && !self.while_thinking;
@@ -233,63 +234,64 @@ impl SamplingSupport {
 }
 
 impl Sampling {
-    /// The temperature, as providers take it.
+    /// The temperature in the unit of providers.
     pub fn temperature(&self) -> Option<f64> {
         self.temperature_milli.map(|milli| f64::from(milli) / 1000.0)
     }
 
-    /// The share of the likeliest tokens, as providers take it.
+    /// `top_p` in the unit of providers.
     pub fn top_p(&self) -> Option<f64> {
         self.top_p_milli.map(|milli| f64::from(milli) / 1000.0)
     }
 }
 
-/// What is asked of a run, or of all runs of a session. Absent: whoever is asked next says. Stored with both.
+/// The options of a run, or of all runs of a session. Absent: the next source of options decides. Stored with the run
+/// or the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunOptions {
-    /// What becomes of a message that meets a busy session.
+    /// The queue mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueMode>,
-    /// Milliseconds without a new message after which those that wait become one turn; for a session.
+    /// The pause in milliseconds after which collected messages become one turn; for a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_debounce_ms: Option<u64>,
-    /// Messages that may wait, at least 1; for a session.
+    /// The maximum number of queued messages, at least 1; for a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_cap: Option<usize>,
-    /// What becomes of them when there are more; for a session.
+    /// The handling of messages beyond that limit; for a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_drop: Option<QueueDrop>,
-    /// How hard the model thinks.
+    /// The thinking level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
-    /// What people see of its reasoning.
+    /// The visibility of reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<ReasoningShown>,
     /// Whether people see a line for each tool call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbose: Option<bool>,
-    /// Which model answers: one of the configured ones, by its name.
+    /// The model: one of the configured ones, by its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Most milliseconds at work, in the place of `limits.active_s`. 0: no limit.
+    /// The maximum working time in milliseconds, instead of `limits.active_s`. 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Added to the system prompt. At most [`EXTRA_PROMPT_MAX_BYTES`].
+    /// A text that is added to the system prompt. At most [`EXTRA_PROMPT_MAX_BYTES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_prompt: Option<String>,
-    /// How its model chooses its words.
+    /// The sampling parameters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Box<Sampling>>,
 }
 
 impl RunOptions {
-    /// Whether nothing is asked.
+    /// Whether no option is set.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// These, and where they say nothing, those of `base`.
+    /// These options; unset ones are taken from `base`.
     #[must_use]
     pub fn over(self, base: &Self) -> Self {
         Self {
@@ -307,7 +309,7 @@ impl RunOptions {
         }
     }
 
-    /// What is asked of the run itself: the same without a word about how its message waits.
+    /// The options of the run itself: the same without those of the queue.
     #[must_use]
     pub fn of_the_run(&self) -> Self {
         Self { queue: None, queue_debounce_ms: None, queue_cap: None, queue_drop: None, ..self.clone() }

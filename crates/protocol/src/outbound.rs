@@ -1,4 +1,4 @@
-//! What goes out.
+//! Outbound messages and the errors of their delivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,59 +7,59 @@ use crate::approval::Question;
 use crate::ids::{OutboxId, RunId};
 use crate::route::ReplyRoute;
 
-/// One message on its way to a person, in our own form: Markdown text and where it goes.
+/// One outbound message in Belay's own form: a Markdown text and its destination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outbound {
-    /// Identifies the delivery; the same over all its attempts.
+    /// The id of the delivery; the same over all its attempts.
     pub id: OutboxId,
-    /// The run it answers; `None` for the answer to a command.
+    /// The run that it belongs to; `None`: it is the reply to a command.
     pub run_id: Option<RunId>,
-    /// Where it goes.
+    /// The destination.
     pub route: ReplyRoute,
-    /// Markdown.
+    /// The text, in Markdown.
     pub text: String,
-    /// Pieces that the platform has already taken, when a long message was broken off.
+    /// The parts that the platform has already accepted of a long message whose delivery was interrupted.
     pub pieces_sent: u32,
-    /// The question that it asks, if it is one.
+    /// The approval request that it shows, if any.
     pub question: Option<Question>,
-    /// The message on the platform that it takes the place of: one that has shown the answer while it came.
+    /// The preview on the platform that it replaces, if any.
     pub preview: Option<Arc<str>>,
 }
 
 impl Outbound {
-    /// A message that asks nothing and takes no other's place, with an id of its own; nothing of it is sent yet. `run_id`:
-    /// the run that it answers, if it is an answer.
+    /// A message with an id of its own, without an approval request and without a preview, of which nothing is
+    /// delivered yet. `run_id`: the run that it answers, if any.
     pub fn new(run_id: Option<RunId>, route: ReplyRoute, text: impl Into<String>) -> Self {
         let (id, text) = (OutboxId::new(), text.into());
         Self { id, run_id, route, text, pieces_sent: 0, question: None, preview: None }
     }
 }
 
-/// A delivery that did not work.
+/// A failed delivery.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DeliverError {
-    /// Nothing has been shown; try again, not before the delay if there is one.
+    /// Nothing was delivered. The delivery is retried, after the delay if there is one.
     #[error("not delivered, try again{}: {detail}", after.map(|d| format!(" after {} ms", d.as_millis())).unwrap_or_default())]
     Retry {
-        /// The platform's own delay (429).
+        /// The delay that the platform asks for (429).
         after: Option<Duration>,
-        /// For the log.
+        /// The reason, for the log.
         detail: String,
-        /// Pieces that the platform has taken so far, those of earlier attempts included.
+        /// The parts that the platform has accepted so far, including those of earlier attempts.
         pieces_sent: u32,
     },
-    /// The request went out and no answer came: it may or may not have been shown. Not tried again.
+    /// The request was sent and no answer came: the message may or may not have been delivered. It is not retried.
     #[error("perhaps delivered: {detail}")]
     Ambiguous {
-        /// For the log.
+        /// The reason, for the log.
         detail: String,
-        /// Pieces that were certainly taken.
+        /// The parts that were certainly accepted.
         pieces_sent: u32,
     },
-    /// It will never work (the chat is gone, the bot is blocked).
+    /// It can never be delivered, for example because the chat is deleted or the bot is blocked.
     #[error("cannot be delivered: {detail}")]
     Refused {
-        /// For the log.
+        /// The reason, for the log.
         detail: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Who is acting, and what they may do.
+//! Principals: persons and systems that send messages, and their roles.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 use crate::ids::ChannelId;
 use crate::time::UnixMillis;
 
-/// Who is acting.
+/// The sender of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// Stable within its channel: a user id, a token's name. For the log and for "what is theirs".
+    /// Its id, stable within the channel: a user id, the name of a token. For the log and for ownership.
     pub id: Arc<str>,
-    /// What they may do.
+    /// Its role.
     pub role: Role,
 }
 
-/// A principal that has sent a message, as the store remembers it.
+/// A principal that has sent a message, as the store records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KnownPrincipal {
     /// The channel of its messages.
@@ -31,22 +31,23 @@ pub struct KnownPrincipal {
     pub last_seen_at: UnixMillis,
 }
 
-/// How far [`KnownPrincipal::last_seen_at`] may lag, in milliseconds. One hour: a message of an active principal costs no write for it.
+/// The maximum lag of [`KnownPrincipal::last_seen_at`], in milliseconds. One hour: messages of an active principal cost
+/// no additional write.
 pub const SEEN_PRECISION_MS: i64 = 3_600_000;
 
-/// What a principal may do.
+/// The role of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Talk, decide what is theirs, stop what is theirs: everything within the session of the message.
+    /// May write, and may decide and stop what is theirs, within the session of the message.
     User,
-    /// Like a user, and may also watch and stop any session: the holder of the API token.
+    /// The holder of the API token: like a user, and may also watch and stop any session.
     Client,
-    /// Everything, shutdown included.
+    /// May do everything, including a shutdown.
     Operator,
 }
 
 impl Principal {
-    /// An operator of that id.
+    /// An operator with this id.
     pub fn operator(id: impl AsRef<str>) -> Self {
         Self { id: id.as_ref().into(), role: Role::Operator }
     }

@@ -1,4 +1,4 @@
-//! Processes of runs, as the agent sees them: something that can be ended and counted.
+//! Processes of runs, in the view of the agent: they can be ended and listed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,19 +8,19 @@ use async_trait::async_trait;
 use crate::ids::RunId;
 use serde::Serialize;
 
-/// Something of a stopped run that is still alive.
+/// A part of a stopped run that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StillRunning {
     /// The run.
     pub run_id: RunId,
-    /// The process, if it is one.
+    /// The process id, if it is a process.
     pub pid: Option<u32>,
-    /// What it is.
+    /// Its description.
     pub what: String,
 }
 
-/// Which life of a run something belongs to. A stop raises the run's number; whoever is about to start anything for the
-/// run looks whether its own number still holds.
+/// The generation of a run: the life of the run that a call belongs to. A stop raises the run's number. Code that is
+/// about to start a process for the run first checks that its own number is current.
 #[derive(Clone, Debug, Default)]
 pub struct Generation {
     now: Arc<AtomicU64>,
@@ -28,7 +28,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Whether nothing has been stopped since this was handed out.
+    /// Whether the run was not stopped since this generation was handed out.
     pub fn is_current(&self) -> bool {
         self.now.load(Ordering::SeqCst) == self.mine
     }
@@ -38,28 +38,28 @@ impl Generation {
         self.now.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The number as it stands now, over the same run.
+    /// The present generation of the same run.
     #[must_use]
     pub fn renewed(&self) -> Self {
         Self { now: self.now.clone(), mine: self.now.load(Ordering::SeqCst) }
     }
 }
 
-/// Ends the processes of runs. The one way for `/stop`, a timeout, a shutdown and a crash of a turn.
+/// Ends the processes of runs: the one way for `/stop`, a timeout, a shutdown and a crash of a turn.
 #[async_trait]
 pub trait RunProcesses: Send + Sync {
-    /// Ends every process of the run: TERM, 2 s, KILL; returns when the tree is verified empty. Nothing is started for
-    /// the run meanwhile. Asked twice at once, both wait for the same end.
+    /// Ends every process of the run: TERM, 2 s, KILL. Returns when the process tree is verified to be empty. No
+    /// process of the run is started meanwhile. Two concurrent calls wait for the same end.
     ///
     /// # Cancel safety
-    /// Dropped, the ending goes on.
+    /// If the future is dropped, the end continues.
     async fn end(&self, run: RunId);
 
-    /// What of the run is alive now.
+    /// The processes of the run that are alive now.
     fn alive(&self, run: RunId) -> Vec<StillRunning>;
 }
 
-/// For daemons that start no processes.
+/// For agents that start no processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProcesses;
 

@@ -1,7 +1,9 @@
-//! How a run gets on, as its facts tell it: its steps, and its newest tool call.
+//! The progress of a run, computed from its events: its steps and its newest tool call.
 //!
-//! A run that makes a plan, and one that works in a worker, has pieces: each execution of a plan's step, and each worker, counts
-//! its own steps from 1 and begins again from 1 after a crash. Counted here are those of all pieces together.
+//! A run with a plan or a worker consists of pieces: each execution of a step of the plan, and each worker. A piece
+//! counts its own steps from 1, and again from 1 after a crash. The count here is over all pieces.
+//!
+//! The fold [`Doing::take`] is in this crate since the store, the job scheduler and the fakes of tests all need it.
 
 use serde::Serialize;
 
@@ -9,23 +11,23 @@ use crate::event::EventKind;
 use crate::job::RunsIn;
 use crate::time::UnixMillis;
 
-/// What a run has come to.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Doing {
-    /// Steps begun, over all its pieces.
+    /// The steps that have started, over all its pieces.
     pub steps: u32,
     /// Its newest tool call.
     pub last_action: Option<Action>,
-    /// Where it works.
+    /// The place where it runs.
     #[serde(skip)]
     room: RunsIn,
-    /// Steps of the piece that it is at.
+    /// The steps of its present piece.
     #[serde(skip)]
     piece: u32,
-    /// The number of the piece's newest step.
+    /// The number of the newest step of the piece.
     #[serde(skip)]
     newest: Option<u32>,
-    /// Runs that it has started and that have not ended: their steps are not its own.
+    /// The child runs that have not ended. Their steps are not counted.
     #[serde(skip)]
     children: u32,
 }
@@ -33,40 +35,40 @@ pub struct Doing {
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Action {
-    /// When it began, or ended.
+    /// The time of its start or end.
     pub at: UnixMillis,
     /// The tool.
     pub tool: String,
-    /// `running`, or how the call ended.
+    /// `running`, or the status of the result.
     pub status: &'static str,
 }
 
 impl Doing {
-    /// Nothing yet, in this room.
+    /// No progress yet, of a run in this place.
     pub fn in_room(room: RunsIn) -> Self {
         Self { room, ..Self::default() }
     }
 
-    /// Steps of the piece that it is at: what a crash now would have it do again, where it has pieces.
+    /// The steps of its present piece: those that a crash would repeat.
     pub fn piece(&self) -> u32 {
         self.piece
     }
 
-    /// Takes the next fact, in the order of the store.
+    /// Applies the next event of the run, in the order of the store.
     pub fn take(&mut self, at: UnixMillis, kind: EventKind) {
         match kind {
-            // Asked twice within a step, as by a check, it is the same step.
+            // Several calls within a step, such as a check, count as one step.
             EventKind::ModelCalled { step, .. } if self.children == 0 && self.newest != Some(step) => {
                 self.newest = Some(step);
                 self.steps = self.steps.saturating_add(1);
                 self.piece = self.piece.saturating_add(1);
             }
             EventKind::PlanCreated { .. } | EventKind::PlanStep { .. } => self.begin_piece(),
-            // A worker's steps are the job's.
+            // The steps of a worker are steps of the job.
             EventKind::SubagentStarted { .. } if self.room == RunsIn::Worker => self.begin_piece(),
             EventKind::SubagentStarted { .. } => self.children = self.children.saturating_add(1),
             EventKind::SubagentEnded { .. } => self.children = self.children.saturating_sub(1),
-            // What it had started has ended with the process.
+            // Its child runs have ended with the process.
             EventKind::RunStarted { .. } => self.children = 0,
             EventKind::ToolStarted { name, .. } => {
                 self.last_action = Some(Action { at, tool: name, status: "running" });

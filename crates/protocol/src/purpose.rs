@@ -1,4 +1,4 @@
-//! What money goes for: a word of the ledger, which follows from what a run is ([`Work`](crate::work::Work)).
+//! The purposes of money in the ledger. The purpose of a run follows from its [`Work`](crate::work::Work).
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ChannelId;
 
-/// What a run, or a part of it, is for: whose budget it uses, and what it may do.
+/// The purpose of a run: it selects the budget and the rights of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -15,9 +15,9 @@ pub enum Purpose {
     Chat,
     /// A job.
     Job,
-    /// A routine run of a routine.
+    /// A routine run.
     Routine,
-    /// A look at what the operator wants watched.
+    /// A beat of the heartbeat.
     Heartbeat,
 }
 
@@ -25,7 +25,7 @@ impl Purpose {
     /// Every purpose.
     pub const ALL: &'static [Self] = &[Self::Chat, Self::Job, Self::Routine, Self::Heartbeat];
 
-    /// The word in the store, in metrics and on the wire.
+    /// The name in the store, in metrics and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -35,7 +35,7 @@ impl Purpose {
         }
     }
 
-    /// Its name in sentences for people: what money went for.
+    /// Its name in sentences for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chats",
@@ -45,59 +45,59 @@ impl Purpose {
         }
     }
 
-    /// The purpose of that word.
+    /// The purpose with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|purpose| purpose.word() == word)
     }
 
-    /// The channel that its runs come through; for [`Purpose::Chat`] there are many, and none of this name.
+    /// The channel of its runs. Runs for [`Purpose::Chat`] come from many channels, none of which has this name.
     pub fn channel(self) -> ChannelId {
         ChannelId::new(self.word())
     }
 
-    /// Whether nobody waits at the other end: what it does was decided when it was made, and nobody can be asked.
+    /// Whether the work is autonomous: its rights were decided when it was created, and nobody can be asked.
     pub fn is_autonomous(self) -> bool {
         self != Self::Chat
     }
 }
 
-/// Money by what it went for, in millionths of a US dollar. What another run, a summary or a check costs on the way is for
-/// what the run is for that wanted it. On the wire a map from the words of purposes.
+/// Money by purpose, in millionths of a US dollar. The cost of a child run, a summary or a check counts for the purpose
+/// of the run that caused it. On the wire a map from the names of purposes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Spent(BTreeMap<Purpose, u64>);
 
 impl Spent {
-    /// What went for this.
+    /// The amount of this purpose.
     pub fn of(&self, purpose: Purpose) -> u64 {
         self.0.get(&purpose).copied().unwrap_or_default()
     }
 
-    /// What went for all together.
+    /// The total of all purposes.
     pub fn total(&self) -> u64 {
         self.0.values().copied().fold(0, u64::saturating_add)
     }
 
-    /// Adds what goes for this.
+    /// Adds an amount to a purpose.
     pub fn add(&mut self, purpose: Purpose, micro_usd: u64) {
         let of = self.0.entry(purpose).or_default();
         *of = of.saturating_add(micro_usd);
     }
 
-    /// Takes back what did not go for this after all.
+    /// Subtracts an amount from a purpose.
     pub fn take_back(&mut self, purpose: Purpose, micro_usd: u64) {
         if let Some(of) = self.0.get_mut(&purpose) {
             *of = of.saturating_sub(micro_usd);
         }
     }
 
-    /// What went for each, in the order of [`Purpose::ALL`], without those for which nothing went.
+    /// The amounts above zero, in the order of [`Purpose::ALL`].
     pub fn each(&self) -> impl Iterator<Item = (Purpose, u64)> + '_ {
         self.0.iter().map(|(purpose, micro_usd)| (*purpose, *micro_usd)).filter(|(_, micro_usd)| *micro_usd > 0)
     }
 }
 
-/// The session of requests over HTTP that name none. Nobody has a conversation there.
+/// The session of HTTP requests that name none. It has no conversation.
 pub const NO_SESSION: &str = "http";
 
 #[cfg(test)]

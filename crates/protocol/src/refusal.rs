@@ -1,43 +1,43 @@
-//! What a model provider says when it refuses or fails a call, for the record and for the operator.
+//! The error of a model provider, for the record and for the operator.
 
-/// A provider's own words about a call that failed.
+/// The provider's own error for a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderRefusal {
-    /// What is wrong, as far as status and words tell.
+    /// The kind of error, derived from status and message.
     pub fault: ProviderFault,
-    /// The HTTP status; `None` for an error inside an answer that had begun well.
+    /// The HTTP status; `None`: the error came inside a successful response.
     pub status: Option<u16>,
-    /// The provider's code or type of the error, such as `invalid_api_key`; empty where it gave none.
+    /// The provider's code or type of the error, such as `invalid_api_key`; empty if there is none.
     pub code: String,
     /// The message, on one line of at most 500 characters, without secrets and invisible characters.
     pub message: String,
-    /// Where the key comes from that was sent: an environment variable or a setting; empty where it is not known.
+    /// The source of the API key: an environment variable or a setting; empty if it is not known.
     pub key_from: String,
 }
 
-/// What is wrong.
+/// The kind of a provider's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderFault {
-    /// The key is missing, wrong, or may not do this.
+    /// The API key is missing, wrong, or not authorised.
     Key,
-    /// Quota, credit or balance is used up: waiting does not cure it.
+    /// The quota, credit or balance is used up. Waiting does not help.
     Quota,
-    /// The model's name is not known there.
+    /// The provider does not know the model's name.
     UnknownModel,
     /// Too many requests.
     RateLimit,
-    /// More work than it can take now.
+    /// The provider is overloaded.
     Overloaded,
-    /// An error of its own.
+    /// The provider has an internal error.
     Server,
     /// The context is too long.
     ContextTooLong,
-    /// It refuses the request for another reason.
+    /// The provider rejects the request for another reason.
     Request,
 }
 
 impl ProviderFault {
-    /// The word in the evidence of an ending.
+    /// The name in the evidence of a stop reason.
     pub fn word(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -53,7 +53,7 @@ impl ProviderFault {
 }
 
 impl ProviderFault {
-    /// What happened, for a log line.
+    /// The description for a log line.
     pub(crate) fn log_words(self) -> &'static str {
         match self {
             Self::Key => "the model provider rejects the API key",
@@ -61,7 +61,7 @@ impl ProviderFault {
             Self::UnknownModel => "the model provider does not know the model",
             Self::RateLimit => "the model provider limits our rate",
             Self::Overloaded => "the model provider is overloaded",
-            Self::Server => "the model provider reports an error of its own",
+            Self::Server => "the model provider reports an internal error",
             Self::ContextTooLong => "the conversation is longer than the model takes",
             Self::Request => "the model provider refuses the request",
         }
@@ -69,7 +69,7 @@ impl ProviderFault {
 }
 
 impl ProviderRefusal {
-    /// What an operator reads: what happened with status and code, what to do, and the provider's message.
+    /// The line for an operator: the error with status and code, the remedy, and the provider's message.
     pub fn line(&self) -> String {
         let key = match self.key_from.as_str() {
             "" => "the API key in [llm]",
@@ -87,7 +87,7 @@ impl ProviderRefusal {
             ProviderFault::RateLimit => ("The provider limits the rate of requests", "Try again later.".into()),
             ProviderFault::Overloaded => ("The provider is overloaded", "Try again later.".into()),
             ProviderFault::Server => {
-                ("The provider reports an error of its own", "Try again later; if it stays, ask the provider.".into())
+                ("The provider reports an internal error", "Try again later; if it stays, ask the provider.".into())
             }
             ProviderFault::ContextTooLong => (
                 "The conversation is too long for the model",
@@ -130,7 +130,7 @@ mod tests {
                 "",
                 "boom",
                 "",
-                "The provider reports an error of its own (500). Try again later; if it stays, ask the provider. The provider \
+                "The provider reports an internal error (500). Try again later; if it stays, ask the provider. The provider \
                  said: boom",
             ),
             (

@@ -1,4 +1,4 @@
-//! Where replies go.
+//! Destinations of replies.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ChannelId;
 
-/// Where a reply goes. Stored with the run, so that a restart can still answer.
+/// The destination of a reply. Stored with the run, so that a restarted daemon can still reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReplyRoute {
     /// The channel.
     pub channel: ChannelId,
-    /// The conversation within it; deliveries to one conversation keep their order.
+    /// The conversation within the channel; deliveries to one conversation keep their order.
     pub conversation: Arc<str>,
-    /// The message that is answered, as the platform names it.
+    /// The platform's id of the message that is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<Arc<str>>,
 }

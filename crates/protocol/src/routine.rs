@@ -1,4 +1,4 @@
-//! Routines: rules that start work by time or event. What they are made of, and what may be asked about them.
+//! Routines: rules that start work by time or event. Their specifications and records.
 
 use std::collections::BTreeMap;
 
@@ -10,61 +10,62 @@ use crate::job::{JobBudget, RunsIn};
 use crate::route::ReplyRoute;
 use crate::time::UnixMillis;
 
-/// What a routine says when there is nothing to say.
+/// The answer of a routine's model when there is nothing to report.
 pub const ROUTINE_OK: &str = "ROUTINE_OK";
-/// Longest name of a routine, in bytes: letters, digits, `-` and `_`, the first a letter.
+/// The maximum length of a routine's name, in bytes. Names consist of letters, digits, `-` and `_`, and begin with a
+/// letter.
 pub const ROUTINE_NAME_MAX_BYTES: usize = 64;
-/// Longest text of a routine, in bytes.
+/// The maximum length of a routine's text, in bytes.
 pub const ROUTINE_TEXT_MAX_BYTES: usize = 64 * 1024;
 
-/// Most routines in a store.
+/// The maximum number of routines in a store.
 pub const MAX_ROUTINES: u32 = 20_000;
 
-/// How long the same call of a webhook is the same delivery, where none is named: a minute, longer than a sender waits before it
-/// sends again, and shorter than what sends on a schedule does.
+/// The time for which an equal call of a webhook counts as the same delivery if it names no delivery, in milliseconds.
+/// A minute: longer than the retry delay of a sender, shorter than the period of a scheduled sender.
 pub const WEBHOOK_ECHO_MS: i64 = 60_000;
 
-/// What a routine is, as it is written.
+/// The specification of a routine, as its author writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoutineSpec {
     /// Its name; unique.
     pub name: String,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// What sets it off.
+    /// Its trigger.
     pub trigger: Trigger,
-    /// What it does.
+    /// Its action.
     pub action: RoutineAction,
-    /// What holds it back.
+    /// Its guardrails.
     #[serde(default)]
     pub guard: Guardrails,
-    /// Who is told, and of what.
+    /// Its notifications.
     #[serde(default)]
     pub notify: Notify,
 }
 
-/// What sets a routine off. Every routine can be fired by hand besides.
+/// The trigger of a routine. Every routine can also be run by hand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Trigger {
-    /// A time.
+    /// A schedule.
     Schedule {
         /// A cron line of 5, 6 or 7 fields, `@daily` and its like, `every 15m`, or `at 2026-12-01T09:00`.
         when: String,
         /// An IANA zone.
         #[serde(default = "utc")]
         zone: String,
-        /// What becomes of times that passed while nobody could fire it.
+        /// The handling of missed times.
         #[serde(default)]
         misfire: Misfire,
     },
     /// A message of its owner.
     Event {
-        /// A regular expression that runs in linear time, looked for in the text.
+        /// A regular expression that is searched in the text; its matching time is linear.
         pattern: String,
-        /// Only through this channel, without case; `None`: through any.
+        /// The channel of the message, case-insensitive; `None`: any channel.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
     },
@@ -72,22 +73,22 @@ pub enum Trigger {
     Webhook {
         /// The last part of its address; unique.
         path: String,
-        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere. It is taken, and shown to nobody; empty in what is
-        /// put: the one that is known stays.
+        /// SHA-256 of the secret, in hex. The secret itself is not stored, and the digest is never shown. Empty in a
+        /// changed specification: the stored digest stays.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         secret_sha256: String,
     },
-    /// Something that another part of the system says has happened.
+    /// An event that another part of the system reports.
     System {
-        /// Who says so, without case.
+        /// The source of the event, case-insensitive.
         source: String,
-        /// What, without case.
+        /// The name of the event, case-insensitive.
         event: String,
-        /// What top-level fields of its payload must be, compared as text without case.
+        /// The required values of top-level fields of the payload, compared as text, case-insensitive.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         filters: BTreeMap<String, String>,
     },
-    /// Nothing but a hand.
+    /// No automatic trigger: the routine is only run by hand.
     Manual,
 }
 
@@ -96,7 +97,7 @@ fn utc() -> String {
 }
 
 impl Trigger {
-    /// The word in the store and on the wire.
+    /// The name in the store and on the wire.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Schedule { .. } => "schedule",
@@ -108,48 +109,48 @@ impl Trigger {
     }
 }
 
-/// What becomes of scheduled times that passed while nobody could fire them. `"skip"`, `"once"`, or `{ all = 3 }`.
+/// The handling of scheduled times that passed without a routine run. `"skip"`, `"once"`, or `{ all = 3 }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {
-    /// They are recorded as missed.
+    /// All are recorded as missed.
     Skip,
-    /// The newest is fired, the others are recorded as missed.
+    /// The newest one is run, the others are recorded as missed.
     #[default]
     Once,
-    /// So many of the newest are fired, in order; the others are recorded as missed.
+    /// This many of the newest are run, in order; the others are recorded as missed.
     All(u32),
 }
 
-/// What a routine does.
+/// The action of a routine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RoutineAction {
     /// A few model calls with a loop of their own.
     Lightweight {
-        /// What it is told.
+        /// The prompt.
         prompt: String,
-        /// Files of the workspace that it is shown.
+        /// The files of the workspace that the prompt contains.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         files: Vec<String>,
         /// Whether it may call tools.
         #[serde(default)]
         use_tools: bool,
-        /// Rounds of tool calls, 1 to 20; the configuration has a smaller limit.
+        /// The maximum number of rounds of tool calls, 1 to 20; the configuration may set a lower limit.
         #[serde(default = "three")]
         max_tool_rounds: u32,
     },
-    /// A job, which the routine run is linked to until it ends.
+    /// A job. The routine run lasts until the job ends.
     FullJob {
-        /// What it is to do.
+        /// The task of the job.
         task: String,
-        /// Whether a plan is made first.
+        /// Whether the run makes a plan first.
         #[serde(default)]
         plan: bool,
-        /// Where it works.
+        /// The place where the job runs.
         #[serde(default)]
         runs_in: RunsIn,
-        /// What it may use.
+        /// The limits of the job.
         #[serde(default)]
         budget: JobBudget,
     },
@@ -159,17 +160,17 @@ fn three() -> u32 {
     3
 }
 
-/// What holds a routine back.
+/// The guardrails of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Guardrails {
-    /// Seconds between two routine runs that were not asked for by hand. 0: none.
+    /// The minimum time in seconds between two routine runs that were not started by hand. 0: none.
     pub cooldown_s: u64,
-    /// Routine runs of it at work at the same time; at least 1.
+    /// The maximum number of its concurrent routine runs; at least 1.
     pub max_concurrent: u32,
-    /// Seconds within which the same content does not fire it again. 0: never looked at.
+    /// The time in seconds for which the same content does not start it again. 0: no deduplication.
     pub dedup_window_s: u64,
-    /// Failures in a row after which it is switched off, and its owner told. 0: never.
+    /// The failures in a row after which it is disabled and its owner gets a notice. 0: never.
     pub max_failures: u32,
 }
 
@@ -179,18 +180,18 @@ impl Default for Guardrails {
     }
 }
 
-/// Who is told of a routine, and of what.
+/// The notifications of a routine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Notify {
-    /// Where; `None`: the conversation that made it, and nobody where there is none.
+    /// The destination; `None`: the conversation in which it was created, and nobody if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<ReplyRoute>,
-    /// What it has to say.
+    /// Whether its reports are sent.
     pub on_attention: bool,
-    /// That it failed.
+    /// Whether failures are sent.
     pub on_failure: bool,
-    /// That there was nothing to say.
+    /// Whether a success without a report is sent.
     pub on_success: bool,
 }
 
@@ -200,111 +201,112 @@ impl Default for Notify {
     }
 }
 
-/// Where a routine comes from.
+/// The origin of a routine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoutineOrigin {
-    /// A person or a program made it.
+    /// A person or a program has created it.
     #[default]
     Made,
-    /// The configuration says so: it is changed there.
+    /// The configuration defines it, and it is changed only there.
     Config,
-    /// It is the heartbeat, which is built in: its settings are a part of the configuration of their own.
+    /// It is the built-in heartbeat, which has a section of its own in the configuration.
     Heartbeat,
 }
 
-/// A routine to commit.
+/// A routine to store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRoutine {
-    /// Its id, if it is new; one that is there keeps its own.
+    /// Its id if it is new. An existing routine keeps its id.
     pub id: RoutineId,
-    /// What it is.
+    /// Its specification.
     pub spec: RoutineSpec,
-    /// For whom it works: with their rights as they were then.
+    /// Its creator, with the authority at that time.
     pub creator: Asker,
-    /// The channel that the creator spoke through.
+    /// The channel of the creator.
     pub channel: ChannelId,
-    /// The session that it was made in.
+    /// The session in which it was created.
     pub made_in: SessionKey,
-    /// Where that session is answered.
+    /// The destination of replies of that session.
     pub reply_to: Option<ReplyRoute>,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: RoutineOrigin,
     /// Its next scheduled time.
     pub next_at: Option<UnixMillis>,
-    /// When.
+    /// The time.
     pub at: UnixMillis,
 }
 
-/// A routine as the outside sees it.
+/// A routine, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoutineRecord {
-    /// Its id, which changes do not change. One that is made under the name of a deleted one is another one.
+    /// Its id. Changes keep it. A routine with the name of a deleted one gets a new id.
     pub routine_id: RoutineId,
-    /// What it is. Shown without its secret's digest.
+    /// Its specification. The wire form omits the digest of its secret.
     #[serde(flatten, serialize_with = "without_secret")]
     pub spec: RoutineSpec,
-    /// For whom it works.
+    /// Its creator.
     pub creator: Asker,
-    /// The channel that they spoke through.
+    /// The channel of the creator.
     pub channel: ChannelId,
-    /// The session that it was made in.
+    /// The session in which it was created.
     pub made_in: SessionKey,
-    /// Where that session is answered.
+    /// The destination of replies of that session.
     #[serde(skip)]
     pub reply_to: Option<ReplyRoute>,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: RoutineOrigin,
-    /// Whether it can fire.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// Why it cannot, in words; empty where it can.
+    /// The reason for which it is disabled, for people; empty if it is enabled.
     pub disabled_detail: String,
-    /// Raised by one with each change of what it is.
+    /// Its revision: raised by one with each change of the specification.
     pub revision: u32,
-    /// Its next scheduled time; `None`: it has none, or cannot fire.
+    /// Its next scheduled time; `None`: it has none, or is disabled.
     pub next_at: Option<UnixMillis>,
-    /// The newest scheduled time that was claimed or missed: none up to it is ever claimed again. Before the first, the date
-    /// since which it has this schedule and is on; `None`: it has no schedule.
+    /// The newest scheduled time that was claimed or missed. No time up to it is claimed again. Before the first one,
+    /// it is the date since which the routine has this schedule and is enabled; `None`: it has no schedule.
     pub claimed_to: Option<UnixMillis>,
-    /// When it fired last.
+    /// The time of its newest routine run.
     pub fired_at: Option<UnixMillis>,
-    /// When it fired last other than by hand: since then it cools down.
+    /// The time of its newest routine run that was not started by hand. The cooldown begins at it.
     pub set_off_at: Option<UnixMillis>,
-    /// How often it has fired.
+    /// The number of its routine runs.
     pub routine_runs: u64,
     /// Failures in a row.
     pub failures: u32,
-    /// When it was made.
+    /// The time of its creation.
     pub created_at: UnixMillis,
-    /// When it was changed last.
+    /// The time of its last change.
     pub changed_at: UnixMillis,
 }
 
-/// What a routine may be put by; looked at where it is written, so that of two who want a name one has it.
+/// The conditions for storing a routine. The store checks them in the transaction of the write, so that of two
+/// concurrent requests for a name one succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutRule {
-    /// Whether it must be new.
+    /// Whether the routine must not exist yet.
     pub fresh: bool,
-    /// By whom.
+    /// The author of the change.
     pub by: PutBy,
 }
 
-/// Who puts a routine.
+/// The author of a change of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutBy {
-    /// The configuration: one that is there is the configuration's from then on.
+    /// The configuration. It takes over an existing routine of that name.
     Config,
-    /// An operator: changes anybody's but the configuration's. It stays its owner's, with the owner's rights, and is answered
-    /// where the owner is.
+    /// An operator, who may change all routines except those of the configuration. The routine keeps its owner, the
+    /// owner's authority and destination.
     Operator,
-    /// [`NewRoutine::creator`], through [`NewRoutine::channel`]: changes their own, and makes no more than so many.
+    /// [`NewRoutine::creator`] through [`NewRoutine::channel`], who may change only their own routines.
     Owner {
-        /// Routines that they may have; those of the configuration do not count.
+        /// The maximum number of their routines, without those of the configuration.
         most: u32,
     },
 }
 
-/// From a digest a short secret can be guessed.
+/// A short secret can be guessed from its digest.
 fn without_secret<S: Serializer>(spec: &RoutineSpec, serializer: S) -> Result<S::Ok, S::Error> {
     let mut shown = spec.clone();
     if let Trigger::Webhook { secret_sha256, .. } = &mut shown.trigger {
@@ -313,13 +315,13 @@ fn without_secret<S: Serializer>(spec: &RoutineSpec, serializer: S) -> Result<S:
     shown.serialize(serializer)
 }
 
-/// What became of a routine that was to be committed.
+/// The result of storing a routine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RoutinePut {
-    /// It is there.
+    /// It is stored.
     Done(Box<RoutineRecord>),
-    /// The one of that name is not theirs to change; the words say why.
+    /// The author may not change the routine of that name; the text is the reason.
     Forbidden(String),
-    /// Another one has its name, or its webhook's path, or there are too many; the words say which.
+    /// Another routine has the name or the path of the webhook, or there are too many routines; the text is the reason.
     Refused(String),
 }

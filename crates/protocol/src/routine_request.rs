@@ -1,68 +1,69 @@
-//! Requests about routines, and what became of them.
+//! Requests about routines, and their results.
 
 use crate::heartbeat::HeartbeatReport;
 use crate::routine::{RoutineRecord, RoutineSpec};
 use crate::routine_run::RoutineRunRecord;
 
-/// What may be asked about routines. Who asks, from where, and who is told, stand in the message that asks.
+/// A request about routines. The message of the request has the principal, the session and the destination of notices.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RoutineRequest {
-    /// Make one, or change the one of that name. With `fresh`, one that is there is refused.
+    /// Create a routine, or change the one of that name. With `fresh`, an existing one is refused.
     Put {
-        /// What it is.
+        /// The specification.
         spec: RoutineSpec,
-        /// Whether it must be new.
+        /// Whether the routine must not exist yet.
         fresh: bool,
     },
-    /// Switch one on or off.
+    /// Enable or disable a routine.
     Enable {
         /// Its name.
         name: String,
-        /// On.
+        /// Whether to enable it.
         on: bool,
     },
-    /// Delete one.
+    /// Delete the routine of this name.
     Delete(String),
-    /// Fire one by hand.
+    /// Run a routine by hand.
     Fire {
         /// Its name.
         name: String,
-        /// Told to it, as data of the outside.
+        /// The data for the run, as untrusted content.
         payload: Option<String>,
     },
-    /// Fire the one of this webhook. Whoever asks has compared the secret.
+    /// Run the routine of a webhook. The caller has compared the secret.
     Webhook {
         /// The routine's name.
         name: String,
-        /// What makes a second delivery recognisable; `None`: its payload does, for [`WEBHOOK_ECHO_MS`](crate::routine::WEBHOOK_ECHO_MS).
+        /// The id of the delivery, which recognises a redelivery; `None`: the payload recognises it, for
+        /// [`WEBHOOK_ECHO_MS`](crate::routine::WEBHOOK_ECHO_MS).
         delivery: Option<String>,
-        /// Told to it, as data of the outside.
+        /// The data for the run, as untrusted content.
         payload: String,
     },
-    /// Something has happened: fire all that wait for it.
+    /// Report an event: run all routines with a matching trigger.
     Emit {
-        /// Who says so.
+        /// The source of the event.
         source: String,
-        /// What.
+        /// The name of the event.
         event: String,
-        /// What makes a second telling recognisable; `None`: each is one of its own.
+        /// The key that recognises a repeated report; `None`: each report counts.
         key: Option<String>,
-        /// More about it: an object.
+        /// The data of the event: an object.
         payload: serde_json::Value,
     },
-    /// How the heartbeat stands; operators only.
+    /// Report the state of the heartbeat; operators only.
     Heartbeat,
 }
 
-/// What became of a request about routines.
+/// The result of a request about routines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RoutineAnswer {
-    /// The routine as it stands now.
+    /// The routine in its present state.
     Routine(Box<RoutineRecord>),
-    /// It is gone.
+    /// The routine of this name is deleted.
     Deleted(String),
-    /// What was fired, or was before; none where nothing waits for it.
+    /// The routine runs that were started now or by an earlier delivery; empty if no routine matches.
     Fired(Vec<RoutineRunRecord>),
-    /// How the heartbeat stands.
+    /// The state of the heartbeat.
     Heartbeat(Box<HeartbeatReport>),
 }

@@ -1,6 +1,6 @@
-//! Routine runs of routines: what one is, from its claim to its end.
+//! Routine runs: one execution of a routine, from its claim to its end.
 //!
-//! A routine run is a claimed row before anything is done for it: of two daemons on one store, one has it.
+//! A routine run is a claimed row before any of its work starts. Of two daemons on one store, only one gets the claim.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,29 +11,29 @@ use crate::routine::{Guardrails, ROUTINE_TEXT_MAX_BYTES, Trigger};
 use crate::run::RunUsage;
 use crate::time::UnixMillis;
 
-/// Longest detail of a routine run, in characters.
+/// The maximum length of a routine run's detail, in characters.
 pub const ROUTINE_RUN_DETAIL_MAX_CHARS: usize = 200;
 
-/// Where a routine run stands.
+/// The status of a routine run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoutineRunStatus {
-    /// Claimed, and at work.
+    /// It is claimed and running.
     Running,
-    /// Done, with nothing to say.
+    /// It has succeeded and has nothing to report.
     Ok,
-    /// Done, with something to say.
+    /// It has succeeded and has a report.
     Attention,
-    /// Not done.
+    /// It has failed.
     Failed,
-    /// Its time passed while nobody could fire it.
+    /// Its scheduled time passed without a routine run.
     Missed,
-    /// The heartbeat had a reason not to beat: its summary is the word of a [`SkipReason`](crate::heartbeat::SkipReason).
+    /// The heartbeat skipped the beat. Its summary is the name of a [`SkipReason`](crate::heartbeat::SkipReason).
     Skipped,
 }
 
 impl RoutineRunStatus {
-    /// The word in the store and on the wire.
+    /// The name in the store and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -45,7 +45,7 @@ impl RoutineRunStatus {
         }
     }
 
-    /// The status of that word.
+    /// The status with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed, Self::Skipped]
             .into_iter()
@@ -62,71 +62,72 @@ pub struct NewRoutineRun {
     pub routine_id: RoutineId,
     /// The routine's name.
     pub routine: String,
-    /// What set it off: a [`Trigger::word`], or `manual`.
+    /// Its trigger: a [`Trigger::word`], or `manual`.
     pub by: &'static str,
-    /// What makes a second delivery of the same cause recognisable, within the routine: the scheduled time in milliseconds, a
-    /// webhook's delivery, a message's key.
+    /// The key that recognises a redelivery of its cause, unique within the routine: the scheduled time in
+    /// milliseconds, the id of a webhook's delivery, the key of a message.
     pub key: String,
-    /// The key of an earlier routine run that is this one too, if it was claimed lately enough.
+    /// The key of an earlier routine run that counts as this one if it was claimed recently enough.
     pub echo: Option<Echo>,
-    /// The scheduled time, where there is one.
+    /// The scheduled time, if there is one.
     pub scheduled_at: Option<UnixMillis>,
-    /// Whether guardrails of time are passed over: cooldown and content. For a routine run by hand.
+    /// Whether it ignores the guardrails for cooldown and content. Set for a routine run by hand.
     pub by_hand: bool,
-    /// What it was set off with, in short: at most [`ROUTINE_RUN_DETAIL_MAX_CHARS`].
+    /// A short form of its cause: at most [`ROUTINE_RUN_DETAIL_MAX_CHARS`].
     pub detail: String,
-    /// What it was set off with, for the model, as data of the outside; at most [`ROUTINE_TEXT_MAX_BYTES`].
+    /// The data of its cause, which the model reads as untrusted content; at most [`ROUTINE_TEXT_MAX_BYTES`].
     pub payload: Option<String>,
     /// blake3 of the content, in hex, for [`Guardrails::dedup_window_s`]; `None`: there is none.
     pub content: Option<String>,
-    /// Scheduled times that are recorded as missed in the same commit, oldest first.
+    /// The scheduled times that the same commit records as missed, oldest first.
     pub missed: Vec<UnixMillis>,
-    /// The routine's next scheduled time from here on, where it has a schedule.
+    /// The routine's next scheduled time after this commit, if it has a schedule.
     pub next_at: Option<UnixMillis>,
     /// The daemon that claims it.
     pub boot: BootId,
-    /// When.
+    /// The time of the claim.
     pub at: UnixMillis,
 }
 
-/// An earlier routine run that is the same one: for a cause without a name, which is recognised by what it says and when.
+/// An earlier routine run that counts as the same one. For a cause without an id, which is recognised by its content
+/// and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Its key.
     pub key: String,
-    /// Claimed at this date or later; before it, it was another one.
+    /// It counts if it was claimed at this time or later.
     pub since: UnixMillis,
 }
 
-/// What became of a claim.
+/// The result of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// This daemon has it, and its place.
+    /// The routine run is claimed by this daemon and holds a slot.
     Claimed(Box<RoutineRunRecord>),
-    /// It was claimed before: by this daemon or another.
+    /// It was claimed before, by this daemon or another.
     Known(Box<RoutineRunRecord>),
-    /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary; but where it is
-    /// [`Held::Global`], which is nothing of the routine's, the time stays as it is and is claimed later.
+    /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary. With
+    /// [`Held::Global`], which is no guardrail of the routine, the time stays open and is claimed later.
     Held(Held),
-    /// There is no such routine, or it cannot fire.
+    /// There is no such routine, or it is disabled. The text is the reason.
     Off(String),
 }
 
 /// The guardrail that holds a routine run back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It fired a moment ago; so many milliseconds are left.
+    /// The cooldown of the routine; the milliseconds that are left.
     Cooldown(u64),
-    /// As many of it as may be are at work.
+    /// The limit of concurrent routine runs of the routine.
     Concurrent,
-    /// As many of all as may be are at work.
+    /// The limit of concurrent routine runs of all routines.
     Global,
-    /// The same content has fired it a moment ago.
+    /// Deduplication: the same content has started it recently.
     Content,
 }
 
 impl Held {
-    /// The word in the store, in metrics and on the wire.
+    /// The name in the store, in metrics and on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Cooldown(_) => "cooldown",
@@ -137,92 +138,95 @@ impl Held {
     }
 }
 
-/// A routine run as the outside sees it.
+/// A routine run, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoutineRunRecord {
     /// Its id.
     pub routine_run_id: RoutineRunId,
-    /// The routine. One that has its name by now may be another.
+    /// The id of the routine. A newer routine may have the same name.
     pub routine_id: RoutineId,
     /// The routine's name.
     pub routine: String,
     /// The routine's revision when it was claimed.
     pub revision: u32,
-    /// What set it off.
+    /// Its trigger.
     pub trigger: String,
-    /// What makes the cause recognisable.
+    /// The key of its cause.
     pub key: String,
     /// The scheduled time.
     pub scheduled_at: Option<UnixMillis>,
-    /// What it was set off with, in short.
+    /// A short form of its cause.
     pub detail: String,
-    /// What it was set off with.
+    /// The data of its cause.
     #[serde(skip)]
     pub payload: Option<String>,
-    /// Where it stands.
+    /// Its status.
     pub status: RoutineRunStatus,
-    /// What there is to say: its text, or why it failed, or what held it back.
+    /// The report, the reason of a failure, or the guardrail that held it back.
     pub summary: Option<String>,
-    /// The run that did it, for a lightweight one.
+    /// The run of a lightweight routine.
     pub run_id: Option<RunId>,
-    /// The job that does it, for a full one.
+    /// The job of a routine that creates one.
     pub job_id: Option<JobId>,
-    /// What it used.
+    /// Its usage.
     pub usage: RunUsage,
-    /// What it cost, in millionths of a US dollar.
+    /// Its cost, in millionths of a US dollar.
     pub cost_micro_usd: u64,
-    /// When it was claimed.
+    /// The time of the claim.
     pub claimed_at: UnixMillis,
-    /// When it ended.
+    /// The time of the end.
     pub ended_at: Option<UnixMillis>,
 }
 
 /// The end of a routine run.
 #[derive(Clone, Debug)]
 pub struct RoutineRunEnd {
-    /// Which.
+    /// The routine run.
     pub routine_run: RoutineRunId,
-    /// [`RoutineRunStatus::Ok`], [`RoutineRunStatus::Attention`], [`RoutineRunStatus::Failed`] or [`RoutineRunStatus::Skipped`].
+    /// The final status: [`RoutineRunStatus::Ok`], [`RoutineRunStatus::Attention`], [`RoutineRunStatus::Failed`] or
+    /// [`RoutineRunStatus::Skipped`].
     pub status: RoutineRunStatus,
-    /// What there is to say.
+    /// The report or the reason of the failure.
     pub summary: Option<String>,
-    /// What it used.
+    /// Its usage.
     pub usage: RunUsage,
-    /// What it cost, in millionths of a US dollar.
+    /// Its cost, in millionths of a US dollar.
     pub cost_micro_usd: u64,
-    /// Why its routine is switched off with this end, however often it has failed; `None`: by the number of failures alone.
+    /// The reason for which this end disables the routine, regardless of the number of failures; `None`: the number of
+    /// failures decides.
     pub switch_off: Option<String>,
-    /// Told in the same commit, if this is its first end.
+    /// A notice that the same commit puts into the outbox, if this is the first end.
     pub notice: Option<Outbound>,
-    /// Told besides, in the same commit, if this end switches the routine off.
+    /// A further notice in the same commit, if this end disables the routine.
     pub disabled_notice: Option<Outbound>,
-    /// When.
+    /// The time of the end.
     pub at: UnixMillis,
 }
 
-/// What became of an end.
+/// The result of ending a routine run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settled {
-    /// It has ended now; whether its routine was switched off by it.
+    /// The routine run has ended now.
     Now {
         /// The routine run.
         routine_run: Box<RoutineRunRecord>,
-        /// Whether as many failures in a row as may be were reached, or [`RoutineRunEnd::switch_off`] said so of one that was on.
+        /// Whether this end disabled the routine: the limit of failures was reached, or [`RoutineRunEnd::switch_off`]
+        /// was set, and the routine was enabled.
         disabled: bool,
     },
-    /// It had ended before, or never was.
+    /// It had ended before, or does not exist.
     Before,
 }
 
-/// Which routine runs.
+/// The filter of a list of routine runs.
 #[derive(Clone, Debug, Default)]
 pub struct RoutineRunFilter {
-    /// Of routines of this name only, also of those that were deleted.
+    /// Only those of routines with this name, including deleted ones.
     pub routine: Option<String>,
-    /// Of this routine only, and not of others that had its name before.
+    /// Only those of this routine, without those of earlier routines with its name.
     pub routine_id: Option<RoutineId>,
-    /// With this status only.
+    /// Only those with this status.
     pub status: Option<RoutineRunStatus>,
-    /// At most so many, newest first; 0 means 50.
+    /// The maximum count, newest first; 0 means 50.
     pub limit: u32,
 }

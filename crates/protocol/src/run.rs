@@ -1,4 +1,4 @@
-//! Runs: where one stands, what it used, and its record.
+//! Runs: their status, usage and record.
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -11,15 +11,15 @@ use crate::run_status::RunStatus;
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
 
-/// What a run's agent is doing, in the words of agent frameworks; still told after the run.
+/// The state of a run's agent, in the terms of agent frameworks. The record keeps it after the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AgentState {
-    /// Nothing yet, or it waits for a person.
+    /// It has not started, or waits for a person.
     Idle,
-    /// It works.
+    /// It is running.
     Running,
-    /// It has come to an end: of its own, or because it was stopped.
+    /// It has ended by itself, or was stopped.
     Finished,
     /// It has failed.
     Error,
@@ -36,7 +36,7 @@ impl From<RunStatus> for AgentState {
     }
 }
 
-/// Writes a status and, beside it, the state that follows from it.
+/// Serialises a status together with the agent state that follows from it.
 fn with_agent_state<S: Serializer>(status: &RunStatus, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(2))?;
     map.serialize_entry("status", status)?;
@@ -44,52 +44,52 @@ fn with_agent_state<S: Serializer>(status: &RunStatus, serializer: S) -> Result<
     map.end()
 }
 
-/// A run as the outside sees it.
+/// A run, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunRecord {
-    /// Its id; survives restarts.
+    /// Its id; constant over restarts.
     pub run_id: RunId,
     /// Its session.
     pub session: SessionKey,
-    /// Where it stands. On the wire `agent_state` follows it.
+    /// Its status. The wire form has `agent_state` beside it.
     #[serde(flatten, serialize_with = "with_agent_state")]
     pub status: RunStatus,
-    /// Why it ended; `null` while it goes on.
+    /// The stop reason; `null` while it has not ended.
     pub reason: Option<StopReason>,
-    /// What was seen when it ended.
+    /// The evidence for the stop reason.
     pub evidence: Map<String, Value>,
-    /// The answer, or the line that says why there is none; `null` while it goes on.
+    /// The answer, or the line that explains why there is none; `null` while it has not ended.
     pub reply: Option<String>,
-    /// What it used.
+    /// Its usage.
     pub usage: RunUsage,
-    /// What it cost, in millionths of a US dollar.
+    /// Its cost, in millionths of a US dollar.
     pub cost_micro_usd: u64,
-    /// How often it was taken up, from 1; 0 before it started.
+    /// Its attempt, from 1; 0 before it starts.
     pub attempt: u32,
-    /// When it was committed.
+    /// The time of its commit.
     pub accepted_at: UnixMillis,
-    /// When it was first taken up.
+    /// The time of its first start.
     pub started_at: Option<UnixMillis>,
-    /// When it ended.
+    /// The time of its end.
     pub ended_at: Option<UnixMillis>,
-    /// What it waits for, while it is paused.
+    /// The approval request that it waits for while it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
 }
 
-/// What a paused run waits for.
+/// The approval request that a paused run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingFor {
-    /// The question: what an answer names.
+    /// The id of the approval request; an answer names it.
     pub approval: GateId,
     /// A yes or no, or a secret.
     #[serde(flatten)]
     pub kind: GateKind,
     /// The tool.
     pub tool: String,
-    /// What the call would do.
+    /// The effect of the call.
     pub summary: String,
-    /// When silence becomes a denial.
+    /// The time at which a missing answer becomes a denial.
     pub expires_at: UnixMillis,
 }
 
@@ -105,24 +105,24 @@ impl From<&Gate> for WaitingFor {
     }
 }
 
-/// How a subagent ended, in the words of agent frameworks. The reason beside it says more.
+/// The end of a subagent, in the terms of agent frameworks. The stop reason has more detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Termination {
-    /// With what it was asked for.
+    /// It has produced the requested result.
     Goal,
-    /// Its steps were used up.
+    /// It has reached its limit of steps.
     MaxTurns,
-    /// Its time was up.
+    /// Its time has run out.
     Timeout,
-    /// It could not go on, gave up, or was ended by a rule or a limit of the whole run.
+    /// It has failed, has given up, or was ended by a rule or a limit of the whole run.
     Error,
     /// It was stopped together with the run that started it.
     Aborted,
 }
 
 impl Termination {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Goal => "GOAL",
@@ -134,31 +134,31 @@ impl Termination {
     }
 }
 
-/// What a run used.
+/// The usage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunUsage {
-    /// Tokens read.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens generated.
+    /// Output tokens.
     pub output: u64,
-    /// Requests sent to the model, failed ones included.
+    /// Requests to the model, including failed ones.
     pub model_calls: u32,
     /// Tool calls that were executed.
     pub tool_calls: u32,
-    /// Of the requests, those whose tokens and cost are estimated, since the provider did not report them, or not all of
-    /// them: it broke off, was stopped, or does not count. Absent where there are none.
+    /// The requests whose tokens and cost are estimated, since the provider has not reported them, or not completely:
+    /// it broke off, was stopped, or does not count. Absent if there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub estimated_calls: u32,
 }
 
-// Serde passes references.
+// Serde calls it with a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
 impl RunUsage {
-    /// Adds what another run has used.
+    /// Adds the usage of another run.
     pub fn add(&mut self, other: &Self) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);
@@ -167,7 +167,8 @@ impl RunUsage {
         self.estimated_calls = self.estimated_calls.saturating_add(other.estimated_calls);
     }
 
-    /// Adds one model call of so many requests, of which `estimated` have figures that the provider did not report.
+    /// Adds one model call of `attempts` requests. `estimated` is the number of those whose figures the provider has
+    /// not reported.
     pub fn add_call(&mut self, attempts: u32, usage: &Usage, estimated: u32) {
         self.model_calls = self.model_calls.saturating_add(attempts);
         self.input = self.input.saturating_add(usage.input);

@@ -1,29 +1,29 @@
-//! Where a run stands.
+//! The status of a run.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Committed, not yet looked at.
+    /// It is committed, and not queued yet.
     Accepted,
-    /// Waits for its turn.
+    /// It is queued.
     Queued,
-    /// At work.
+    /// It is running.
     Running,
-    /// Waits for a person.
+    /// It waits for a person.
     Paused,
-    /// Ended well.
+    /// It has ended with success.
     Completed,
-    /// Ended early because somebody, or a rule, said so.
+    /// A person or a rule has ended it early.
     Stopped,
-    /// Ended without doing its work.
+    /// It has ended without success.
     Failed,
 }
 
 impl RunStatus {
-    /// The word on the wire and in the store.
+    /// The name on the wire and in the store.
     pub fn word(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -36,19 +36,19 @@ impl RunStatus {
         }
     }
 
-    /// The status of that word.
+    /// The status with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Accepted, Self::Queued, Self::Running, Self::Paused, Self::Completed, Self::Stopped, Self::Failed]
             .into_iter()
             .find(|status| status.word() == word)
     }
 
-    /// Whether nothing more will happen.
+    /// Whether the run has ended.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Completed | Self::Stopped | Self::Failed)
     }
 
-    /// Whether nothing more will happen unless somebody says something.
+    /// Whether the run has ended or waits for a person.
     pub fn is_rest(self) -> bool {
         self.is_end() || self == Self::Paused
     }

@@ -1,4 +1,4 @@
-//! Secrets: held without being shown, kept without being read by anybody but the tool that needs them.
+//! Secrets: values that logs never show and that only the tool that needs them can read.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use crate::ids::SessionKey;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
-/// A secret in memory: wiped when it is dropped, and never part of a debug output.
+/// A secret in memory. It is wiped when it is dropped, and debug output omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes the text over.
+    /// A secret with this text.
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
 
-    /// The secret itself, for the one call that sends it.
+    /// The secret itself, for the call that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -31,15 +31,15 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Keeps secrets that people have given, sealed.
+/// Keeps the secrets that people have given, encrypted.
 #[async_trait]
 pub trait SecretVault: Send + Sync {
-    /// Keeps a secret for a session under a name, replacing an earlier one. Committed before it returns.
+    /// Keeps a secret for a session under a name, and replaces an earlier one. Committed before it returns.
     async fn keep(&self, session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> Result<(), StoreError>;
-    /// The secret of that name; a session's own before one that is configured for all.
+    /// The secret with this name: that of the session, else the configured one for all sessions.
     async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError>;
-    /// Forgets one. `false`: there was none.
+    /// Deletes a secret. `false`: there was none.
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError>;
-    /// Forgets all that a session was given; how many.
+    /// Deletes all secrets of a session. Returns their number.
     async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError>;
 }

@@ -1,4 +1,7 @@
-//! What tells one message from another under the same idempotency key: everything that was sent.
+//! Digests of messages: they distinguish a redelivery from another message under the same idempotency key.
+//!
+//! The digest is defined in this crate since it is the content of the stored words
+//! [`NewInput::digest`](crate::NewInput::digest) and [`ActedOn::digest`].
 
 use serde_json::{Value, json};
 
@@ -9,12 +12,13 @@ use crate::message::canonical_json;
 use crate::options::RunOptions;
 use crate::store::{ActedOn, KnownInput, input_digest};
 
-/// Keeps digests of a text with all that came beside it apart from those of a text alone, whatever the text says.
+/// The context string of digests of a text with options. It separates them from digests of a text alone, whatever the
+/// text is.
 const WITH_MORE: &str = "Belay: a message with what it asks of its run, 1";
 
-/// A message or a command as its second delivery is recognised: the key, and a digest of what was sent under it.
+/// The key and the digest by which a redelivery of a message or a command is recognised.
 ///
-/// The digest stands for a secret where the message is one; whoever knows that stores it without, see
+/// If the message is a secret, the digest is that of the secret, and the caller stores the key without it; see
 /// [`ActedOn::digest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
@@ -25,10 +29,11 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// What was sent; `None` for control, and where there is no key: each delivery counts by itself.
+    /// The key and the digest of a message; `None` for control messages and for messages without a key, of which each
+    /// delivery counts.
     pub fn of(inbound: &Inbound) -> Option<Self> {
-        // Every field is named, so that whoever adds one says whether it tells messages apart. Who sends it through what is
-        // in the key; where the answer goes and who listens may change from one delivery to the next.
+        // Every field is named, so that a new field needs a decision here. The key contains the sender and the channel.
+        // The destination of the reply and the readers may differ between deliveries.
         let Inbound {
             key,
             body,
@@ -60,13 +65,13 @@ impl Sent {
 }
 
 impl From<Sent> for ActedOn {
-    /// For what is no secret, and not refused.
+    /// For messages that are no secret and were not refused.
     fn from(Sent { key, digest }: Sent) -> Self {
         Self { key, digest: Some(digest), refused: false }
     }
 }
 
-/// The digest of a text with what came beside it. Of a text alone it is [`input_digest`].
+/// The digest of a text with its options, outputs and history. That of a text alone is [`input_digest`].
 fn digest_with_more(text: &str, options: &RunOptions, outputs: &[DeclaredOutput], history: &[HistoryLine]) -> String {
     let history: Vec<Value> = history.iter().map(|line| json!([role(line.role), line.text])).collect();
     let beside = canonical_json(&json!({ "options": options, "outputs": outputs, "history": history }));

@@ -1,42 +1,43 @@
-//! How long sessions are kept, and which of them a list has.
+//! The lifetime of sessions, and the filter of their lists.
 
 use serde::{Deserialize, Serialize};
 
-/// How long a session is kept after its last activity. Chosen by the message that creates the session, and stored with it.
+/// The time for which a session is kept after its last activity. The message that creates the session chooses it, and
+/// it is stored with the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionLifetime {
-    /// As long as [`Retention::threads_before`](crate::Retention::threads_before) says.
+    /// Until [`Retention::threads_before`](crate::Retention::threads_before).
     #[default]
     Lasting,
-    /// Until [`Retention::ephemeral_before`](crate::Retention::ephemeral_before): it was created for one request, whose client
-    /// named no session. Lists leave it out by default.
+    /// Until [`Retention::ephemeral_before`](crate::Retention::ephemeral_before). The session was created for one
+    /// request whose client named no session. Lists omit it by default.
     Ephemeral,
 }
 
 impl SessionLifetime {
-    /// Whether it is the default, which is not written out.
+    /// Whether it is the default, which the wire form omits.
     pub fn is_lasting(&self) -> bool {
         *self == Self::Lasting
     }
 }
 
-/// Which sessions a list has.
+/// The filter of a list of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// At most so many.
+    /// The maximum count.
     pub limit: u32,
-    /// Whether ephemeral sessions are listed too.
+    /// Whether the list contains ephemeral sessions too.
     pub ephemeral: bool,
 }
 
 impl SessionFilter {
-    /// Lasting sessions, at most so many.
+    /// At most `limit` lasting sessions.
     pub fn lasting(limit: u32) -> Self {
         Self { limit, ephemeral: false }
     }
 
-    /// All sessions, at most so many.
+    /// At most `limit` sessions of any lifetime.
     pub fn all(limit: u32) -> Self {
         Self { limit, ephemeral: true }
     }

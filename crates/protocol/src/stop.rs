@@ -1,4 +1,4 @@
-//! Endings: the closed list of reasons, in six layers, and what was seen when one of them ended a run.
+//! The ends of runs: the closed list of stop reasons, in six layers, and the evidence for them.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -8,25 +8,26 @@ use serde_json::{Map, Value};
 
 use crate::run_status::RunStatus;
 
-/// Longest quote in an evidence, in characters. 120: a line of a terminal, enough to recognise what went in circles.
+/// The maximum length of a quote in the evidence, in characters. 120: a line of a terminal, enough to recognise
+/// repeated text.
 pub const QUOTE_MAX_CHARS: usize = 120;
 
-/// Which layer ended a run, in the order of their precedence: of two endings that are true at the same moment, the one
-/// of the earlier layer is told.
+/// The layer of a stop reason, in order of precedence: of two reasons that are true at the same time, that of the
+/// earlier layer is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopLayer {
-    /// A person or the operator.
+    /// A person or the operator has stopped the run.
     Operator,
-    /// The work came to its own end.
+    /// The work has ended by itself.
     Natural,
-    /// A limit.
+    /// A limit was reached.
     Budget,
-    /// It went on without getting on.
+    /// The run made no progress.
     Progress,
-    /// A question that nobody answered with yes.
+    /// An approval was missing, or a hook has refused the run.
     Gate,
-    /// The provider, or our own machine.
+    /// The provider or the daemon has failed.
     Host,
 }
 
@@ -35,7 +36,7 @@ impl StopLayer {
     pub const ALL: &'static [Self] =
         &[Self::Operator, Self::Natural, Self::Budget, Self::Progress, Self::Gate, Self::Host];
 
-    /// The word for documents, logs and metrics.
+    /// The name in documents, logs and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -48,20 +49,20 @@ impl StopLayer {
     }
 }
 
-/// Whether the work can be taken up where it ended.
+/// Whether the work can continue from the point at which it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resume {
-    /// There is nothing to resume, or it would end the same way.
+    /// No: there is nothing to continue, or it would end in the same way.
     No,
-    /// Another message in the conversation goes on from here.
+    /// Another message in the conversation continues the work.
     Yes,
-    /// Another message goes on from here once the limit is raised, or the trouble is over.
+    /// Another message continues the work after the limit is raised or the trouble is over.
     Later,
 }
 
 impl Resume {
-    /// The word for documents.
+    /// The name in documents.
     pub fn word(self) -> &'static str {
         match self {
             Self::No => "no",
@@ -73,7 +74,8 @@ impl Resume {
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $layer:ident, $status:ident, $resume:ident, $line:literal;)+) => {
-        /// Why a run ended: a closed list. The word is the wire name, the metric label and the stored value.
+        /// The reason for which a run has ended: a closed list. The name is the wire name, the metric label and the
+        /// stored value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum StopReason {
             $($(#[$doc])* #[serde(rename = $word)] $name,)+
@@ -88,22 +90,22 @@ macro_rules! reasons {
                 match self { $(Self::$name => $word,)+ }
             }
 
-            /// Which layer it belongs to.
+            /// The layer of the reason.
             pub fn layer(self) -> StopLayer {
                 match self { $(Self::$name => StopLayer::$layer,)+ }
             }
 
-            /// The honest status: a cap is never `completed`.
+            /// The status of a run with this reason. A limit is never `completed`.
             pub fn status(self) -> RunStatus {
                 match self { $(Self::$name => RunStatus::$status,)+ }
             }
 
-            /// Whether the work can be taken up where it ended.
+            /// Whether the work can continue from the point at which it ended.
             pub fn resume(self) -> Resume {
                 match self { $(Self::$name => Resume::$resume,)+ }
             }
 
-            /// What the person is told, where the run itself left no answer.
+            /// The line for the person, if the run itself has left no answer.
             pub fn user_line(self) -> &'static str {
                 match self { $(Self::$name => $line,)+ }
             }
@@ -112,132 +114,132 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The person stopped it.
+    /// The person has stopped it.
     UserStop = "user_stop", Operator, Stopped, Yes, "Interrupted.";
-    /// An operator stopped it from elsewhere.
+    /// An operator has stopped another principal's run.
     OperatorStop = "operator_stop", Operator, Stopped, Yes, "Stopped by the operator.";
-    /// The client that alone could stop it went away.
+    /// The only client that could stop it has disconnected.
     ClientGone = "client_gone", Operator, Stopped, Yes, "Stopped: the client went away.";
     /// The run that started it was stopped, or has ended.
     ParentStopped = "parent_stopped", Operator, Stopped, No, "Stopped together with the run that started this.";
-    /// The person wrote something newer, which is answered in its place.
+    /// A newer message of the person has replaced it.
     Superseded = "superseded", Operator, Stopped, Yes, "Interrupted by your newer message.";
     /// The daemon shut down before it was done.
     Shutdown = "shutdown", Operator, Stopped, Yes, "Stopped: Belay is shutting down. Send the message again to continue.";
 
-    /// The model's text ended the turn.
+    /// The model has given its final answer.
     FinalText = "final_text", Natural, Completed, No, "";
-    /// Its message became part of another run, which answers both.
+    /// Its message has become part of another run, which answers both.
     Joined = "joined", Natural, Completed, No, "";
-    /// The model called `terminate` and said that it has succeeded.
+    /// The model has called `terminate` and reported success.
     Terminated = "terminated", Natural, Completed, No, "Done.";
-    /// All declared outputs are there.
+    /// All declared outputs exist.
     Goal = "goal", Natural, Completed, No, "Done: all outputs are there.";
     /// Every step of the plan is completed.
     PlanCompleted = "plan_completed", Natural, Completed, No, "Done: every step of the plan is completed.";
-    /// The model answered with nothing.
+    /// The reply of the model was empty.
     EmptyReply = "empty_reply", Natural, Completed, No, "The model had nothing to say.";
-    /// The model called `terminate` and said that it has failed.
+    /// The model has called `terminate` and reported failure.
     GaveUp = "gave_up", Natural, Failed, Yes, "The agent gave up: it reports that it cannot do this.";
-    /// The plan is at its end, and some of its steps are blocked.
+    /// The plan has ended with blocked steps.
     PlanBlocked = "plan_blocked", Natural, Failed, Yes, "The plan is at its end, but not every step could be completed.";
-    /// The model went on answering in text while declared outputs were missing.
+    /// The model kept answering in text while declared outputs were missing.
     MissingOutputs = "missing_outputs", Natural, Failed, Yes, "Ended without all of the declared outputs.";
 
-    /// The day's money is spent.
+    /// The budget of the day is spent.
     CostRefused = "cost_refused", Budget, Failed, Later, "Refused: what is left of today's model budget does not cover \
                                                           another call.";
-    /// The hard limit of steps.
+    /// The run has reached the hard limit of steps.
     MaxIterations = "max_iterations", Budget, Failed, Yes, "Stopped: the limit of tool iterations was exceeded.";
-    /// The model used up its tokens before it said anything.
+    /// The model has reached its token limit without any text.
     LengthLimit = "length_limit", Budget, Failed, Yes, "The answer reached its length limit before it said anything.";
-    /// The money of this run is spent.
+    /// The budget of the run is spent.
     RunCost = "run_cost", Budget, Stopped, Yes, "Stopped: this request has used up its budget.";
-    /// The money of this session is spent.
+    /// The budget of the session is spent.
     SessionCost = "session_cost", Budget, Stopped, Later, "Stopped: this conversation has used up its budget.";
-    /// The time since its beginning is up.
+    /// The limit of time since the start is reached.
     WallClock = "wall_clock", Budget, Stopped, Yes, "Stopped: the time for this request is up.";
-    /// The time at work is up.
+    /// The limit of working time is reached.
     ActiveTime = "active_time", Budget, Stopped, Yes, "Stopped: this request took too long.";
-    /// The requests to the model are used up.
+    /// The limit of model calls is reached.
     ModelCalls = "model_calls", Budget, Stopped, Yes, "Stopped: the limit of model calls was reached.";
-    /// The tool calls are used up.
+    /// The limit of tool calls is reached.
     ToolCalls = "tool_calls", Budget, Stopped, Yes, "Stopped: the limit of tool calls was reached.";
-    /// The tokens are used up.
+    /// The limit of tokens is reached.
     Tokens = "tokens", Budget, Stopped, Yes, "Stopped: the limit of tokens was reached.";
-    /// What it may write is used up.
+    /// The limit of output is reached.
     OutputBytes = "output_bytes", Budget, Stopped, Yes, "Stopped: the limit of output was reached.";
-    /// The steps of a plan, or their attempts, are used up over all.
+    /// The limit of steps of plans or of their attempts is reached.
     PlanLimit = "plan_limit", Budget, Stopped, Yes, "Stopped: the plan took more steps than it may.";
 
-    /// The same tool calls, again and again, without anything new.
+    /// The same tool calls repeat without a new result.
     ToolLoop = "tool_loop", Progress, Stopped, Yes, "Stopped: the agent was repeating the same tool calls without \
                                                      making progress.";
-    /// The same words, again and again, within one answer.
+    /// The same text repeats within one answer.
     Chanting = "chanting", Progress, Stopped, Yes, "Stopped: the model was repeating itself.";
-    /// Another model judged that the work goes in circles.
+    /// The judge model has found that the run repeats itself.
     JudgedLoop = "judged_loop", Progress, Stopped, Yes, "Stopped: the work was going in circles.";
-    /// The same answer, or nearly so, again and again.
+    /// The same or nearly the same answer repeats.
     RepeatedReplies = "repeated_replies", Progress, Stopped, Yes, "Stopped: the model kept giving the same answer \
                                                                    without making progress.";
-    /// Answer after answer without a word or a call.
+    /// Empty replies without calls repeat.
     EmptyReplies = "empty_replies", Progress, Stopped, Yes, "Stopped: the model kept answering with nothing.";
-    /// Calls of tools that do not exist, again and again.
+    /// Calls of unknown tools repeat.
     UnknownTools = "unknown_tools", Progress, Stopped, Yes, "Stopped: the model kept calling tools that do not exist.";
-    /// Calls with arguments that the tools refuse, again and again.
+    /// Calls with invalid arguments repeat.
     InvalidArguments = "invalid_arguments", Progress, Stopped, Yes, "Stopped: the model kept calling tools with invalid arguments.";
-    /// Step after step in which every call failed.
+    /// Steps in which every call fails repeat.
     ConsecutiveErrors = "consecutive_errors", Progress, Stopped, Yes, "Stopped: too many tool calls failed one after another.";
-    /// The same approval asked for again after it was denied.
+    /// The model asks again for an approval that was denied.
     ApprovalReasks = "approval_reasks", Progress, Stopped, Yes, "Stopped: the agent kept asking for what had been denied.";
-    /// The context was shortened again and again without getting shorter.
-    CompactionLoop = "compaction_loop", Progress, Stopped, Yes, "Stopped: shortening this conversation does not help any more. Start afresh with /new.";
-    /// A rule of the operator's own.
+    /// Compactions repeat without shortening the context.
+    CompactionLoop = "compaction_loop", Progress, Stopped, Yes, "Stopped: shortening this conversation no longer helps. Start a new one with /new.";
+    /// A rule of the operator has ended it.
     OperatorRule = "operator_rule", Progress, Stopped, Yes, "Stopped by a rule of the operator.";
 
-    /// An approval is needed, and there is nobody who could give it.
+    /// An approval is needed, and nobody can give it.
     ApprovalUnavailable = "approval_unavailable", Gate, Failed, No, "Stopped: this needs an approval, and nobody can be asked.";
 
-    /// A hook of the operator's refused the run before it began.
+    /// A hook of the operator has refused the run before its start.
     HookRefused = "hook_refused", Gate, Failed, No, "Refused by a hook of the operator.";
 
-    /// The provider limits our rate.
-    RateLimited = "rate_limited", Host, Failed, Later, "The model provider is limiting our rate. Please try again later.";
+    /// The provider limits the rate of requests.
+    RateLimited = "rate_limited", Host, Failed, Later, "The model provider limits the number of requests. Please try again later.";
     /// The provider is overloaded.
     Overloaded = "overloaded", Host, Failed, Later, "The model provider is overloaded. Please try again later.";
-    /// The provider refuses our key.
-    ProviderAuth = "provider_auth", Host, Failed, Later, "The model provider refuses our key. The operator must check it.";
+    /// The provider rejects the API key.
+    ProviderAuth = "provider_auth", Host, Failed, Later, "The model provider rejects the API key. The operator must check it.";
     /// The provider's quota or credit is used up.
     ProviderQuota = "provider_quota", Host, Failed, Later, "The model provider's quota or credit is used up. The operator must raise it.";
     /// The provider does not know the model.
-    UnknownModel = "unknown_model", Host, Failed, Later, "The model provider does not know the model that is set. The operator must check its name.";
-    /// The provider has an error of its own.
-    ProviderError = "provider_error", Host, Failed, Later, "The model provider reports an error of its own. Please try again later.";
-    /// The context does not fit even after compaction.
-    ContextTooLong = "context_too_long", Host, Failed, No, "This conversation is too long for the model, even shortened. Start afresh with /new.";
-    /// The provider refuses the request.
+    UnknownModel = "unknown_model", Host, Failed, Later, "The model provider does not know the configured model. The operator must check its name.";
+    /// The provider has an internal error.
+    ProviderError = "provider_error", Host, Failed, Later, "The model provider reports an internal error. Please try again later.";
+    /// The context exceeds the model's limit even after compaction.
+    ContextTooLong = "context_too_long", Host, Failed, No, "This conversation is too long for the model, even shortened. Start a new one with /new.";
+    /// The provider rejects the request.
     BadRequest = "bad_request", Host, Failed, No, "The model provider refused the request.";
-    /// The provider withheld the whole answer.
+    /// The provider has withheld the whole answer.
     ContentFilter = "content_filter", Host, Failed, No, "The model provider withheld the answer.";
-    /// The provider cannot be reached, or broke off.
+    /// The provider cannot be reached, or has broken off the connection.
     Network = "network", Host, Failed, Later, "The model could not be reached, or broke off. Please try again.";
-    /// Nothing was heard of it for too long, and its lane was freed.
-    Stuck = "stuck", Host, Failed, Yes, "Ended: nothing came of this for too long. Please try again.";
-    /// A panic or a bug of ours.
+    /// The run has shown no sign of progress for too long, and its lane was freed.
+    Stuck = "stuck", Host, Failed, Yes, "Ended: this made no progress for too long. Please try again.";
+    /// A panic or another bug of Belay.
     Internal = "internal", Host, Failed, Later, "Something went wrong inside Belay. The log says more.";
-    /// It was taken up again after a crash too often.
+    /// The run was resumed after crashes too often.
     RestartLimit = "restart_limit", Host, Failed, No, "Given up: the daemon restarted several times while working on this.";
 }
 
 impl StopReason {
-    /// The reason of that word.
+    /// The reason with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.word() == word)
     }
 
-    /// Which of two reasons that are true at the same moment is told: `Less` when this one is. The earlier layer comes
-    /// first; within a layer the more conservative status (failed, then stopped, then completed), then the order of the
-    /// list.
+    /// The precedence of two reasons that are true at the same time: `Less` if this one is reported. The earlier layer
+    /// comes first; within a layer the more conservative status (failed, then stopped, then completed), then the order
+    /// of the list.
     pub fn precedence(self, other: Self) -> Ordering {
         let conservative = |reason: Self| match reason.status() {
             RunStatus::Failed => 0,
@@ -250,24 +252,24 @@ impl StopReason {
     }
 }
 
-/// What a rule saw when it fired.
+/// The finding of a stop rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The ending that it leads to.
+    /// The stop reason that it leads to.
     pub reason: StopReason,
     /// The rule: its name in the configuration, or the wire name of a kind of loop.
     pub rule: String,
-    /// How often, or how much: in the unit of the rule.
+    /// The measured value, in the unit of the rule.
     pub count: u64,
-    /// From which count on the rule fires.
+    /// The value from which on the rule applies.
     pub threshold: u64,
-    /// Digests of what was repeated, oldest first; at most 8.
+    /// Digests of the repeated items, oldest first; at most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fingerprints: Vec<String>,
-    /// A short piece of what was repeated; see [`Finding::quoting`].
+    /// A short quote of the repeated text; see [`Finding::quoting`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quote: Option<String>,
-    /// Whatever else was seen.
+    /// Further facts.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
 }
@@ -279,7 +281,7 @@ impl Finding {
         Self { reason, rule: rule.into(), count, threshold, fingerprints, quote: None, facts }
     }
 
-    /// The same with a quote: its first [`QUOTE_MAX_CHARS`] characters, control characters as spaces.
+    /// The same with a quote: the first [`QUOTE_MAX_CHARS`] characters of `text`, with control characters as spaces.
     #[must_use]
     pub fn quoting(mut self, text: &str) -> Self {
         let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -298,7 +300,7 @@ impl Finding {
         self
     }
 
-    /// The evidence as it is stored and shown: everything but the reason, facts beside the rest.
+    /// The evidence in its stored form: all fields except the reason, with the further facts beside them.
     pub fn evidence(&self) -> Map<String, Value> {
         let mut evidence = Map::new();
         evidence.insert("rule".into(), self.rule.clone().into());
@@ -317,12 +319,12 @@ impl Finding {
     }
 }
 
-/// How a run ended: exactly one of these for each run.
+/// The end of a run: exactly one for each run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEnd {
-    /// Why.
+    /// The stop reason.
     pub reason: StopReason,
-    /// What was seen: rule, counts, thresholds, fingerprints, at most a short quote.
+    /// The evidence: rule, counts, thresholds, fingerprints, at most a short quote.
     #[serde(default)]
     pub evidence: Map<String, Value>,
 }
@@ -340,23 +342,23 @@ impl From<Finding> for RunEnd {
 }
 
 impl RunEnd {
-    /// An ending without evidence beyond its reason.
+    /// An end without evidence.
     pub fn of(reason: StopReason) -> Self {
         Self { reason, evidence: Map::new() }
     }
 
-    /// The same ending with one more fact.
+    /// The same end with one more fact.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.evidence.insert(key.into(), value.into());
         self
     }
 
-    /// The line for the log: the reason's word, then the evidence as `key=value`, without the quote, which may be a
-    /// person's words.
+    /// The line for the log: the reason's name, then the evidence as `key=value`. It omits the quote, which may contain
+    /// a person's words.
     pub fn log_line(&self) -> String {
         let mut line = self.reason.word().to_owned();
-        // Sorted here: whether the map is, depends on how the library was built.
+        // Sorted here, since the order of the map depends on the features of the library.
         let mut facts: Vec<_> = self.evidence.iter().filter(|(key, _)| *key != "quote").collect();
         facts.sort_unstable_by_key(|(key, _)| key.as_str());
         for (key, value) in facts {

@@ -1,20 +1,22 @@
-//! The ports of persistence: one for each role, so that each user receives only what it uses. One implementation answers all of
-//! them over one database, so that what belongs together commits together.
+//! The ports of persistence, one for each role: each user receives only what it uses. One store implements all of them
+//! over one database, so that related writes share a commit.
 //!
 //! | port | for |
 //! |---|---|
 //! | [`LaneStore`], [`RunStore`] | the lane of a session: its threads, its runs |
-//! | [`JournalStore`] | a running run |
-//! | [`DispatcherStore`], [`InputReader`] | the dispatcher: duplicates, unfinished runs |
-//! | [`RunReader`], [`SessionReader`], [`ConversationReader`] | readers |
+//! | [`JournalStore`] | the progress of a running run |
+//! | [`DispatcherStore`], [`InputReader`] | the dispatcher: duplicates, unfinished runs, accepted messages |
+//! | [`RunReader`], [`SessionReader`], [`ConversationReader`] | readers of runs, sessions and conversations |
 //! | [`EventLog`] | events |
 //! | [`Outbox`] | replies that wait for delivery |
 //! | [`JobReader`], [`JobStore`], [`JobAttempts`] | jobs |
-//! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines |
+//! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines and routine runs |
 //! | [`NoteStore`], [`SpendLedger`], [`StoreHealth`] | notes, money, readiness |
 //!
 //! The ports [`Archive`](crate::Archive), [`GateStore`](crate::GateStore), [`SecretVault`](crate::SecretVault) and
-//! [`ToolSwitches`](crate::ToolSwitches) stand with their words.
+//! [`ToolSwitches`](crate::ToolSwitches) are in the modules of their words.
+//!
+//! Each write is *committed* or *relaxed*, see [`Durability`].
 
 mod dispatcher;
 mod events;

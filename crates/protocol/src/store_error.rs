@@ -1,20 +1,20 @@
-//! What a store answers when it did not do its part.
+//! The error of the ports of persistence.
 
 use crate::ids::SessionKey;
 
-/// A write or read that did not happen.
+/// A read or write that has failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Another owner has the lane: this one must let go at once.
+    /// Another owner has the lane. The caller must release it at once.
     #[error("lane {0} belongs to another owner")]
     LeaseLost(SessionKey),
-    /// What was named does not exist.
+    /// The named row does not exist.
     #[error("not found: {0}")]
     NotFound(String),
-    /// A limit of the store is reached and nothing was written; the words say which limit.
+    /// A limit of the store is reached, and nothing was written; the text names the limit.
     #[error("{0}")]
     TooMuch(String),
-    /// The disk is full, the file is damaged, the writer is gone.
+    /// The store does not work: the disk is full, the file is damaged, or the writer has ended.
     #[error("store: {0}")]
     Unavailable(String),
 }

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// State of a thread.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
-    /// Nothing happens.
+    /// No turn is running.
     Idle,
-    /// A turn is at work.
+    /// A turn is running.
     Processing,
-    /// A turn waits for a person's yes or no.
+    /// A turn waits for an approval.
     AwaitingApproval,
     /// The last turn was interrupted.
     Interrupted,

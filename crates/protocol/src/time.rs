@@ -1,13 +1,13 @@
-//! Dates. Durations are [`std::time::Duration`] and deadlines `tokio::time::Instant`; this is for what is stored.
+//! Dates for stored values. Durations are [`std::time::Duration`], and deadlines are `tokio::time::Instant`.
 
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds since 1970-01-01T00:00:00Z. Stored as an integer, shown as RFC 3339 on the wire.
+/// Milliseconds since 1970-01-01T00:00:00Z. Stored as an integer; RFC 3339 on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnixMillis(pub i64);
 
 impl UnixMillis {
-    /// Number of whole UTC days since 1970-01-01; what a day's budget is counted by.
+    /// The number of whole UTC days since 1970-01-01. Daily budgets count by it.
     pub fn utc_day(self) -> i64 {
         self.0.div_euclid(86_400_000)
     }
@@ -38,15 +38,15 @@ impl Serialize for UnixMillis {
 }
 
 impl<'de> Deserialize<'de> for UnixMillis {
-    /// Reads integer milliseconds: what is stored. The RFC 3339 form is for people and is never read back.
+    /// Reads integer milliseconds, the stored form. The RFC 3339 form is for people and is never read back.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         i64::deserialize(deserializer).map(Self)
     }
 }
 
-/// Tells the date. A port, so that tests can move it.
+/// Tells the date. A port, so that tests can move the date.
 pub trait Clock: Send + Sync {
-    /// The date now. May jump in either direction: never subtract two of these to get a duration that matters.
+    /// The present date. It may jump in either direction, so the difference of two dates is no reliable duration.
     fn now(&self) -> UnixMillis;
 }
 

@@ -1,4 +1,4 @@
-//! Tools: what they declare, how they are called, and the port.
+//! Tools: their specifications, their calls, and the port.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,9 +15,9 @@ use crate::message::{Picture, WireCache};
 use crate::process::Generation;
 use crate::secret::Secret;
 
-/// What a tool is and how it behaves. Constant for the life of the daemon, serialised once.
+/// The specification of a tool. It is constant for the life of the daemon and serialised once.
 ///
-/// [`ToolSpec::new`] makes one of a tool that touches nothing; whatever differs is written out:
+/// [`ToolSpec::new`] makes the specification of a tool without effects; every difference is written out:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::secret::Secret;
 ///     idempotent: false,
 ///     approval: Ask::UnlessApproved,
 ///     timeout: Duration::from_secs(30),
-///     ..ToolSpec::new("ring_bell", "Rings the bell of the house.", schema)
+///     ..ToolSpec::new("ring_bell", "Rings the bell at the door.", schema)
 /// };
 /// assert!(spec.effect.waits_for_disk());
 /// ```
@@ -37,49 +37,51 @@ use crate::secret::Secret;
 pub struct ToolSpec {
     /// The name the model calls: `[a-z][a-z0-9_]*`, at most 64 bytes.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
-    /// JSON Schema of its arguments: an object schema with `additionalProperties: false`.
+    /// The JSON Schema of its arguments: an object schema with `additionalProperties: false`.
     pub schema: Value,
-    /// What it touches.
+    /// Its strongest effect.
     pub effect: Effect,
-    /// Whether running it twice with the same arguments is the same as once. After a crash, only such a tool is run again.
+    /// Whether two calls with the same arguments have the effect of one. After a crash only such a tool is run again.
     pub idempotent: bool,
-    /// Longest time one call may take.
+    /// The timeout of one call.
     pub timeout: Duration,
-    /// Longest result in bytes that the model is shown; the gate keeps what is longer on disk, cuts it and says so.
+    /// The maximum length of the result that the model gets, in bytes. The effect gate keeps a longer result on disk,
+    /// cuts it and adds a note.
     pub max_output_bytes: usize,
-    /// Whether a person is asked first, where no rule of the configuration says otherwise.
+    /// Whether a call needs approval, if no rule of the configuration decides.
     pub approval: Ask,
-    /// Most calls of one session in a span of time; `None`: as many as the run may make.
+    /// The rate limit of one session; `None`: no limit beyond those of the run.
     pub rate: Option<Rate>,
-    /// What its calls are to loop detection. Absent: its name and its arguments tell.
+    /// The kind of its calls for loop detection. Absent: derived from its name and its arguments.
     pub kind: Option<ToolKind>,
-    /// Names of arguments that change from call to call without meaning, such as a nonce: loop detection leaves them out.
+    /// The names of arguments that change from call to call without meaning, such as a nonce. Loop detection ignores
+    /// them.
     pub volatile_args: Vec<String>,
-    /// Names of arguments that say what a call is about, to loop detection.
+    /// The names of arguments that identify the target of a call, for loop detection.
     pub target_args: Vec<String>,
-    /// Whether its results are words of the outside (a page, another program) rather than of this machine's owner.
+    /// Whether its results are untrusted content, such as a web page or the output of another program.
     pub outside: bool,
-    /// Whether somebody else wrote its name, description and schema, which the model reads in every request. In a run that
-    /// is offered such a tool, tools that reach outside ask, unless the operator says that they need not.
+    /// Whether its name, description and schema, which the model reads in every request, come from an untrusted party.
+    /// In a run with such a tool, tools with external effects need approval, unless the operator has exempted it.
     pub foreign: bool,
-    /// The MCP server that it is of, where it is of one: what keeps that one from working keeps all its tools from it.
+    /// The MCP server of the tool, if any. A fault of the server affects all its tools.
     pub server: Option<String>,
-    /// Names of arguments that are never shown, stored with a question, or logged.
+    /// The names of arguments that are never shown, stored with an approval request, or logged.
     pub sensitive: Vec<String>,
-    /// A secret that it needs; without one the turn ends by asking for it.
+    /// The secret that it needs. If there is none, the turn pauses and asks for it.
     pub credential: Option<CredentialNeed>,
-    /// Whether it starts programs for the run, which get the variables of the run's skills.
+    /// Whether it starts programs for the run. These get the environment variables of the run's skills.
     pub takes_variables: bool,
 }
 
-/// Longest result that the model is shown, where a tool does not say. 64 KiB: about 16 000 tokens, a share of a context
-/// that leaves room to think.
+/// The default for [`ToolSpec::max_output_bytes`]. 64 KiB: about 16 000 tokens, a part of a context that leaves room
+/// for reasoning.
 pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 impl ToolSpec {
-    /// A tool that touches nothing: idempotent, 5 s, 64 KiB, nobody is asked.
+    /// A tool without effects: idempotent, 5 s, 64 KiB, without approval.
     pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
         Self {
             name: name.into(),
@@ -104,40 +106,40 @@ impl ToolSpec {
     }
 }
 
-/// What the calls of a tool are to loop detection.
+/// The kind of a tool's calls, for loop detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
-    /// It looks at something and changes nothing. A name that says more, such as `get_status`, is believed.
+    /// It reads and changes nothing. A more specific name, such as `get_status`, takes precedence.
     Read,
-    /// It asks how far something is: called again and again until the answer changes.
+    /// It polls a state: it is called repeatedly until the result changes.
     Poll,
-    /// It lets time pass.
+    /// It waits.
     Wait,
-    /// It takes a note for the run itself.
+    /// It writes a note for the run itself.
     Note,
-    /// It tells the time, or something else that says nothing about the work.
+    /// It returns the time, or another value that has nothing to do with the work.
     Clock,
 }
 
-/// Whether a person is asked before a call.
+/// Whether a call needs approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// Nobody is asked.
+    /// It needs no approval.
     Never,
-    /// Asked, unless the session has said "always" to the like.
+    /// It needs approval, unless an earlier "always" of the session covers it.
     UnlessApproved,
-    /// Asked each time; "always" is not offered.
+    /// It needs approval each time; "always" is not offered.
     Always,
 }
 
-/// Most calls in a span of time.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
-    /// Calls; at least 1.
+    /// The maximum number of calls; at least 1.
     pub calls: u32,
-    /// The span; at least a millisecond.
+    /// The period; at least a millisecond.
     pub per: Duration,
 }
 
@@ -146,31 +148,31 @@ pub struct Rate {
 pub struct CredentialNeed {
     /// Its name in the vault: `[a-z][a-z0-9_]*`.
     pub name: String,
-    /// What the person is told: what it is and where to get it. Markdown.
+    /// The instructions for the person: what the secret is and where to get it. Markdown.
     pub instructions: String,
 }
 
-/// What a tool touches.
+/// The strongest effect of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing: a pure function, or the clock.
+    /// No access: a pure function, or the clock.
     None,
     /// It reads.
     Read,
-    /// It writes within what is the agent's own: its notes, its workspace.
+    /// It writes the agent's own data: its notes, its workspace.
     Write,
-    /// It reaches outside: it changes something there, or what it sends can be read there.
+    /// It changes something outside the agent's own data, or others can read what it sends.
     External,
 }
 
 impl Effect {
-    /// Whether the journal of a call must be on disk before the call begins. A reading tool is simply run again.
+    /// Whether the intent of a call must be on disk before the call starts. A reading tool is simply run again.
     pub fn waits_for_disk(self) -> bool {
         matches!(self, Self::Write | Self::External)
     }
 }
 
-/// Who calls, and until when.
+/// The context of one call.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// The session of the run.
@@ -179,52 +181,52 @@ pub struct ToolContext {
     pub run_id: RunId,
     /// The call.
     pub call_id: CallId,
-    /// Says stop. A tool that waits for anything selects on this and returns [`ToolFailure::Cancelled`]; one that does
-    /// not is abandoned a moment later.
+    /// Cancels the call. A tool that waits selects on this token and returns [`ToolFailure::Cancelled`]. Any other tool
+    /// is abandoned shortly after.
     pub cancel: CancellationToken,
-    /// Which generation of the run the call belongs to. Whatever starts a process looks once more right before: a run
-    /// that was stopped starts nothing.
+    /// The generation of the run that the call belongs to. Code that starts a process checks it immediately before: a
+    /// stopped run starts nothing.
     pub generation: Generation,
     /// The secret that [`ToolSpec::credential`] names.
     pub credential: Option<Secret>,
-    /// Takes what the tool has to say while it is at work.
+    /// Receives progress messages of the running tool.
     pub progress: Progress,
-    /// Variables for the programs that it starts; empty unless [`ToolSpec::takes_variables`].
+    /// Environment variables for the programs that it starts; empty unless [`ToolSpec::takes_variables`].
     pub variables: Arc<[Variable]>,
-    /// What a person has approved of this very call; `None`: nobody was asked. The tool keeps to it: what it finds changed
-    /// it does not do, and answers with [`ToolFailure::Denied`].
+    /// The facts that the approval of this call is bound to; `None`: nobody was asked. If a fact has changed, the tool
+    /// does not act and returns [`ToolFailure::Denied`].
     pub approved: Option<Approved>,
 }
 
-/// What an approval of one call is bound to: [`CallPreview::bound`] as the person was shown it.
+/// The facts that the approval of one call is bound to: [`CallPreview::bound`], as the person has seen it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Approved(pub Vec<(String, String)>);
 
 impl Approved {
-    /// What it says of this name.
+    /// The value of this fact.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Where a call says how it gets on. What is said shows that the run is alive, and is shown to whoever watches; it may be
-/// lost, and the model never reads it.
+/// The destination of a call's progress messages. A message shows that the run is alive, and readers of the run see it.
+/// Messages may be lost, and the model never reads them.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<dyn ProgressSink>>);
 
-/// Takes what calls have to say while they are at work. Never waits.
+/// Receives the progress messages of calls. Never waits.
 pub trait ProgressSink: Send + Sync {
-    /// A piece of output, or of news.
+    /// A part of the output, or a progress message.
     fn progress(&self, call: &CallId, text: &str);
 }
 
 impl Progress {
-    /// Says it to this sink.
+    /// Progress that goes to this sink.
     pub fn to(sink: Arc<dyn ProgressSink>) -> Self {
         Self(Some(sink))
     }
 
-    /// Says how a call gets on.
+    /// Reports the progress of a call.
     pub fn say(&self, call: &CallId, text: &str) {
         if let Some(sink) = &self.0 {
             sink.progress(call, text);
@@ -238,19 +240,20 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// A tool's answer: what the model reads.
+/// The result of a tool call, which the model reads.
 pub type ToolOutput = Result<ToolReply, ToolFailure>;
 
-/// What a tool answers.
+/// The result of a successful call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolReply {
-    /// The text. May be longer than [`ToolSpec::max_output_bytes`]; the gate keeps the whole and shows the beginning and the end.
+    /// The text. It may be longer than [`ToolSpec::max_output_bytes`]; the effect gate then keeps the whole text and
+    /// shows its beginning and end.
     pub text: String,
     /// Pictures, for a model that can see.
     pub pictures: Vec<Picture>,
-    /// Where the whole is kept, when the text is a part of something larger that the tool has kept itself.
+    /// The kept output, if the text is a part of a larger output that the tool has kept itself.
     pub kept: Option<Kept>,
-    /// Whether this answer is of the outside although the tool as a whole is not.
+    /// Whether this result is untrusted content, although the tool's results usually are not.
     pub outside: bool,
 }
 
@@ -266,84 +269,85 @@ impl From<&str> for ToolReply {
     }
 }
 
-/// An output that is kept whole.
+/// An output that is kept on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Its name, for the tool that reads kept outputs.
     pub name: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// A tool's failure: also something the model reads, not an error of ours.
+/// The failure of a call. The model reads it; it is no error of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolFailure {
-    /// It could not do what was asked; the text says why and what to try.
+    /// The call has failed; the text has the reason and a hint.
     Failed(String),
-    /// A rule says no, whatever the arguments; the text says which.
+    /// A rule forbids the call; the text names the rule.
     Denied(String),
-    /// It was told to stop.
+    /// The call was cancelled.
     Cancelled,
-    /// The other side did not take the secret; it is forgotten, and asked for again with the next call.
+    /// The remote side has rejected the secret. The secret is deleted, and the next call asks for it again.
     CredentialRefused(String),
 }
 
-/// What a call would do as the world stands, found out before anybody is asked and again right before it is done. An
-/// approval is bound to it: when it has changed, the approval is of no use.
+/// The expected effect of a call in the present state, determined before a person is asked and again immediately before
+/// the call. An approval is bound to it and is void once it has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallPreview {
-    /// What the person is shown, in one line: the command, the address, the path. Empty: the arguments are shown.
+    /// The line for the person: the command, the address, the path. Empty: the arguments are shown.
     pub summary: String,
-    /// What the answer is bound to besides tool and arguments, by name: `argv`, `directory`, `environment`, the digest of
-    /// a script.
+    /// The facts that the answer is bound to besides the tool and the arguments, by name: `argv`, `directory`,
+    /// `environment`, the digest of a script.
     pub bound: Vec<(String, String)>,
-    /// Raises the need to ask above the tool's own; never lowers it.
+    /// Raises the need for approval above that of the tool; never lowers it.
     pub ask: Option<Ask>,
-    /// What "always" covers from here on, for example a command without its arguments. `None`: these very arguments.
+    /// The calls that "always" covers, for example a command without its arguments. `None`: only these arguments.
     pub covers: Option<String>,
-    /// Why an answer cannot be bound to all that the call depends on, as the end of a sentence. Then nobody is asked: a call
-    /// that needs a yes is not made.
+    /// The reason for which an answer cannot be bound to everything that the call depends on, as the end of a sentence.
+    /// Then nobody is asked, and a call that needs approval is refused.
     pub unbound: Option<String>,
 }
 
 impl ToolFailure {
-    /// A failure with this explanation.
+    /// A failure with this text.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }
 }
 
-/// Something the model can have done.
+/// A tool that a model can call.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What it is.
+    /// Its specification.
     fn spec(&self) -> &ToolSpec;
 
-    /// Looks at what a call would do, without doing anything. Quick: it may read small local files.
+    /// Determines the effect of a call without performing it. Quick: it may read small local files.
     ///
     /// # Errors
-    /// What is wrong with the call as it stands; the model reads it, and nobody is asked.
+    /// The problem with the call; the model reads it, and nobody is asked.
     async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         Ok(CallPreview::default())
     }
 
-    /// Does it. The arguments have been checked against the schema.
+    /// Performs the call. The arguments are valid for the schema.
     ///
     /// # Cancel safety
-    /// The caller cancels through [`ToolContext::cancel`] and awaits; it drops the future only when that had no effect.
+    /// The caller cancels through [`ToolContext::cancel`] and awaits the future. It drops the future only if the call
+    /// does not end.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput;
 }
 
-/// Keeps outputs that are longer than the model is shown.
+/// Keeps outputs that are too long for the model.
 #[async_trait]
 pub trait OutputKeeper: Send + Sync {
-    /// Keeps an output of a call, whole up to a bound of its own.
+    /// Keeps the output of a call, up to a limit of its own.
     ///
     /// # Errors
-    /// Plain words: it could not be kept; the model is told that the rest is lost.
+    /// The reason, for people: the output could not be kept. The model reads that the rest is lost.
     async fn keep(&self, run: RunId, call: &CallId, output: &str) -> Result<Kept, String>;
 
-    /// Removes what is kept of these runs. Best effort: what cannot be removed is logged.
+    /// Deletes the outputs of these runs. Best effort: failures are logged.
     async fn forget(&self, runs: &[RunId]);
 }
 
@@ -357,15 +361,15 @@ pub struct ToolSet {
 }
 
 impl ToolSet {
-    /// A set of these tools, ordered by name so that requests are the same after every restart. Of two tools with one
-    /// name the first stays.
+    /// A set of these tools, ordered by name so that requests are the same after every restart. Of two tools with the
+    /// same name the first one stays.
     pub fn new(mut tools: Vec<Arc<dyn Tool>>) -> Self {
         tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
         tools.dedup_by(|later, first| later.spec().name == first.spec().name);
         Self { tools, wire: WireCache::default(), described_bytes: OnceLock::new() }
     }
 
-    /// The tool of that name.
+    /// The tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.binary_search_by(|tool| tool.spec().name.as_str().cmp(name)).ok().map(|at| &self.tools[at])
     }
@@ -375,13 +379,13 @@ impl ToolSet {
         self.tools.iter()
     }
 
-    /// Bytes of all descriptions and schemas, for estimates of requests. Added up once.
+    /// The length of all descriptions and schemas in bytes, for estimates of requests. Computed once.
     pub fn described_bytes(&self) -> usize {
         let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + tool.spec().schema.to_string().len();
         *self.described_bytes.get_or_init(|| self.tools.iter().map(of).sum())
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }

@@ -1,7 +1,7 @@
-//! How tools get on over all runs: what is told of one that fails again and again, and what keeps one switched off.
+//! The health of tools over all runs: reports of tools that fail repeatedly, and the store of disabled tools.
 //!
-//! A *subject* is what can be switched off: a tool, by its name, or an MCP server with all its tools, as `mcp:NAME`. No name of
-//! a tool has a colon.
+//! A *subject* is the unit that can be disabled: a tool, by its name, or an MCP server with all its tools, as
+//! `mcp:NAME`. Names of tools have no colon.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -11,56 +11,57 @@ use crate::ids::RunId;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
-/// Stands before the name of an MCP server that is a subject.
+/// The prefix of subjects that are MCP servers.
 pub const SERVER_PREFIX: &str = "mcp:";
 
-/// Longest quote of a failure, in characters.
+/// The maximum length of a failure's quote, in characters.
 pub const FAULT_QUOTE_CHARS: usize = 120;
 
-/// The section `[tools.health]`. It is here since the section belongs to the tools, and is acted on by the agent, and neither
-/// knows the other.
+/// The section `[tools.health]`. It is in this crate since the crate of the tools reads it and that of runs applies it,
+/// and neither imports the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolHealthConfig {
-    /// Failures in a row after which a tool is reported; at most [`MOST_FAILURES`]. 0: none is.
+    /// The failures in a row after which a tool is reported; at most [`MOST_FAILURES`]. 0: never.
     pub report_after: u32,
-    /// Seconds within which they lie. 0: however long ago they were.
+    /// The period of these failures, in seconds. 0: unlimited.
     pub within_s: u64,
-    /// How many different runs they are of, at least; 1 to [`MOST_RUNS`].
+    /// The minimum number of different runs among them; 1 to [`MOST_RUNS`].
     pub runs: u32,
-    /// What else becomes of tools that fail.
+    /// Further rules for failing tools.
     pub rules: Vec<ToolHealthRule>,
 }
 
-/// `[[tools.health.rules]]`
+/// The table `[[tools.health.rules]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolHealthRule {
     /// Patterns of names: of tools (`web_*`), or of servers (`mcp:*`).
     pub tools: Vec<String>,
-    /// Failures in a row; 1 to [`MOST_FAILURES`].
+    /// The failures in a row; 1 to [`MOST_FAILURES`].
     pub failures: u32,
-    /// Seconds within which they lie. 0: however long ago they were.
+    /// The period of these failures, in seconds. 0: unlimited.
     #[serde(default = "hour")]
     pub within_s: u64,
-    /// How many different runs they are of, at least; 1 to [`MOST_RUNS`].
+    /// The minimum number of different runs among them; 1 to [`MOST_RUNS`].
     #[serde(default = "two")]
     pub runs: u32,
-    /// What happens.
+    /// The action of the rule.
     pub action: ToolHealthAction,
-    /// Seconds that a tool is switched off for, before one call is let through; at most [`LONGEST_OFF_S`]. 0: until somebody
-    /// switches it on.
+    /// The time for which a tool is disabled before one call is let through, in seconds; at most [`LONGEST_OFF_S`]. 0:
+    /// until somebody enables it.
     #[serde(default = "hour")]
     pub for_s: u64,
 }
 
-/// Upper end of the numbers of failures. 100: of so many, the times and the runs are kept.
+/// The upper limit for numbers of failures. 100: the times and runs of this many failures are kept.
 pub const MOST_FAILURES: u32 = 100;
-/// Upper end of the numbers of runs.
+/// The upper limit for numbers of runs.
 pub const MOST_RUNS: u32 = 20;
-/// Longest time that a tool is switched off by a rule, in seconds. A day: by then somebody has looked, or the other side has.
+/// The maximum time for which a rule disables a tool, in seconds. A day: by then the operator or the remote side has
+/// noticed.
 pub const LONGEST_OFF_S: u64 = 86_400;
-/// Longest time within which failures are counted, in seconds. A week.
+/// The maximum period of counted failures, in seconds: a week.
 pub const LONGEST_WITHIN_S: u64 = 604_800;
 
 fn hour() -> u64 {
@@ -77,30 +78,30 @@ impl Default for ToolHealthConfig {
     }
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolHealthAction {
     /// The tool is reported.
     Report,
-    /// The tool is reported, and switched off.
+    /// The tool is reported and disabled.
     Disable,
 }
 
-/// In which way a tool has failed.
+/// The kind of a tool's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// It said so itself, or the other side answered with an error or with what cannot be read.
+    /// The tool has reported it, or the remote side has answered with an error or an invalid message.
     Failed,
-    /// It gave no result within its time.
+    /// The tool has exceeded its timeout.
     TimedOut,
-    /// It crashed.
+    /// The tool has crashed.
     Crashed,
 }
 
 impl FaultKind {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -109,7 +110,7 @@ impl FaultKind {
         }
     }
 
-    /// What it did, as the end of a sentence about it.
+    /// The failure, as the end of a sentence about the tool.
     pub fn told(self) -> &'static str {
         match self {
             Self::Failed => "it said that it had failed",
@@ -122,36 +123,36 @@ impl FaultKind {
 /// One failure, as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToolFault {
-    /// When.
+    /// The time.
     pub at: UnixMillis,
-    /// The run that had called.
+    /// The run of the call.
     pub run_id: RunId,
-    /// In which way.
+    /// The kind.
     pub kind: FaultKind,
-    /// Twelve hex digits, the same for failures in the same words but for their numbers.
+    /// Twelve hex digits: the same for failures whose texts differ in numbers only.
     pub fingerprint: String,
-    /// How the result begins, as hooks have left it, without values of sensitive arguments: at most [`FAULT_QUOTE_CHARS`]
-    /// characters, often words of the outside.
+    /// The beginning of the result, after hooks and without values of sensitive arguments: at most
+    /// [`FAULT_QUOTE_CHARS`] characters. Often untrusted content.
     pub quote: String,
 }
 
-/// How a subject stands.
+/// The state of a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolState {
     /// There is nothing to report.
     #[default]
     Ok,
-    /// It was reported, and has not succeeded since.
+    /// It was reported and has not succeeded since.
     Failing,
-    /// It is switched off.
+    /// It is disabled.
     Off,
-    /// It is switched off, and the next call is let through, or one is under way.
+    /// It is disabled, and the next call is let through or is running.
     Trial,
 }
 
 impl ToolState {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -162,38 +163,39 @@ impl ToolState {
     }
 }
 
-/// A subject, and how it gets on.
+/// The health of a subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToolHealth {
     /// Its name; `mcp:NAME` for a server.
     pub name: String,
-    /// What it is for, as the model reads it.
+    /// The description that the model reads.
     pub description: String,
-    /// How it stands.
+    /// Its state.
     pub state: ToolState,
-    /// Failures in a row since this start of the daemon, or those that it was switched off for.
+    /// The failures in a row since this start of the daemon, or those for which it was disabled.
     pub failures: u32,
-    /// Of how many different runs they are, as far as that is known.
+    /// The number of different runs among them, if known.
     pub runs: u32,
-    /// When the first of them was, or when it was switched off.
+    /// The time of the first one, or the time at which it was disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<UnixMillis>,
-    /// Until when it is switched off; absent where that is until somebody switches it on.
+    /// The time until which it is disabled; absent: until somebody enables it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<UnixMillis>,
-    /// Who switched it off: `rule`, or a person, whom operators alone are shown.
+    /// The actor that disabled it: `rule`, or a person, whose name only operators see.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub actor: String,
-    /// Why it is switched off.
+    /// The reason for which it is disabled.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The newest failures, oldest first. They may be of anybody's work: for operators alone, and empty for others.
+    /// The newest failures, oldest first. They may belong to anybody's work: only operators see them, and the list is
+    /// empty for others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last: Vec<ToolFault>,
 }
 
 impl ToolHealth {
-    /// The same without what is for operators alone.
+    /// The same without the data that only operators may see.
     pub fn for_everybody(mut self) -> Self {
         self.last.clear();
         if self.actor != BY_RULE {
@@ -203,71 +205,71 @@ impl ToolHealth {
     }
 }
 
-/// What is asked about tools.
+/// A request about tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolRequest {
-    /// All of them.
+    /// List all tools.
     List,
-    /// Switch one off until it is switched on; operators only.
+    /// Disable a subject until it is enabled; operators only.
     Disable {
-        /// Which.
+        /// The subject.
         name: String,
-        /// Why; models read it.
+        /// The reason, which models read.
         detail: String,
     },
-    /// Switch one on; operators only.
+    /// Enable a subject; operators only.
     Enable(String),
 }
 
-/// How a subject is switched, as it is stored.
+/// The stored switch of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSwitch {
-    /// Which.
+    /// The subject.
     pub name: String,
-    /// Rises with every change: of two that are written, the higher one counts, in whatever order they come.
+    /// Raised with each change. Of two writes the one with the higher revision counts, in any order.
     pub revision: u64,
-    /// Why it is off; `None`: it is on.
+    /// The reason for which it is disabled; `None`: it is enabled.
     pub off: Option<ToolOff>,
 }
 
-/// Why a subject is off.
+/// The reason for which a subject is disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOff {
-    /// Since when.
+    /// The time at which it was disabled.
     pub since: UnixMillis,
-    /// From when on one call is let through; `None`: never by itself.
+    /// The time from which one call is let through; `None`: never automatically.
     pub until: Option<UnixMillis>,
-    /// The span between, in seconds; doubled when that call fails. 0: none.
+    /// The time between, in seconds; doubled if that call fails. 0: none.
     pub for_s: u64,
-    /// Who: `rule`, or a person.
+    /// The actor: `rule`, or a person.
     pub actor: String,
-    /// Why, as the end of a sentence.
+    /// The reason, as the end of a sentence.
     pub detail: String,
-    /// Failures in a row.
+    /// The failures in a row.
     pub failures: u32,
-    /// Of how many different runs they were.
+    /// The number of different runs among them.
     pub runs: u32,
 }
 
-/// Who by: a rule of the configuration.
+/// The actor of changes by a rule of the configuration.
 pub const BY_RULE: &str = "rule";
 
-/// Keeps what is switched off.
+/// Keeps the switches of subjects.
 #[async_trait]
 pub trait ToolSwitches: Send + Sync {
-    /// All that were ever written, by name.
+    /// All stored switches, by name.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The store fails.
     async fn switches(&self) -> Result<Vec<ToolSwitch>, StoreError>;
 
-    /// Writes one, with what is told of it. Committed. One whose revision is not higher than the stored one changes nothing,
-    /// and what is told of it is not stored either.
+    /// Writes a switch and its events. Committed. If the revision is not higher than the stored one, neither the switch
+    /// nor the events are written.
     ///
     /// # Errors
-    /// The store does not answer; it may have been written all the same.
+    /// The store fails. The switch may have been written all the same.
     ///
     /// # Cancel safety
-    /// Dropped midway, it is written whole or not at all.
+    /// If the future is dropped, the switch is written completely or not at all.
     async fn switch(&self, switch: ToolSwitch, events: Vec<NewEvent>) -> Result<(), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Following a run from its acceptance to its end.
+//! Watches: following a run from its acceptance to its end.
 
 use std::sync::Arc;
 
@@ -16,30 +16,31 @@ pub struct Accepted {
     pub run_id: RunId,
     /// Its session.
     pub session: SessionKey,
-    /// When it was committed: the first time, for a duplicate.
+    /// The time of its commit; for a duplicate that of the first delivery.
     pub accepted_at: UnixMillis,
-    /// Whether it had been committed before.
+    /// Whether it was committed before.
     pub duplicate: bool,
-    /// The run, for whoever waits. `None` for a duplicate of a run that is no longer alive: read the store.
+    /// The watch of the run. `None`: the message is a duplicate of a run that is no longer live; the store has its
+    /// record.
     pub watch: Option<RunWatch>,
 }
 
-/// Follows a living run.
+/// Follows a live run.
 #[derive(Debug)]
 pub struct RunWatch {
     /// The run.
     pub run_id: RunId,
-    /// Filled when the run has ended and its end is committed, or while it rests on a question (the record says
-    /// `paused`); emptied when it goes on. A closed channel without a value: read the store.
+    /// The record of the run: set when its end is committed or while it waits for a person (status `paused`), and unset
+    /// when it resumes. A closed channel without a value: the store has the record.
     pub finished: watch::Receiver<Option<Arc<RunRecord>>>,
-    /// The fragments from now on; from the first one when the message asked for them.
+    /// The fragments from now on, or from the first one on if the message has asked for them.
     pub deltas: Option<broadcast::Receiver<Delta>>,
-    /// What was said before those fragments, in the step that the run is at; empty where none were asked for.
+    /// The text before these fragments in the present step; empty if no fragments were asked for.
     pub so_far: Partial,
 }
 
 impl RunWatch {
-    /// Waits for the end of the run; `None`: it was let go without one, and the store knows more.
+    /// Waits for the end of the run; `None`: the run was released without an end, and the store knows more.
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -49,10 +50,10 @@ impl RunWatch {
     }
 }
 
-/// An answer that is on its way: what the model has said so far in one step.
+/// An unfinished answer: the output of the model so far in one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partial {
-    /// The step, from 1; 0 before the first.
+    /// The step, from 1; 0 before the first one.
     pub step: u32,
     /// The text.
     pub text: String,
@@ -61,7 +62,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Begins the step, with nothing said.
+    /// Begins a step with empty texts.
     pub fn begin(&mut self, step: u32) {
         self.step = step;
         self.text.clear();

@@ -1,14 +1,14 @@
-//! What a run is: a chat, a job, a routine run. Whoever makes its message says so, the store keeps it with the run, and nobody
-//! reads it out of a name. Only the agent's own parts may say anything but [`Work::Chat`].
+//! The kind of work of a run: a chat, a job, a routine run. The maker of the run's message sets it, and the store keeps
+//! it with the run. Nothing derives it from a name. Only the agent's own parts may set anything but [`Work::Chat`].
 //!
-//! The sessions in which jobs and routine runs work have names of their own, which nobody else may speak in: [`SessionOwner`].
+//! Jobs and routine runs work in sessions with reserved names, in which nobody else may write: [`SessionOwner`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ChannelId, JobId, RoutineRunId, SessionKey};
 use crate::purpose::Purpose;
 
-/// What a run is.
+/// The kind of work of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Work {
@@ -19,7 +19,8 @@ pub enum Work {
     Job {
         /// The job.
         job: JobId,
-        /// Which attempt the run is, from 1 on. `None`: its message is passed on to the attempt at work, and it is none itself.
+        /// The attempt of the job that the run is, from 1. `None`: the run is no attempt; its message is passed on to
+        /// the running attempt.
         attempt: Option<u32>,
     },
     /// A run of a routine.
@@ -35,7 +36,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Whose budget it uses.
+    /// The purpose, which selects the budget.
     pub fn purpose(self) -> Purpose {
         match self {
             Self::Chat => Purpose::Chat,
@@ -45,7 +46,7 @@ impl Work {
         }
     }
 
-    /// Whether nobody waits at the other end: what it does was decided when it was made, and nobody can be asked.
+    /// Whether the work is autonomous: its rights were decided when it was created, and nobody can be asked.
     pub fn is_autonomous(self) -> bool {
         self.purpose().is_autonomous()
     }
@@ -61,8 +62,8 @@ pub enum SessionOwner {
 }
 
 impl SessionOwner {
-    /// The work that a session of this name is reserved for; `None`: it is a conversation. It says who may speak and look
-    /// there. What a run in it is, [`Work`] says.
+    /// The work that a session of this name is reserved for; `None`: it is a conversation. It decides who may write and
+    /// read there. The kind of work of a run in it is in [`Work`].
     pub fn of(session: &SessionKey) -> Option<Self> {
         let (kind, id) = session.as_str().split_once(':')?;
         match kind {
@@ -73,18 +74,19 @@ impl SessionOwner {
     }
 }
 
-/// The session in which a job works.
+/// The session of a job.
 pub fn job_session(job: JobId) -> SessionKey {
     SessionKey::new(format!("job:{job}"))
 }
 
-/// The session in which a routine run of a routine works: its own, so that routine runs of one routine do not wait for each other.
+/// The session of a routine run. Each routine run has its own, so that the runs of one routine do not wait for each
+/// other.
 pub fn routine_run_session(routine_run: RoutineRunId) -> SessionKey {
     SessionKey::new(format!("routine:{routine_run}"))
 }
 
-/// Whether a channel's name is that of one of the agent's own parts: keys of their messages have it, and what the configuration
-/// makes is made through it. Nobody else may have a channel of this name.
+/// Whether a channel's name belongs to one of the agent's own parts. The keys of their messages and the objects of the
+/// configuration have such a channel. No other channel may have such a name.
 pub fn is_own_channel(channel: &ChannelId) -> bool {
     Purpose::from_word(channel.as_str()).is_some_and(Purpose::is_autonomous)
 }

@@ -1,8 +1,8 @@
-//! Workers: processes that carry out a run inside walls of their own, and the link by which they reach their host.
+//! Workers: processes that execute a run in a sandbox or a container, and the link to their host.
 //!
-//! A worker runs the loop and its own tools; it has no model, no secrets and no journal. For each of these it asks its
-//! host over the link, bound to one job by a token. What a worker says is the word of a process that runs a model's
-//! commands: the host checks it, and believes nothing that costs money or reaches outside.
+//! A worker runs the loop and its own tools. It has no model, no secrets and no journal. It asks its host for each of
+//! these over the link, which a token binds to one job. The requests of a worker come from a process that runs a
+//! model's commands: the host checks them, and trusts nothing that costs money or has external effects.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,27 +19,27 @@ use crate::process::Generation;
 use crate::secret::Secret;
 use crate::tool::{ToolFailure, ToolOutput, ToolReply};
 
-/// The tools that a worker carries out itself, in its own room. Every other tool that it is lent runs with its host.
+/// The tools that a worker executes itself. All other tools of the job run at its host.
 pub const WORKER_TOOLS: [&str; 6] =
     ["edit_file", "list_files", "read_file", "run_command", "search_files", "write_file"];
 
-/// What proves that a request belongs to a job: 32 random bytes, written as 64 hexadecimal digits.
+/// The token that proves that a request belongs to a job: 32 random bytes, written as 64 hexadecimal digits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobToken(Secret);
 
 impl JobToken {
-    /// Random bytes of a token. 32: nobody guesses 256 bits.
+    /// The number of random bytes of a token. 32: nobody can guess 256 bits.
     pub const BYTES: usize = 32;
 
-    /// The token of these bytes; the caller has drawn them at random.
+    /// The token of these bytes, which the caller has drawn at random.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(Secret::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Reads a token.
+    /// Parses a token.
     ///
     /// # Errors
-    /// It is not 64 hexadecimal digits; the text of it is not repeated.
+    /// The text is not 64 hexadecimal digits. The error does not contain it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let well_formed = text.len() == 2 * Self::BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match well_formed {
@@ -48,7 +48,7 @@ impl JobToken {
         }
     }
 
-    /// The digits, for the one header and the one pipe that carry them.
+    /// The digits, for the header and the pipe that carry them.
     pub fn expose(&self) -> &str {
         self.0.expose()
     }
@@ -60,90 +60,90 @@ impl fmt::Debug for JobToken {
     }
 }
 
-/// How a job ended: the one word that both sides have for it.
+/// The end of a job, in the form that both sides use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum WorkerEnd {
-    /// With an answer.
+    /// The job has an answer.
     Completed {
         /// The final text.
         reply: String,
     },
-    /// Its steps were used up.
+    /// The job has reached its limit of steps.
     MaxTurns,
-    /// Its time was up.
+    /// The time of the job has run out.
     TimedOut,
-    /// It was told to stop.
+    /// The job was stopped.
     Stopped,
-    /// It could not go on, or nobody can tell how it ended.
+    /// The job has failed, or its end is unknown.
     Failed {
-        /// Why, as a sentence without its full stop.
+        /// The reason, as a sentence without its full stop.
         detail: String,
     },
 }
 
 impl WorkerEnd {
-    /// A failure with this explanation.
+    /// A failure with this reason.
     pub fn failed(detail: impl Into<String>) -> Self {
         Self::Failed { detail: detail.into() }
     }
 
-    /// Reads an end from the wire. Whatever cannot be read is a failure: an end that nobody understands is no success.
+    /// Parses an end from the wire. An invalid text is a failure: an unknown end is no success.
     pub fn read(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes)
             .unwrap_or_else(|error| Self::failed(format!("the worker's account of its end cannot be read: {error}")))
     }
 }
 
-/// What a worker is given to do.
+/// The task of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerTask {
     /// The task, as the first message of the conversation.
     pub message: String,
-    /// The tools, in the order in which the model sees them.
+    /// The tools, in the order of the prompt.
     pub tools: Vec<LentTool>,
-    /// Most steps; at least 1.
+    /// The maximum number of steps; at least 1.
     pub max_turns: u32,
-    /// Milliseconds that are left of its time.
+    /// The remaining time, in milliseconds.
     pub time_ms: u64,
 }
 
-/// A tool as a worker knows it.
+/// A tool that a worker may offer to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LentTool {
     /// The name that the model calls.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// The JSON Schema of its arguments.
     pub schema: Value,
 }
 
-/// A worker asks for the model. Prompt, tools and limits are the host's.
+/// The request of a worker for a model call. The host adds the prompt, the tools and the limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelAsk {
-    /// Which step, from 1.
+    /// The step, from 1.
     pub step: u32,
-    /// Whether the request shall offer no tools.
+    /// Whether the model call offers no tools.
     pub force_text: bool,
     /// The conversation so far.
     pub messages: Vec<Message>,
 }
 
-/// What comes of asking for the model.
+/// The result of such a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum ModelAnswer {
-    /// A whole answer.
+    /// A complete reply.
     Reply(ModelReply),
-    /// There is none, and the job is over.
+    /// There is no reply, and the job is over.
     Over {
-        /// Why, for the log.
+        /// The reason, for the log.
         why: String,
     },
 }
 
-/// A batch of calls, to be led through the host's gate.
+/// A batch of tool calls for the effect gate of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolBatch {
     /// The calls, in the model's order.
@@ -155,83 +155,83 @@ pub struct ToolBatch {
 pub struct BatchCall {
     /// The call.
     pub call: ToolCall,
-    /// Its result, when it cannot run.
+    /// Its result, if it cannot run.
     pub refused: Option<ToolResult>,
 }
 
-/// What has become of a batch.
+/// The result of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BatchAnswer {
-    /// One result for each call, in their order.
+    /// One result for each call, in call order.
     pub messages: Vec<Message>,
-    /// Why the job is over with it, if it is.
+    /// The reason for which the job is over after this batch, if it is.
     pub over: Option<String>,
 }
 
-/// Something that the worker is to do for the host while a batch runs.
+/// An order of the host to the worker while a batch runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolOrder {
-    /// Its number, from 1: later ones are higher. Who asks for what follows a number has received everything up to it.
+    /// Its number, from 1, ascending. A request for the order after a number confirms all orders up to that number.
     pub number: u64,
-    /// What.
+    /// The order itself.
     pub order: WorkerCommand,
 }
 
-/// What an order asks for.
+/// The content of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum WorkerCommand {
-    /// Carry out this call now; the host's gate has let it through.
+    /// Execute this call now; the effect gate of the host has admitted it.
     Run {
         /// The call.
         call: CallId,
         /// The tool, one of [`WORKER_TOOLS`].
         tool: String,
-        /// Its arguments, checked.
+        /// Its valid arguments.
         arguments: Map<String, Value>,
     },
-    /// Give this call up; nobody waits for it any more.
+    /// Cancel this call; nobody waits for its result.
     Cancel {
         /// The call.
         call: CallId,
     },
 }
 
-/// The answer of a tool that the worker has carried out.
+/// The result of a call that the worker has executed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDone {
     /// The call.
     pub call: CallId,
-    /// The answer.
+    /// The result.
     pub output: DoneOutput,
 }
 
-/// A tool's answer on the wire. What the tool has kept stays with the worker, and is left out.
+/// The result of a tool on the wire. Kept outputs stay with the worker and are omitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "output", rename_all = "snake_case")]
 pub enum DoneOutput {
-    /// It did what was asked.
+    /// The call has succeeded.
     Reply {
         /// The text.
         text: String,
         /// Pictures.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pictures: Vec<Picture>,
-        /// Whether it is of the outside.
+        /// Whether it is untrusted content.
         #[serde(default)]
         outside: bool,
     },
-    /// It could not.
+    /// The call has failed.
     Failed {
-        /// Why.
+        /// The reason.
         text: String,
     },
-    /// A rule says no.
+    /// A rule forbids the call.
     Denied {
-        /// Which.
+        /// The rule.
         text: String,
     },
-    /// It was told to stop.
+    /// The call was cancelled.
     Cancelled,
 }
 
@@ -259,39 +259,39 @@ impl From<DoneOutput> for ToolOutput {
     }
 }
 
-/// Why a request over the link has no answer.
+/// The error of a request over the link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The job is over, or the token is not its own; a stranger cannot tell which.
+    /// The job is over, or the token is wrong. The error does not distinguish them, so that a stranger learns nothing.
     #[error("the host does not know this job, or not any more")]
     Over,
-    /// The host cannot be reached, or its answer cannot be read.
+    /// The host cannot be reached, or its answer is invalid.
     #[error("the link to the host is broken: {0}")]
     Broken(String),
 }
 
-/// What a worker can ask of its host. Implemented on both sides: by the host's desk for the job, and by the worker's end
-/// of the link.
+/// The requests of a worker to its host. Both sides implement it: the host for the job, and the worker's end of the
+/// link.
 #[async_trait]
 pub trait WorkerLink: Send + Sync {
-    /// What there is to do.
+    /// Returns the task.
     async fn task(&self) -> Result<WorkerTask, LinkError>;
 
-    /// Asks the model; metered and limited by the host.
+    /// Calls the model. The host meters and limits the call.
     async fn model(&self, ask: ModelAsk) -> Result<ModelAnswer, LinkError>;
 
-    /// Has a batch led through the host's gate. While this waits, [`order`](Self::order) says which calls the worker is
-    /// to carry out itself.
+    /// Passes a batch through the effect gate of the host. While this waits, [`order`](Self::order) returns the calls
+    /// that the worker executes itself.
     async fn batch(&self, batch: ToolBatch) -> Result<BatchAnswer, LinkError>;
 
-    /// The first order behind the one of this number (0: the first of all), once there is one. `None`: there was none
-    /// for a while; ask again.
+    /// Waits for the first order after this number (0: for the first order). `None`: there was none for a while; the
+    /// worker asks again.
     ///
     /// # Cancel safety
-    /// Asked again with the same number, the answer is the same.
+    /// A repeated request with the same number gets the same order.
     async fn order(&self, after: u64) -> Result<Option<ToolOrder>, LinkError>;
 
-    /// Answers an order. An answer that nobody waits for is thrown away.
+    /// Sends the result of an order. A result that nobody waits for is discarded.
     async fn done(&self, done: ToolDone) -> Result<(), LinkError>;
 
     /// Ends the job. Only the first end counts.
@@ -300,20 +300,20 @@ pub trait WorkerLink: Send + Sync {
 
 /// Opens links for jobs.
 pub trait WorkerLinks: Send + Sync {
-    /// Opens a link for a new job, whose requests this desk answers, with a token of its own.
+    /// Opens a link with a token of its own for a new job. `desk` answers the requests of the job.
     ///
     /// # Errors
-    /// Plain words: the system gives no randomness, or too many links are open.
+    /// The reason, for people: the system gives no randomness, or too many links are open.
     fn open(&self, desk: std::sync::Arc<dyn WorkerLink>) -> Result<OpenLink, String>;
 }
 
-/// An open link. Dropped, the token is revoked: requests of the job are answered like a stranger's from then on.
+/// An open link. Dropping it revokes the token: later requests of the job get the answer for strangers.
 pub struct OpenLink {
     /// The job.
     pub job: LinkId,
-    /// The Unix socket on which the host answers.
+    /// The Unix socket of the host.
     pub socket: PathBuf,
-    /// What proves that a request is of this job.
+    /// The token of the job.
     pub token: JobToken,
     revoke: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
@@ -339,55 +339,56 @@ impl Drop for OpenLink {
     }
 }
 
-/// A worker that is to be started.
+/// The description of a worker to start.
 #[derive(Debug)]
 pub struct WorkerStart {
-    /// The run it works for: a stop of the run ends it.
+    /// The run that it works for. A stop of the run ends the worker.
     pub run: RunId,
-    /// Which life of the run.
+    /// The generation of the run.
     pub generation: Generation,
     /// The job.
     pub job: LinkId,
     /// The socket of the link.
     pub socket: PathBuf,
-    /// The token. It is handed over on no command line and in no environment.
+    /// The token. It is never passed on a command line or in the environment.
     pub token: JobToken,
-    /// How long the worker will work at most; a host may have the room itself end a little later.
+    /// The maximum working time of the worker. A host may end the sandbox or container a little later.
     pub time: Duration,
 }
 
-/// Starts workers: in the sandbox, or in containers.
+/// Starts workers, in the sandbox or in containers.
 #[async_trait]
 pub trait WorkerHost: Send + Sync {
-    /// Whether workers can be started here.
+    /// Whether workers can be started on this system.
     ///
     /// # Errors
-    /// What is missing, for the operator.
+    /// The missing requirement, for the operator.
     fn ready(&self) -> Result<(), String>;
 
-    /// Starts one.
+    /// Starts a worker.
     ///
     /// # Errors
-    /// Plain words: why there is none. Nothing is left behind.
+    /// The reason, for people. No process is left behind.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is started, or what was started is ended.
+    /// If the future is dropped, nothing is started, or the started worker is ended.
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String>;
 
-    /// Waits until every worker that was dropped has ended. Called at the end of the daemon, when no run is left.
+    /// Waits until every dropped worker has ended. Called at the end of the daemon, when no run is left. The default
+    /// returns at once.
     async fn close(&self) {}
 }
 
-/// A worker that was started. Dropped, it is ended in the background.
+/// A started worker. Dropping it ends it in the background.
 #[async_trait]
 pub trait WorkerProcess: Send {
-    /// Waits until it has ended by itself, and says how, with the last words that it left.
+    /// Waits until the worker has ended by itself. Returns how it has ended, with the last lines of its output.
     ///
     /// # Cancel safety
     /// Nothing is lost.
     async fn ended(&mut self) -> String;
 
-    /// Ends it and all that it started; returns when nothing of it is left.
+    /// Ends the worker and all its processes. Returns when none of them is left.
     async fn end(&mut self);
 }
 

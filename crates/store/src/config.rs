@@ -1,4 +1,4 @@
-//! Where the store is.
+//! The location of the store.
 
 use std::path::PathBuf;
 
@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreConfig {
-    /// `sqlite://` and a path, or `memory:`. Absent: a file in the data directory that the daemon decides on.
+    /// `sqlite://` and a path, or `memory:`. Absent: a file in the data directory, which the daemon chooses.
     pub url: Option<String>,
 }
 
 impl StoreConfig {
-    /// Every problem at once, each beginning with the full key.
+    /// All problems, each beginning with the full key.
     pub fn validate(&self) -> Vec<String> {
         let problem = self.url.as_deref().and_then(|url| parse_url(url).err());
         problem.map(|problem| format!("store.url: {problem}")).into_iter().collect()
     }
 }
 
-/// What a store URL names.
+/// A parsed store URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// A database file. The path is taken as it is written: nothing in it is decoded or expanded.
+    /// A database file. The path is used verbatim: it is neither decoded nor expanded.
     Sqlite(PathBuf),
-    /// Nothing on disk: everything is gone when the process ends.
+    /// A database in memory. It is lost when the process ends.
     Memory,
 }
 
-/// Reads a store URL.
+/// Parses a store URL.
 ///
 /// # Errors
-/// A sentence for the operator that says what is wrong and what is understood.
+/// The problem and the supported forms, as a sentence for the operator.
 pub fn parse_url(text: &str) -> Result<StoreUrl, String> {
     if text == "memory:" {
         return Ok(StoreUrl::Memory);

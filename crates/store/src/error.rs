@@ -1,23 +1,23 @@
-//! A store that could not be opened.
+//! The error of opening a store.
 
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a store could not be opened. Nothing has been changed on disk except, perhaps, that directories, an empty file
-/// and a lock file exist now.
+/// The reason for which a store could not be opened. The disk is unchanged, except that directories, an empty file and
+/// a lock file may have been created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it. Stop that one first, or give this one a file of its own.
+    /// Another process uses the store. Stop that process first, or configure another file.
     #[error(
         "the store is in use by another belay{}: stop that one first, or set store.url to another file",
         pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     Locked {
-        /// The process that holds the lock, when it has said so.
+        /// The process that holds the lock, if known.
         pid: Option<u32>,
     },
-    /// A later Belay has written it, and this one would not understand what it finds.
+    /// A newer version of Belay has written the store, and this version cannot read it.
     #[error(
         "the store has schema {found}, and this belay knows schemas up to {known}: use the newer belay that wrote it, \
          or set store.url to another file"
@@ -28,22 +28,22 @@ pub enum OpenError {
         /// The newest schema of this program.
         known: u32,
     },
-    /// A Belay from before the first release has written it, with tables that were edited since.
+    /// A version of Belay from before the first release has written the store, with tables that were edited since.
     #[error(
         "the store was written by an unreleased belay, and its schema is not supported any more: move the file and those beside \
          it (-wal, -shm) away, and the next start makes a new one; or set store.url to another file"
     )]
     Unreleased,
-    /// A directory, the file or its lock could not be made or opened.
+    /// A directory, the file or its lock could not be created or opened.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What could not be opened.
+        /// The path of it.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// SQLite refuses it: it is damaged, or no database at all.
+    /// SQLite rejects the file: it is damaged or is no database.
     #[error("the store cannot be used: {0}")]
     Sqlite(#[source] Box<dyn Error + Send + Sync>),
 }

@@ -1,4 +1,4 @@
-//! Parts of texts that lists show: the first words, and the words around what was looked for.
+//! Excerpts of texts for lists: the first words, and the words around a search hit.
 
 use belay_protocol::store::TITLE_MAX_CHARS;
 
@@ -8,7 +8,7 @@ const BEFORE: usize = 60;
 /// Characters of a snippet from its hit on.
 const AFTER: usize = 140;
 
-/// A text in one line: its first words.
+/// The first words of a text, on one line.
 pub(crate) fn title(text: &str) -> String {
     let line = one_line(text);
     match line.char_indices().nth(TITLE_MAX_CHARS) {
@@ -17,7 +17,8 @@ pub(crate) fn title(text: &str) -> String {
     }
 }
 
-/// The words around the first one that begins with one of the terms, which are in lower case; the beginning where none does.
+/// The words around the first word that begins with one of the terms, which are in lower case; the beginning of the
+/// text if there is none.
 pub(crate) fn snippet(text: &str, terms: &[String]) -> String {
     let text = one_line(text);
     let hit = words(&text).find(|(_, word)| terms.iter().any(|term| begins(word, term))).map_or(0, |(at, _)| at);
@@ -31,7 +32,7 @@ fn begins(word: &str, term: &str) -> bool {
     word.to_lowercase().starts_with(term)
 }
 
-/// The words of a text, and where each begins.
+/// The words of a text, each with its offset.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let between = |c: char| !c.is_alphanumeric();
     let start = text.as_ptr() as usize;

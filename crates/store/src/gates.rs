@@ -1,4 +1,4 @@
-//! What the store says and refuses about questions to people.
+//! Approval requests: the rules that the store enforces, its errors and its events.
 
 use belay_protocol::{
     EventKind, Gate, GateFilter, GateId, GateKind, GateState, Lease, NewEvent, PausedRun, RunId, SessionKey,
@@ -7,19 +7,19 @@ use belay_protocol::{
 
 use crate::limits::PAGE_MAX;
 
-/// Rows of a list of questions when the filter says 0.
+/// The rows of a list of approval requests if the filter has the limit 0.
 const GATES_DEFAULT: u32 = 50;
 
-/// Who is named when a question is withdrawn: nobody has answered it.
+/// The actor of a withdrawal, which no person has decided.
 const WITHDRAWN_BY: &str = "the end of its run";
 
-/// How many questions a filter asks for.
+/// The number of rows that a filter allows.
 pub(crate) fn gates_limit(filter: &GateFilter) -> u32 {
     if filter.limit == 0 { GATES_DEFAULT } else { filter.limit.min(PAGE_MAX) }
 }
 
-/// Refuses a pause whose question is not that of the run, or is answered already: an answer would then let something
-/// else go on than what was asked about.
+/// Refuses a pause whose approval request belongs to another run or is already answered. Its answer would resume
+/// something that nobody was asked about.
 pub(crate) fn check_question(lease: &Lease, paused: &PausedRun) -> Result<(), StoreError> {
     let gate = &paused.gate;
     if gate.run_id != paused.checkpoint.run || gate.session != lease.session {
@@ -34,7 +34,7 @@ pub(crate) fn check_question(lease: &Lease, paused: &PausedRun) -> Result<(), St
     Ok(())
 }
 
-/// Refuses a state that is no answer.
+/// Refuses a state that is not an answer.
 pub(crate) fn check_answer(state: GateState) -> Result<(), StoreError> {
     match state {
         GateState::Approved | GateState::Denied | GateState::Expired => Ok(()),
@@ -45,12 +45,12 @@ pub(crate) fn check_answer(state: GateState) -> Result<(), StoreError> {
     }
 }
 
-/// An approval that does not allow what is about to begin.
+/// The error for an approval that does not allow the call that is about to start.
 pub(crate) fn not_approved(id: GateId) -> StoreError {
     StoreError::NotFound(format!("approval {id}: it is not this run's, was not given, or is used up"))
 }
 
-/// The fact that a question is asked.
+/// The event of a new approval request.
 pub(crate) fn asked(gate: &Gate) -> NewEvent {
     let kind = EventKind::ApprovalRequested {
         approval: gate.id,
@@ -63,13 +63,13 @@ pub(crate) fn asked(gate: &Gate) -> NewEvent {
     NewEvent { at: gate.asked_at, session: Some(gate.session.clone()), run_id: Some(gate.run_id), kind }
 }
 
-/// The fact that a question is answered.
+/// The event of an answer.
 pub(crate) fn decided(gate: &Gate, by: &str, at: UnixMillis) -> NewEvent {
     let kind = EventKind::ApprovalResolved { approval: gate.id, state: gate.state.word().into(), actor: by.into() };
     NewEvent { at, session: Some(gate.session.clone()), run_id: Some(gate.run_id), kind }
 }
 
-/// The fact that a question is asked no longer, or that an approval came to nothing.
+/// The event of a withdrawal: the run has ended before an answer, or before it has used the approval.
 pub(crate) fn withdrawn(gate: GateId, session: &SessionKey, run: RunId, at: UnixMillis) -> NewEvent {
     let kind = EventKind::ApprovalResolved {
         approval: gate,
@@ -79,7 +79,7 @@ pub(crate) fn withdrawn(gate: GateId, session: &SessionKey, run: RunId, at: Unix
     NewEvent { at, session: Some(session.clone()), run_id: Some(run), kind }
 }
 
-/// What a question is for, in a word.
+/// The name of the kind of an approval request.
 pub(crate) fn kind_word(kind: &GateKind) -> &'static str {
     match kind {
         GateKind::Approval => "approval",

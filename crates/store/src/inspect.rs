@@ -1,4 +1,4 @@
-//! A look at a store from outside, without opening it: what a start would find.
+//! Inspection of a store without opening it: the state that a start would find.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read};
@@ -9,34 +9,35 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::OpenError;
 use crate::sqlite::{Version, known_schema, lock_path, with_suffix};
 
-/// What is known about a store that was not opened.
+/// The result of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// The schema of the file, 0 for one without tables; `None`: there is no file yet.
+    /// The schema of the file; 0 for a file without tables; `None`: there is no file.
     pub schema: Option<u32>,
-    /// The newest schema of this program, to which an older one is brought when the store is opened.
+    /// The newest schema of this program. Opening the store migrates an older one to it.
     pub known: u32,
-    /// Who has it.
+    /// The process that uses the store.
     pub held: Held,
 }
 
-/// Whether a process has a store.
+/// Whether a process uses a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// None.
+    /// No process uses it.
     ByNobody,
-    /// This one, when it has said so.
+    /// A process uses it.
     By {
-        /// Its id.
+        /// The process id, if known.
         pid: Option<u32>,
     },
 }
 
-/// Looks at the file, its log and its lock. Blocks. Creates nothing, except that SQLite may rebuild the index of a log
-/// that a crash left behind; changes nothing; and holds the lock for no longer than it takes to see that it is free.
+/// Inspects the file, its log and its lock. Blocks. It changes and creates nothing, except that SQLite may rebuild the
+/// index of a log that a crash left behind. It holds the lock only while it checks that the lock is free.
 ///
 /// # Errors
-/// [`OpenError::Newer`], [`OpenError::Unreleased`], [`OpenError::Io`] and [`OpenError::Sqlite`], as opening would say. That it is in use is no error.
+/// [`OpenError::Newer`], [`OpenError::Unreleased`], [`OpenError::Io`] and [`OpenError::Sqlite`], as for opening. A
+/// store in use is no error.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     let version = version(path)?;
     version.map_or(Ok(()), Version::check)?;
@@ -49,8 +50,9 @@ fn version(path: &Path) -> Result<Option<Version>, OpenError> {
     if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
         return logged_version(path).map(Some);
     }
-    // Without a log the file's own header is the truth, and reading it leaves no traces. SQLite, "Database File Format",
-    // 1.3: the first 16 bytes say what it is, the number at offset 60 is the user version, that at 68 the application's.
+    // Without a log the header of the file is valid, and reading it leaves no traces. SQLite, "Database File Format",
+    // 1.3: the first 16 bytes identify the format, the number at offset 60 is the user version, that at 68 the
+    // application id.
     let mut header = Vec::new();
     file.by_ref().take(72).read_to_end(&mut header).map_err(|source| OpenError::Io { path: path.into(), source })?;
     let number = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
@@ -63,7 +65,7 @@ fn version(path: &Path) -> Result<Option<Version>, OpenError> {
     }
 }
 
-/// The version as the log has it.
+/// The version according to the log.
 fn logged_version(path: &Path) -> Result<Version, OpenError> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     Ok(Version::of(&conn)?)
@@ -83,7 +85,7 @@ fn held(path: &Path) -> Result<Held, OpenError> {
     }
 }
 
-/// Whether somebody has the database file itself, perhaps by another name.
+/// Whether a process has locked the database file itself, perhaps under another name.
 fn database_held(path: &Path) -> Result<Held, OpenError> {
     let Some(file) = open(path)? else { return Ok(Held::ByNobody) };
     match file.try_lock_shared() {

@@ -1,4 +1,4 @@
-//! What the store says and refuses about jobs.
+//! Jobs: the rules that the store enforces, its errors and its events.
 
 use belay_protocol::{
     EventKind, JobChange, JobCreated, JobFilter, JobId, JobRecord, JobState, NewEvent, NewJob, StoreError, UnixMillis,
@@ -7,15 +7,15 @@ use belay_protocol::{
 
 use crate::limits::PAGE_MAX;
 
-/// Rows of a list of jobs when the filter says 0.
+/// The rows of a list of jobs if the filter has the limit 0.
 const JOBS_DEFAULT: u32 = 50;
 
-/// How many jobs a filter asks for.
+/// The number of rows that a filter allows.
 pub(crate) fn jobs_limit(filter: &JobFilter) -> u32 {
     if filter.limit == 0 { JOBS_DEFAULT } else { filter.limit.min(PAGE_MAX) }
 }
 
-/// A job as it is committed.
+/// The record of a new job.
 pub(crate) fn pending(job: NewJob) -> JobRecord {
     JobRecord {
         job_id: job.id,
@@ -44,31 +44,31 @@ pub(crate) fn pending(job: NewJob) -> JobRecord {
     }
 }
 
-/// There are as many jobs as may be.
+/// The result if the limit of open jobs is reached.
 pub(crate) fn too_many(cap: u32) -> JobCreated {
     JobCreated::TooMany(format!(
         "{cap} jobs are queued or running, which is the limit: wait until one ends, or cancel one"
     ))
 }
 
-/// There are as many jobs of this creator as may be.
+/// The result if the limit of open jobs of the creator is reached.
 pub(crate) fn too_many_each(cap: u32) -> JobCreated {
     JobCreated::TooMany(format!(
         "{cap} of your jobs are queued or running, which is the limit: wait until one ends, or cancel one"
     ))
 }
 
-/// What a change does to a job.
+/// The effect of a change on a job.
 pub(crate) enum Step {
-    /// It becomes this.
+    /// The job changes to this record.
     To(Box<JobRecord>),
-    /// It is that already.
+    /// The job has that state already.
     Same,
-    /// It may not.
+    /// The transition is not legal.
     No,
 }
 
-/// What a change does to a job that stands there.
+/// The effect of a change on this job.
 pub(crate) fn step(job: &JobRecord, change: &JobChange) -> Step {
     let other_attempt = change.attempt.is_some_and(|attempt| attempt != job.attempt);
     if other_attempt || change.to == JobState::InProgress || !job.state.may_become(change.to) {
@@ -88,7 +88,7 @@ pub(crate) fn step(job: &JobRecord, change: &JobChange) -> Step {
     }))
 }
 
-/// A job as its next attempt finds it.
+/// The record of a job at the start of its next attempt.
 pub(crate) fn begun(job: &JobRecord, at: UnixMillis) -> JobRecord {
     JobRecord {
         state: JobState::InProgress,
@@ -101,14 +101,14 @@ pub(crate) fn begun(job: &JobRecord, at: UnixMillis) -> JobRecord {
     }
 }
 
-/// The fact that a job is what it is now.
+/// The event of a change of state.
 pub(crate) fn changed(job: &JobRecord, from: Option<JobState>) -> NewEvent {
     let (to, attempt, why) = (job.state, job.attempt, job.detail.clone());
     let kind = EventKind::JobChanged { job: job.job_id, from, to, attempt, detail: why };
     NewEvent { at: job.changed_at, session: Some(job.session.clone()), run_id: None, kind }
 }
 
-/// A job that is not there.
+/// The error for an unknown job.
 pub(crate) fn no_job(id: JobId) -> StoreError {
     StoreError::NotFound(format!("job {id}"))
 }

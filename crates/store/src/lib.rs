@@ -1,16 +1,16 @@
 //! Persistence: SQLite, in a file or in memory.
 //!
-//! **For**: whoever needs what the traits of [`belay_protocol::store`] promise. [`SqliteStore::open`] keeps it in a file;
-//! [`SqliteStore::in_memory`] keeps it until the process ends, for tests and for trying things out. The SQL is the same, the
-//! executor is not: one conformance suite (`tests/suite/conformance`) runs over both.
+//! **For**: implementing the ports of [`belay_protocol::store`]. [`SqliteStore::open`] stores data in a file;
+//! [`SqliteStore::in_memory`] stores it until the process ends, for tests and for trials. Both use the same SQL, but
+//! another executor: one conformance suite (`tests/suite/conformance`) runs over both.
 //!
-//! **Does not know**: what a turn is made of, when one begins, or who delivers a reply. It keeps what it is given, in
-//! order, once, and says so only when it is true. Only this crate knows SQL.
+//! **Does not know**: what a turn is made of, when one begins, or who delivers a reply. It stores what it gets, in
+//! order and once, and confirms a write only when it is true. Only this crate knows SQL.
 //!
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
-//! writes, and how a commit is shared), `sqlite/inline` (the same in memory) → `sqlite/lanes`, `threads`, `words`, `gates`,
-//! `edits`, `outbox`, `ledger` (what is written) → `sqlite/prune` (what is deleted) → `sqlite/reads`, `archive` → `inspect`
-//! (a look from outside) → `vault` (secrets, sealed).
+//! writes, and the sharing of commits), `sqlite/inline` (the same in memory) → `sqlite/lane_ports`, `work`, `ports`
+//! (the ports) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (writes) → `sqlite/prune` (deletions)
+//! → `sqlite/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted secrets).
 
 mod config;
 mod error;

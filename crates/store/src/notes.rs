@@ -1,19 +1,19 @@
-//! What makes a note fit a query, and how many notes there may be.
+//! Notes: the ranking of search results, and the limits.
 
 use std::cmp::Reverse;
 
 use belay_protocol::{Note, StoreError};
 
-/// Most notes of one session.
+/// The maximum number of notes of one session.
 pub(crate) const NOTES_MAX: usize = 1000;
 
-/// Largest note, in bytes.
+/// The maximum length of a note, in bytes.
 pub(crate) const NOTE_MAX_BYTES: usize = 16 * 1024;
 
-/// Largest key of a note, in bytes.
+/// The maximum length of a note's key, in bytes.
 pub(crate) const NOTE_KEY_MAX_BYTES: usize = 256;
 
-/// Refuses a note that is too big.
+/// Refuses a note that is too long.
 pub(crate) fn check_size(key: &str, text: &str) -> Result<(), StoreError> {
     if key.len() > NOTE_KEY_MAX_BYTES {
         return Err(StoreError::TooMuch(format!("a note's key has at most {NOTE_KEY_MAX_BYTES} bytes")));
@@ -24,13 +24,13 @@ pub(crate) fn check_size(key: &str, text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The error for one note more than a session may have.
+/// The error for a note beyond the limit of the session.
 pub(crate) fn too_many() -> StoreError {
     StoreError::TooMuch(format!("a session keeps at most {NOTES_MAX} notes"))
 }
 
-/// Notes that have any word of the query in key or text, without case: most words first, then newest, then by key.
-/// All of them for a query without words.
+/// The notes that contain any word of the query in key or text, case-insensitive: most matching words first, then
+/// newest, then by key. All notes for a query without words.
 pub(crate) fn rank(notes: Vec<Note>, query: &str, limit: u32) -> Vec<Note> {
     let query = query.to_lowercase();
     let words: Vec<&str> = query.split_whitespace().collect();

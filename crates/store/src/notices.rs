@@ -1,12 +1,12 @@
-//! Where notices stand among the messages of a thread. Pure.
+//! The position of notices among the messages of a thread. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use belay_protocol::{Message, MessageBody};
 
-/// The messages of a thread in the order in which a model may read them: a notice that was stored between a tool call and its
-/// result comes behind the results of that step. Providers refuse a request in which anything but its result follows a call.
+/// The messages of a thread in a valid order for a model. A notice that was stored between a tool call and its result
+/// comes after the results of that step: providers reject a request in which anything but its result follows a call.
 pub(crate) fn behind_results(messages: Vec<(u64, Arc<Message>)>) -> Vec<(u64, Arc<Message>)> {
     if !messages.iter().any(|(_, message)| message.is_notice()) {
         return messages;
@@ -21,7 +21,7 @@ pub(crate) fn behind_results(messages: Vec<(u64, Arc<Message>)>) -> Vec<(u64, Ar
         if let MessageBody::Tool(result) = &message.body {
             open.remove(&result.call_id);
         } else {
-            // Calls that have no results by now get none.
+            // Calls without a result so far get none.
             ordered.append(&mut held);
             open = message.tool_calls().iter().map(|call| call.id.clone()).collect();
         }

@@ -1,8 +1,8 @@
-//! A bounded queue from async callers to threads of our own.
+//! A bounded queue from async callers to the store's own threads.
 //!
-//! Not `tokio::sync::mpsc`: the writer must wait for the next job *or* a deadline without a runtime, and only the
-//! standard channel has `recv_timeout`. The places are a semaphore, so that a full queue is waited for without blocking
-//! a runtime worker.
+//! `tokio::sync::mpsc` does not fit: the writer waits for the next job *or* a deadline without a runtime, and only the
+//! standard channel has `recv_timeout`. A semaphore counts the slots, so that callers wait for a full queue without
+//! blocking a worker of the runtime.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,11 +10,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use belay_protocol::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What a thread takes out of its queue.
+/// An item of the queue.
 pub(crate) enum Letter<J> {
-    /// Work. Its place becomes free when the permit is dropped.
+    /// A job. Its slot becomes free when the permit is dropped.
     Job(J, OwnedSemaphorePermit),
-    /// Nothing follows: finish and end. One for each thread that listens.
+    /// The end: the thread finishes and exits. There is one for each thread.
     Close,
 }
 
@@ -25,24 +25,24 @@ pub(crate) struct Queue<J> {
     listeners: usize,
 }
 
-/// A queue of `capacity` places for this many listening threads.
+/// A queue of `capacity` slots for this many listening threads.
 pub(crate) fn queue<J>(capacity: usize, listeners: usize) -> (Queue<J>, Receiver<Letter<J>>) {
-    // Room for the closing letters too, so that sending never blocks: each job has a place of the semaphore.
+    // Capacity for the closing items too, so that sending never blocks: each job has a slot of the semaphore.
     let (letters, receiver) = sync_channel(capacity + listeners);
     (Queue { letters, places: Arc::new(Semaphore::new(capacity)), listeners }, receiver)
 }
 
 impl<J> Queue<J> {
-    /// Waits for a place and hands the job over.
+    /// Waits for a slot and passes the job to a thread.
     ///
     /// # Cancel safety
-    /// Dropped before it returns, the job has not been handed over.
+    /// If the future is dropped before it returns, the job was not passed on.
     pub(crate) async fn send(&self, job: J) -> Result<(), StoreError> {
         let place = self.places.clone().acquire_owned().await.map_err(|_| closed())?;
         self.letters.try_send(Letter::Job(job, place)).map_err(|_| closed())
     }
 
-    /// Lets the threads finish what is in the queue and end. Whoever still waits for a place is refused.
+    /// Makes the threads finish the queued jobs and exit. Callers that wait for a slot get an error.
     pub(crate) fn close(&self) {
         if self.places.is_closed() {
             return;
@@ -54,7 +54,7 @@ impl<J> Queue<J> {
     }
 }
 
-/// The answer of a store that takes nothing any more.
+/// The error of a closed store.
 pub(crate) fn closed() -> StoreError {
     StoreError::Unavailable("the store is closed".into())
 }

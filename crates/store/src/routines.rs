@@ -1,4 +1,4 @@
-//! What the store says and refuses about routines and their routine runs.
+//! Routines and routine runs: the rules that the store enforces, its errors and its events.
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
@@ -9,15 +9,15 @@ use belay_protocol::{
 
 use crate::limits::PAGE_MAX;
 
-/// Rows of a list of routine runs when the filter says 0.
+/// The rows of a list of routine runs if the filter has the limit 0.
 const ROUTINE_RUNS_DEFAULT: u32 = 50;
 
-/// How many routine runs a filter asks for.
+/// The number of rows that a filter allows.
 pub(crate) fn routine_runs_limit(filter: &RoutineRunFilter) -> u32 {
     if filter.limit == 0 { ROUTINE_RUNS_DEFAULT } else { filter.limit.min(PAGE_MAX) }
 }
 
-/// The webhook's path, which no two routines share.
+/// The path of the webhook, which is unique among routines.
 pub(crate) fn path_of(trigger: &Trigger) -> Option<&str> {
     match trigger {
         Trigger::Webhook { path, .. } => Some(path),
@@ -43,7 +43,7 @@ pub(crate) fn too_many_each(most: u32) -> RoutinePut {
     ))
 }
 
-/// Nobody can say whose it is.
+/// The refusal for a damaged routine, whose owner is unknown.
 pub(crate) fn unreadable(name: &str) -> RoutinePut {
     RoutinePut::Forbidden(format!(
         "The name {name} is taken by a routine that cannot be read any more: choose another, or have an operator \
@@ -51,7 +51,7 @@ pub(crate) fn unreadable(name: &str) -> RoutinePut {
     ))
 }
 
-/// How many routines of their own whoever puts a new one may have; `None`: as many as they like.
+/// The maximum number of routines of the author; `None`: unlimited.
 pub(crate) fn most_of_owner(rule: PutRule) -> Option<u32> {
     match rule.by {
         PutBy::Owner { most } => Some(most),
@@ -59,7 +59,7 @@ pub(crate) fn most_of_owner(rule: PutRule) -> Option<u32> {
     }
 }
 
-/// The routine as it is to be written over the one of its name; or why it is not.
+/// The routine that replaces the stored one of its name, or the refusal.
 pub(crate) fn over(old: &RoutineRecord, new: NewRoutine, rule: PutRule) -> Result<NewRoutine, RoutinePut> {
     let name = &new.spec.name;
     let own = old.creator.principal == new.creator.principal && old.channel == new.channel;
@@ -80,7 +80,7 @@ pub(crate) fn over(old: &RoutineRecord, new: NewRoutine, rule: PutRule) -> Resul
     Ok(new)
 }
 
-/// A routine as it is made.
+/// The record of a new routine.
 pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
     RoutineRecord {
         routine_id: new.id,
@@ -104,8 +104,9 @@ pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
     }
 }
 
-/// A routine that is put again. The same spec changes for whom it works, and nothing else. What comes from elsewhere is another
-/// routine, which has nothing of the one whose name it takes: neither its routine runs, nor that somebody has switched it off.
+/// The record of a routine that is stored again. With the same specification only its owner changes. A routine of
+/// another origin is a new routine: it takes over neither the routine runs nor the disabled state of the one whose name
+/// it takes.
 pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
     if old.origin != new.origin {
         return made(new);
@@ -128,7 +129,7 @@ pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
     }
 }
 
-/// A routine that is switched on or off.
+/// The record of an enabled or disabled routine.
 pub(crate) fn switched(
     old: RoutineRecord,
     on: bool,
@@ -140,7 +141,7 @@ pub(crate) fn switched(
     if !on {
         return RoutineRecord { disabled_detail: why.to_owned(), ..times };
     }
-    // What passed while it was off is not missed.
+    // Times that passed while it was disabled are not missed.
     let claimed_to = times.claimed_to.max(has_schedule(&times.spec.trigger).then_some(at));
     RoutineRecord { disabled_detail: String::new(), failures: 0, claimed_to, ..times }
 }
@@ -149,12 +150,12 @@ fn has_schedule(trigger: &Trigger) -> bool {
     matches!(trigger, Trigger::Schedule { .. })
 }
 
-/// There is no routine of that name.
+/// The result if there is no routine of that name.
 pub(crate) fn no_routine(name: &str) -> Claim {
     Claim::Off(format!("there is no routine named {name}"))
 }
 
-/// Why nothing can be claimed of a routine, or not this scheduled time.
+/// The reason for which nothing can be claimed of the routine, or not this scheduled time.
 pub(crate) fn off(routine: &RoutineRecord, scheduled: Option<UnixMillis>) -> Option<Claim> {
     let name = &routine.spec.name;
     if !routine.enabled {
@@ -165,31 +166,32 @@ pub(crate) fn off(routine: &RoutineRecord, scheduled: Option<UnixMillis>) -> Opt
     passed.then(|| Claim::Off(format!("that time of the routine {name} has passed: it, or a later one, was claimed")))
 }
 
-/// Whether the scheduled time was claimed or missed, or lies before the schedule.
+/// Whether the scheduled time was claimed or missed, or is before the schedule.
 pub(crate) fn is_settled(routine: &RoutineRecord, time: UnixMillis) -> bool {
     routine.claimed_to.is_some_and(|upto| time <= upto)
 }
 
-/// Goes on to the next time where the routine waits for `upto` or an earlier one; a later one that it waits for already stays.
+/// Moves the routine on to the next time if it waits for `upto` or an earlier time. A later time that it waits for
+/// already stays.
 pub(crate) fn go_on(routine: &mut RoutineRecord, upto: UnixMillis, next_at: Option<UnixMillis>) {
     if routine.enabled && routine.next_at.is_none_or(|waits_for| waits_for <= upto) {
         routine.next_at = next_at;
     }
 }
 
-/// Notes that the time, and whatever lies before it, is claimed or missed.
+/// Records that this time and all earlier ones are claimed or missed.
 pub(crate) fn settle_time(routine: &mut RoutineRecord, time: UnixMillis) {
     routine.claimed_to = routine.claimed_to.max(Some(time));
 }
 
-/// Milliseconds that are left of a span of `seconds` since `since`. None where the clock was set back behind that: what was
-/// done in its future holds nothing back, or a clock that was a day ahead would hold it for a day.
+/// The milliseconds that are left of `seconds` since `since`. `None` if the clock was set back to before `since`: an
+/// event in the future holds nothing back. Otherwise a clock that was a day ahead would hold it back for a day.
 pub(crate) fn left_ms(since: UnixMillis, seconds: u64, now: UnixMillis) -> Option<u64> {
     let gone = u64::try_from(now.0.checked_sub(since.0)?).ok()?;
     seconds.saturating_mul(1000).checked_sub(gone).filter(|left| *left > 0)
 }
 
-/// A routine run as it is claimed.
+/// The record of a claimed routine run.
 pub(crate) fn claimed(new: &NewRoutineRun, revision: u32) -> RoutineRunRecord {
     RoutineRunRecord {
         routine_run_id: new.id,
@@ -212,7 +214,7 @@ pub(crate) fn claimed(new: &NewRoutineRun, revision: u32) -> RoutineRunRecord {
     }
 }
 
-/// A scheduled time that a guardrail held back.
+/// The record of a scheduled time that a guardrail held back.
 pub(crate) fn held_back(new: &NewRoutineRun, revision: u32, held: Held) -> RoutineRunRecord {
     RoutineRunRecord {
         status: RoutineRunStatus::Missed,
@@ -223,7 +225,7 @@ pub(crate) fn held_back(new: &NewRoutineRun, revision: u32, held: Held) -> Routi
     }
 }
 
-/// A scheduled time that passed while nobody could fire it.
+/// The record of a missed scheduled time.
 pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) -> RoutineRunRecord {
     RoutineRunRecord {
         routine_run_id: RoutineRunId::new(),
@@ -246,7 +248,7 @@ pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) 
     }
 }
 
-/// The facts that a routine run was claimed, and that it has ended where it has.
+/// The events of a routine run: its claim, and its end if it has ended.
 pub(crate) fn told(routine_run: &RoutineRunRecord, disabled: bool) -> Vec<NewEvent> {
     let mut events = Vec::with_capacity(3);
     let missed = routine_run.status == RoutineRunStatus::Missed;
@@ -274,7 +276,7 @@ fn event(routine_run: &RoutineRunRecord, at: UnixMillis, kind: EventKind) -> New
     NewEvent { at, session: Some(routine_run_session(routine_run.routine_run_id)), run_id: None, kind }
 }
 
-/// Refuses a status that is no end of work.
+/// Refuses a status that is not the end of a routine run.
 pub(crate) fn check_end(status: RoutineRunStatus) -> Result<(), StoreError> {
     match status {
         RoutineRunStatus::Ok | RoutineRunStatus::Attention | RoutineRunStatus::Failed | RoutineRunStatus::Skipped => {
@@ -287,7 +289,7 @@ pub(crate) fn check_end(status: RoutineRunStatus) -> Result<(), StoreError> {
     }
 }
 
-/// A routine run that has ended.
+/// The record of an ended routine run.
 pub(crate) fn ended(routine_run: RoutineRunRecord, end: &RoutineRunEnd) -> RoutineRunRecord {
     RoutineRunRecord {
         status: end.status,
@@ -299,14 +301,14 @@ pub(crate) fn ended(routine_run: RoutineRunRecord, end: &RoutineRunEnd) -> Routi
     }
 }
 
-/// Whether an earlier routine run is the one that is claimed now.
+/// Whether an earlier routine run counts as the one that is claimed now.
 pub(crate) fn is_echo(echo: &Echo, earlier: &RoutineRunRecord) -> bool {
     earlier.key == echo.key && earlier.claimed_at >= echo.since
 }
 
-/// Counts an end for its routine, and returns whether that switches the routine off. The end of a routine run from before a change
-/// says nothing about the routine as it is now, unless it says itself that the routine is switched off; one that was skipped says
-/// nothing at all.
+/// Counts the end of a routine run for its routine. Returns whether that disables the routine. A routine run from
+/// before a change of the routine does not count, unless it disables the routine explicitly. A skipped one never
+/// counts.
 pub(crate) fn count_end(routine: &mut RoutineRecord, routine_run: &RoutineRunRecord, end: &RoutineRunEnd) -> bool {
     let at = end.at;
     if let Some(why) = &end.switch_off {
@@ -340,7 +342,7 @@ fn switch_off(routine: &mut RoutineRecord, why: String, at: UnixMillis) {
     *routine = RoutineRecord { enabled: false, disabled_detail: why, next_at: None, changed_at: at, ..routine.clone() };
 }
 
-/// A routine run that is not there.
+/// The error for an unknown routine run.
 pub(crate) fn no_routine_run(id: RoutineRunId) -> StoreError {
     StoreError::NotFound(format!("routine_run {id}"))
 }

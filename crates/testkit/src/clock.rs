@@ -1,21 +1,21 @@
-//! A clock that is moved by hand.
+//! A clock that tests move by hand.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use belay_protocol::{Clock, UnixMillis};
 
-/// Tells the date that the test has set. Share it in an `Arc`.
+/// A clock with the date that a test has set. Share it in an `Arc`.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows this date until it is moved.
+    /// A clock with this date.
     pub fn at(date: UnixMillis) -> Self {
         Self(AtomicI64::new(date.0))
     }
 
-    /// Moves the date forward, by whole milliseconds.
+    /// Moves the date forward, in whole milliseconds.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! A store that fails or stalls where a test says.
+//! A store that fails or stalls at chosen operations.
 
 mod plan;
 
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 pub use self::plan::{Fault, FaultPlan};
 
-/// Wraps a store, and asks its [`FaultPlan`] before each operation what shall happen. Cheap to clone.
+/// Wraps a store. Before each operation it asks its [`FaultPlan`] for a fault. Cheap to clone.
 #[derive(Debug)]
 pub struct Faulty<S> {
     store: Arc<S>,
@@ -38,24 +38,24 @@ impl<S> Clone for Faulty<S> {
 }
 
 impl<S> Faulty<S> {
-    /// A store that does what `store` does until the plan says otherwise.
+    /// A store that behaves like `store` until the plan has a fault.
     pub fn new(store: Arc<S>) -> Self {
         Self { store, plan: FaultPlan::default() }
     }
 
-    /// The plan, to be changed at any time.
+    /// The plan. It may be changed at any time.
     pub fn plan(&self) -> &FaultPlan {
         &self.plan
     }
 
-    /// The store within, past all faults.
+    /// The wrapped store, without faults.
     pub fn inner(&self) -> &Arc<S> {
         &self.store
     }
 }
 
-/// Implements the ports from a list of their methods: each method asks the plan, and then the store. The name before `=>` is the
-/// method's [`StoreOp`].
+/// Implements the ports from a list of their methods: each method asks the plan and then calls the store. The name
+/// before `=>` is the [`StoreOp`] of the method.
 macro_rules! faulty {
     ($($port:ident {
         $($op:ident => $name:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)*

@@ -1,4 +1,4 @@
-//! Golden transcripts: a conversation as a text that a person can read, compared to a file.
+//! Golden transcripts: a conversation as a readable text, compared with a file.
 //!
 //! ```text
 //! prompt> You have tools.
@@ -12,9 +12,8 @@
 //! end> Response("It is noon.")
 //! ```
 //!
-//! What stands above a `request` line is what that request sent and the one before it had not. Messages that only this
-//! run sees are marked `(run)`; a result that is no success carries its status; `(no tools offered)` stands where a
-//! request carries none.
+//! The lines above a `request` line are the messages that this request has added. Messages of run scope are marked
+//! `(run)`; a result that is no success has its status; `(no tools offered)` marks a request without tools.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,7 +24,7 @@ use belay_protocol::{Message, MessageBody, MessageScope};
 use crate::seen_request::SeenRequest;
 
 /// Compares a transcript with `tests/golden/NAME.txt` of the calling crate. With `BELAY_UPDATE_GOLDEN=1` in the
-/// environment the file is written instead; read the difference as carefully as code.
+/// environment it writes the file instead; read the difference as carefully as code.
 #[macro_export]
 macro_rules! assert_golden {
     ($name:expr, $transcript:expr) => {
@@ -33,10 +32,10 @@ macro_rules! assert_golden {
     };
 }
 
-/// What [`assert_golden!`] does, for the crate whose manifest is in `manifest_dir`.
+/// Implements [`assert_golden!`] for the crate with the manifest in `manifest_dir`.
 ///
 /// # Panics
-/// When the file is missing or says something else, and when it cannot be written.
+/// If the file is missing or different, or cannot be written.
 #[track_caller]
 pub fn check(manifest_dir: &str, name: &str, transcript: &str) {
     let update = std::env::var("BELAY_UPDATE_GOLDEN").is_ok_and(|value| value == "1");
@@ -71,7 +70,7 @@ fn compare(manifest_dir: &Path, name: &str, transcript: &str, update: bool) -> R
     ))
 }
 
-/// The whole of a run: every request a model saw, the messages that came after the last of them, and how it ended.
+/// The transcript of a run: every request to the model, the messages after the last request, and the end.
 pub fn render(seen: &[SeenRequest], after: &[Arc<Message>], end: &str) -> String {
     let mut out = String::new();
     let mut shown: &[Arc<Message>] = &[];
@@ -94,7 +93,7 @@ pub fn render(seen: &[SeenRequest], after: &[Arc<Message>], end: &str) -> String
     out
 }
 
-/// The messages that are new since `shown`; all of them, and a line that says so, when the old ones have changed.
+/// The messages that are new since `shown`. If old messages have changed: all messages, and a line about it.
 fn render_new(shown: &[Arc<Message>], messages: &[Arc<Message>]) -> String {
     match messages.strip_prefix(shown) {
         Some(new) => render_messages(new),
@@ -133,7 +132,7 @@ pub fn render_messages(messages: &[Arc<Message>]) -> String {
     out
 }
 
-/// One message; its further lines are indented.
+/// Writes one message; its further lines are indented.
 fn line(out: &mut String, who: &str, text: &str) {
     let text = text.trim_end().replace('\n', "\n  ");
     let _ = writeln!(out, "{}", format!("{who}> {text}").trim_end());

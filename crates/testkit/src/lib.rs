@@ -1,4 +1,4 @@
-//! What tests of any crate share: a scripted model, golden transcripts, a faulty store, a clock that is moved by hand.
+//! Shared parts of tests: a scripted model, golden transcripts, a faulty store, a manual clock.
 //!
 //! **Does not know** any crate but `protocol`.
 

@@ -1,8 +1,8 @@
-//! A model that says what the test wrote, and watches what it is sent.
+//! A model that plays the replies of a test and checks the requests.
 //!
-//! Every request is recorded, and its transcript checked: each tool call has exactly one result before the next other
-//! message, and no result comes without its call. A violation panics with the transcript. Where the code under test
-//! catches panics, it is raised again when the test looks at [`ScriptedModel::seen`] or drops the model.
+//! It records every request and checks its transcript: each tool call has exactly one result before the next other
+//! message, and no result lacks its call. A violation panics with the transcript. If the code under test catches
+//! panics, the violation is raised again when the test calls [`ScriptedModel::seen`] or drops the model.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +19,12 @@ use tokio::sync::watch;
 use crate::golden;
 use crate::seen_request::SeenRequest;
 
-/// One answer of a scripted model.
+/// One reply of a scripted model.
 #[derive(Clone, Debug)]
 pub struct Scripted {
     delay: Duration,
     pieces: Vec<String>,
-    /// Between two pieces.
+    /// The delay between two pieces.
     pace: Duration,
     ending: Ending,
 }
@@ -34,7 +34,7 @@ enum Ending {
     Reply(ModelReply),
     Error(ModelError),
     Hang,
-    /// Fails once, and then pauses for ever before it would send another request.
+    /// It fails once, and then pauses forever before the next request.
     Pause,
     Panic(String),
 }
@@ -44,7 +44,7 @@ impl Scripted {
         Self { delay: Duration::ZERO, pieces: Vec::new(), pace: Duration::ZERO, ending }
     }
 
-    /// This very reply.
+    /// This reply.
     pub fn reply(reply: ModelReply) -> Self {
         Self::new(Ending::Reply(reply))
     }
@@ -54,26 +54,26 @@ impl Scripted {
         Self::reply(ModelReply { text: text.into(), attempts: 1, ..ModelReply::default() })
     }
 
-    /// A text that comes in pieces, each given to the sink as it comes.
+    /// A text that is streamed in pieces.
     pub fn streamed<T: Into<String>>(pieces: impl IntoIterator<Item = T>) -> Self {
         let pieces: Vec<String> = pieces.into_iter().map(Into::into).collect();
         Self { pieces: pieces.clone(), ..Self::text(pieces.concat()) }
     }
 
-    /// One call. `arguments` as [`Scripted::calls`] takes them.
+    /// One call. For `arguments` see [`Scripted::calls`].
     pub fn call(name: &str, arguments: Value) -> Self {
         Self::calls([(name, arguments)])
     }
 
-    /// A batch of calls with ids of their own. Arguments are a JSON object; a JSON string stands for raw text as it came
-    /// from the provider, to be malformed with.
+    /// A batch of calls with generated ids. Arguments are a JSON object; a JSON string is raw text of the provider, for
+    /// malformed arguments.
     pub fn calls<'n>(calls: impl IntoIterator<Item = (&'n str, Value)>) -> Self {
         let calls = calls.into_iter().map(|(name, arguments)| {
             let arguments = match arguments {
                 Value::String(raw) => Arguments::parse(&raw),
                 object => Arguments::parse(&object.to_string()),
             };
-            // Empty for now: the model fills in the number of its request.
+            // Empty for now: the model inserts the number of its request.
             ToolCall { id: CallId::from(""), name: name.into(), arguments }
         });
         Self::reply(ModelReply {
@@ -84,33 +84,34 @@ impl Scripted {
         })
     }
 
-    /// A failure. After pieces, see [`Scripted::after_pieces`].
+    /// A failure. For a failure after pieces see [`Scripted::after_pieces`].
     pub fn error(kind: ModelErrorKind) -> Self {
         Self::new(Ending::Error(ModelError::new(kind, "scripted")))
     }
 
-    /// Never answers, until the call is dropped; [`ScriptedModel::dropped`] counts those.
+    /// No reply until the call is dropped; [`ScriptedModel::dropped`] counts such calls.
     pub fn hang() -> Self {
         Self::new(Ending::Hang)
     }
 
-    /// Fails, and pauses before it would send another request, until the call is dropped: no request is under way.
+    /// A failure, and then a pause before the next request until the call is dropped. No request is in progress during
+    /// the pause.
     pub fn pausing() -> Self {
         Self::new(Ending::Pause)
     }
 
-    /// Panics with this message.
+    /// A panic with this message.
     pub fn panic(message: impl Into<String>) -> Self {
         Self::new(Ending::Panic(message.into()))
     }
 
-    /// The same with this text beside its calls. Without effect on what is no reply.
+    /// The same with this text beside its calls. It has no effect on scripted failures.
     #[must_use]
     pub fn with_text(self, text: &str) -> Self {
         self.change(|reply| reply.text = text.into())
     }
 
-    /// The same with these call ids, one after the other: empty ones, equal ones, as a lying provider sends them.
+    /// The same with these call ids in order: empty or equal ids, as a faulty provider sends them.
     #[must_use]
     pub fn with_ids<'i>(self, ids: impl IntoIterator<Item = &'i str>) -> Self {
         self.change(|reply| {
@@ -120,7 +121,7 @@ impl Scripted {
         })
     }
 
-    /// The same, cut off by the limit of tokens.
+    /// The same, truncated by the token limit.
     #[must_use]
     pub fn truncated(self) -> Self {
         self.change(|reply| reply.finish = FinishReason::Length)
@@ -132,7 +133,7 @@ impl Scripted {
         self.change(|reply| reply.usage = Some(Usage { input, cached_input: 0, output }))
     }
 
-    /// The same, said by a model of this name and price in the place of the one that was to.
+    /// The same, answered by a fallback model of this name and price.
     #[must_use]
     pub fn standing_in(self, name: &str, price: Price) -> Self {
         self.change(|reply| {
@@ -142,21 +143,21 @@ impl Scripted {
         })
     }
 
-    /// The same after these pieces have been given to the sink: a stream that hangs, fails or panics midway.
+    /// The same after these pieces were streamed: a stream that hangs, fails or panics midway.
     #[must_use]
     pub fn after_pieces<T: Into<String>>(mut self, pieces: impl IntoIterator<Item = T>) -> Self {
         self.pieces = pieces.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The same after this time. In a test with paused time it costs none.
+    /// The same after this delay. It takes no real time in a test with paused time.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// The same with this time behind each piece. In a test with paused time it costs none.
+    /// The same with this delay after each piece. It takes no real time in a test with paused time.
     #[must_use]
     pub fn paced(mut self, pace: Duration) -> Self {
         self.pace = pace;
@@ -171,11 +172,11 @@ impl Scripted {
     }
 }
 
-/// Stands in a script for an id that is really empty, since an empty one is filled in.
+/// A marker for an id that stays empty, since empty ids are generated.
 const EMPTY_ID: &str = "\u{0}";
 
-/// A [`ModelProvider`] that plays a script. Its request ids run from 1, also in the ids of its calls: `call-2-0` is the
-/// first call of its second answer.
+/// A [`ModelProvider`] that plays a script. Requests are numbered from 1, also in the ids of its calls: `call-2-0` is
+/// the first call of its second reply.
 pub struct ScriptedModel {
     info: ModelInfo,
     script: Mutex<Script>,
@@ -193,7 +194,7 @@ struct Script {
 }
 
 impl ScriptedModel {
-    /// A model that gives these answers in turn. One request more panics.
+    /// A model that gives these replies in order. A further request panics.
     pub fn new(replies: impl IntoIterator<Item = Scripted>) -> Self {
         Self {
             info: ModelInfo {
@@ -211,7 +212,7 @@ impl ScriptedModel {
         }
     }
 
-    /// The same, giving this answer again and again when the script is over.
+    /// The same, repeating this reply after the end of the script.
     #[must_use]
     pub fn then_forever(self, reply: Scripted) -> Self {
         self.script().forever = Some(reply);
@@ -225,14 +226,14 @@ impl ScriptedModel {
         self
     }
 
-    /// The same with this description of itself: a price, a smaller context.
+    /// The same with changed properties, such as a price or a smaller context.
     #[must_use]
     pub fn with_info(mut self, change: impl FnOnce(&mut ModelInfo)) -> Self {
         change(&mut self.info);
         self
     }
 
-    /// Adds an answer to the end of the script.
+    /// Adds a reply to the end of the script.
     pub fn push(&self, reply: Scripted) {
         self.script().replies.push_back(reply);
     }
@@ -240,7 +241,7 @@ impl ScriptedModel {
     /// All requests so far.
     ///
     /// # Panics
-    /// When one of them had a broken transcript, or came after the end of the script.
+    /// If one of them had an invalid transcript, or came after the end of the script.
     pub fn seen(&self) -> Vec<SeenRequest> {
         let mut script = self.script();
         let violation = script.violation.take();
@@ -252,32 +253,32 @@ impl ScriptedModel {
         seen
     }
 
-    /// Answers that are left in the script.
+    /// The number of replies that are left in the script.
     pub fn left(&self) -> usize {
         self.script().replies.len()
     }
 
-    /// Waits until `count` requests have been received.
+    /// Waits until `count` requests were received.
     pub async fn called(&self, count: usize) {
         reach(&self.begun, count).await;
     }
 
-    /// Waits until `count` calls have been dropped before they had ended.
+    /// Waits until `count` calls were dropped before their end.
     pub async fn dropped(&self, count: usize) {
         reach(&self.dropped, count).await;
     }
 
-    /// Calls that have been dropped before they had ended.
+    /// The number of calls that were dropped before their end.
     pub fn dropped_count(&self) -> usize {
         *self.dropped.borrow()
     }
 
     fn script(&self) -> MutexGuard<'_, Script> {
-        // A test that has panicked elsewhere still wants to look.
+        // A test that has panicked elsewhere may still read the script.
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a request and takes the answer to it.
+    /// Records a request and takes its reply.
     fn next(&self, request: &ModelRequest<'_>) -> Result<Scripted, String> {
         let mut script = self.script();
         script.seen.push(SeenRequest {
@@ -385,11 +386,11 @@ impl Drop for ScriptedModel {
     }
 }
 
-/// Whether a provider would take this conversation: every call has exactly one result before the next other message,
-/// every result has its call right before it, and no id is used twice.
+/// Checks that a provider accepts this conversation: every call has exactly one result before the next other message,
+/// every result follows its call, and no id is used twice.
 ///
 /// # Errors
-/// A phrase that says what is wrong.
+/// The problem, as a phrase.
 pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
     let mut open: Vec<&CallId> = Vec::new();
     let mut used: HashSet<&CallId> = HashSet::new();

@@ -1,24 +1,24 @@
-//! A request as a scripted model saw it.
+//! A request that a scripted model has received.
 
 use std::sync::Arc;
 
 use belay_protocol::{Message, Thinking};
 
-/// A request as the model saw it.
+/// A request that the model has received.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenRequest {
     /// The system prompt.
     pub prompt: String,
-    /// The names of the tools offered; `None` when the request carried no tools at all.
+    /// The names of the offered tools; `None` if the request had no tools at all.
     pub tools: Option<Vec<String>>,
-    /// The messages, shared with the context they came from.
+    /// The messages, shared with the context of the run.
     pub messages: Vec<Arc<Message>>,
-    /// The model asked for, where it is not the configured one.
+    /// The requested model, if it is not the configured one.
     pub model: Option<String>,
-    /// How hard the model is to think.
+    /// The thinking level.
     pub thinking: Option<Thinking>,
-    /// Most tokens to generate.
+    /// The maximum number of output tokens.
     pub max_tokens: u32,
-    /// Requests allowed for the call.
+    /// The maximum number of requests of the call.
     pub max_attempts: u32,
 }

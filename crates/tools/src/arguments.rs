@@ -1,4 +1,4 @@
-//! How a tool is declared and how it reads its arguments: one typed struct gives both the schema and the values.
+//! Declares tools and reads their arguments: one typed struct defines the schema and the values.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Declares a tool whose arguments are `A`, which may be run twice without harm and asks nobody. Other tools change
-/// those fields.
+/// Declares a tool with arguments of type `A` that is idempotent and needs no approval. Callers override these fields
+/// where a tool differs.
 pub(crate) fn spec<A: JsonSchema>(name: &str, description: &str, effect: Effect, timeout: Duration) -> ToolSpec {
     ToolSpec { effect, timeout, ..ToolSpec::new(name, description, schema_of::<A>()) }
 }
 
-/// The schema as models like it: everything in place, and without the words that only tools for schemas read.
+/// The JSON Schema of `A` for models: subschemas inlined; without the meta schema, the title and the description.
 fn schema_of<A: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.meta_schema = None;
@@ -25,8 +25,8 @@ fn schema_of<A: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// Reads the arguments of a call. The gate has checked them against the schema; this is the second look that makes the
-/// types true, and it speaks to the model as well.
+/// Reads the arguments of a call. The gate has already checked them against the schema; this converts them to the typed
+/// struct. The model reads the error.
 pub(crate) fn read<A: DeserializeOwned>(arguments: &Map<String, Value>) -> Result<A, ToolFailure> {
     A::deserialize(Value::Object(arguments.clone()))
         .map_err(|error| ToolFailure::failed(format!("The arguments do not match the schema: {error}.")))

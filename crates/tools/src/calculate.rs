@@ -1,7 +1,7 @@
-//! `calculate`: arithmetic that is exact wherever it can be, and says where it is not.
+//! `calculate`: arithmetic with exact results where possible, and marked results where it had to round.
 //!
-//! A grammar of our own rather than a library: the ones at hand read `-2^2` as 4 and `2^3^2` as 64, compute `0.1+0.2`
-//! as 0.30000000000000004, and answer 1/0 with infinity. A calculator that a model trusts may do none of that.
+//! The grammar is our own. The libraries that we compared read `-2^2` as 4 and `2^3^2` as 64, compute `0.1+0.2` as
+//! 0.30000000000000004, and return infinity for 1/0. A model would trust such results.
 
 mod functions;
 mod number;
@@ -19,8 +19,8 @@ use serde_json::{Map, Value};
 
 use crate::arguments;
 
-/// Longest expression, in bytes. With [`parser::MAX_DEPTH`] and the bound on exact numbers it keeps the worst case
-/// under a tenth of a second and the stack flat.
+/// Longest expression, in bytes. Together with [`parser::MAX_DEPTH`] and the limit of exact numbers, it keeps the worst
+/// case under 0.1 s and limits the depth of the stack.
 const MAX_EXPRESSION_BYTES: usize = 1000;
 
 const DESCRIPTION: &str = "Calculates an arithmetic expression. Knows + - * / ^ and % (remainder, with the sign of the \
@@ -35,7 +35,7 @@ struct Arguments {
     expression: String,
 }
 
-/// Calculates.
+/// The tool `calculate`.
 pub(crate) struct Calculate {
     spec: ToolSpec,
 }
@@ -58,7 +58,7 @@ impl Tool for Calculate {
     }
 }
 
-/// The value of an expression as text, or what is wrong with it. Pure and bounded.
+/// Returns the value of an expression as text, or a description of the error. Pure, with bounded work.
 fn evaluate(expression: &str) -> Result<String, String> {
     if expression.len() > MAX_EXPRESSION_BYTES {
         return Err(format!(

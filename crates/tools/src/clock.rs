@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::arguments;
 use crate::near::{did_you_mean, nearest};
 
-/// Longest name of a time zone that is looked up, in bytes. The longest in the database has 32.
+/// Longest time zone name that is looked up, in bytes. The longest name in the database has 32.
 const MAX_ZONE_BYTES: usize = 64;
 
 #[derive(Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ struct Arguments {
     timezone: Option<String>,
 }
 
-/// Tells the date and time.
+/// The tool `clock`.
 pub(crate) struct ClockTool {
     spec: ToolSpec,
     clock: Arc<dyn Clock>,
@@ -54,14 +54,14 @@ impl Tool for ClockTool {
             None | Some("") => return Ok(show(now, TimeZone::UTC).into()),
             Some(name) => name.to_owned(),
         };
-        // The first look at a zone reads the system's zone files.
+        // The first look-up of a zone reads the system's zone files, which blocks.
         let zone = tokio::task::spawn_blocking(move || zone(&name)).await;
         let zone = zone.map_err(|_| ToolFailure::failed("The time zones could not be read."))??;
         Ok(show(now, zone).into())
     }
 }
 
-/// The system's time zones, or the bundled ones where there are none.
+/// Finds a zone in the system's time zone database, or in the bundled one if the system has none.
 fn zone(name: &str) -> Result<TimeZone, ToolFailure> {
     let database = db();
     if name.len() <= MAX_ZONE_BYTES
@@ -96,7 +96,7 @@ mod tests {
     const NOW: i64 = 1_795_203_780_000;
 
     #[tokio::test]
-    async fn the_time_is_told_in_the_zone_that_is_asked_for() {
+    async fn the_time_is_shown_in_the_requested_zone() {
         let tool = ClockTool::new(Arc::new(FixedClock(NOW)));
         for (arguments, expected) in [
             (json!({}), "Friday, 2026-11-20 19:43:00 UTC"),

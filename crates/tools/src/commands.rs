@@ -1,24 +1,24 @@
-//! `run_command` and `run_shell`: programs run in the workspace, inside the sandbox.
+//! `run_command` and `run_shell`: run programs and scripts in the workspace, inside the sandbox.
 //!
-//! **For**: running an argument vector (no shell reads it) or, where the operator wants that, a script; weighing what it
-//! would do before a person is asked; and keeping what it prints.
+//! **For**: running an argument vector without a shell or, if the operator enables it, a script; describing what a call
+//! would do before a person approves it; and storing the output.
 //!
-//! **Does not know**: how walls are built ([`sandbox`](crate::sandbox)), how processes are ended
-//! ([`belay_exec`]), or whether somebody agreed.
+//! **Does not know**: how the sandbox is built ([`sandbox`](crate::sandbox)), how processes are ended ([`belay_exec`]),
+//! or whether a person approved the call.
 //!
-//! What a command may *do* is the sandbox's to say. What is judged here is only how far one answer of a person reaches:
-//! never by reading shell text, always by the resolved program and its arguments, and with a doubt towards asking.
+//! The sandbox decides what a command may *do*. This module only decides how much one approval covers. It never parses
+//! shell text; it uses the resolved program and its arguments, and in case of doubt a person is asked.
 //!
-//! Reading order: `order` (what is asked for, checked) → `program` (which file that is) → `risk` (what "always" may cover)
-//! → `repository` (what a git repository brings along) → `environment` → `sealed` → `runner` → `capture` → `run_command`,
-//! `run_shell`.
+//! Reading order: `request` (the checked request) → `program` (which file a program name refers to) → `risk` (what
+//! "always" may cover) → `repository` (the settings of a git repository) → `environment` → `sealed` → `runner` →
+//! `capture` → `run_command`, `run_shell`.
 
 mod capture;
 mod environment;
-mod order;
 mod program;
 mod quote;
 mod repository;
+mod request;
 mod risk;
 mod run_command;
 mod run_shell;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use belay_protocol::Tool;
 
-use self::order::Orders;
+use self::request::CommandRequests;
 use self::run_command::RunCommand;
 use self::run_shell::RunShell;
 use self::runner::Runner;
@@ -40,15 +40,15 @@ use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 use belay_exec::Processes;
 
-/// Whether [`tools`] would refuse these settings.
+/// Checks whether [`tools`] would accept these settings.
 ///
 /// # Errors
-/// As of [`tools`].
+/// The errors of [`tools`].
 pub(crate) fn check(config: &ToolsConfig, workspace: Arc<Workspace>) -> Result<(), ToolsError> {
-    Orders::new(workspace, &config.commands, None).map(drop)
+    CommandRequests::new(workspace, &config.commands, None).map(drop)
 }
 
-/// Builds those of the two tools that are switched on.
+/// Builds `run_command` and `run_shell`, each only if it is enabled.
 pub(crate) fn tools(
     config: &ToolsConfig,
     workspace: Arc<Workspace>,
@@ -57,13 +57,13 @@ pub(crate) fn tools(
     outputs: KeptOutputs,
 ) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
     let runner = Arc::new(Runner { processes, sandbox, outputs });
-    let orders = Arc::new(Orders::new(workspace, &config.commands, runner.view())?);
+    let requests = Arc::new(CommandRequests::new(workspace, &config.commands, runner.view())?);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if config.commands.enabled {
-        tools.push(Arc::new(RunCommand::new(orders.clone(), runner.clone(), &config.commands)));
+        tools.push(Arc::new(RunCommand::new(requests.clone(), runner.clone(), &config.commands)));
     }
     if config.shell.enabled {
-        tools.push(Arc::new(RunShell::new(orders, runner, &config.commands)));
+        tools.push(Arc::new(RunShell::new(requests, runner, &config.commands)));
     }
     Ok(tools)
 }

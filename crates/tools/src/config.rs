@@ -19,9 +19,11 @@ pub use crate::web::config::{SearchConfig, SearchProvider, WebConfig};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolsConfig {
-    /// Root of the file tools; nothing outside it is read. Absent: the daemon's default, `<data directory>/workspace`.
+    /// Root directory of the file tools, which read nothing outside of it. Absent: the daemon's default, `<data
+    /// directory>/workspace`.
     pub workspace: Option<PathBuf>,
-    /// Largest file that `read_file` opens, in bytes; 1 to [`MAX_FILE_BYTES`]. A file is held in memory while it is read.
+    /// Largest file that `read_file` opens, in bytes; 1 to [`MAX_FILE_BYTES`]. The file is held in memory while it is
+    /// read.
     pub max_file_bytes: u64,
     /// Largest picture that `read_file` decodes, in bytes; 1 to [`MAX_FILE_BYTES`].
     pub max_picture_bytes: u64,
@@ -29,33 +31,34 @@ pub struct ToolsConfig {
     pub max_write_bytes: u64,
     /// Most lines that one call of `read_file` returns; 1 to [`MAX_READ_LINES`].
     pub max_read_lines: u32,
-    /// Most entries that one call of `list_files` shows, the rest is counted; 1 to [`MAX_LIST_ENTRIES`].
+    /// Most entries that one call of `list_files` shows; 1 to [`MAX_LIST_ENTRIES`]. The rest is counted.
     pub max_list_entries: u32,
     /// MCP servers, by name: `[tools.mcp.NAME]`.
     pub mcp: BTreeMap<String, McpServerConfig>,
-    /// The walls around commands.
+    /// The sandbox of commands.
     pub sandbox: SandboxConfig,
-    /// How much of long outputs is kept.
+    /// Size limits of stored outputs.
     pub outputs: OutputsConfig,
-    /// Whether and how programs are run.
+    /// `run_command`: the section `[tools.commands]`.
     pub commands: CommandsConfig,
-    /// Whether scripts are run.
+    /// `run_shell`: the section `[tools.shell]`.
     pub shell: ShellConfig,
     /// `fetch_url`: the section `[tools.web]`.
     pub web: WebConfig,
     /// `web_search`: the section `[tools.search]`.
     pub search: SearchConfig,
-    /// What becomes of tools that fail again and again: the section `[tools.health]`, which the agent acts on and checks.
+    /// The circuit breaker of tools that fail again and again: the section `[tools.health]`, which the agent uses and
+    /// checks.
     pub health: ToolHealthConfig,
 }
 
-/// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
+/// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: the daemon stays small even with several reads at once.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Upper end of [`ToolsConfig::max_read_lines`]. A result is cut at 64 KiB anyway, which more lines would not fit.
+/// Upper end of [`ToolsConfig::max_read_lines`]. A result is cut at 64 KiB, so more lines would not fit.
 pub const MAX_READ_LINES: u32 = 50_000;
 
-/// Upper end of [`ToolsConfig::max_list_entries`], for the same reason.
+/// Upper end of [`ToolsConfig::max_list_entries`], for the same reason as [`MAX_READ_LINES`].
 pub const MAX_LIST_ENTRIES: u32 = 10_000;
 
 impl Default for ToolsConfig {
@@ -80,7 +83,7 @@ impl Default for ToolsConfig {
 }
 
 impl ToolsConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.workspace.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let config = ToolsConfig {
             workspace: Some(PathBuf::new()),
             max_file_bytes: 0,

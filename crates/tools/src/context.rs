@@ -1,9 +1,9 @@
-//! What runs are told of their surroundings: files of the workspace, skills, the date.
+//! The context that runs get from the workspace and the machine: files for the prompt, skills, the date.
 //!
-//! **For**: the port [`ContextSource`] over the workspace: what has not changed is not read again, what cannot be used is
-//! passed over with a reason, and nothing leads out of the workspace, since its own door is used.
+//! **For**: implements the port [`ContextSource`] for the workspace. Unchanged files are not read again. Unusable files
+//! are skipped, with a reason. All files are opened through the workspace, so nothing outside of it is read.
 //!
-//! **Does not know**: how a prompt is made of it, or who is told.
+//! **Does not know**: how a prompt is built from this, or which run gets it.
 //!
 //! Reading order: [`config`] → `read` → `cut` → `bootstrap` → `skills` → here.
 
@@ -28,19 +28,19 @@ use crate::config::CommandsConfig;
 use crate::error::ToolsError;
 use crate::workspace::Workspace;
 
-/// The surroundings of runs that work in this workspace.
+/// Provides the context of runs in this workspace.
 #[derive(Clone, Debug)]
 pub struct WorkspaceContext {
     workspace: Arc<Workspace>,
     config: Arc<ContextConfig>,
     zone: TimeZone,
-    /// The files as they were last read. Held for an assignment.
-    files: Arc<Mutex<(bootstrap::Look, Arc<Bootstrap>)>>,
+    /// The stamps and contents of the last read. Locked only for an assignment.
+    files: Arc<Mutex<(bootstrap::Stamps, Arc<Bootstrap>)>>,
     library: Arc<Library>,
 }
 
 impl WorkspaceContext {
-    /// Surroundings by these settings. `commands`: what skills that need programs or variables are judged by.
+    /// Opens the workspace with these settings. `commands` and `needs` decide which skills can be used.
     ///
     /// # Errors
     /// [`ToolsError::Workspace`]: the workspace cannot be opened.
@@ -51,7 +51,7 @@ impl WorkspaceContext {
         commands: &CommandsConfig,
         needs: SkillNeeds,
     ) -> Result<Self, ToolsError> {
-        // Validation has refused what is no zone.
+        // Validation has refused invalid time zones.
         let named = config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
         Ok(Self {
             workspace: Arc::new(Workspace::open(workspace)?),
@@ -62,7 +62,7 @@ impl WorkspaceContext {
         })
     }
 
-    /// The tool that reads skills outside of the workspace, where there can be any.
+    /// The tool that reads skills outside of the workspace, if the settings name such directories.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         match self.library.reaches_out() {
             true => vec![Arc::new(ReadSkill::new(self.library.clone()))],
@@ -70,29 +70,30 @@ impl WorkspaceContext {
         }
     }
 
-    /// The files, read again if any of them looks different. Blocks.
+    /// Returns the files, and reads them again if the stamp of any file has changed. Blocks.
     fn read(&self) -> Arc<Bootstrap> {
-        let look = bootstrap::look(&self.workspace, &self.config);
+        let stamps = bootstrap::stamps(&self.workspace, &self.config);
         let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let before = lock();
-            if before.0 == look {
+            if before.0 == stamps {
                 return before.1.clone();
             }
         }
-        let told = bootstrap::read(&self.workspace, &self.config);
+        let read = bootstrap::read(&self.workspace, &self.config);
         let mut before = lock();
-        // A file may have changed between the look and the reading: the next look differs then, and it is read again.
-        before.0 = look;
-        if *before.1 != told {
-            for skipped in told.skipped.iter().filter(|one| !before.1.skipped.contains(one)) {
+        // A file may change between reading the stamps and reading the content. Then the next stamps differ, and the
+        // files are read again.
+        before.0 = stamps;
+        if *before.1 != read {
+            for skipped in read.skipped.iter().filter(|one| !before.1.skipped.contains(one)) {
                 tracing::warn!(
                     file = skipped.what,
                     why = skipped.why,
                     "a file of the workspace is not part of prompts"
                 );
             }
-            before.1 = Arc::new(told);
+            before.1 = Arc::new(read);
         }
         before.1.clone()
     }
@@ -122,7 +123,7 @@ impl ContextSource for WorkspaceContext {
 
     async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, String> {
         let (workspace, path) = (self.workspace.clone(), path.to_owned());
-        let read = move || match workspace.stamped(&path).map_err(read::why)? {
+        let read = move || match workspace.stamped(&path).map_err(read::reason)? {
             Some((file, stamp)) => read::text(file, &stamp, max_bytes).map(Some),
             None => Ok(None),
         };
@@ -131,7 +132,7 @@ impl ContextSource for WorkspaceContext {
 
     async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
         let (workspace, path) = (self.workspace.clone(), path.to_owned());
-        let read = move || match workspace.stamped(&path).map_err(read::why)? {
+        let read = move || match workspace.stamped(&path).map_err(read::reason)? {
             Some((file, _)) => read::start(file, max_bytes).map(Some),
             None => Ok(None),
         };

@@ -1,11 +1,11 @@
-//! Digests that approvals are bound to: a file that has changed since a person said yes is another file.
+//! Digests that approvals are bound to. A file that was changed after the approval has another digest.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 
-/// Largest file whose content is hashed. 16 MiB: a question is weighed twice, and each time it takes some 30 ms. A larger one is
-/// known by its size and the time of its last change.
+/// Largest file whose content is hashed. 16 MiB takes some 30 ms, and the digest is computed twice: for the question,
+/// and right before the call. A larger file is identified by its size, its inode and the time of its last change.
 const MAX_HASHED_BYTES: u64 = 16 * 1024 * 1024;
 
 /// blake3 of these bytes, in hex.
@@ -13,14 +13,14 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-/// blake3 of all that is read, in hex.
+/// blake3 of everything that the reader returns, in hex.
 pub(crate) fn of_all(mut from: impl Read) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     io::copy(&mut from, &mut hasher)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// What tells this file from a changed one.
+/// Identifies the content of a file: its blake3 digest, or for a large file its size, inode and change time.
 pub(crate) fn of_file(file: &mut File) -> io::Result<String> {
     let metadata = file.metadata()?;
     if metadata.len() > MAX_HASHED_BYTES {
@@ -32,7 +32,7 @@ pub(crate) fn of_file(file: &mut File) -> io::Result<String> {
             metadata.ctime_nsec()
         ));
     }
-    // Not more than was measured: a file that grows while it is read is another one next time anyway.
+    // Reads at most this much: a file that grows while it is read gets another digest next time.
     of_all(file.take(MAX_HASHED_BYTES))
 }
 

@@ -1,7 +1,7 @@
-//! The file tools: what lies in the workspace, for a model to read, search and change.
+//! The file tools: a model reads, searches and changes the files of the workspace.
 //!
-//! Reading order: `read_file` → `list_files` → `search_files` → `write_file` → `edit_file` (and `misses`: why an edit
-//! does not fit).
+//! Reading order: `read_file` → `list_files` → `search_files` → `write_file` → `edit_file` (and `misses`: why the old
+//! text of an edit was not found).
 
 mod edit_file;
 mod list_files;
@@ -20,8 +20,8 @@ pub(crate) use self::read_file::ReadFile;
 pub(crate) use self::search_files::SearchFiles;
 pub(crate) use self::write_file::WriteFile;
 
-/// Runs file work on the blocking pool and waits for it. The work looks at the token of its call between two pieces,
-/// so a cancelled call ends by itself and leaves nothing behind.
+/// Runs file work on the blocking pool and waits for it. The work regularly checks the token of its call, so a
+/// cancelled call ends by itself and leaves nothing behind.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolFailure> + Send + 'static,
 ) -> Result<T, ToolFailure> {

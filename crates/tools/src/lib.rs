@@ -1,16 +1,16 @@
-//! Tools that act on the world.
+//! The tools that act outside of the conversation.
 //!
-//! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: pure ones (`clock`, `calculate`),
-//! files of the workspace, notes, programs behind walls, pages of the web, and whatever MCP servers offer. What they say is
-//! for a model to read, so a failure always says what would work instead.
+//! **For**: the built-in tools of a run. Each one is a small struct that implements [`Tool`]: pure tools (`clock`,
+//! `calculate`), files of the workspace, notes, commands in a sandbox, web pages, and the tools of MCP servers. Models
+//! read the results, so the text of a failure names an alternative.
 //!
-//! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's. Each
-//! tool declares what it touches; nothing starts a process but through [`belay_exec`], nothing runs a command but behind
+//! **Does not know**: the caller, whether a call is allowed, and what happens to its result. The effect gate knows
+//! these. Each tool declares its effect. All processes are started by [`belay_exec`], all commands run in the
 //! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
-//! (what keeps the web tools outside) → [`mcp`] → [`worker`] → [`context`].
+//! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
+//! (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`].
 
 mod arguments;
 mod calculate;
@@ -45,29 +45,29 @@ use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 pub use crate::workspace::{PathResolution, Refusal, sweep};
 
-/// What the built-in tools work with.
+/// The services that the built-in tools use.
 pub struct ToolsParts {
-    /// Where notes are.
+    /// The store of notes.
     pub notes: Arc<dyn NoteStore>,
-    /// What time it is.
+    /// The current time.
     pub clock: Arc<dyn Clock>,
-    /// Where long outputs are kept; the effect gate's keeper is a clone of it.
+    /// The stored long outputs. The effect gate uses a clone as its output keeper.
     pub outputs: KeptOutputs,
-    /// Whose runs are whose.
+    /// Finds the session of a run.
     pub runs: Arc<dyn RunReader>,
-    /// Starts and ends programs.
+    /// Starts and ends processes.
     pub processes: Arc<Processes>,
-    /// The walls around them; where something is missing for them, commands are refused with that reason.
+    /// The sandbox of commands. If a requirement of the sandbox is missing, commands are refused with that reason.
     pub sandbox: LazySandbox,
 }
 
-/// Builds the built-in tools. The workspace is created when it does not exist, readable by its owner alone, and opened
-/// once: the file tools stay with that directory even if another one takes its name.
+/// Builds the built-in tools. A missing workspace is created with access for its owner only. The workspace is opened
+/// once: the file tools keep using this directory even if another directory takes its name.
 ///
 /// # Errors
 /// [`ToolsError::NoWorkspace`] when the configuration names none, [`ToolsError::Workspace`] when it cannot be created
-/// or opened; [`ToolsError::ProgramsInWorkspace`], [`ToolsError::Globs`] and [`ToolsError::Web`] for settings of commands
-/// and of the web.
+/// or opened; [`ToolsError::ProgramsInWorkspace`], [`ToolsError::Globs`] and [`ToolsError::Web`] for settings of
+/// commands and of the web.
 pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
     let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
@@ -76,7 +76,7 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
         tracing::info!(%why, "paths of the workspace are resolved step by step, as safe as by openat2");
     }
     let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
-    // One for all tools, so that pictures are decoded one at a time.
+    // Shared by all tools, so that pictures are decoded one at a time.
     let pictures = picture::Pictures::new();
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(clock::ClockTool::new(clock.clone())),
@@ -101,10 +101,11 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     Ok(tools)
 }
 
-/// Whether [`builtin`] would refuse these settings; makes nothing. A workspace that is not there yet is made when the tools are.
+/// Checks whether [`builtin`] would accept these settings, and creates nothing. If the workspace does not exist yet,
+/// nothing more is checked: [`builtin`] creates it.
 ///
 /// # Errors
-/// As of [`builtin`].
+/// The errors of [`builtin`].
 pub fn check(config: &ToolsConfig) -> Result<(), ToolsError> {
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     match path.symlink_metadata() {
@@ -113,7 +114,7 @@ pub fn check(config: &ToolsConfig) -> Result<(), ToolsError> {
     }
 }
 
-/// The names of the tools that [`builtin`] gives with these settings.
+/// The names of the tools that [`builtin`] returns with these settings.
 pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
     let is_offered = |name: &&str| match *name {
         "fetch_url" => config.web.enabled,
@@ -125,7 +126,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
     BUILTIN.into_iter().filter(is_offered).collect()
 }
 
-/// The names of all built-in tools, also of those that the settings leave out, in the order of the alphabet.
+/// The names of all built-in tools in alphabetical order, including the tools that the settings disable.
 pub const BUILTIN: [&str; 14] = [
     "calculate",
     "clock",
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_refused_is_refused_before_and_nothing_is_made() {
+    fn check_refuses_what_builtin_refuses_and_creates_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let config =
             |path: &std::path::Path| ToolsConfig { workspace: Some(path.to_owned()), ..ToolsConfig::default() };
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_declares_what_the_contract_says() {
+    fn every_tool_declares_its_contract() {
         let dir = tempfile::tempdir().unwrap();
         let seen: Vec<_> = all(dir.path())
             .iter()
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn every_schema_is_a_plain_object_that_takes_nothing_else() {
+    fn every_schema_is_a_closed_object() {
         let dir = tempfile::tempdir().unwrap();
         for tool in all(dir.path()).iter() {
             let spec = tool.spec();

@@ -1,18 +1,20 @@
-//! Tools of MCP servers: programs that are started here, or addresses, that speak the Model Context Protocol.
+//! Tools of MCP servers. A server is a local program that Belay starts, or an address.
 //!
-//! **For**: asking configured servers for their tools and offering those as tools of ours; remembering what each said of
-//! itself when it was approved, and keeping out what has changed since; giving each run connections of its own, which end
-//! with it.
+//! **For**: lists the tools of the configured servers and offers them as tools of Belay. Stores the description of each
+//! tool when it is approved, and blocks tools whose description has changed since. Gives each run its own connections,
+//! which end with the run.
 //!
-//! **Does not know**: who may call what (the effect gate), how processes are held together ([`belay_exec`]) or walled in
-//! ([`crate::sandbox`]). Speaks no MCP itself, which the official SDK does. Trusts nothing that a server says: its
-//! words are bounded and marked as its own, its hints never spare anybody a question.
+//! **Does not know**: who may call a tool (the effect gate), and how processes are supervised ([`belay_exec`]) or
+//! restricted ([`crate::sandbox`]). The official SDK implements the protocol. Everything that a server sends is
+//! untrusted content: its texts are bounded and marked with their source, and its hints never skip an approval.
 //!
-//! A server's description of a tool is pinned, not its program: one that keeps its words may still do something else.
+//! A pin covers a server's description of a tool, not its program. A server may change its behaviour under the same
+//! description.
 //!
-//! Reading order: [`config`] → `server` → `outside`, `offer`, `name` (what is taken of a server's words) → `pins` → `host`
-//! (all servers together) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` → `program`,
-//! `trees`, `wire`, `http`, `listener` (both ends of one) → `answer`, `trouble` (what comes of it).
+//! Reading order: [`config`] → `server` → `untrusted`, `offer`, `name` (clean and check what a server sends) → `pins` →
+//! `host` (all servers together) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
+//! `program`, `trees`, `wire`, `http`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
+//! errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
 
@@ -25,15 +27,15 @@ mod listener;
 mod listing;
 mod name;
 mod offer;
-mod outside;
 mod pins;
 mod program;
 mod run_ends;
 mod server;
+mod server_error;
 mod sessions;
 mod tool;
 mod trees;
-mod trouble;
+mod untrusted;
 mod wire;
 
 pub use config::{McpServerConfig, Trust, find};

@@ -1,28 +1,28 @@
-//! "Did you mean": the names nearest to one that does not exist.
+//! "Did you mean": the most similar names to a name that does not exist.
 
-/// How alike two names must be to be offered, from 0 to 1. 0.75: lets a slip of two letters through in a word of eight,
-/// and keeps unrelated words out.
-const ALIKE: f64 = 0.75;
+/// Lowest similarity of a suggested name, from 0 to 1 (Jaro-Winkler). 0.75: accepts a slip of two letters in a word of
+/// eight, and rejects unrelated words.
+const MIN_SIMILARITY: f64 = 0.75;
 
-/// Up to `most` of the names, nearest first. Case does not count, and a name is also compared by its last part
-/// (`Asia/Tokyo` by `Tokyo`).
+/// Up to `most` similar names, the most similar first. Ignores case, and also compares with the last part of each name
+/// (`Tokyo` of `Asia/Tokyo`).
 pub(crate) fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase();
     let mut scored: Vec<(f64, &str)> = names
         .into_iter()
-        .map(|name| (likeness(&wanted, &name.to_lowercase()), name))
-        .filter(|(score, _)| *score >= ALIKE)
+        .map(|name| (similarity(&wanted, &name.to_lowercase()), name))
+        .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     scored.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
-fn likeness(wanted: &str, name: &str) -> f64 {
+fn similarity(wanted: &str, name: &str) -> f64 {
     let last = name.rsplit('/').next().unwrap_or(name);
     strsim::jaro_winkler(wanted, name).max(strsim::jaro_winkler(wanted, last) - 0.001)
 }
 
-/// The names as a question for the end of a failure; empty when there are none.
+/// The names as a question to append to the text of a failure; empty if there are none.
 pub(crate) fn did_you_mean(names: &[&str]) -> String {
     match names {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! `remember` and `recall`: notes that the agent keeps for a session.
+//! `remember` and `recall`: notes of a session.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::arguments;
 
 /// Longest key, in bytes.
 const MAX_KEY_BYTES: usize = 128;
-/// Longest note, in bytes. 16 KiB: a few of them still fit one result.
+/// Longest note, in bytes. 16 KiB: several of them fit into one result.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 /// Longest query, in bytes.
 const MAX_QUERY_BYTES: usize = 1024;
 /// Most notes in one result.
 const MAX_NOTES: u32 = 20;
-/// Room for notes in one result, in bytes; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
+/// Most bytes of notes in one result; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_NOTES_BYTES: usize = 60 * 1024;
-/// Longest wait for the store, which commits in milliseconds unless the disk is in trouble.
+/// Longest time for one call. The store commits in milliseconds unless the disk has a problem.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize, JsonSchema)]
@@ -38,7 +38,7 @@ struct RememberArguments {
     text: String,
 }
 
-/// Keeps a note.
+/// The tool `remember`.
 pub(crate) struct Remember {
     spec: ToolSpec,
     notes: Arc<dyn NoteStore>,
@@ -61,7 +61,7 @@ impl Tool for Remember {
         &self.spec
     }
 
-    /// Once begun, the write is awaited even if the call is cancelled: what the result says must be what happened.
+    /// A write that has begun is awaited even if the call is cancelled, so that the result says what happened.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let RememberArguments { key, text } = arguments::read(arguments)?;
         let key = key.trim();
@@ -99,7 +99,7 @@ struct RecallArguments {
     query: String,
 }
 
-/// Looks notes up.
+/// The tool `recall`.
 pub(crate) struct Recall {
     spec: ToolSpec,
     notes: Arc<dyn NoteStore>,
@@ -109,7 +109,7 @@ impl Recall {
     pub(crate) fn new(notes: Arc<dyn NoteStore>) -> Self {
         let description = "Looks up notes that were kept for this session with remember.";
         let spec = arguments::spec::<RecallArguments>("recall", description, Effect::Read, TIMEOUT);
-        // What was noted may have been read outside, in a conversation that is long over.
+        // A note may contain untrusted content of an earlier conversation.
         Self { spec: ToolSpec { outside: true, ..spec }, notes }
     }
 }
@@ -161,7 +161,7 @@ fn show(query: &str, notes: &[Note]) -> String {
     result
 }
 
-/// The model learns that it failed, the log learns why.
+/// The failure for the model. The cause is only logged.
 fn unavailable(error: &StoreError, what: &str) -> ToolFailure {
     tracing::warn!(%error, "notes unavailable");
     ToolFailure::failed(format!("{what}: the store is not available just now."))
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_remembered_is_recalled_in_its_own_session_alone() {
+    async fn notes_are_only_recalled_in_their_own_session() {
         let (remember, recall) = tools(MemoryNotes::default());
         let kept = call(&remember, json!({"key": " cat ", "text": "black, called Tom"})).await;
         assert_eq!(kept, Ok("Remembered \"cat\" (17 bytes).".to_owned()));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_found_is_said() {
+    async fn an_empty_result_is_reported() {
         let (_, recall) = tools(MemoryNotes::default());
         assert_eq!(call(&recall, json!({"query": ""})).await, Ok("There are no notes yet.".to_owned()));
     }
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn notes_are_bounded_and_named_plainly() {
         let (remember, recall) = tools(MemoryNotes::default());
-        for (key, text, says) in [
+        for (key, text, expected_text) in [
             ("", "x", "empty"),
             ("  ", "x", "empty"),
             ("k", " ", "empty"),
@@ -222,7 +222,7 @@ mod tests {
             ("k", &"x".repeat(16 * 1024 + 1), "16384"),
         ] {
             let text = failure(call(&remember, json!({"key": key, "text": text})).await);
-            assert!(text.contains(says), "{text}");
+            assert!(text.contains(expected_text), "{text}");
         }
         call(&remember, json!({"key": "k".repeat(128), "text": "x".repeat(16 * 1024)})).await.unwrap();
         assert!(failure(call(&recall, json!({"query": "x".repeat(1025)})).await).contains("1024"));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_in_trouble_is_a_failure_without_its_inner_words() {
+    async fn a_store_error_is_a_failure_without_its_cause() {
         let (remember, recall) = tools(MemoryNotes { broken: true, ..MemoryNotes::default() });
         for output in
             [call(&remember, json!({"key": "k", "text": "x"})).await, call(&recall, json!({"query": "k"})).await]

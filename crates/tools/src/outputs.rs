@@ -1,6 +1,8 @@
-//! Outputs that are longer than a model is shown: kept whole in files of the data directory, and read in parts.
+//! Stores outputs that are too long for a model. Each one is a complete file in the data directory, and is read in
+//! parts.
 //!
-//! **Does not know** whose an output is beyond its run; the tool that reads asks the store whose that run was.
+//! **Does not know** the session of an output, only its run. The tool that reads outputs asks the store for the session
+//! of that run.
 
 mod name;
 mod read_output;
@@ -24,84 +26,85 @@ pub(crate) use self::writing::Writing;
 use crate::config::OutputsConfig;
 use crate::error::ToolsError;
 
-/// Keeps outputs in `<root>/<run>/<n>-<call>.txt`, readable by the daemon's user alone. A clone keeps in the same place.
+/// Stores outputs in `<root>/<run>/<n>-<call>.txt`, readable by the daemon's user only. A clone uses the same files.
 #[derive(Clone, Debug)]
 pub struct KeptOutputs {
-    shelf: Arc<Shelf>,
+    store: Arc<OutputStore>,
 }
 
 #[derive(Debug)]
-struct Shelf {
+struct OutputStore {
     root: PathBuf,
     max_bytes: u64,
     max_total_bytes: u64,
     ledger: Mutex<Ledger>,
 }
 
-/// What is kept. Locked briefly, never while a file is touched.
+/// The stored outputs and their sizes. Its lock is held briefly, and never during file IO.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// By age: names of later runs are greater, and so are later outputs of one run.
+    /// Sorted by age: later runs have greater names, and so do later outputs of one run.
     sizes: BTreeMap<OutputName, u64>,
     total: u64,
 }
 
 impl KeptOutputs {
-    /// Opens the directory, making it if need be, and counts what is in it. Reads the directory: once, at start.
+    /// Opens the directory, creates it if it is missing, and counts its files. Called once, at the start.
     ///
     /// # Errors
-    /// [`ToolsError::Outputs`]: it cannot be made or read.
+    /// [`ToolsError::Outputs`]: the directory cannot be created or read.
     pub fn open(root: &Path, config: &OutputsConfig) -> Result<Self, ToolsError> {
         let failed = |source| ToolsError::Outputs { path: root.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
         let ledger = Mutex::new(Ledger::of(root).map_err(failed)?);
         let (max_bytes, max_total_bytes) = (config.max_bytes, config.max_total_bytes);
-        let shelf = Arc::new(Shelf { root: root.to_owned(), max_bytes, max_total_bytes, ledger });
-        Ok(Self { shelf })
+        let store = Arc::new(OutputStore { root: root.to_owned(), max_bytes, max_total_bytes, ledger });
+        Ok(Self { store })
     }
 
-    /// Removes the outputs of runs that were accepted before a date; how many. Best effort: what cannot be removed is logged.
+    /// Removes the outputs of runs that were accepted before a date, and returns their number. Files that cannot be
+    /// removed are logged.
     ///
     /// # Cancel safety
-    /// Dropped midway, some may stay until the next time.
+    /// If the future is dropped, some files may remain on disk. The next start counts them again.
     pub async fn forget_before(&self, date: UnixMillis) -> usize {
-        let gone = self.shelf.lock().take_before(date);
+        let gone = self.store.lock().take_before(date);
         let removed = gone.len();
-        self.shelf.remove_all(gone).await;
+        self.store.remove_all(gone).await;
         removed
     }
 
-    /// Begins to keep an output that is still being made.
+    /// Starts to store an output while the tool still produces it.
     ///
     /// # Errors
-    /// Plain words.
+    /// A text in plain words.
     ///
     /// # Cancel safety
-    /// Dropped midway, nothing is kept.
+    /// If the future is dropped, nothing is stored.
     pub(crate) async fn begin(&self, run: RunId, call: &CallId) -> Result<Writing, String> {
-        let name = self.shelf.lock().reserve(run, call);
-        let writing = Writing::new(self.shelf.clone(), name);
-        let path = self.shelf.path_of(writing.name());
+        let name = self.store.lock().reserve(run, call);
+        let writing = Writing::new(self.store.clone(), name);
+        let path = self.store.path_of(writing.name());
         let file = tokio::task::spawn_blocking(move || create(&path)).await.map_err(io::Error::other);
         match file.and_then(|file| file) {
             Ok(file) => Ok(writing.into_file(file)),
-            Err(error) => Err(unkept(&error)),
+            Err(error) => Err(storage_failure(&error)),
         }
     }
 }
 
-impl Shelf {
+impl OutputStore {
     fn path_of(&self, name: &OutputName) -> PathBuf {
         self.root.join(name.run().to_string()).join(name.file())
     }
 
-    /// Notes how large an output became, and removes the oldest ones until all fit.
+    /// Records the final size of an output, and removes the oldest ones until all fit the limit.
     async fn settle(self: &Arc<Self>, name: &OutputName, bytes: u64) {
         let oldest = self.lock().settle(name, bytes, self.max_total_bytes);
         self.remove_all(oldest).await;
     }
 
-    /// Removes files that the ledger has no more.
+    /// Removes files that the ledger no longer contains.
     async fn remove_all(self: &Arc<Self>, gone: Vec<OutputName>) {
         if gone.is_empty() {
             return;
@@ -113,7 +116,7 @@ impl Shelf {
         }
     }
 
-    /// Removes a file that the ledger has no more.
+    /// Removes a file that the ledger no longer contains.
     fn remove(&self, name: &OutputName) {
         let path = self.path_of(name);
         match std::fs::remove_file(&path) {
@@ -123,7 +126,7 @@ impl Shelf {
             _ => {}
         }
         if let Some(directory) = path.parent() {
-            // It stays while it has other outputs.
+            // Fails while the directory contains other outputs.
             let _ = std::fs::remove_dir(directory);
         }
     }
@@ -142,13 +145,13 @@ impl OutputKeeper for KeptOutputs {
     }
 
     async fn forget(&self, runs: &[RunId]) {
-        let gone = self.shelf.lock().take_of(runs);
-        self.shelf.remove_all(gone).await;
+        let gone = self.store.lock().take_of(runs);
+        self.store.remove_all(gone).await;
     }
 }
 
 impl Ledger {
-    /// Counts what an earlier start has left. Files of other names are nobody's, and left alone.
+    /// Counts the outputs of earlier starts. Files with other names are ignored.
     fn of(root: &Path) -> io::Result<Self> {
         let mut ledger = Self::default();
         for directory in std::fs::read_dir(root)? {
@@ -168,7 +171,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// A name that no other output has.
+    /// Reserves a name that no other output has.
     fn reserve(&mut self, run: RunId, call: &CallId) -> OutputName {
         let newest = self.sizes.range(OutputName::all_of(run)).next_back().map_or(0, |(name, _)| name.number());
         let name = OutputName::new(run, newest.saturating_add(1), call);
@@ -176,29 +179,29 @@ impl Ledger {
         name
     }
 
-    /// Notes the size of an output; gives the oldest other ones that have to go.
+    /// Records the size of an output; returns the oldest other outputs, which must be removed to keep the limit.
     fn settle(&mut self, name: &OutputName, bytes: u64, most: u64) -> Vec<OutputName> {
         if let Some(size) = self.sizes.get_mut(name) {
             self.total = self.total - *size + bytes;
             *size = bytes;
         }
-        let mut leaving = Vec::new();
+        let mut removed = Vec::new();
         let mut total = self.total;
         for (other, size) in &self.sizes {
             if total <= most {
                 break;
             }
-            // One without a size is still being written.
+            // An output of size 0 is still being written.
             if other != name && *size > 0 {
                 total -= size;
-                leaving.push(other.clone());
+                removed.push(other.clone());
             }
         }
-        leaving.iter().for_each(|name| self.forget(name));
-        leaving
+        removed.iter().for_each(|name| self.forget(name));
+        removed
     }
 
-    /// Takes out what these runs have.
+    /// Removes the outputs of these runs from the ledger and returns their names.
     fn take_of(&mut self, runs: &[RunId]) -> Vec<OutputName> {
         let of = |run: &RunId| self.sizes.range(OutputName::all_of(*run)).map(|(name, _)| name.clone());
         let gone: Vec<_> = runs.iter().flat_map(of).collect();
@@ -206,7 +209,8 @@ impl Ledger {
         gone
     }
 
-    /// Takes out what runs have that were accepted before the date; what is still being written stays.
+    /// Removes the outputs of runs that were accepted before the date, and returns their names. Skips outputs that are
+    /// still being written.
     fn take_before(&mut self, date: UnixMillis) -> Vec<OutputName> {
         let finished = self.sizes.iter().filter(|(_, size)| **size > 0).map(|(name, _)| name);
         let gone: Vec<_> = finished.filter(|name| name.made_before(date)).cloned().collect();
@@ -219,8 +223,8 @@ impl Ledger {
     }
 }
 
-/// Makes the file of an output. The directory of its run may be removed by somebody at the same moment, because it was
-/// empty; then it is made again.
+/// Creates the file of an output. Another task may remove the empty directory of the run at the same moment; then the
+/// directory is created again.
 fn create(path: &Path) -> io::Result<std::fs::File> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     loop {
@@ -232,8 +236,8 @@ fn create(path: &Path) -> io::Result<std::fs::File> {
     }
 }
 
-/// What the model is told; the cause is for the log.
-fn unkept(error: &io::Error) -> String {
+/// The error text for the model. The cause is logged.
+fn storage_failure(error: &io::Error) -> String {
     tracing::warn!(%error, "an output could not be kept");
     "the rest could not be kept, because the disk refused it".to_owned()
 }

@@ -1,5 +1,5 @@
-//! Pictures on their way to a model: decoded within bounds, scaled down, and encoded anew, so that nothing but pixels
-//! gets through.
+//! Prepares pictures for a model: decodes them within limits, scales them down, and encodes them again, so that only
+//! the pixels remain.
 
 use std::fmt;
 use std::io::Cursor;
@@ -13,27 +13,27 @@ use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReade
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Longest edge that is sent, in pixels. Source: Anthropic, "Vision": larger pictures are scaled down to 1568 on their side
-/// anyway, after they have been paid for with time.
+/// Longest edge of a picture for the model, in pixels. Source: Anthropic, "Vision": the API scales larger pictures down
+/// to 1568, which only costs time.
 const MAX_EDGE: u32 = 1568;
-/// Most pixels that are decoded. 40 million: more than cameras make without stitching.
+/// Most pixels that are decoded. 40 million: more than cameras take without stitching.
 const MAX_PIXELS: u64 = 40_000_000;
 /// Most memory for decoding one picture, in bytes. 64 MiB: 16 million pixels of four bytes.
 const MAX_ALLOC_BYTES: u64 = 64 * 1024 * 1024;
 /// Largest encoded picture, in bytes. 1 MiB: a request holds several, and providers refuse ones above some 5 MB.
 const MAX_ENCODED_BYTES: usize = 1024 * 1024;
-/// JPEG qualities that are tried, best first, before the picture is made smaller.
+/// JPEG qualities to try, best first, before the picture is scaled down.
 const QUALITIES: [u8; 3] = [85, 70, 50];
-/// Bytes at the beginning of a file that tell what kind of picture it is.
+/// Number of bytes at the beginning of a file that identify its picture format.
 pub(crate) const SNIFFED_BYTES: usize = 16;
 
-/// Cleans pictures, one at a time: two large ones at once would take twice the memory.
+/// Cleans one picture at a time, because two large ones at once would need twice the memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Pictures {
     turn: Arc<Semaphore>,
 }
 
-/// A cleaned picture and what became of it.
+/// A cleaned picture, with its format and size before and after.
 #[derive(Debug)]
 pub(crate) struct Cleaned {
     pub(crate) picture: Picture,
@@ -42,16 +42,16 @@ pub(crate) struct Cleaned {
     is: (u32, u32),
 }
 
-/// Why there is no picture.
+/// Why a picture could not be cleaned.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoPicture {
-    /// It was told to stop.
+pub(crate) enum PictureError {
+    /// The call was cancelled.
     Cancelled,
-    /// In plain words.
-    Because(String),
+    /// A reason in plain words.
+    Unreadable(String),
 }
 
-/// The kind of picture that begins so, if it is one of those that are read.
+/// The picture format of these first bytes, if it is a supported one.
 pub(crate) fn format_of(beginning: &[u8]) -> Option<ImageFormat> {
     let format = image::guess_format(beginning).ok()?;
     matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP).then_some(format)
@@ -62,17 +62,17 @@ impl Pictures {
         Self { turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Reads a picture with `load`, when its turn comes, and cleans it. Blocking work is done on the blocking pool.
+    /// Waits for its turn, reads a picture with `load`, and cleans it. Blocking work runs on the blocking pool.
     ///
     /// # Cancel safety
-    /// Dropped or cancelled, a decoding that has begun goes on to its end unseen; it has no effect.
+    /// If the future is dropped or cancelled, a decoding that has begun continues to its end without effect.
     pub(crate) async fn clean(
         &self,
         load: impl FnOnce() -> Result<Vec<u8>, String> + Send + 'static,
         cancel: &CancellationToken,
-    ) -> Result<Cleaned, NoPicture> {
+    ) -> Result<Cleaned, PictureError> {
         let permit = tokio::select! {
-            () = cancel.cancelled() => return Err(NoPicture::Cancelled),
+            () = cancel.cancelled() => return Err(PictureError::Cancelled),
             permit = self.turn.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
         };
         let work = tokio::task::spawn_blocking(move || {
@@ -81,14 +81,14 @@ impl Pictures {
             cleaned
         });
         let done = tokio::select! {
-            () = cancel.cancelled() => return Err(NoPicture::Cancelled),
+            () = cancel.cancelled() => return Err(PictureError::Cancelled),
             done = work => done,
         };
         match done {
-            Ok(cleaned) => cleaned.map_err(NoPicture::Because),
+            Ok(cleaned) => cleaned.map_err(PictureError::Unreadable),
             Err(error) => {
                 tracing::error!(%error, "decoding a picture panicked");
-                Err(NoPicture::Because("it is broken in a way that stopped its decoder".to_owned()))
+                Err(PictureError::Unreadable("it is broken in a way that stopped its decoder".to_owned()))
             }
         }
     }
@@ -108,7 +108,7 @@ impl fmt::Display for Cleaned {
     }
 }
 
-/// Decodes, scales and encodes anew.
+/// Decodes, scales and encodes a picture.
 fn clean(bytes: &[u8]) -> Result<Cleaned, String> {
     let format = format_of(bytes).ok_or("it is not a PNG, JPEG, GIF or WebP picture")?;
     let mut decoder = ImageReader::with_format(Cursor::new(bytes), format).into_decoder().map_err(|e| broken(&e))?;
@@ -120,7 +120,7 @@ fn clean(bytes: &[u8]) -> Result<Cleaned, String> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_ALLOC_BYTES);
     decoder.set_limits(limits).map_err(|error| broken(&error))?;
-    // A picture that does not say how it is turned is upright.
+    // A picture without orientation data is upright.
     let orientation = decoder.orientation().unwrap_or(image::metadata::Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(|error| broken(&error))?;
     if image.width().max(image.height()) > MAX_EDGE {
@@ -142,8 +142,8 @@ fn broken(error: &ImageError) -> String {
 
 type Encoded = (&'static str, Vec<u8>, (u32, u32));
 
-/// Encodes without loss where that is what it was and it fits, else as JPEG: with less quality, and then smaller, until it
-/// fits.
+/// Encodes without loss if the original was lossless and the result fits. Otherwise encodes as JPEG, with lower quality
+/// and then smaller, until it fits.
 fn encode(mut image: DynamicImage, format: ImageFormat) -> Result<Encoded, String> {
     let failed = |error: ImageError| {
         tracing::warn!(%error, "a picture could not be encoded");
@@ -165,12 +165,12 @@ fn encode(mut image: DynamicImage, format: ImageFormat) -> Result<Encoded, Strin
                 return Ok(("image/jpeg", jpeg, opaque.dimensions()));
             }
         }
-        // Halved each time, it fits sooner or later: a picture of one pixel has a few hundred bytes.
+        // Halving always ends: a picture of one pixel has a few hundred bytes.
         image = image.thumbnail(image.width().div_ceil(2), image.height().div_ceil(2));
     }
 }
 
-/// The picture without transparency, which JPEG does not have.
+/// Blends the picture with white, because JPEG has no transparency.
 fn on_white(image: &DynamicImage) -> RgbImage {
     if !image.color().has_alpha() {
         return image.to_rgb8();
@@ -205,7 +205,7 @@ mod tests {
         image::load_from_memory(&STANDARD.decode(cleaned.picture.base64.as_bytes()).unwrap()).unwrap()
     }
 
-    /// Noise, which no encoder makes small.
+    /// Noise, which no encoder compresses well.
     fn noise(width: u32, height: u32) -> RgbImage {
         let mut state = 1u32;
         RgbImage::from_fn(width, height, |_, _| {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn every_kind_is_read_and_encoded_anew() {
         let image = DynamicImage::ImageRgb8(RgbImage::from_pixel(20, 10, image::Rgb([200, 10, 10])));
-        for (format, says, media_type) in [
+        for (format, expected_text, media_type) in [
             (ImageFormat::Png, "PNG picture, 20 x 10 pixels", "image/png"),
             (ImageFormat::Jpeg, "JPG picture, 20 x 10 pixels", "image/jpeg"),
             (ImageFormat::Gif, "GIF picture, 20 x 10 pixels, its first frame", "image/png"),
@@ -227,7 +227,10 @@ mod tests {
             let mut bytes = encoded(&image, format);
             bytes.extend_from_slice(b"a passenger behind the picture");
             let cleaned = clean(&bytes).unwrap();
-            assert_eq!((cleaned.to_string().as_str(), cleaned.picture.media_type.as_str()), (says, media_type));
+            assert_eq!(
+                (cleaned.to_string().as_str(), cleaned.picture.media_type.as_str()),
+                (expected_text, media_type)
+            );
             let sent = STANDARD.decode(cleaned.picture.base64.as_bytes()).unwrap();
             assert!(!sent.windows(9).any(|window| window == b"passenger"));
             assert_eq!((decoded(&cleaned).width(), decoded(&cleaned).height()), (20, 10));
@@ -252,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_or_too_large_says_so() {
+    fn an_invalid_or_large_picture_is_a_failure_with_the_reason() {
         let png = encoded(&DynamicImage::ImageRgb8(RgbImage::new(8, 8)), ImageFormat::Png);
         let mut bomb = png.clone();
-        // The header of a PNG has its width at byte 16 and its height at byte 20, and a check sum over them at byte 29.
+        // In a PNG, the width is at byte 16, the height at byte 20, and a checksum over both at byte 29.
         bomb[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
         let sum = crc32(&bomb[12..29]).to_be_bytes();
         bomb[29..33].copy_from_slice(&sum);
-        for (bytes, says) in [
+        for (bytes, expected_text) in [
             (b"plain text".as_slice(), "not a PNG"),
             (b"".as_slice(), "not a PNG"),
             (&png[..40], "broken or cut off"),
@@ -268,8 +271,8 @@ mod tests {
             (b"\xff\xd8\xff\xe0", "broken or cut off"),
             (b"RIFF\x04\0\0\0WEBP", "broken or cut off"),
         ] {
-            let told = clean(bytes).unwrap_err();
-            assert!(told.contains(says), "{told}");
+            let message = clean(bytes).unwrap_err();
+            assert!(message.contains(expected_text), "{message}");
         }
     }
 
@@ -286,8 +289,8 @@ mod tests {
         cancel.cancel();
         let pictures = Pictures::new();
         let cleaned = pictures.clean(|| Ok(Vec::new()), &cancel).await;
-        assert_eq!(cleaned.unwrap_err(), NoPicture::Cancelled);
+        assert_eq!(cleaned.unwrap_err(), PictureError::Cancelled);
         let next = pictures.clean(|| Ok(Vec::new()), &CancellationToken::new()).await;
-        assert!(matches!(next, Err(NoPicture::Because(_))), "the turn was given back");
+        assert!(matches!(next, Err(PictureError::Unreadable(_))), "the turn was given back");
     }
 }

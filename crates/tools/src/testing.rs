@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Test doubles and functions that the tests of this crate share.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use belay_protocol::{
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-/// A clock that stands still.
+/// A clock with a fixed time.
 pub(crate) struct FixedClock(pub(crate) i64);
 
 impl Clock for FixedClock {
@@ -54,7 +54,7 @@ impl NoteStore for MemoryNotes {
     }
 }
 
-/// A store in which every run is one of this session.
+/// A run store in which every run belongs to this session.
 pub(crate) struct RunsOf(pub(crate) SessionKey);
 
 #[async_trait]
@@ -86,7 +86,7 @@ impl RunReader for RunsOf {
     }
 }
 
-/// A context of this session with a token of its own.
+/// A tool context of this session with its own token.
 pub(crate) fn context(session: &str) -> ToolContext {
     ToolContext {
         session: session.into(),
@@ -101,7 +101,7 @@ pub(crate) fn context(session: &str) -> ToolContext {
     }
 }
 
-/// The text that a call of a tool in session `s` with these JSON arguments gives.
+/// Calls a tool in session `s` with these JSON arguments and returns the text of its result.
 pub(crate) async fn call(tool: &dyn Tool, arguments: Value) -> Result<String, ToolFailure> {
     tool.call(arguments.as_object().unwrap(), &context("s")).await.map(|reply| reply.text)
 }
@@ -114,7 +114,7 @@ pub(crate) fn failure(output: Result<String, ToolFailure>) -> String {
     }
 }
 
-/// Sets TLS up as the daemon does at its start.
+/// Installs the TLS provider, as the daemon does at its start.
 pub(crate) fn install_tls() {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test may be first
 }

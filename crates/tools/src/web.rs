@@ -1,16 +1,16 @@
-//! The tools that reach the web: `fetch_url` and `web_search`.
+//! The web tools: `fetch_url` and `web_search`.
 //!
-//! Reading order: [`config`] → `net`, `address` (which addresses are public) → `opening`, `url` (which addresses of the
-//! web are fetched) → `resolve`, `reach` (how one is asked for) → `body`, `readable` (what its answer says) →
-//! `fetch` → `search`.
+//! Reading order: [`config`] → `net`, `address` (public and private IP addresses) → `allow_private`, `url` (the URLs
+//! that may be fetched) → `resolve`, `page_client` (sending a request safely) → `body`, `readable` (reading the
+//! response) → `fetch` → `search`.
 
 mod address;
+mod allow_private;
 mod body;
 pub mod config;
 mod fetch;
 mod net;
-mod opening;
-mod reach;
+mod page_client;
 mod readable;
 mod resolve;
 mod search;

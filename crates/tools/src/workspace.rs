@@ -1,9 +1,9 @@
-//! The workspace: one directory, and the only door through which the file tools reach anything.
+//! The workspace: the one directory that the file tools can reach.
 //!
-//! Each path is resolved relative to a handle of the root that was opened once: by the kernel with `openat2` and
-//! `RESOLVE_BENEATH`, or component by component where that is refused (see [`resolve`]). So `..`, absolute paths and
-//! symbolic links cannot lead outside, also while somebody swaps directories for links: there is no moment between a
-//! check and a use.
+//! The root is opened once, and each path is resolved relative to that handle: by the kernel with `openat2` and
+//! `RESOLVE_BENEATH`, or component by component where `openat2` is refused (see [`resolve`]). So `..`, absolute paths
+//! and symbolic links cannot lead outside, even while another process replaces directories by links: there is no gap
+//! between check and use.
 
 mod leftovers;
 mod resolve;
@@ -28,52 +28,52 @@ use crate::near::{did_you_mean, nearest};
 
 pub use self::leftovers::sweep;
 pub use self::resolve::{PathResolution, Refusal};
-pub(crate) use self::write::Place;
+pub(crate) use self::write::WriteTarget;
 
-/// Longest path, in bytes: what the kernel takes (`PATH_MAX`, with its closing zero).
+/// Longest path, in bytes: the limit of the kernel (`PATH_MAX`, including the terminating zero).
 const MAX_PATH_BYTES: usize = 4095;
 
-/// Most entries of a directory that are looked at; a larger one is listed in part.
+/// Most entries that are read from one directory. The listing of a larger directory is incomplete.
 const MAX_SCANNED: usize = 100_000;
 
-/// The root of the file tools.
+/// The root directory of the file tools.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     root: OwnedFd,
-    /// Where it is, without symbolic links.
+    /// The path of the root, without symbolic links.
     path: PathBuf,
-    /// Found when the root was opened: a filter that refuses `openat2` was there before the daemon.
+    /// Determined when the root is opened. A filter that refuses `openat2` was set before the daemon started.
     resolution: PathResolution,
 }
 
 /// One entry of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its name, as the bytes it is made of.
+    /// The name in bytes; it may be invalid UTF-8.
     pub(crate) name: Vec<u8>,
-    /// What it is.
+    /// The type of the entry.
     pub(crate) kind: EntryKind,
 }
 
-/// What an entry is, links not followed.
+/// The type of a directory entry. Symbolic links are not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Directory,
-    /// With its size in bytes.
+    /// A regular file, with its size in bytes.
     File(u64),
     Link,
     /// A pipe, a socket or a device.
     Special,
-    /// It was gone before it could be looked at.
+    /// It was removed before its type could be read.
     Gone,
 }
 
-/// What tells one state of a file from another, without reading it.
+/// Identifies the state of a file by its metadata, without reading the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
     inode: u64,
-    /// In bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
@@ -92,16 +92,16 @@ impl Stamp {
     }
 }
 
-/// The entries of a directory, in the order of their names.
+/// The entries of a directory, sorted by name.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Entry>,
-    /// Whether the directory has more than could be looked at.
+    /// Whether the directory has more than [`MAX_SCANNED`] entries.
     pub(crate) more: bool,
 }
 
 impl Workspace {
-    /// Opens the root, creating it if need be.
+    /// Opens the root, and creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, ToolsError> {
         let failed = |source| ToolsError::Workspace { path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -110,10 +110,10 @@ impl Workspace {
         Ok(Self { root, path: std::fs::canonicalize(path).map_err(failed)?, resolution: PathResolution::find() })
     }
 
-    /// Opens a root that is there already, and is never written to.
+    /// Opens an existing root that is only read.
     ///
     /// # Errors
-    /// Plain words: there is none, or it cannot be opened.
+    /// A text in plain words: the root does not exist or cannot be opened.
     pub(crate) fn open_existing(path: &Path) -> Result<Self, String> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| errno.to_string())?;
@@ -127,32 +127,32 @@ impl Workspace {
         Self { resolution: PathResolution::Stepwise(Refusal::Filter(Errno::NOSYS.raw_os_error())), ..self }
     }
 
-    /// How paths are kept inside.
+    /// The way in which paths are confined to the workspace.
     pub(crate) fn resolution(&self) -> &PathResolution {
         &self.resolution
     }
 
-    /// Where the root is, without symbolic links.
+    /// The path of the root, without symbolic links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A directory, as a path from the root of the machine without symbolic links: for processes that work there.
+    /// The absolute path of a directory, without symbolic links. Used as the working directory of processes.
     pub(crate) fn directory(&self, path: &str) -> Result<PathBuf, ToolFailure> {
         let fd = self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)?;
         real_path(&fd).map_err(|errno| explain(path, errno))
     }
 
-    /// What tells a regular file from a changed one.
+    /// Identifies the content of a regular file; see [`digest::of_file`].
     pub(crate) fn digest(&self, path: &str) -> Result<String, ToolFailure> {
         let (mut file, _) = self.file(path)?;
         digest::of_file(&mut file).map_err(|error| ToolFailure::failed(format!("{path:?} could not be read: {error}.")))
     }
 
-    /// What tells the file that a path names from a changed one; `None`: it names no file in here.
+    /// Identifies the content of the file that a path names; `None` if the path names no regular file in the workspace.
     ///
     /// # Errors
-    /// There is one, or may be, and nothing tells it from a changed one.
+    /// The path may name a file, but its content cannot be identified.
     pub(crate) fn fingerprint(&self, path: &str) -> Result<Option<String>, ToolFailure> {
         if check(path).is_err() {
             return Ok(None);
@@ -161,7 +161,7 @@ impl Workspace {
             |error: &dyn std::fmt::Display| ToolFailure::failed(format!("{path:?} could not be read: {error}."));
         let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(fd) => fd,
-            // Nothing is there, or it is elsewhere, or nobody can read it as a file.
+            // Nothing exists there, or it is outside of the workspace, or it cannot be read as a file.
             Err(
                 Errno::NOENT
                 | Errno::NOTDIR
@@ -171,7 +171,7 @@ impl Workspace {
                 | Errno::NXIO
                 | Errno::NODEV,
             ) => return Ok(None),
-            // What the daemon cannot read its commands cannot read either; once they can, it tells itself from this.
+            // Commands cannot read what the daemon cannot read. If they can later, the digest differs from this text.
             Err(Errno::ACCESS | Errno::PERM) => return Ok(Some("may not be read".to_owned())),
             Err(errno) => return Err(explain(path, errno)),
         };
@@ -182,8 +182,8 @@ impl Workspace {
         digest::of_file(&mut File::from(fd)).map(Some).map_err(|error| unreadable(&error))
     }
 
-    /// Whether a path names a file or directory in here; also where that cannot be found out.
-    pub(crate) fn holds(&self, path: &str) -> bool {
+    /// Whether a path names a file or directory in the workspace. Also true if an error prevents the check.
+    pub(crate) fn contains(&self, path: &str) -> bool {
         use Errno as E;
         if check(path).is_err() {
             return false;
@@ -194,8 +194,8 @@ impl Workspace {
         }
     }
 
-    /// Whether a path lies in the inner directory of a git repository, by its name or by where its links lead. What is
-    /// written there can name programs that git starts by itself.
+    /// Whether a path lies in the `.git` directory of a repository, by its name or through links. Files in there can
+    /// name programs that git starts by itself.
     pub(crate) fn is_in_git(&self, path: &str) -> bool {
         let is_git = |name: &OsStr| name.eq_ignore_ascii_case(".git");
         if path.split('/').any(|name| is_git(OsStr::new(name))) {
@@ -209,9 +209,9 @@ impl Workspace {
         inside.is_some_and(|path| path.iter().any(is_git))
     }
 
-    /// Opens a regular file and tells its size in bytes.
+    /// Opens a regular file; returns it with its size in bytes.
     pub(crate) fn file(&self, path: &str) -> Result<(File, u64), ToolFailure> {
-        // Without O_NONBLOCK the opening of a pipe would wait for its writer.
+        // Without O_NONBLOCK, opening a pipe would block until a writer opens it.
         let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let stat = fstat(&fd).map_err(|errno| explain(path, errno))?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -223,7 +223,7 @@ impl Workspace {
         }
     }
 
-    /// Opens a regular file and tells its stamp; `None`: there is nothing under that path.
+    /// Opens a regular file; returns it with its stamp. `None` if nothing exists at the path.
     pub(crate) fn stamped(&self, path: &str) -> Result<Option<(File, Stamp)>, ToolFailure> {
         check(path)?;
         let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
@@ -239,7 +239,7 @@ impl Workspace {
         }
     }
 
-    /// Lists a directory. Ends early when `cancel` says so.
+    /// Lists a directory. Ends early when `cancel` is cancelled.
     pub(crate) fn list(&self, path: &str, cancel: &CancellationToken) -> Result<Listing, ToolFailure> {
         let fd = self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
         let (names, more) = names_in(&fd, cancel).map_err(|stop| stop.explain(path))?;
@@ -253,7 +253,7 @@ impl Workspace {
         Ok(Listing { entries, more })
     }
 
-    /// Opens whatever the path names, if it lies beneath the root.
+    /// Opens the file or directory that the path names, if it lies beneath the root.
     fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, ToolFailure> {
         check(path)?;
         match self.open_beneath(path, flags) {
@@ -267,7 +267,7 @@ impl Workspace {
         self.resolution.open(&self.root, path, flags)
     }
 
-    /// What to say about a path that names nothing: with the nearest names beside it.
+    /// The failure for a path that does not exist, with the most similar names in its directory.
     fn missing(&self, path: &str) -> ToolFailure {
         let path = path.trim_end_matches('/');
         let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
@@ -290,13 +290,13 @@ impl Workspace {
     }
 }
 
-/// Where an open file is. Source: proc(5), `/proc/pid/fd/`.
+/// The current path of an open file. Source: proc(5), `/proc/pid/fd/`.
 fn real_path(fd: &OwnedFd) -> Result<PathBuf, Errno> {
     let link = rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
     Ok(PathBuf::from(OsString::from_vec(link.into_bytes())))
 }
 
-/// Refuses what no path can be, before the kernel sees it.
+/// Refuses texts that cannot be a path, before the kernel gets them.
 fn check(path: &str) -> Result<(), ToolFailure> {
     let problem = if path.is_empty() {
         "The path is empty. The root of the workspace is \".\"."
@@ -371,7 +371,7 @@ fn names_in(fd: &OwnedFd, cancel: &CancellationToken) -> Result<(Vec<Vec<u8>>, b
     Ok((names, more))
 }
 
-/// What a name in a directory is. Links are not followed, so nothing outside is looked at.
+/// The type of a directory entry. Symbolic links are not followed, so nothing outside of the workspace is read.
 fn kind_of(directory: &OwnedFd, name: &[u8]) -> EntryKind {
     let mut terminated = name.to_vec();
     terminated.push(0);
@@ -385,8 +385,8 @@ fn kind_of(directory: &OwnedFd, name: &[u8]) -> EntryKind {
     }
 }
 
-/// A file name as text on one line: control characters, marks that turn the direction of writing, and bytes that are
-/// no UTF-8 are escaped.
+/// A file name as text on one line. Control characters, characters that change the direction of writing, and invalid
+/// UTF-8 are escaped.
 pub(crate) fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

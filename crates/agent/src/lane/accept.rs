@@ -77,7 +77,7 @@ impl Lane {
     /// By which rules a message waits here.
     pub(super) fn rules_of(&self, asked: &RunOptions, channel: &ChannelId) -> QueueRules {
         let by_nature =
-            self.services.channels.get(channel).map_or_else(QueueMode::default, |channel| channel.queue_mode());
+            self.services.channels.get(channel).map_or_else(QueueMode::default, |channel| channel.profile().queue_mode);
         QueueRules::of(&asked.clone().over(&self.options), channel, by_nature, &self.services.queue)
     }
 

@@ -70,6 +70,14 @@ impl ContextSource for World {
         self.skills.lock().expect("no panic").clone()
     }
 
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    async fn file_start(&self, _path: &str, _max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+        Ok(None)
+    }
+
     fn today(&self, _now: UnixMillis) -> Option<String> {
         Some("Thursday, 5 November 2026 (UTC)".into())
     }

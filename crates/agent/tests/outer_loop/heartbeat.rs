@@ -58,6 +58,10 @@ impl ContextSource for Lists {
         NoContext.known_skills()
     }
 
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
     async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
         assert_eq!((path, max_bytes), ("HEARTBEAT.md", 16 * 1024));
         let list = self.0.lock().expect("no panic").clone();

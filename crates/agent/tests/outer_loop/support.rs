@@ -14,10 +14,11 @@ use belay_delegates::WorkersParts;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, CallPreview, Channel, ChannelAccess, ChannelError,
-    ChannelId, Clock, ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope,
-    IdempotencyKey, Inbound, InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole,
-    QueueMode, ReplyRoute, RunOptions, RunProcesses, RunRecord, RunStatus, SecretVault, SessionKey, SessionLifetime,
-    Streaming, Tool, ToolContext, ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Work,
+    ChannelId, ChannelProfile, Clock, ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect,
+    Envelope, IdempotencyKey, Inbound, InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal,
+    PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunProcesses, RunRecord, RunStatus, SecretVault, SessionKey,
+    SessionLifetime, Streaming, Tool, ToolContext, ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis,
+    Work,
 };
 use belay_run::{Absent, AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
 use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
@@ -138,8 +139,10 @@ impl Channel for ProbeChannel {
         &self.id
     }
 
-    fn keeps_alive(&self) -> bool {
-        self.keeps_alive
+    /// Only injects what timers say, where the daemon does not live for it.
+    fn profile(&self) -> ChannelProfile<'_> {
+        let alive = self.keeps_alive;
+        ChannelProfile { keeps_alive: alive, carries_people: alive, ..ChannelProfile::default() }
     }
 
     fn streaming(&self) -> Streaming<'_> {
@@ -152,11 +155,6 @@ impl Channel for ProbeChannel {
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         self.lists.as_deref()
-    }
-
-    /// Only injects what timers say, where the daemon does not live for it.
-    fn carries_people(&self) -> bool {
-        self.keeps_alive
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {

@@ -22,8 +22,8 @@ use std::thread;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, Envelope, InboundStream,
-    Outbound, QueueMode,
+    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope,
+    InboundStream, Outbound, QueueMode,
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
@@ -187,22 +187,18 @@ impl Channel for StdinChannel {
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
     }
 
-    /// A script wants an answer to each of its lines; a person at the keyboard adds to what is being done.
-    fn queue_mode(&self) -> QueueMode {
-        match self.ending {
+    fn profile(&self) -> ChannelProfile<'_> {
+        // A script wants an answer to each of its lines; a person at the keyboard adds to the running task.
+        let queue_mode = match self.ending {
             Ending::AfterAnswers => QueueMode::Followup,
             Ending::AtOnce => QueueMode::Steer,
-        }
+        };
+        let hints = "Answers are read in a terminal: write plain text with as little markup as possible, and lines that are not long.";
+        ChannelProfile { queue_mode, hints: Some(hints), ..ChannelProfile::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         Some(&Operators)
-    }
-
-    fn hints(&self) -> Option<&str> {
-        Some(
-            "Answers are read in a terminal: write plain text with as little markup as possible, and lines that are not long.",
-        )
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {

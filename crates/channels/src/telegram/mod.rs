@@ -32,8 +32,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute,
-    Streaming, provenance,
+    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, InboundStream, Outbound,
+    ReplyRoute, Streaming, provenance,
 };
 use futures_util::{future::OptionFuture, stream};
 use secrecy::{ExposeSecret, SecretString};
@@ -174,9 +174,9 @@ impl Channel for Telegram {
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
     }
 
-    fn hints(&self) -> Option<&str> {
+    fn profile(&self) -> ChannelProfile<'_> {
         static HINTS: LazyLock<String> = LazyLock::new(|| format!("{STYLE}\n\n{}", provenance::HINT));
-        Some(HINTS.as_str())
+        ChannelProfile { hints: Some(HINTS.as_str()), ..ChannelProfile::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

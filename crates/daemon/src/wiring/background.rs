@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::ReplyRoute;
-use belay_protocol::{Channel, ChannelAccess, ChannelError, ChannelId, DeliverError, InboundStream, Outbound};
+use belay_protocol::{
+    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, InboundStream, Outbound, ReplyRoute,
+};
 use tokio_util::sync::CancellationToken;
 
 /// The HTTP channel without a listener: what comes over the control socket are the operator's commands, and a daemon
@@ -25,8 +26,8 @@ impl Channel for Background {
         self.0.deliver(message).await
     }
 
-    fn keeps_alive(&self) -> bool {
-        false
+    fn profile(&self) -> ChannelProfile<'_> {
+        ChannelProfile { keeps_alive: false, ..self.0.profile() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

@@ -7,27 +7,27 @@ use crate::event::{Event, NewEvent, Seq};
 use crate::ids::{RunId, SessionKey};
 use crate::store_error::StoreError;
 
-/// The log of facts.
+/// The log of events.
 #[async_trait]
 pub trait EventLog: Send + Sync {
-    /// Stores facts that belong to no other write. Relaxed.
+    /// Stores events that belong to no other write. Relaxed.
     async fn append(&self, events: Vec<NewEvent>) -> Result<(), StoreError>;
-    /// Facts after a number, in order.
+    /// The events after a number, in order.
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError>;
-    /// The number of the last committed fact. Changes with every commit that adds one: a reader waits on it, reads from
-    /// its own cursor, and so misses nothing however slow it is.
+    /// The number of the last committed event. It changes with every commit that adds one. A reader waits on it and
+    /// reads from its own cursor, so that even a slow reader misses no event.
     fn tip(&self) -> watch::Receiver<Seq>;
 }
 
-/// Which facts.
+/// The filter of a read.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery {
-    /// After this one.
+    /// Only events after this number.
     pub after: Seq,
-    /// Of this run only.
+    /// Only events of this run.
     pub run: Option<RunId>,
-    /// Of this session only.
+    /// Only events of this session.
     pub session: Option<SessionKey>,
-    /// At most so many; 0 means 256.
+    /// The maximum count; 0 means 256.
     pub limit: u32,
 }

@@ -7,6 +7,9 @@ use crate::store_error::StoreError;
 /// Tells whether the store works.
 #[async_trait]
 pub trait StoreHealth: Send + Sync {
-    /// Whether the store can take a write now; for readiness.
+    /// Checks that the store accepts a write now; for readiness probes.
+    ///
+    /// # Errors
+    /// The store does not accept writes.
     async fn ping(&self) -> Result<(), StoreError>;
 }

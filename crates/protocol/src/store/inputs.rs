@@ -15,55 +15,55 @@ use crate::watch::{Accepted, RunWatch};
 /// Reads messages that were accepted.
 #[async_trait]
 pub trait InputReader: Send + Sync {
-    /// The run of that key, if it is known. For duplicates that meet a full lane.
+    /// The run of the message with this key, if the store has it. For duplicates that meet a full lane.
     async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError>;
 
-    /// What queued runs were accepted with, as long as they have not begun; in no order. A run that is unknown is left out.
+    /// The inputs of queued runs that have not begun, in no particular order. Unknown runs are left out.
     async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError>;
 }
 
-/// A message that was committed before.
+/// A message that was committed earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownInput {
     /// Its run.
     pub run_id: RunId,
     /// Its session.
     pub session: SessionKey,
-    /// When it was committed.
+    /// The time of its commit.
     pub accepted_at: UnixMillis,
-    /// What tells a duplicate from a conflict, see [`Sent`](crate::sent::Sent).
+    /// The digest that distinguishes a duplicate from a conflict, see [`Sent`](crate::sent::Sent).
     pub digest: String,
 }
 
 impl KnownInput {
-    /// The acknowledgement of its second delivery. `watch` where its run is alive.
+    /// The acknowledgement of a redelivery. `watch`: the watch of the run, if the run is live.
     pub fn again(self, watch: Option<RunWatch>) -> Accepted {
         let Self { run_id, session, accepted_at, digest: _ } = self;
         Accepted { run_id, session, accepted_at, duplicate: true, watch }
     }
 }
 
-/// What a queued run was accepted with.
+/// The input of a queued run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueuedInput {
     /// The run.
     pub run_id: RunId,
     /// The text of its message.
     pub text: String,
-    /// What is known of the message besides.
+    /// The platform's facts about the message.
     pub provenance: Option<Arc<Provenance>>,
-    /// The history that the message brought along.
+    /// The history that the client has sent with the message.
     pub history: Vec<Message>,
 }
 
 impl QueuedInput {
-    /// The message.
+    /// The user message.
     pub fn message(&self) -> Message {
         Message::sent(&self.text, self.provenance.clone())
     }
 }
 
-/// The digest of a message that is a text and nothing else: blake3 of the text, in hex.
+/// The digest of a message with nothing but a text: blake3 of the text, in hex.
 pub fn input_digest(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }

@@ -15,134 +15,136 @@ use crate::time::UnixMillis;
 /// Reads jobs. Never blocks a writer.
 #[async_trait]
 pub trait JobReader: Send + Sync {
-    /// The job of that id.
+    /// The job with this id.
     async fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError>;
 
     /// Jobs, newest first.
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError>;
 
-    /// The progress of a job's run: its steps and its newest tool call, from the events of the run. `runs_in`: where the job runs.
-    /// Counts the first [`PROGRESS_EVENTS_MAX`] events of the run.
+    /// The progress of a job's run: its steps and its newest tool call, computed from the first [`PROGRESS_EVENTS_MAX`]
+    /// events of the run. `runs_in`: the place where the job runs.
     async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<Doing, StoreError>;
 
-    /// How many there are that are not over. Cheap however many were.
+    /// The numbers of open jobs. The cost does not depend on the number of ended jobs.
     async fn numbers(&self) -> Result<JobNumbers, StoreError>;
 }
 
-/// Events of a run that [`JobReader::progress`] counts at most. 16 384: more than the steps that a run may take write.
+/// The maximum number of events for [`JobReader::progress`]. 16 384: more than a run within its limit of steps writes.
 pub const PROGRESS_EVENTS_MAX: u32 = 16_384;
 
-/// Makes jobs and changes their state. Every write is committed before it answers; every transition is one of [`JobState::next`],
-/// and writes the event `job_changed` into the job's session.
+/// Creates jobs and changes their state. Every write is committed before it returns. Every transition follows
+/// [`JobState::next`] and writes the event `job_changed` into the job's session.
 #[async_trait]
 pub trait JobStore: Send + Sync {
     /// Commits a job as [`JobState::Pending`], unless its id is known or a limit is reached.
     async fn create(&self, job: NewJob, caps: JobCaps) -> Result<JobCreated, StoreError>;
 
-    /// Changes a state, and tells whoever asked in the same commit. Not to [`JobState::InProgress`]: beginning counts places
-    /// and attempts, and has functions of its own.
+    /// Changes the state of a job and stores its notices in the same commit. Not to [`JobState::InProgress`]:
+    /// [`JobAttempts`] begins attempts and counts slots.
     async fn change(&self, change: JobChange) -> Result<JobChanged, StoreError>;
 }
 
-/// Begins attempts of jobs and keeps what a restart has to know of them. Every write is committed before it answers; every
-/// transition is one of [`JobState::next`], and writes the event `job_changed` into the job's session.
+/// Begins attempts of jobs, and keeps what a restart has to know about them. Every write is committed before it
+/// returns. Every transition follows [`JobState::next`] and writes the event `job_changed` into the job's session.
 #[async_trait]
 pub trait JobAttempts: Send + Sync {
-    /// Gives the oldest pending job a place, if one is free for its creator: [`JobState::InProgress`], attempt raised by one.
-    /// One transaction, so that no burst passes a cap. `None`: no place, or nobody waits.
+    /// Begins the oldest pending job whose creator has a free slot: [`JobState::InProgress`], attempt raised by one. It
+    /// is one transaction, so that concurrent calls cannot exceed a limit. `None`: no slot is free, or no job is
+    /// pending.
     async fn begin_next(&self, caps: JobCaps, at: UnixMillis) -> Result<Option<JobRecord>, StoreError>;
 
-    /// Begins a stuck job again: [`JobState::InProgress`], attempt raised by one. It keeps its place.
+    /// Begins the next attempt of a stuck job: [`JobState::InProgress`], attempt raised by one. The job keeps its slot.
     async fn begin_again(&self, job: JobId, at: UnixMillis) -> Result<JobChanged, StoreError>;
 
-    /// Notes the run of an attempt.
+    /// Records the run of an attempt.
     async fn note_run(&self, job: JobId, attempt: u32, run: RunId) -> Result<(), StoreError>;
 
-    /// A step was finished since the last crash: it counts as none in a row.
+    /// Records that a step was finished since the last crash: the number of crashes in a row becomes 0.
     async fn note_progress(&self, job: JobId) -> Result<(), StoreError>;
 
-    /// Notes that jobs at work are laid aside by an orderly end of the daemon: no crash of theirs.
+    /// Records that an orderly shutdown has deferred the running jobs. The next start counts no crash for them.
     async fn park(&self) -> Result<(), StoreError>;
 
-    /// The jobs that have a place, oldest first, for a start: each that was not parked has one crash more; parked or not, none
-    /// is parked any more. Asked again by the same boot it only answers: no crash is counted twice.
+    /// The jobs that hold a slot, oldest first, at a start. Each one that was not deferred by [`park`](Self::park) has
+    /// one more crash; afterwards none is deferred. A repeated call of the same boot only reads, so that no crash is
+    /// counted twice.
     async fn take_up(&self, boot: BootId) -> Result<Vec<JobRecord>, StoreError>;
 }
 
-/// A job to commit.
+/// A job to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewJob {
-    /// Its id; whoever asks twice with the same id makes one job.
+    /// Its id. A repeated request with the same id creates one job.
     pub id: JobId,
-    /// One line, at most [`JOB_TITLE_MAX_CHARS`] characters.
+    /// Its title: one line, at most [`JOB_TITLE_MAX_CHARS`](crate::job::JOB_TITLE_MAX_CHARS) characters.
     pub title: String,
-    /// What it is to do, at most [`JOB_TASK_MAX_BYTES`].
+    /// Its task, at most [`JOB_TASK_MAX_BYTES`](crate::job::JOB_TASK_MAX_BYTES).
     pub task: String,
-    /// Whether a plan is made first.
+    /// Whether the run makes a plan first.
     pub plan: bool,
-    /// Where it works.
+    /// The place where it runs.
     pub runs_in: RunsIn,
-    /// What it may use.
+    /// Its limits.
     pub budget: JobBudget,
-    /// For whom it works: with their rights as they were then.
+    /// Its creator, with the authority at that time.
     pub creator: Asker,
-    /// The channel that the creator spoke through.
+    /// The channel of the creator.
     pub channel: ChannelId,
-    /// The session that asked.
+    /// The session in which it was asked for.
     pub asked_in: SessionKey,
-    /// Where its result goes; `None`: nobody is told, whoever asked reads the job.
+    /// The destination of its result; `None`: none, the creator reads the job.
     pub reply_to: Option<ReplyRoute>,
-    /// The run that asked for it, where one did.
+    /// The run that creates it, if any.
     pub parent: Option<RunId>,
-    /// The routine run that it is the work of, where it is.
+    /// The routine run that it belongs to, if any.
     pub routine_run: Option<RoutineRunId>,
-    /// When.
+    /// The time.
     pub at: UnixMillis,
 }
 
-/// How many jobs there may be.
+/// The limits of the numbers of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobCaps {
-    /// Jobs at work; at least 1.
+    /// The maximum number of running jobs; at least 1.
     pub at_work: u32,
-    /// Jobs at work for one creator; at least 1.
+    /// The maximum number of running jobs of one creator; at least 1.
     pub at_work_each: u32,
-    /// Jobs of one creator that are not over.
+    /// The maximum number of open jobs of one creator.
     pub open_each: u32,
-    /// Jobs that are not over, of all.
+    /// The maximum number of open jobs.
     pub open: u32,
 }
 
-/// What became of a job that was to be committed.
+/// The result of creating a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobCreated {
-    /// It is committed.
+    /// The job is committed.
     New(Box<JobRecord>),
-    /// There is one of that id.
+    /// A job with this id exists.
     Known(Box<JobRecord>),
-    /// There are too many; the words say which limit.
+    /// There are too many jobs; the text names the limit.
     TooMany(String),
 }
 
 /// A change of a job's state.
 #[derive(Clone, Debug)]
 pub struct JobChange {
-    /// Which job.
+    /// The job.
     pub job: JobId,
-    /// What it becomes.
+    /// The new state.
     pub to: JobState,
-    /// Only if it is this attempt's; `None`: whichever attempt it is at.
+    /// The attempt that must be the present one; `None`: any attempt.
     pub attempt: Option<u32>,
-    /// Why, in words for people.
+    /// The reason, for people.
     pub detail: String,
-    /// What it came to; `None` leaves what there is.
+    /// The result; `None`: keeps the stored one.
     pub result: Option<String>,
-    /// Told to whoever asked, in the same commit.
+    /// The notice for the creator, which the same commit puts into the outbox.
     pub notice: Option<Outbound>,
-    /// A notice in the conversation that asked, in the same commit: a system message with untrusted content, and the event
-    /// `notice`. The session is made where there is none.
+    /// A notice in the conversation of the creator, in the same commit: a system message with untrusted content, and
+    /// the event `notice`. The session is created if there is none.
     pub told_in: Option<SessionNotice>,
-    /// When.
+    /// The time.
     pub at: UnixMillis,
 }
 
@@ -151,45 +153,46 @@ pub struct JobChange {
 pub struct SessionNotice {
     /// The session.
     pub session: SessionKey,
-    /// What the model reads, and whoever reads the conversation, behind the [opening](crate::Message::notice) of a notice.
+    /// The text behind the [opening](crate::Message::notice) of a notice. Models and readers of the conversation get
+    /// it.
     pub text: String,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobChanged {
-    /// It is as it should be now.
+    /// The job has the new state.
     Now(Box<JobRecord>),
-    /// It may not become that: it stays as it is, and nobody is told.
+    /// The transition is not legal: the job is unchanged, and no notice is stored.
     Not(Box<JobRecord>),
     /// There is no such job.
     Unknown,
 }
 
-/// Which jobs.
+/// The filter of a list of jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
-    /// Whose id begins so.
+    /// Only those whose id has this prefix.
     pub id: Option<IdPrefix>,
-    /// In these states only; empty: in any.
+    /// Only those in these states; empty: in any state.
     pub states: Vec<JobState>,
-    /// Asked for in this session only.
+    /// Only those that were asked for in this session.
     pub asked_in: Option<SessionKey>,
-    /// Only those of this creator: their id, and the channel that they spoke through.
+    /// Only those of this creator: the id and the channel.
     pub creator: Option<(String, ChannelId)>,
-    /// At most so many, newest first; 0 means 50.
+    /// The maximum count, newest first; 0 means 50.
     pub limit: u32,
 }
 
-/// How many jobs there are that are not over.
+/// The numbers of open jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JobNumbers {
-    /// Those that wait for a place.
+    /// Jobs that wait for a slot.
     pub pending: u64,
-    /// Those at work.
+    /// Running jobs.
     pub in_progress: u64,
-    /// Those that are about to be begun again.
+    /// Jobs that are about to be retried.
     pub stuck: u64,
-    /// When the one that has waited longest was made; `None`: none waits.
+    /// The time of creation of the oldest pending job; `None`: none is pending.
     pub oldest_pending_at: Option<UnixMillis>,
 }

@@ -23,12 +23,12 @@ use crate::thread::ThreadState;
 use crate::time::UnixMillis;
 use crate::work::Work;
 
-/// The state of a session and its threads, written by the owner of the session's lane.
+/// Stores the state of a session and its threads. The caller is the owner of the session's lane.
 #[async_trait]
 pub trait LaneStore: Send + Sync {
-    /// Makes `owner` the owner of the session's lane with a raised epoch, creating session and thread where there are
-    /// none, and returns what is there. Takes the lane from any earlier owner: the caller knows that owner to be dead.
-    /// `lifetime` is that of a session that is created; one that exists keeps its own.
+    /// Makes `owner` the owner of the session's lane with a raised epoch, and returns the stored state. Creates the
+    /// session and its thread if there are none. Takes the lane from any earlier owner: the caller knows that this
+    /// owner is dead. `lifetime` is that of a new session; an existing one keeps its own.
     async fn open_lane(
         &self,
         session: &SessionKey,
@@ -40,46 +40,46 @@ pub trait LaneStore: Send + Sync {
     /// Commits a new message, unless its key is known. With `start`, its run begins in the same commit: status
     /// `running`, attempt 1, the user message appended to the thread, thread state `Processing`.
     ///
-    /// Writes the events `run_accepted` and, with `start`, `run_started` in the same commit.
+    /// The same commit writes the events `run_accepted` and, with `start`, `run_started`.
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError>;
 
-    /// Replaces the message of a queued run that never began: somebody has edited it. Committed.
+    /// Replaces the message of a queued run that has not begun, after an edit by its sender. Committed.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]: the run has begun, has ended, or never was.
+    /// [`StoreError::NotFound`]: the run has begun, has ended, or does not exist.
     async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError>;
 
-    /// The newest run of a session whose message has this id on its platform; `None`: there is none. For edits that come when
-    /// the message does not wait any more.
+    /// The newest run of a session whose message has this id on its platform; `None`: there is none. For edits of
+    /// messages that are no longer queued.
     async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError>;
 
-    /// Changes what the thread shows, for `/undo` and its like, and writes the event `thread_edited` where it did
-    /// something. A turn at work is left as it is; without one, the thread is idle afterwards. Committed.
+    /// Changes the visible part of the thread, for `/undo` and similar commands, and writes the event `thread_edited`
+    /// if something has changed. A running turn is unchanged; without one the thread is idle afterwards. Committed.
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
 
-    /// Keeps what a session asks of all its runs. Committed.
+    /// Stores the options of a session. Committed.
     async fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError>;
 
-    /// Switches loop detection on or off for the session. Committed.
+    /// Enables or disables loop detection for the session. Committed.
     async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError>;
 }
 
-/// A lane as its new owner finds it.
+/// The stored state of a lane, for its new owner.
 #[derive(Clone, Debug)]
 pub struct OpenedLane {
     /// The proof of ownership.
     pub lease: Lease,
     /// The active thread.
     pub thread: ThreadSnapshot,
-    /// Runs that have not ended, in the order of acceptance.
+    /// The runs that have not ended, in order of acceptance.
     pub unfinished: Vec<PendingRun>,
-    /// Whether loops are looked for in the session's runs; on until somebody switches it off.
+    /// Whether loop detection is enabled for the session; enabled by default.
     pub loop_detection: bool,
-    /// What the session asks of all its runs.
+    /// The options of the session.
     pub options: RunOptions,
-    /// Whether nothing was ever said in the active thread: no run has begun in it, and none waits to.
+    /// Whether the active thread is empty: no run has begun in it, and none is queued.
     pub fresh: bool,
-    /// When a person last said something in the session; `None`: never, as far as is known.
+    /// The time of the last message of a person in the session; `None`: none is known.
     pub spoken_at: Option<UnixMillis>,
 }
 
@@ -90,151 +90,153 @@ pub struct ThreadSnapshot {
     pub id: ThreadId,
     /// Its state.
     pub state: ThreadState,
-    /// The account of older messages that compaction has replaced.
+    /// The summary of older messages that compaction has replaced.
     pub summary: Option<String>,
     /// The visible messages of ended turns, oldest first, each with its position in the thread. Messages of scope
     /// [`crate::message::MessageScope::Run`] are left out.
     pub messages: Vec<(u64, Arc<Message>)>,
 }
 
-/// A run that a restart finds unfinished.
+/// A run that has not ended, as a restart finds it.
 #[derive(Clone, Debug)]
 pub struct PendingRun {
     /// The run.
     pub run_id: RunId,
-    /// The message's text.
+    /// The text of the message.
     pub text: String,
-    /// Who wrote it and what came with it, as its platform says.
+    /// The platform's facts about the message.
     pub provenance: Option<Arc<Provenance>>,
-    /// Who sent it, and from what place.
+    /// The sender.
     pub asker: Asker,
-    /// The channel it came through.
+    /// The channel of the message.
     pub channel: ChannelId,
-    /// What it is.
+    /// The kind of work.
     pub work: Work,
-    /// Where the reply goes.
+    /// The destination of the reply.
     pub reply_to: Option<ReplyRoute>,
-    /// The question that it rests on, or rested on last, with its answer.
+    /// The approval request that it waits for, or its latest one, with the answer.
     pub gate: Option<Gate>,
     /// `accepted`, `queued`, `running` or `paused`.
     pub status: RunStatus,
-    /// What its message asks of it.
+    /// The options of the message.
     pub options: RunOptions,
-    /// How often it was taken up.
+    /// The number of attempts.
     pub attempt: u32,
-    /// When it was accepted.
+    /// The time of its acceptance.
     pub accepted_at: UnixMillis,
-    /// When it was first taken up.
+    /// The time of its first start.
     pub started_at: Option<UnixMillis>,
-    /// What it had used at its last checkpoint.
+    /// The usage at the last checkpoint.
     pub usage: RunUsage,
-    /// What it had cost at its last checkpoint, in millionths of a US dollar.
+    /// The cost at the last checkpoint, in millionths of a US dollar.
     pub cost_micro_usd: u64,
-    /// The loop's state at its last checkpoint; before the first one, what came with the message.
+    /// The loop's state at the last checkpoint; before the first one, the state of [`NewInput::state`].
     pub state: Option<Value>,
-    /// The history that the message brought along, which its first start appends to the thread; empty after that.
+    /// The history that the client has sent with the message. The first start of the run appends it to the thread;
+    /// empty after that.
     pub history: Vec<Message>,
-    /// The run's messages so far, oldest first, with their positions: its user message and whatever checkpoints have
-    /// added, those of run scope included, without those that [`JournalStore::compact_turn`](super::JournalStore::compact_turn) took away. Empty before its
-    /// first start.
+    /// The run's messages so far, oldest first, with their positions: the user message and the messages of checkpoints,
+    /// including those of run scope, without those that
+    /// [`JournalStore::compact_turn`](super::JournalStore::compact_turn) has removed. Empty before the first start.
     pub messages: Vec<(u64, Arc<Message>)>,
 }
 
 /// A message to commit.
 #[derive(Clone, Debug)]
 pub struct NewInput {
-    /// The run it makes; chosen by the dispatcher.
+    /// The id of its run, chosen by the dispatcher.
     pub run_id: RunId,
-    /// Recognises duplicates.
+    /// The key that recognises duplicates.
     pub key: Option<IdempotencyKey>,
-    /// The channel it came through.
+    /// The channel of the message.
     pub channel: ChannelId,
-    /// What its run is.
+    /// The kind of work of its run.
     pub work: Work,
-    /// Who sends it, and from what place.
+    /// The sender.
     pub asker: Asker,
     /// The text.
     pub text: String,
-    /// Who wrote it and what came with it, as its platform says. By its `message_id` an edit finds it.
+    /// The platform's facts about the message. An edit finds the message by its `message_id`.
     pub provenance: Option<Arc<Provenance>>,
-    /// What a duplicate is told from another message by: the digest of what was sent, of which hooks may have made another
-    /// text since. See [`Sent`](crate::sent::Sent). `None`: [`input_digest`] of the text.
+    /// The digest of the message as it was received, before hooks: it distinguishes a redelivery from another message
+    /// under the same key. See [`Sent`](crate::sent::Sent). `None`: [`input_digest`](super::input_digest) of the text.
     pub digest: Option<String>,
-    /// Where the reply goes.
+    /// The destination of the reply.
     pub reply_to: Option<ReplyRoute>,
-    /// What it asks of its run.
+    /// The options of its run.
     pub options: RunOptions,
-    /// Facts to store behind `run_accepted`.
+    /// The events to store after `run_accepted`.
     pub events: Vec<NewEvent>,
-    /// Messages to append to the thread before the user message, for a fresh session with a history of its own.
+    /// The messages to append to the thread before the user message, for a fresh session with a history of its own.
     pub history: Vec<Message>,
-    /// The loop's state to begin with, kept until a checkpoint brings another; `None`: nothing to begin with.
+    /// The initial state of the loop, kept until the first checkpoint; `None`: none.
     pub state: Option<Value>,
-    /// The date.
+    /// The time.
     pub at: UnixMillis,
     /// Whether the run begins with this commit.
     pub start: bool,
-    /// Whether a person says it: what a timer sends keeps no conversation alive.
+    /// Whether it comes from a person. Messages of a timer do not keep a conversation alive.
     pub spoken: bool,
 }
 
-/// What became of a message.
+/// The result of accepting a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acceptance {
-    /// It is committed.
+    /// The message is committed.
     New,
-    /// Its key is known, with the same digest.
+    /// The key is known with the same digest: it is a duplicate.
     Known(KnownInput),
-    /// Its key is known, with another digest.
+    /// The key is known with another digest.
     Conflict(KnownInput),
 }
 
-/// A message that waits, as its sender has edited it.
+/// The new content of a queued message that its sender has edited.
 #[derive(Clone, Debug)]
 pub struct EditedMessage {
     /// Its run.
     pub run: RunId,
-    /// What it says now.
+    /// The new text.
     pub text: String,
-    /// What is known of it now.
+    /// The new facts of the platform.
     pub provenance: Option<Arc<Provenance>>,
-    /// The [`input_digest`] of the text that was sent, of which hooks may have made another one since.
+    /// The [`input_digest`](super::input_digest) of the new text as it was received, before hooks.
     pub digest: String,
 }
 
-/// A message as a later edit of it is compared with it.
+/// A stored message, for the comparison with an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentMessage {
-    /// Its run.
+    /// The message and its run.
     pub known: KnownInput,
     /// The digest of its last edit; `None`: it was not edited before its turn.
     pub edited: Option<String>,
 }
 
 impl SentMessage {
-    /// Whether it says what that digest is of: platforms call a message edited when only its preview has changed.
+    /// Whether the message has this digest. Platforms also report an edit if only the link preview of a message has
+    /// changed.
     pub fn says(&self, digest: &str) -> bool {
         *digest == self.known.digest || self.edited.as_deref() == Some(digest)
     }
 }
 
-/// A change to what a thread shows.
+/// A change of the visible part of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadEdit {
     /// Hides the last visible turn. At most 20 in a row.
     Undo,
     /// Shows the turn that was hidden last. Impossible once a new turn has begun.
     Redo,
-    /// Hides everything, for good; the summary too.
+    /// Hides all messages and the summary permanently.
     Clear,
-    /// Completes this thread and opens another.
+    /// Completes this thread and opens another one.
     New,
 }
 
-/// What an edit did.
+/// The result of an edit.
 #[derive(Clone, Debug)]
 pub enum EditOutcome {
-    /// Done; this is the active thread now.
+    /// The edit is done; this is the active thread now.
     Done(ThreadSnapshot),
     /// There was nothing to undo or redo.
     Nothing,

@@ -7,12 +7,13 @@ use crate::ids::SessionKey;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
-/// Notes that the model keeps for a session.
+/// Keeps the notes that models write for a session.
 #[async_trait]
 pub trait NoteStore: Send + Sync {
-    /// Keeps a note under a key, replacing an earlier one. Committed.
+    /// Stores a note under a key and replaces an earlier one. Committed.
     async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError>;
-    /// Notes whose key or text contains any word of the query, without case, best and newest first; all for an empty query.
+    /// The notes whose key or text contains any word of the query, case-insensitive, best and newest first; all notes
+    /// for an empty query.
     async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError>;
 }
 
@@ -23,6 +24,6 @@ pub struct Note {
     pub key: String,
     /// Its text.
     pub text: String,
-    /// When it was kept.
+    /// The time at which it was stored.
     pub at: UnixMillis,
 }

@@ -9,18 +9,20 @@ use crate::route::ReplyRoute;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
-/// Replies that are committed and not yet delivered.
+/// Keeps the messages that are committed and not delivered yet.
 #[async_trait]
 pub trait Outbox: Send + Sync {
-    /// Commits a message that is no run's reply.
+    /// Commits a message that is not the reply of a run.
     async fn enqueue(&self, message: Outbound) -> Result<(), StoreError>;
-    /// The oldest undelivered row of each conversation that is not in `busy`, oldest first; rows not due yet are left out.
+    /// The oldest undelivered row of each conversation that is not in `busy`, oldest first, without rows that are not
+    /// due yet.
     async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError>;
-    /// When the next row that is not due yet becomes due.
+    /// The time at which the next row becomes due; `None`: no row waits for a time.
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
-    /// Records an attempt's beginning or its end. Committed for [`OutboxState::Sending`] before the platform is asked.
+    /// Records the start or the end of an attempt. [`OutboxState::Sending`] is committed before the platform is called.
     async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError>;
-    /// Turns rows found in `sending` at the start into `ambiguous` and returns them: a dead daemon was in the middle.
+    /// Turns the rows in the state `sending` into `ambiguous` and returns them. Called at the start: an earlier daemon
+    /// died during these deliveries.
     async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError>;
     /// Changes whenever a row is committed.
     fn committed(&self) -> watch::Receiver<u64>;
@@ -31,26 +33,26 @@ pub trait Outbox: Send + Sync {
 pub struct OutboxRow {
     /// The message.
     pub message: Outbound,
-    /// Attempts so far.
+    /// The attempts so far.
     pub attempts: u32,
 }
 
-/// Where a delivery stands.
+/// The state of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxState {
-    /// Being sent: raises the attempts by one.
+    /// It is being sent. Raises the attempts by one.
     Sending,
-    /// Taken by the platform.
+    /// The platform has accepted it.
     Sent,
-    /// To be tried again at this date; so many pieces have been taken.
+    /// It is retried later.
     Waiting {
-        /// Not before.
+        /// The time of the next attempt.
         until: UnixMillis,
-        /// Pieces taken.
+        /// The parts that the platform has accepted.
         pieces_sent: u32,
     },
-    /// Perhaps taken, and not tried again.
+    /// The platform may have accepted it. It is not retried.
     Ambiguous,
-    /// Given up.
+    /// It has failed permanently.
     Failed,
 }

@@ -1,7 +1,7 @@
 //! Routines: the ports [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`] and [`RoutineRunStore`].
 //!
-//! A row that cannot be read stops no other: lists pass over it, a routine is switched off and a routine run is ended with that as the
-//! reason, and the log names it.
+//! A damaged row affects no other row: lists omit it, a damaged routine is disabled and a damaged routine run is ended
+//! with that as the reason, and the log names it.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -15,37 +15,36 @@ use crate::time::UnixMillis;
 /// Reads routines and routine runs. Never blocks a writer.
 #[async_trait]
 pub trait RoutineReader: Send + Sync {
-    /// The routine of that name.
+    /// The routine with this name.
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError>;
 
-    /// The routine whose webhook has this path. As it stands this looks through the whole list; a store with an index answers
-    /// directly.
+    /// The routine whose webhook has this path.
     async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError>;
 
     /// The routines, by name.
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError>;
 
-    /// The routine run of that id.
+    /// The routine run with this id.
     async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError>;
 
     /// Routine runs, newest first.
     async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError>;
 
-    /// How many routines there are that are on, and how many routine runs at work. Cheap.
+    /// The numbers of enabled routines and of running routine runs. Cheap.
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError>;
 }
 
-/// Changes the definitions of routines. Every write is committed before it answers.
+/// Changes the specifications of routines. Every write is committed before it returns.
 #[async_trait]
 pub trait RoutineStore: Send + Sync {
-    /// Makes a routine, switched on, or changes the one of that name. Where the spec differs its revision is raised, its times
-    /// are new, and its failures are forgotten; where it does not, they stay, so that putting the same at every start forgets
-    /// no time that was missed. Whether it is on stays as it is: who has switched it off switches it on. The rule is looked at in
-    /// the same transaction.
+    /// Creates a routine, enabled, or changes the one of that name. If the specification differs, the revision is
+    /// raised, the times are computed anew, and the failures are reset. Otherwise all three stay, so that storing the
+    /// same specification at every start loses no missed time. An existing routine stays enabled or disabled: only
+    /// [`enable`](Self::enable) changes that. The rule is checked in the same transaction.
     async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError>;
 
-    /// Switches the routine of this id on, with its next scheduled time and without its failures, or off, with the reason. Times that
-    /// passed while it was off are not missed. `None`: there is none.
+    /// Enables the routine with this id, with its next scheduled time and without failures, or disables it, with the
+    /// reason. Times that passed while it was disabled are not missed. `None`: there is no such routine.
     async fn enable(
         &self,
         routine: RoutineId,
@@ -55,29 +54,30 @@ pub trait RoutineStore: Send + Sync {
         at: UnixMillis,
     ) -> Result<Option<RoutineRecord>, StoreError>;
 
-    /// Deletes the routine of that name; with an id, only where it is that one. Its routine runs stay as they are. Whether it was there.
+    /// Deletes the routine with this name; with an id, only if the routine has that id. Its routine runs stay. Returns
+    /// whether it existed.
     async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError>;
 }
 
-/// The scheduled times of routines. Every write is committed before it answers.
+/// Keeps the scheduled times of routines. Every write is committed before it returns.
 #[async_trait]
 pub trait RoutineSchedule: Send + Sync {
-    /// A number that is another one after each [`Self::put`], [`Self::enable`] and [`Self::delete`], and after each end that
-    /// switches a routine off, by whichever daemon: where it is the same, so is all that sets routines off.
+    /// A number that changes with each [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`],
+    /// and with each end that disables a routine, by any daemon. While it is the same, all triggers are the same.
     async fn changes(&self) -> Result<u64, StoreError>;
 
-    /// Enabled routines whose next scheduled time has come and that are not laid aside, the longest overdue first.
+    /// The enabled routines whose next scheduled time has come and that are not deferred, the longest overdue first.
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError>;
 
-    /// When the next routine is due, those that are laid aside included.
+    /// The time at which the next routine is due, including deferred ones.
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
 
-    /// Lays a routine aside. The end of one of its routine runs, and whatever moves its next time, ends that. Nothing where there is no
-    /// such routine, or it is not as [`Aside`] says.
+    /// Defers a routine. The end of one of its routine runs, or a change of its next time, ends that. Nothing happens
+    /// if there is no such routine, or its state differs from [`Aside`].
     async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError>;
 
-    /// Records scheduled times as missed and goes on to the next one, where none of them is fired. Nothing where there is no
-    /// such routine, or it is off.
+    /// Records scheduled times as missed and moves on to the next one, if none of them is run. Nothing happens if there
+    /// is no such routine, or it is disabled.
     async fn miss(
         &self,
         routine: RoutineId,
@@ -87,20 +87,20 @@ pub trait RoutineSchedule: Send + Sync {
     ) -> Result<(), StoreError>;
 }
 
-/// The life of a routine run. Every write is committed before it answers.
+/// Claims routine runs and records their work and their end. Every write is committed before it returns.
 #[async_trait]
 pub trait RoutineRunStore: Send + Sync {
-    /// Claims a routine run: guardrails and cap are looked at, the row is written, and the routine's times go on, in one
-    /// transaction. `global`: routine runs of all routines that may be at work.
+    /// Claims a routine run: checks guardrails and limits, writes the row, and moves the routine's times on, in one
+    /// transaction. `global`: the maximum number of running routine runs of all routines.
     ///
-    /// A key of this routine that was claimed before is [`Claim::Known`] whatever has become of the routine since, and so is one
-    /// that [`NewRoutineRun::echo`] names. Routine runs of a deleted routine of that name are others'. A scheduled time at or
-    /// before [`RoutineRecord::claimed_to`] whose row is gone is [`Claim::Off`]. In both cases the routine goes on to the next
-    /// time all the same where it still waits for this one; a later time that it waits for already always stays. A routine run
-    /// without a scheduled time leaves the times alone.
+    /// A key of this routine that was claimed before is [`Claim::Known`], whatever has happened to the routine since,
+    /// and so is a key in [`NewRoutineRun::echo`]. Routine runs of a deleted routine with this name do not count. A
+    /// scheduled time at or before [`RoutineRecord::claimed_to`] whose row is deleted is [`Claim::Off`]. In both cases
+    /// the routine moves on to the next time if it still waits for this one; a later time that it waits for already
+    /// stays. A routine run without a scheduled time does not change the times.
     async fn claim(&self, routine_run: NewRoutineRun, global: u32) -> Result<Claim, StoreError>;
 
-    /// Notes the run, or the job, that does a routine run.
+    /// Records the run or the job that carries out a routine run.
     async fn note_work(
         &self,
         routine_run: RoutineRunId,
@@ -108,32 +108,33 @@ pub trait RoutineRunStore: Send + Sync {
         job: Option<JobId>,
     ) -> Result<(), StoreError>;
 
-    /// Ends a routine run, once; counts failures, and switches its routine off where there were too many in a row. A routine that has
-    /// only the name of the routine run's is not touched.
+    /// Ends a routine run, once. Counts failures, and disables the routine after too many in a row. A newer routine
+    /// with the same name is unchanged.
     async fn settle(&self, end: RoutineRunEnd) -> Result<Settled, StoreError>;
 
-    /// Routine runs that have not ended, oldest first.
+    /// The routine runs that have not ended, oldest first.
     async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError>;
 }
 
-/// How many routines there are.
+/// The numbers of routines and routine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RoutineNumbers {
-    /// Those that are on.
+    /// Enabled routines.
     pub enabled: u64,
-    /// Routine runs at work.
+    /// Running routine runs.
     pub at_work: u64,
-    /// The earliest next scheduled time; `None`: none has one.
+    /// The earliest next scheduled time; `None`: no routine has one.
     pub next_at: Option<UnixMillis>,
 }
 
-/// How a routine is laid aside that was read a moment ago.
+/// The deferral of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aside {
-    /// The time that it waited for when it was read; where it waits for another one by now, it is not laid aside.
+    /// The scheduled time of the routine when the caller read it. A routine that waits for another time by now is not
+    /// deferred.
     pub waits_for: UnixMillis,
-    /// It is not due before this.
+    /// The time before which it is not due.
     pub until: UnixMillis,
-    /// Only while so many of its routine runs are at work, or more; 0: whatever is at work.
+    /// Defers only while at least this many of its routine runs are running; 0: always.
     pub at_work: u32,
 }

@@ -13,26 +13,26 @@ use crate::store_error::StoreError;
 /// Reads runs. Never blocks a writer.
 #[async_trait]
 pub trait RunReader: Send + Sync {
-    /// The run of that id.
+    /// The run with this id.
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
 
     /// Runs, newest first.
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
-    /// Up to the newest checkpoint while the run goes on.
+    /// All messages of a run, in order, including those of run scope and tool calls with results, without cleared ones.
+    /// While the run has not ended, up to its newest checkpoint.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
 }
 
-/// Which runs.
+/// The filter of a list of runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// Whose id begins so.
+    /// Only those whose id has this prefix.
     pub id: Option<IdPrefix>,
-    /// Of this session only.
+    /// Only those of this session.
     pub session: Option<SessionKey>,
-    /// With this status only.
+    /// Only those with this status.
     pub status: Option<RunStatus>,
-    /// At most so many; 0 means 50.
+    /// The maximum count; 0 means 50.
     pub limit: u32,
 }

@@ -18,51 +18,51 @@ use crate::store_error::StoreError;
 use crate::thread::ThreadState;
 use crate::time::UnixMillis;
 
-/// The transitions of a run, written by the owner of its lane.
+/// Begins, pauses and ends runs. The caller is the owner of the session's lane.
 #[async_trait]
 pub trait RunStore: Send + Sync {
-    /// Begins a queued run, or takes an unfinished one up again: status `running`, attempt raised by one unless it
-    /// rested on a question. On the first
-    /// attempt the user message (and the brought history) is appended to the thread. Thread state `Processing`; event `run_started`. Relaxed.
+    /// Begins a queued run, or resumes an unfinished one: status `running`, attempt raised by one unless it was paused.
+    /// The first attempt appends the history and the user message to the thread. Thread state `Processing`; event
+    /// `run_started`. Relaxed.
     async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError>;
 
-    /// Begins a queued run together with others of its session that wait: its user message is `text`, which holds all of
-    /// theirs, and they end in the same commit. Otherwise as [`RunStore::start_run`], for a run that never began.
-    /// Committed.
+    /// Begins a queued run together with other queued runs of its session. Its user message is `text`, which contains
+    /// all their messages, and they end in the same commit. Otherwise as [`RunStore::start_run`] for a run that has not
+    /// begun. Committed.
     async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError>;
 
-    /// Lays a running run to rest on a question: checkpoint, gate, question to deliver, status `paused`, thread state
+    /// Pauses a running run for an approval request: checkpoint, gate, outbound message, status `paused`, thread state
     /// `AwaitingApproval` and event `approval_requested`, in one commit. Committed.
     async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError>;
 
-    /// Ends runs in one commit: each exactly once. For each: remaining messages, end, usage, outbound row, event
-    /// `run_ended`, thread state; questions that nobody has answered are withdrawn. A run that has ended already is left as it is.
+    /// Ends runs in one commit, each exactly once. For each run: remaining messages, end, usage, outbox row, event
+    /// `run_ended`, thread state; open approval requests are withdrawn. A run that has ended already is unchanged.
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError>;
 }
 
-/// Messages that get one turn.
+/// Queued messages that get one turn.
 #[derive(Clone, Debug)]
 pub struct Together {
     /// The run that answers all of them.
     pub run: RunId,
-    /// The user message that it begins with.
+    /// The text of its user message.
     pub text: String,
-    /// What is known of that message.
+    /// The platform's facts about that message.
     pub provenance: Option<Arc<Provenance>>,
-    /// The runs of the others.
+    /// The runs of the other messages.
     pub joined: Vec<JoinedRun>,
-    /// The date.
+    /// The time.
     pub at: UnixMillis,
 }
 
-/// A run that rests on a question.
+/// A run that waits for an answer.
 #[derive(Clone, Debug)]
 pub struct PausedRun {
-    /// How far it has come. Written with the rest, whatever its durability says.
+    /// Its progress. Its durability is ignored: it is committed with the rest.
     pub checkpoint: Checkpoint,
-    /// The question.
+    /// The approval request.
     pub gate: Gate,
-    /// What is delivered to the person; `None` where nobody is told.
+    /// The message for the person; `None`: none is sent.
     pub outbound: Option<Outbound>,
 }
 
@@ -71,24 +71,24 @@ pub struct PausedRun {
 pub struct FinishedRun {
     /// The run.
     pub run: RunId,
-    /// Messages to append to the thread, for a run that had begun.
+    /// The messages to append to the thread, for a run that has begun.
     pub messages: Vec<Arc<Message>>,
-    /// How it ended.
+    /// The stop reason and its evidence.
     pub end: RunEnd,
-    /// The answer, or the line that says why there is none.
+    /// The answer, or the line that explains why there is none.
     pub reply: Option<String>,
-    /// What it used in all.
+    /// The total usage.
     pub usage: RunUsage,
-    /// What it cost in all, in millionths of a US dollar.
+    /// The total cost, in millionths of a US dollar.
     pub cost_micro_usd: u64,
-    /// When it ended.
+    /// The time of the end.
     pub at: UnixMillis,
-    /// Messages to deliver before the reply.
+    /// The messages to deliver before the reply.
     pub said: Vec<Outbound>,
-    /// The reply to deliver; `None` where nobody is told.
+    /// The reply to deliver; `None`: none is sent.
     pub outbound: Option<Outbound>,
-    /// Facts to store before `run_ended`.
+    /// The events to store before `run_ended`.
     pub events: Vec<NewEvent>,
-    /// The thread's state from here on; `None` leaves it.
+    /// The new state of the thread; `None` keeps it.
     pub thread_state: Option<ThreadState>,
 }

@@ -84,7 +84,7 @@ impl Briefing {
             tracing::error!(%session, "the workspace could not be read in time; a run begins without its files and skills");
             (source.known_skills(), Arc::default())
         });
-        let hints = channel.and_then(|channel| from.channels.get(channel)).and_then(|channel| channel.hints());
+        let hints = channel.and_then(|channel| from.channels.get(channel)).and_then(|channel| channel.profile().hints);
         Self {
             persona: None,
             files,

@@ -1,4 +1,4 @@
-//! Keys of commands and answers that were acted on.
+//! The keys of commands and answers that were carried out.
 
 use belay_protocol::store::ACTED_ON_KEPT;
 use belay_protocol::{ActedOn, UnixMillis};
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::rows;
 use super::tx::{Done, Tx};
 
-/// Notes a key, and forgets those that are too many.
+/// Records a key, and deletes the oldest ones beyond the limit.
 pub(super) fn note(tx: &mut Tx<'_>, ActedOn { key, digest, refused }: &ActedOn, at: UnixMillis) -> Done<()> {
     tx.exec(
         "INSERT INTO handled_inputs (key_channel, key_account, key_message, digest, refused, at)
@@ -22,7 +22,7 @@ pub(super) fn note(tx: &mut Tx<'_>, ActedOn { key, digest, refused }: &ActedOn, 
     Ok(())
 }
 
-/// Everything that was acted on, oldest first.
+/// All recorded keys, oldest first.
 pub(super) fn all(conn: &Connection) -> Done<Vec<ActedOn>> {
     let all = "SELECT key_channel, key_account, key_message, digest, refused FROM handled_inputs ORDER BY seq";
     super::tx::rows(conn, all, [], |row| {

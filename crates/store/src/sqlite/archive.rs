@@ -1,4 +1,4 @@
-//! What readers ask of conversations that do not go on, too.
+//! Reads of all conversations, including those that are not active.
 
 use std::sync::Arc;
 

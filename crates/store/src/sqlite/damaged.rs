@@ -1,5 +1,5 @@
-//! Rows of routines and routine runs that cannot be read: passed over, and set aside once with the reason, so that none of them stops
-//! another.
+//! Damaged rows of routines and routine runs. They are skipped and disabled once, with the reason, so that none of them
+//! affects another row.
 
 use belay_protocol::{Durability, RoutineRunStatus};
 use rusqlite::types::Value;
@@ -10,25 +10,25 @@ use super::SqliteStore;
 use super::routines::note_change;
 use super::tx::{self, Done, Failure, Tx};
 
-/// What was read, and what could not be.
+/// The rows of a read, and the damaged ones.
 pub(super) struct Sifted<T> {
     pub(super) rows: Vec<T>,
     pub(super) damaged: Vec<Damaged>,
 }
 
-/// A row that cannot be read.
+/// A damaged row.
 #[derive(Clone, Debug)]
 pub(super) struct Damaged {
-    /// What names it in its table: a routine's name, a routine run's id.
+    /// The value that identifies it in its table: the name of a routine, the id of a routine run.
     pub(super) name: Value,
-    /// What is wrong with it.
+    /// The problem.
     why: String,
 }
 
-/// What becomes of a damaged row; whether anything had to be changed for that.
+/// Disables a damaged row. Returns whether that changed anything.
 pub(super) type SetAside = fn(&mut Tx<'_>, &Damaged) -> Done<bool>;
 
-/// All rows of a query, those apart that cannot be read. `name`: the column that names a row.
+/// All rows of a query, with the damaged ones apart. `name`: the column that identifies a row.
 pub(super) fn sift<T>(
     conn: &Connection,
     sql: &str,
@@ -51,7 +51,7 @@ pub(super) fn sift<T>(
     Ok(sifted)
 }
 
-/// Switches a routine off. It is due no more, and whoever puts it again writes it anew.
+/// Disables a routine. It is no longer due, and storing it again replaces it.
 pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     let switched = tx.exec(
         "UPDATE routines SET enabled = 0, next_at = NULL, not_before = NULL, disabled_detail = ?2 WHERE name = ?1 AND enabled = 1",
@@ -63,7 +63,8 @@ pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     Ok(switched)
 }
 
-/// Ends a routine run, so that it takes no place. Its routine, which may be another's by now, does not answer for it.
+/// Ends a routine run, so that it holds no slot. It does not count as a failure of the routine, whose name may belong
+/// to another routine by now.
 pub(super) fn routine_run(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
     let ended = tx.exec(
         "UPDATE routine_runs SET status = ?2, summary = ?3, ended_at = claimed_at WHERE id = ?1 AND status = 'running'",
@@ -73,7 +74,7 @@ pub(super) fn routine_run(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
 }
 
 impl SqliteStore {
-    /// What could be read. The rest is set aside, and named in the log when it is.
+    /// The valid rows. The damaged ones are disabled and logged once.
     pub(super) async fn pass_over<T>(&self, sifted: Sifted<T>, aside: SetAside) -> Vec<T> {
         let Sifted { rows, damaged } = sifted;
         if !damaged.is_empty() {
@@ -95,7 +96,7 @@ impl SqliteStore {
     }
 }
 
-/// Names it in the log.
+/// Logs a damaged row.
 pub(super) fn tell(row: &Damaged) {
     let name = match &row.name {
         Value::Text(name) => name.clone(),

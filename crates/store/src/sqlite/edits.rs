@@ -1,6 +1,6 @@
-//! Changes to what a thread shows. Rows are marked and never deleted.
+//! Changes of the visible part of a thread. Rows are marked and never deleted.
 //!
-//! A turn at work is left alone by all of them: its owner still appends to it, and half a turn would be no conversation.
+//! A running turn is never changed: its owner still appends to it, and half a turn would be no valid conversation.
 
 use belay_protocol::{
     EditOutcome, Lease, NewEvent, SessionKey, SessionLifetime, ThreadEdit, ThreadId, TurnCut, UnixMillis,
@@ -14,22 +14,23 @@ use super::threads::{insert_thread, snapshot};
 use super::tx::{Done, Failure, Tx};
 use crate::limits::{UNDO_DEPTH, edited};
 
-/// Turns of a thread (`?1`) of a session (`?2`) that have not ended.
+/// The turns of a thread (`?1`) of a session (`?2`) that have not ended.
 macro_rules! turns_at_work {
     () => {
         "(SELECT turn FROM runs WHERE session = ?2 AND thread = ?1 AND ended_at IS NULL)"
     };
 }
 
-/// Whether a message is a notice. It belongs to no turn, and the store may add one at any time: a number of messages that the
-/// lane gives never counts it.
+/// Whether a message is a notice. A notice belongs to no turn, and the store may add one at any time. Therefore the
+/// numbers of messages that a lane passes never count notices.
 macro_rules! notice {
     () => {
         "(role = 'system' AND COALESCE(body ->> 'outside', 0))"
     };
 }
 
-/// `fresh` is the thread that `/new` opens; chosen before, so that a repeated execution is the same.
+/// `fresh` is the id of the thread that `/new` opens. The caller chooses it, so that a repeated execution has the same
+/// result.
 pub(super) fn edit_thread(
     tx: &mut Tx<'_>,
     lease: &Lease,
@@ -61,7 +62,7 @@ pub(super) fn edit_thread(
     Ok(EditOutcome::Done(snapshot(tx, session, lane.thread)?))
 }
 
-/// How long the session of a thread is kept: every thread of a session has its mark.
+/// The lifetime of the session. Each of its threads has a copy of it.
 fn lifetime(tx: &mut Tx<'_>, lane: &Lane) -> Done<SessionLifetime> {
     let found = tx.row("SELECT ephemeral FROM threads WHERE id = ?1", params![lane.thread], rows::lifetime)?;
     found.ok_or_else(|| Failure::damaged("a session without its thread"))
@@ -124,7 +125,7 @@ fn complete(tx: &mut Tx<'_>, lane: &Lane) -> Done<()> {
     Ok(())
 }
 
-/// After an edit nothing happens in the thread, unless a turn is at work.
+/// Sets the thread to idle after an edit, unless a turn is running.
 fn rest(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, at: UnixMillis) -> Done<()> {
     tx.exec(
         concat!(
@@ -137,8 +138,8 @@ fn rest(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, at: UnixMillis) -> D
     Ok(())
 }
 
-/// Covers all but the newest `keep` messages that a snapshot would show; never reaches further back than an earlier
-/// compaction, and never into a running turn.
+/// Replaces all but the newest `keep` messages of a snapshot by the summary. It never reaches before an earlier
+/// compaction, nor into a running turn.
 pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, events: &[NewEvent]) -> Done<()> {
     let lane = lane(tx, lease)?;
     let upto = tx.row(
@@ -160,7 +161,7 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
     append_events(tx, events)
 }
 
-/// The same, and takes messages of a running turn out of every later load.
+/// The same, and removes messages of a running turn from every later load.
 pub(super) fn compact_turn(tx: &mut Tx<'_>, lease: &Lease, cut: &TurnCut) -> Done<()> {
     let thread = lane(tx, lease)?.thread;
     let run = cut.run.as_uuid();

@@ -1,4 +1,4 @@
-//! Deleting ephemeral sessions that nobody has used for a while.
+//! Deletion of ephemeral sessions that were not used for a while.
 
 use belay_protocol::{SessionKey, UnixMillis};
 use rusqlite::params;
@@ -7,9 +7,9 @@ use super::prune::{Old, Progress, count, delete_run, end_active};
 use super::rows;
 use super::tx::{Done, Tx};
 
-/// A condition on ephemeral threads `t`, joined with their session `s`: no conversation of the session was used since the date
-/// `$before`, its lane was not opened since, no run of it is open, no message of its runs waits for delivery, and no job that it
-/// asked for is open.
+/// A condition on ephemeral threads `t`, joined with their session `s`. No conversation of the session was used after
+/// the date `$before`, its lane was not opened after it, none of its runs is open, no message of its runs waits for
+/// delivery, and no job that it asked for is open.
 macro_rules! old_ephemeral {
     ($before:literal) => {
         concat!(
@@ -31,7 +31,7 @@ macro_rules! old_ephemeral {
     };
 }
 
-/// A condition on ended runs that never entered a thread and are there for more than their key.
+/// A condition on ended runs that never entered a thread and have more data than their key.
 macro_rules! ended_without_thread {
     () => {
         "thread IS NULL AND ended_at IS NOT NULL AND (text <> '' OR key_message IS NULL)"
@@ -40,8 +40,8 @@ macro_rules! ended_without_thread {
 
 pub(super) use {ended_without_thread, old_ephemeral};
 
-/// The next thread of an ephemeral session that goes. The active one is the first of its session, which ends with it, so that
-/// nobody can open a conversation of which a part is deleted.
+/// The next thread of an ephemeral session to delete. The active thread is deleted first and ends its session, so that
+/// nobody can open a partly deleted conversation.
 pub(super) fn oldest(tx: &mut Tx<'_>, before: UnixMillis, at: &mut Progress<'_>) -> Done<Option<Old>> {
     let found = tx.row(
         concat!(
@@ -62,7 +62,7 @@ pub(super) fn oldest(tx: &mut Tx<'_>, before: UnixMillis, at: &mut Progress<'_>)
     Ok(Some(old))
 }
 
-/// Ends a session with what is not in its conversations.
+/// Deletes a session with the data that is not in its conversations.
 fn end(tx: &mut Tx<'_>, session: &SessionKey, at: &mut Progress<'_>) -> Done<()> {
     let key = params![session.as_str()];
     at.removed.notes += count(tx.exec("DELETE FROM notes WHERE session = ?1", key)?);

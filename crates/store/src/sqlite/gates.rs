@@ -1,7 +1,7 @@
-//! Questions to people: runs that rest on them, answers, and what the answers grant.
+//! Approval requests: paused runs, answers, and grants.
 //!
-//! A pause, the use of an approval and a withdrawal belong to the run and are checked by its lease. An answer is not: it
-//! may come from anywhere, and the one thread that writes makes the first one count.
+//! A pause, the use of an approval and a withdrawal belong to the run, and the lease of the run is checked. An answer
+//! may come from any principal; the one writer thread makes sure that the first answer counts.
 
 use belay_protocol::{
     Decided, Gate, GateFilter, GateId, GateKind, GateState, Lease, NewEvent, PausedRun, RunId, RunRecord, RunStatus,
@@ -15,7 +15,7 @@ use super::tx::{self, Done, Failure, Tx};
 use super::{lanes, outbox, rows, threads};
 use crate::gates::{asked, check_answer, check_question, decided, gates_limit, kind_word, not_approved, withdrawn};
 
-/// Columns that [`gate_row`] reads.
+/// The columns that [`gate_row`] reads.
 macro_rules! columns {
     () => {
         "id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound, digest, covers, \
@@ -23,7 +23,7 @@ macro_rules! columns {
     };
 }
 
-/// The words of a state in which a question can still become something: what the end of its run withdraws.
+/// The names of the states that can still change. The end of the run withdraws such an approval request.
 macro_rules! open {
     () => {
         "(state = 'waiting' OR state = 'approved')"
@@ -31,7 +31,7 @@ macro_rules! open {
 }
 pub(super) use open;
 
-/// Lays a run to rest on its question.
+/// Pauses a run for its approval request.
 pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> Done<()> {
     check_question(lease, paused)?;
     let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
@@ -77,7 +77,7 @@ fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
     Ok(())
 }
 
-/// Uses approvals of a run up. One that does not stand as approved fails the whole write.
+/// Uses up approvals of a run. An approval that is not in the state `approved` fails the whole write.
 pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<()> {
     approvals.iter().try_for_each(|id| {
         let used = tx.exec(
@@ -88,7 +88,7 @@ pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<
     })
 }
 
-/// Takes back what a run that ends has asked and not used, and returns the facts of it.
+/// Withdraws the open and unused approval requests of a run that ends. Returns their events.
 pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: UnixMillis) -> Done<Vec<NewEvent>> {
     let open: Vec<GateId> = tx.rows(
         concat!("SELECT id FROM approvals WHERE run_id = ?1 AND ", open!(), " ORDER BY seq"),
@@ -144,12 +144,12 @@ const BY_ID: &str = concat!("SELECT ", columns!(), " FROM approvals WHERE id = ?
 const NEWEST_OF_RUN: &str =
     concat!("SELECT ", columns!(), " FROM approvals WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1");
 
-/// The question that a run rests on, or rested on last.
+/// The newest approval request of a run.
 pub(super) fn newest_of(tx: &mut Tx<'_>, run: RunId) -> Done<Option<Gate>> {
     tx.row(NEWEST_OF_RUN, params![run.as_uuid()], gate_row)
 }
 
-/// The record of a run with what it waits for, while it is paused and nobody has answered.
+/// The record of a run with its open approval request, while it is paused.
 pub(super) fn with_question(conn: &Connection, mut record: RunRecord) -> Done<RunRecord> {
     if record.status == RunStatus::Paused {
         let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.as_uuid()], gate_row)?;
@@ -167,7 +167,7 @@ pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
     let mut wanted: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     if filter.waiting {
-        // There are few of them, and they have an index of their own.
+        // Waiting approval requests are few and have an index of their own.
         table = "approvals INDEXED BY approvals_waiting";
         wanted.push("state = 'waiting'");
     }
@@ -213,7 +213,7 @@ fn gate_row(row: &Row<'_>) -> Done<Gate> {
             Some(name) => GateKind::Credential { name },
         },
         summary: row.get("summary")?,
-        // Only shown: what an answer is bound to is in the digest.
+        // Arguments are only shown: the digest contains the values that an answer is bound to.
         arguments: rows::readable(row, run_id, "arguments")?.unwrap_or_default(),
         detail: row.get("detail")?,
         bound: rows::readable(row, run_id, "bound")?.unwrap_or_default(),

@@ -1,7 +1,7 @@
-//! Finding what was said: the index of words, kept with each message in its commit.
+//! Search: the index of words. It is written with each message, in the same commit.
 //!
-//! The index has no texts; its rows are found through `messages.index_row`. Whether a message may be found is asked of the
-//! message itself at each search, so that what was taken back or forgotten is not found from that commit on.
+//! The index contains no texts; `messages.index_row` points to its rows. Each search checks the visibility of the
+//! message itself, so that an undone or cleared message is not found from that commit on.
 
 use belay_protocol::{Found, Message, MessageBody, SearchQuery};
 use rusqlite::{Connection, params};
@@ -12,7 +12,7 @@ use super::tx::{self, Done, Tx, from_sql_int};
 use crate::excerpt::snippet;
 use crate::limits::search_limit;
 
-/// Puts the words of a message into the index. Its row there; `None`: it has none that are looked for.
+/// Adds the words of a message to the index. Returns the row of the index; `None`: the message has no searchable words.
 pub(super) fn keep(tx: &mut Tx<'_>, message: &Message) -> Done<Option<u64>> {
     let spoken = matches!(message.body, MessageBody::User { .. } | MessageBody::Assistant { .. });
     if !spoken || !message.scope.is_thread() || message.says_nothing() {
@@ -22,7 +22,8 @@ pub(super) fn keep(tx: &mut Tx<'_>, message: &Message) -> Done<Option<u64>> {
     Ok(Some(tx.last_insert()))
 }
 
-/// Deletes the words of a thread's messages up to a position. Before the messages themselves, which know their rows.
+/// Deletes the words of a thread's messages up to a position. Called before the deletion of the messages, which point
+/// to the rows.
 pub(super) fn forget(tx: &mut Tx<'_>, thread: Uuid, upto: i64) -> Done<()> {
     tx.exec(
         "DELETE FROM message_index WHERE rowid IN
@@ -59,7 +60,7 @@ pub(super) fn search(conn: &Connection, query: &SearchQuery) -> Done<Vec<Found>>
     )
 }
 
-/// Terms as FTS5 wants them: quoted, so that none is taken for an operator, and each the beginning of a word.
+/// The terms in the syntax of FTS5: quoted, so that none is an operator, and each a prefix of a word.
 ///
 /// FTS5, "Full-text Query Syntax": <https://www.sqlite.org/fts5.html>
 fn matching(terms: &[String]) -> String {

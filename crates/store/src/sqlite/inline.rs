@@ -1,8 +1,8 @@
 //! The executor of a store in memory: one connection, which each caller uses in its own task.
 //!
-//! What the threads of a file promise holds here in the plainest way: each job is a transaction of its own, committed before its
-//! caller is answered, and followers are woken between the two. Nothing here awaits, so no other task comes in between and
-//! paused time stands still.
+//! It keeps the promises of the file's threads in the simplest way: each job is a transaction of its own, committed
+//! before the caller gets its result; readers of signals are woken in between. Nothing here awaits, so no other task
+//! runs in between, and paused time does not advance.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::tx::{Done, Effects, Failure, Tx};
 use super::writer::{Counters, Signals};
 use crate::queue::closed;
 
-/// The connection, until it is closed. The lock is held for one operation, never over an `.await`.
+/// The connection; `None` after closing. The lock is held for one operation, never over an `.await`.
 pub(super) struct Inline(Mutex<Option<Connection>>);
 
 impl Inline {
@@ -22,7 +22,7 @@ impl Inline {
         Self(Mutex::new(Some(conn)))
     }
 
-    /// Executes it in a transaction, commits that, tells the followers, and answers.
+    /// Executes the job in a transaction, commits, sends the signals, and returns the result.
     pub(super) fn write<T>(
         &self,
         signals: &Signals,
@@ -40,24 +40,24 @@ impl Inline {
         done.map_err(Failure::into_store_error)
     }
 
-    /// Reads what is committed, which is all that there is.
+    /// Executes a read. All data is committed.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Connection) -> Done<T>) -> Result<T, StoreError> {
         let guard = self.lock();
         read(guard.as_ref().ok_or_else(closed)?).map_err(Failure::into_store_error)
     }
 
-    /// Forgets everything.
+    /// Closes the connection, which deletes all data.
     pub(super) fn close(&self) {
         self.lock().take();
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
-        // A job that panicked left a transaction open at most, which the next one rolls back.
+        // A job that panicked may have left a transaction open, which the next one rolls back.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// All of it or nothing.
+/// Executes the job completely or not at all.
 fn transaction<T>(conn: &Connection, run: impl FnOnce() -> Done<T>) -> Done<T> {
     if !conn.is_autocommit() {
         sql(conn, "ROLLBACK")?;

@@ -1,4 +1,4 @@
-//! Jobs. What may become of one is said in [`crate::jobs`]; here it is kept, and counted by index.
+//! Jobs. The rules are in [`crate::jobs`]; this module stores and counts jobs, by index.
 
 use belay_protocol::{
     BootId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobState, NewJob,
@@ -12,20 +12,20 @@ use super::tx::{self, Done, Failure, Tx, from_sql_int};
 use super::{outbox, rows, threads};
 use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, step, too_many, too_many_each};
 
-/// Columns that [`record`] reads.
+/// The columns that [`record`] reads.
 const COLUMNS: &str = "id, session, state, detail, title, task, plan, runs_in, budget, channel, principal, authority, relayed, \
      requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, run_id, result, created_at, \
      started_at, changed_at, ended_at";
 
-/// Jobs that are not over, of all creators and of `?1`.
+/// The open jobs of all creators, and of the creator `?1`.
 pub(super) const OPEN: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL";
 pub(super) const OPEN_OF: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL AND creator = json_array(?1, ?2)";
 
 pub(super) const AT_WORK: &str =
     "SELECT COUNT(*) FROM jobs INDEXED BY jobs_at_work WHERE state IN ('in_progress', 'stuck')";
 
-/// The oldest pending job of the creators that have fewer than `?1` at work. Goes from creator to creator in the index, and
-/// looks at one job of each: a thousand jobs of somebody who has no place cost as much as one.
+/// The oldest pending job of the creators that have fewer than `?1` running jobs. It reads one job for each creator
+/// from the index: a thousand jobs of a creator without a free slot cost as much as one.
 pub(super) const NEXT: &str = "
     WITH RECURSIVE creators (creator) AS (
         SELECT MIN(creator) FROM jobs p INDEXED BY jobs_pending WHERE state = 'pending'
@@ -163,7 +163,7 @@ pub(super) fn change(tx: &mut Tx<'_>, change: &JobChange) -> Done<JobChanged> {
     }
 }
 
-/// Writes what a transition changes, and the fact.
+/// Writes the changes of a transition and its event.
 fn keep(tx: &mut Tx<'_>, from: JobState, job: JobRecord) -> Done<JobRecord> {
     tx.exec(
         "UPDATE jobs SET state = ?2, detail = ?3, attempt = ?4, run_id = ?5, result = ?6, started_at = ?7, changed_at = ?8,
@@ -248,7 +248,7 @@ pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>
     tx::rows(conn, &sql, params_from_iter(values), record)
 }
 
-/// Jobs that are not over, counted by index.
+/// The numbers of open jobs, counted by index.
 pub(super) const NUMBERS: &str = "SELECT state, COUNT(*) AS jobs FROM jobs INDEXED BY jobs_by_state
      WHERE state IN ('pending', 'in_progress', 'stuck') GROUP BY state";
 pub(super) const OLDEST_PENDING: &str =

@@ -1,4 +1,4 @@
-//! The ports of lanes, runs and the dispatcher, each method a job for the writer or a question to the readers.
+//! The ports of lanes, runs and the dispatcher. Each method is a job for the writer or a query for the readers.
 
 use async_trait::async_trait;
 use belay_protocol::store::{QueuedInput, UnfinishedRun, input_digest};
@@ -14,7 +14,7 @@ use Durability::{Committed, Relaxed};
 
 #[async_trait]
 impl LaneStore for SqliteStore {
-    /// Relaxed: whatever the new owner writes is behind it in the same order, so a crash forgets both or neither.
+    /// Relaxed: the writes of the new owner come later in the same order, so that a crash loses both or none.
     async fn open_lane(
         &self,
         session: &SessionKey,
@@ -87,7 +87,7 @@ impl RunStore for SqliteStore {
 impl JournalStore for SqliteStore {
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         let lease = lease.clone();
-        // What an approval allows begins after this: a crash must not bring the approval back.
+        // The approved call starts after this commit. A crash must not restore the approval.
         let binding = !checkpoint.used.is_empty() || !checkpoint.joined.is_empty();
         let durability = if binding { Committed } else { checkpoint.durability };
         self.write(durability, move |tx| lanes::checkpoint(tx, &lease, &checkpoint)).await

@@ -1,8 +1,8 @@
-//! What a lane's owner writes: acceptance, start, progress and end of runs.
+//! The writes of a lane's owner: acceptance, start, progress and end of runs.
 //!
-//! Every function begins with [`lane`], which refuses whoever does not own the lane; it writes nothing before all that
-//! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
-//! whole).
+//! Every function begins with [`lane`], which refuses a caller that does not own the lane. A function writes nothing
+//! before all checks are done, except when it ends a list of runs or uses approvals; the writer then rolls the whole
+//! job back.
 
 use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, joined_end};
 use belay_protocol::{
@@ -21,13 +21,13 @@ use super::rows;
 use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thread, snapshot};
 use super::tx::{Done, Failure, Tx, to_sql_int};
 
-/// A lane whose lease has been checked.
+/// A lane with a valid lease.
 pub(super) struct Lane {
     /// The active thread.
     pub(super) thread: Uuid,
     /// The number of its last turn.
     pub(super) turns: u32,
-    /// Its turns that redo could show again.
+    /// The number of its turns that `/redo` can show again.
     pub(super) undone: u32,
 }
 
@@ -42,7 +42,8 @@ pub(super) fn lane(tx: &mut Tx<'_>, lease: &Lease) -> Done<Lane> {
     lane.ok_or_else(|| StoreError::LeaseLost(lease.session.clone()).into())
 }
 
-/// `fresh` is the thread to begin with if the session is new; chosen before, so that a repeated execution is the same.
+/// `fresh` is the id of the first thread of a new session. The caller chooses it, so that a repeated execution has the
+/// same result.
 pub(super) fn open_lane(
     tx: &mut Tx<'_>,
     session: &SessionKey,
@@ -150,13 +151,13 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     })
 }
 
-/// `digest` is that of what was sent, where it can be sent again or edited.
+/// `digest` is the digest of the received message, if the message can be redelivered or edited.
 pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
     let lane = lane(tx, lease)?;
     let turn = lane.turns + 1;
     let start = input.start;
     let reply_to = input.reply_to.as_ref().map(rows::to_json).transpose()?;
-    // A history that enters the thread now need not be kept with the run.
+    // A history that enters the thread now is not kept with the run.
     let history = (!start && !input.history.is_empty()).then(|| rows::to_json(&input.history)).transpose()?;
     let state = input.state.as_ref().map(rows::to_json).transpose()?;
     let key = input.key.as_ref();
@@ -239,7 +240,7 @@ fn known_input(row: &Row<'_>) -> Done<KnownInput> {
     })
 }
 
-/// What queued runs were accepted with, for readers.
+/// The inputs of queued runs, for readers.
 pub(super) fn queued_inputs(conn: &Connection, runs: &[RunId]) -> Done<Vec<QueuedInput>> {
     let mut inputs = Vec::with_capacity(runs.len());
     for run in runs {
@@ -256,7 +257,7 @@ pub(super) fn queued_inputs(conn: &Connection, runs: &[RunId]) -> Done<Vec<Queue
 
 /// Those of the newest messages that have a key, oldest first.
 pub(super) fn recent_inputs(conn: &Connection) -> Done<Vec<(IdempotencyKey, KnownInput)>> {
-    // The limit is on the runs that are looked at: where keys are rare, a start must not read all of them.
+    // The limit counts all runs, not those with keys: if keys are rare, a start must not read all runs.
     let recent = "SELECT * FROM (SELECT seq, id, session, accepted_at, key_channel, key_account, key_message, digest
                                  FROM runs ORDER BY seq DESC LIMIT ?1)
                   WHERE key_message IS NOT NULL ORDER BY seq";
@@ -279,7 +280,7 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
         |row| {
             let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
             let thread: Uuid = row.get("thread")?;
-            // A turn of an earlier attempt has an earlier number, or stands in an earlier thread.
+            // The turn of an earlier attempt has a lower number or is in an earlier thread.
             let first = thread == lane.thread && row.get::<_, u32>("turn")? > lane.turns;
             let provenance = rows::readable(row, run, "provenance")?;
             let message = Message::sent(row.get::<_, String>("text")?, provenance);
@@ -321,7 +322,7 @@ pub(super) fn replace_message(tx: &mut Tx<'_>, lease: &Lease, edited: &EditedMes
     if replaced == 0 { Err(not_found("queued run", *run)) } else { Ok(()) }
 }
 
-/// The message of that id, for readers.
+/// The message with this id, for readers.
 pub(super) fn sent_message(conn: &Connection, session: &SessionKey, message_id: &str) -> Done<Option<SentMessage>> {
     super::tx::row(
         conn,
@@ -336,7 +337,7 @@ fn provenance_json(provenance: Option<&Provenance>) -> Done<Option<String>> {
     provenance.map(rows::to_json).transpose()
 }
 
-/// Ends runs whose messages have become part of this one.
+/// Ends the runs whose messages have become part of this run.
 fn join(tx: &mut Tx<'_>, lease: &Lease, into: RunId, joined: &[JoinedRun]) -> Done<()> {
     let mut events = Vec::with_capacity(joined.len());
     for JoinedRun { run, how, at } in joined {
@@ -367,7 +368,7 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint
     progress(tx, lease, checkpoint, RunStatus::Running).map(|_| ())
 }
 
-/// Writes how far a running run has come, and where it stands from now on. Returns its thread.
+/// Writes the progress of a running run and its new status. Returns its thread.
 pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, status: RunStatus) -> Done<Uuid> {
     lane(tx, lease)?;
     let usage = checkpoint.usage;
@@ -452,7 +453,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
     append_events(tx, &events)
 }
 
-/// A run that was not ended just now has ended before, or is unknown to the lane.
+/// Checks that a run that was not ended now has ended before: otherwise the lane does not know it.
 fn must_exist(tx: &mut Tx<'_>, lease: &Lease, run: RunId) -> Done<()> {
     let found = tx.row(
         "SELECT 1 FROM runs WHERE id = ?1 AND session = ?2",

@@ -10,7 +10,8 @@ use super::rows;
 use super::tx::{Done, Failure, Tx, from_sql_int};
 use crate::{notes, vault};
 
-/// Events of one statement. A message's events come in twos and threes; each number has a prepared statement.
+/// The maximum number of events of one statement. A message has two or three events; each number has a prepared
+/// statement.
 const EVENTS_PER_INSERT: usize = 8;
 
 pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
@@ -37,7 +38,7 @@ pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
     Ok(())
 }
 
-/// Reserves numbers within their sessions for these events, and returns the first one for each session.
+/// Reserves the numbers within their sessions for these events. Returns the first number for each session.
 fn first_numbers<'a>(tx: &mut Tx<'_>, events: &'a [NewEvent]) -> Done<BTreeMap<&'a SessionKey, i64>> {
     let mut numbers = BTreeMap::new();
     events
@@ -101,7 +102,7 @@ pub(super) fn remove_all_sealed(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u
     Ok(u32::try_from(removed).unwrap_or(u32::MAX))
 }
 
-/// Writes something, so that a disk that takes no writes is noticed.
+/// Writes a value, so that a disk that accepts no writes is noticed.
 pub(super) fn ping(tx: &mut Tx<'_>) -> Done<()> {
     tx.exec("UPDATE pings SET count = count + 1", [])?;
     Ok(())

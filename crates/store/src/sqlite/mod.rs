@@ -1,7 +1,7 @@
-//! The store: SQLite behind two functions, `write` and `read`, and one of two executors under them.
+//! The store: SQLite behind two functions, `write` and `read`, and two executors below them.
 //!
-//! A file is in WAL mode, with one thread that writes and two that read (`writer`, `readers`). A database in
-//! memory has one connection, which each caller uses in its own task (`inline`). All the SQL is the same.
+//! A file is in WAL mode, with one thread that writes and two threads that read (`writer`, `readers`). A database in
+//! memory has one connection, which each caller uses in its own task (`inline`). The SQL is the same for both.
 
 mod acted_on;
 mod archive;
@@ -49,17 +49,17 @@ use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};
 use crate::error::OpenError;
 use crate::queue::{Queue, closed, queue};
 
-/// Choices when opening a store.
+/// Options of opening a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Most pages (of 4096 bytes) that the database may have; beyond that writes are answered with
-    /// [`StoreError::Unavailable`]. `None`: as many as the disk takes.
+    /// The maximum number of pages (of 4096 bytes) of the database. Beyond it, writes fail with
+    /// [`StoreError::Unavailable`]. `None`: limited by the disk.
     pub max_pages: Option<u32>,
 }
 
 /// A store in a SQLite file, or in memory. Clones share it.
 ///
-/// Dropping the last clone ends its threads too and waits for them, which blocks for as long as a commit takes: prefer
+/// Dropping the last clone also ends its threads and waits for them, which blocks for the duration of a commit: prefer
 /// [`SqliteStore::close`].
 #[derive(Clone)]
 pub struct SqliteStore {
@@ -72,7 +72,7 @@ struct Shared {
     counters: Arc<Counters>,
 }
 
-/// Who executes the SQL.
+/// The executor of the SQL.
 enum Executor {
     /// Threads of the store's own, over a file.
     Threads(Threads),
@@ -86,31 +86,31 @@ struct Threads {
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What was written since the store was opened.
+/// Figures of the writes since the store was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterStats {
-    /// Jobs executed; refused ones included.
+    /// Executed jobs, including refused ones.
     pub jobs: u64,
-    /// Transactions committed.
+    /// Committed transactions.
     pub commits: u64,
     /// Statements of committed transactions.
     pub statements: u64,
 }
 
 impl SqliteStore {
-    /// Opens the file, creating it (0600), its directories (0700) and its tables where they are missing. Blocks.
+    /// Opens the file. Creates the file (0600), its directories (0700) and its tables if they are missing. Blocks.
     ///
-    /// Takes `<path>.lock`, and locks the database file itself, for as long as the store lives: one file, one process, by whichever
-    /// name.
+    /// Locks `<path>.lock` and the database file itself for the life of the store: one process for each file, under
+    /// whatever name.
     ///
     /// # Errors
-    /// [`OpenError`] says what to do about each.
+    /// See [`OpenError`].
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         Self::open_locked(path, options, true)
     }
 
-    /// Opens a store that another one has too, which corrupts nothing as long as both are in one process. For tests of what the
-    /// rows alone settle between two.
+    /// Opens a store that is already open in the same process, which is safe for the file. For tests of the rules
+    /// between two daemons that the rows alone enforce.
     ///
     /// # Errors
     /// As [`SqliteStore::open`], but never [`OpenError::Locked`].
@@ -132,7 +132,7 @@ impl SqliteStore {
         let (writes, letters) = queue(WRITE_QUEUE, 1);
         let (reads, requests) = queue(READ_QUEUE, READERS);
         let requests = Arc::new(Mutex::new(requests));
-        // From here on a failure drops the queues, and the threads that run already end by that.
+        // From here on a failure drops the queues, which ends the threads that run already.
         let mut threads = Vec::with_capacity(1 + READERS);
         for n in 1..=READERS {
             let conn = open::open_reader(path)?;
@@ -151,24 +151,24 @@ impl SqliteStore {
         Ok(Self { shared: Arc::new(Shared { executor, signals, counters }) })
     }
 
-    /// An empty store in memory. It forgets everything with its last clone, and grows with use.
+    /// An empty store in memory. Its data is lost with its last clone. It grows with use.
     ///
-    /// It has no thread and no timer: each operation is executed and committed in the task of its caller, before its future
-    /// returns for the first time. So tests with paused time see it as instantaneous.
+    /// It has no thread and no timer: each operation is executed and committed in the task of its caller, before its
+    /// future returns for the first time. So operations take no time in tests with paused time.
     ///
     /// # Errors
-    /// [`OpenError::Sqlite`] when there is no memory for it.
+    /// [`OpenError::Sqlite`] if there is no memory for it.
     pub fn in_memory() -> Result<Self, OpenError> {
         let executor = Executor::Inline(Inline::new(open::open_in_memory()?));
         let signals = Arc::new(Signals::new(Seq::default()));
         Ok(Self { shared: Arc::new(Shared { executor, signals, counters: Arc::default() }) })
     }
 
-    /// Takes no more work, commits what was taken, moves the log into the database file, and ends the threads. Further
-    /// calls, and other clones, find the store closed ([`StoreError::Unavailable`]).
+    /// Refuses new jobs, commits the accepted ones, moves the log into the database file, and ends the threads. Further
+    /// calls and other clones get [`StoreError::Unavailable`].
     ///
     /// # Cancel safety
-    /// Dropped midway, closing goes on by itself.
+    /// If the future is dropped, closing continues.
     pub async fn close(&self) {
         if let Executor::Inline(inline) = &self.shared.executor {
             return inline.close();
@@ -180,7 +180,7 @@ impl SqliteStore {
         }
     }
 
-    /// Figures of what was written.
+    /// Figures of the writes so far.
     pub fn stats(&self) -> WriterStats {
         let counters = &self.shared.counters;
         WriterStats {
@@ -190,17 +190,17 @@ impl SqliteStore {
         }
     }
 
-    /// Changes [`StoreOptions::max_pages`] of the open store. For tests of a disk that is full and then is not.
+    /// Changes [`StoreOptions::max_pages`] of the open store. For tests of a full disk that becomes free again.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the store is closed.
+    /// [`StoreError::Unavailable`] if the store is closed.
     #[doc(hidden)]
     pub async fn set_max_pages(&self, pages: u32) -> Result<(), StoreError> {
         let sql = format!("PRAGMA max_page_count = {pages}");
         self.write(Durability::Relaxed, move |tx| tx.row(&sql, [], |_| Ok(()))).await.map(|_| ())
     }
 
-    /// Has the writer do it, and waits as long as its durability says.
+    /// Passes the job to the writer and waits as its durability requires.
     async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -217,7 +217,7 @@ impl SqliteStore {
         }
     }
 
-    /// Has a reader do it.
+    /// Passes the query to a reader.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> Done<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Opening a database file: alone, private, and of a schema that this program knows.
+//! Opening a database file: exclusively, with private permissions, and with a known schema.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -10,14 +10,15 @@ use rusqlite_migration::{M, Migrations};
 
 use crate::error::OpenError;
 
-/// The steps from an empty file to the schema of this program. Until the first release there is one, which is edited in place.
+/// The migrations from an empty file to the schema of this program. Until the first release there is one, which is
+/// edited in place.
 const MIGRATIONS: &[M<'static>] = &[M::up(SCHEMA)];
 
-/// The first step.
+/// The first migration.
 const SCHEMA: &str = include_str!("migrations/0001_schema.sql");
 
-/// Tells the editions of the first step apart, which all have the same number: FNV-1a of its text, in 31 bits, kept in the file's
-/// `application_id`. It stays as it is once the step is released.
+/// Distinguishes the editions of the first migration, which all have the same number: FNV-1a of its text, in 31 bits,
+/// kept in the file's `application_id`. It is constant once the migration is released.
 pub(crate) const EDITION: u32 = edition(SCHEMA.as_bytes());
 
 const fn edition(text: &[u8]) -> u32 {
@@ -29,26 +30,27 @@ const fn edition(text: &[u8]) -> u32 {
     hash >> 1
 }
 
-/// Prepared statements that a connection keeps: more than there are different ones.
+/// The number of prepared statements that a connection keeps: more than there are different ones.
 const STATEMENTS_KEPT: usize = 128;
 
-/// Proof that no other process has the store: the lock file beside it, and a lock on the database file itself, which another
-/// name of the same file meets too. The first one is taken before there is a database, and says who has it.
+/// Proof that no other process uses the store: the lock file beside it, and a lock on the database file itself, which
+/// also detects another name of the same file. The first one is taken before there is a database, and contains the
+/// process id of its owner.
 ///
-/// Dropped after every connection of the store: closing the database file ends all locks that SQLite holds on it in this process
-/// (SQLite, "How To Corrupt An SQLite Database File", 2.2). SQLite's own locks are of another kind (`fcntl`), and meet this one
-/// (`flock`) on no local file system.
+/// It is dropped after every connection of the store: closing the database file releases all locks that SQLite holds on
+/// it in this process (SQLite, "How To Corrupt An SQLite Database File", 2.2). SQLite's own locks are of another kind
+/// (`fcntl`) and do not conflict with this one (`flock`) on any local file system.
 pub(super) struct Locks {
     _beside: File,
     _database: Option<File>,
 }
 
-/// Locks the file, creates what is missing and brings the schema up to date.
+/// Locks the file, creates missing parts, and migrates the schema.
 pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, Option<Locks>), OpenError> {
     create_directory(path)?;
     let beside = exclusive.then(|| lock(path)).transpose()?;
     create_database(path)?;
-    // Before SQLite opens it: a process that must not have it leaves it alone.
+    // Locked before SQLite opens the file: a process without the lock does not touch it.
     let locks = match beside {
         Some(beside) => Some(Locks { _beside: beside, _database: lock_database(path)? }),
         None => None,
@@ -62,16 +64,16 @@ pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, O
     Ok((conn, locks))
 }
 
-/// Makes a new database beside its place and moves it there whole: one synchronisation instead of one for each step of
-/// its making, and a crash in between leaves nothing at its place.
+/// Creates a new database beside its final path and moves it there as a whole. That takes one synchronisation instead
+/// of one for each step, and a crash in between leaves nothing at the path.
 fn create_database(path: &Path) -> Result<(), OpenError> {
     if path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })? {
         return Ok(());
     }
     let new = beside(path, ".new");
     let io = |source| OpenError::Io { path: new.clone(), source };
-    // What an earlier start did not finish is of no use; and the log of a database that somebody took away must not be
-    // played over the new one.
+    // Files of an unfinished earlier start are useless. The log of a removed database must not be applied to the new
+    // one.
     for left in [new.clone(), beside(&new, "-wal"), beside(&new, "-shm"), beside(path, "-wal"), beside(path, "-shm")] {
         match std::fs::remove_file(&left) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -83,7 +85,7 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
     let file = private_file(&new)?;
     let mut conn = Connection::open_with_flags(&new, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.pragma_update(None, "synchronous", "OFF")?;
-    // Before there is anything in it: later it would need the whole file to be written anew.
+    // Set while the file is empty: later it would require a rewrite of the whole file.
     conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?; // kept in the file
     migrate(&mut conn)?;
@@ -92,7 +94,7 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
     std::fs::rename(&new, path).map_err(io)
 }
 
-/// An empty database in memory, which its one connection is the only way to.
+/// An empty database in memory. Its one connection is the only access to it.
 pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_in_memory_with_flags(flags)?;
@@ -115,7 +117,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// SQLite: <https://www.sqlite.org/pragma.html>.
+/// Source: SQLite, <https://www.sqlite.org/pragma.html>.
 fn configure(conn: &Connection) -> Result<(), OpenError> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
@@ -123,7 +125,7 @@ fn configure(conn: &Connection) -> Result<(), OpenError> {
     conn.pragma_update(None, "fullfsync", true)?; // on macOS a plain fsync does not reach the disk; elsewhere no effect
     conn.pragma_update(None, "foreign_keys", false)?; // rows are written and deleted together by one thread
     conn.pragma_update(None, "temp_store", "MEMORY")?;
-    // Bytes that the log keeps after a checkpoint; one long read may have made it grow.
+    // The size of the log after a checkpoint, in bytes; one long read may have made it grow.
     conn.query_row("PRAGMA journal_size_limit = 16777216", [], |_| Ok(()))?;
     Ok(())
 }
@@ -133,35 +135,35 @@ pub(crate) fn known_schema() -> u32 {
     u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
 }
 
-/// The file whose lock says who has the store.
+/// The lock file of a store.
 pub(crate) fn lock_path(path: &Path) -> PathBuf {
     with_suffix(path, ".lock")
 }
 
-/// A file beside the database, named like it.
+/// The path of a file beside the database, with this suffix.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Which schema a file says that it has.
+/// The version of a file's schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// How many steps were taken; 0: there is nothing in it.
+    /// The number of migrations; 0: the file is empty.
     pub(crate) schema: u32,
-    /// The edition of the first one.
+    /// The edition of the first migration.
     pub(crate) edition: u32,
 }
 
 impl Version {
-    /// What the database says.
+    /// Reads the version from a database.
     pub(crate) fn of(conn: &Connection) -> Result<Self, rusqlite::Error> {
         let number = |pragma| conn.pragma_query_value(None, pragma, |row| row.get(0));
         Ok(Self { schema: number("user_version")?, edition: number("application_id")? })
     }
 
-    /// Whether this program can work with it, or bring it up to date.
+    /// Checks that this program can read the schema or migrate it.
     pub(crate) fn check(self) -> Result<(), OpenError> {
         let (found, known) = (self.schema, known_schema());
         match found {
@@ -173,7 +175,7 @@ impl Version {
     }
 }
 
-/// Takes the steps that are missing.
+/// Executes the missing migrations.
 fn migrate(conn: &mut Connection) -> Result<(), OpenError> {
     if Version::of(conn)?.schema == 0 {
         conn.pragma_update(None, "application_id", EDITION)?;
@@ -199,8 +201,8 @@ fn private_file(path: &Path) -> Result<File, OpenError> {
     options.open(path).map_err(|source| OpenError::Io { path: path.into(), source })
 }
 
-/// Takes the lock that says that no other process has the store. The system gives it up with the process, however that
-/// ends, so a lock that can be taken proves the former owner dead.
+/// Takes the lock that excludes other processes. The system releases it with the process, however that ends, so a free
+/// lock proves that the former owner is dead.
 fn lock(path: &Path) -> Result<File, OpenError> {
     let path = lock_path(path);
     let mut file = private_file(&path)?;
@@ -219,7 +221,7 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
-/// Locks the database file itself, by whichever name it was opened. `None`: the file system knows no such locks.
+/// Locks the database file itself, under whatever name it was opened. `None`: the file system has no such locks.
 fn lock_database(path: &Path) -> Result<Option<File>, OpenError> {
     let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
     match file.try_lock() {
@@ -232,7 +234,7 @@ fn lock_database(path: &Path) -> Result<Option<File>, OpenError> {
     }
 }
 
-/// The file of that name with an ending of its own.
+/// The path with another ending.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -281,7 +283,7 @@ mod tests {
         std::fs::hard_link(&path, &names[1]).expect("a link");
         std::fs::remove_file(lock_path(&path)).expect("a script that tidies up");
         for name in &names {
-            // The end of the first process's locks is no matter here: nothing is written any more.
+            // The locks of the first process do not matter here: nothing is written any more.
             let refused = open_writer(name, true).err();
             assert!(matches!(refused, Some(OpenError::Locked { .. })), "{}: {refused:?}", name.display());
         }

@@ -1,4 +1,4 @@
-//! Replies on their way.
+//! The outbox.
 
 use belay_protocol::{Outbound, OutboxId, OutboxRow, OutboxState, ReplyRoute, StoreError, UnixMillis};
 use rusqlite::{Connection, params};
@@ -55,7 +55,7 @@ fn end(tx: &mut Tx<'_>, id: Uuid, state: &str) -> Done<usize> {
 }
 
 pub(super) fn settle_interrupted(tx: &mut Tx<'_>) -> Done<Vec<OutboxRow>> {
-    // By the index of undelivered rows: what was delivered over months is not looked through at every start.
+    // Uses the index of undelivered rows: a start does not read the rows that were delivered over months.
     let sql = format!(
         "SELECT {} FROM outbox INDEXED BY outbox_open
          WHERE state = 'sending' AND state IN ('waiting', 'sending') ORDER BY seq",
@@ -72,8 +72,8 @@ pub(super) fn settle_interrupted(tx: &mut Tx<'_>) -> Done<Vec<OutboxRow>> {
     Ok(found)
 }
 
-/// The heads of the conversations that may be sent now. A head that is being sent, or not due, keeps what is behind it
-/// waiting.
+/// The oldest rows of the conversations that may be sent now. An oldest row that is being sent or is not due holds back
+/// the later rows.
 pub(super) fn due(conn: &Connection, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Done<Vec<OutboxRow>> {
     let sql = format!(
         "SELECT {} FROM outbox WHERE seq IN (SELECT MIN(seq) FROM outbox WHERE state IN ('waiting', 'sending')
@@ -91,7 +91,7 @@ fn is_busy(row: &OutboxRow, busy: &[ReplyRoute]) -> bool {
     busy.iter().any(|other| other.channel == route.channel && other.conversation == route.conversation)
 }
 
-/// Rows that were never put off have no date and are due already.
+/// Rows that were never deferred have no date and are due already.
 pub(super) fn next_due(conn: &Connection) -> Done<Option<UnixMillis>> {
     let next = tx::row(
         conn,

@@ -1,10 +1,10 @@
-//! Questions that are asked at every tick go by an index, however many rows there are.
+//! Tests: queries of every tick use an index, however many rows there are.
 
 use rusqlite::{Connection, params_from_iter};
 
 use super::{jobs, open, routine_runs, routines};
 
-/// What SQLite does for it, step by step: <https://www.sqlite.org/eqp.html>.
+/// The query plan of SQLite: <https://www.sqlite.org/eqp.html>.
 fn plan(conn: &Connection, sql: &str) -> Vec<String> {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("valid");
     let values = vec![rusqlite::types::Value::Null; statement.parameter_count()];
@@ -37,7 +37,7 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
         (jobs::AT_WORK, "jobs", "COVERING INDEX jobs_at_work"),
         (jobs::NUMBERS, "jobs", "COVERING INDEX jobs_by_state (state=?"),
         (jobs::OLDEST_PENDING, "jobs", "INDEX jobs_by_state (state=?"),
-        // Who waits, creator by creator; and who of them has a place.
+        // The pending jobs by creator; and the creators with a free slot.
         (jobs::NEXT, "p", "COVERING INDEX jobs_pending"),
         (jobs::NEXT, "w", "COVERING INDEX jobs_at_work (creator=?"),
     ] {

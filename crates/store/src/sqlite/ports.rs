@@ -1,4 +1,4 @@
-//! The ports, each a job for the writer or a question to the readers.
+//! The other ports. Each method is a job for the writer or a query for the readers.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ impl Archive for SqliteStore {
     }
 
     async fn shrink(&self, pages: u32) -> Result<(), StoreError> {
-        // A row for each page that is given back.
+        // The statement returns a row for each freed page.
         let sql = format!("PRAGMA incremental_vacuum({pages})");
         self.write(Committed, move |tx| tx.rows(&sql, [], |_| Ok(())).map(|_| ())).await
     }
@@ -183,7 +183,7 @@ impl Outbox for SqliteStore {
         SqliteStore::read(self, outbox::next_due).await
     }
 
-    /// Waited for in every state: whoever asks for due rows next must see it.
+    /// Committed for every state: a caller that reads due rows next must see it.
     async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError> {
         self.write(Committed, move |tx| outbox::mark(tx, id, &state)).await
     }
@@ -212,7 +212,7 @@ impl NoteStore for SqliteStore {
 
 #[async_trait]
 impl SpendLedger for SqliteStore {
-    /// Asked of the writer: a settlement is counted from the moment it is answered.
+    /// Executed by the writer: a settlement counts as soon as it has returned.
     async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError> {
         self.write(Relaxed, move |tx| spending::spent(tx, utc_day)).await
     }

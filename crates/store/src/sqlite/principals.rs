@@ -7,7 +7,7 @@ use super::rows;
 use super::tx::{self, Done, Tx};
 use crate::limits::PAGE_MAX;
 
-/// Notes the sender of a message, unless its row, last written at `last_seen_at`, is recent.
+/// Records the sender of a message, unless its row, last written at `last_seen_at`, is recent.
 pub(super) fn note(tx: &mut Tx<'_>, input: &NewInput, last_seen_at: Option<UnixMillis>) -> Done<()> {
     let recent = last_seen_at.is_some_and(|last| input.at.0.saturating_sub(last.0) < SEEN_PRECISION_MS);
     if recent || input.work.is_autonomous() {
@@ -22,7 +22,7 @@ pub(super) fn note(tx: &mut Tx<'_>, input: &NewInput, last_seen_at: Option<UnixM
     Ok(())
 }
 
-/// Deletes who has sent nothing since the date.
+/// Deletes the principals that have sent nothing since the date.
 pub(super) fn prune(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
     tx.exec("DELETE FROM principals WHERE last_seen_at < ?1", params![before.0])?;
     Ok(())

@@ -1,8 +1,8 @@
-//! Deleting: whole sessions at once, and what is too old in pieces.
+//! Deletion: whole sessions at once, and old data in pieces.
 //!
-//! A conversation goes in the order session, messages, runs, thread: what is left in between belongs to a thread that nobody
-//! can go on with. A run goes with all that names it. What recognises a second delivery of its message stays as long as it has
-//! to: as a row without words.
+//! A conversation is deleted in the order session, messages, runs, thread: the remaining rows in between belong to a
+//! thread that nobody can open. A run is deleted with all rows that refer to it. The key that recognises a redelivery
+//! of its message stays as long as necessary: as a row without texts.
 
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{Lease, Removed, Retention, RunId, SessionKey, StoreError, UnixMillis};
@@ -18,7 +18,7 @@ use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
 use crate::limits::{deleted, id_before};
 
-/// A condition on threads `t`, joined with their session `s` where they are its active one: used last before `?1`, by nobody
+/// A condition on threads `t`, joined with their session `s` if they are its active one: last used before `?1`, not
 /// opened since, and without a run that has not ended.
 macro_rules! too_old {
     () => {
@@ -39,15 +39,14 @@ macro_rules! of_old_routine_runs {
     };
 }
 
-/// Replies that are no longer on their way.
+/// Replies that are not being delivered.
 macro_rules! delivered {
     () => {
         "state NOT IN ('waiting', 'sending')"
     };
 }
 
-/// Runs without a thread that ended before `?1` and are still there for more than their key; or for no more than a key from
-/// before `?3`.
+/// Runs without a thread that ended before `?1` and have more data than their key, or only a key from before `?3`.
 macro_rules! loose_runs {
     () => {
         "FROM runs WHERE thread IS NULL AND ended_at IS NOT NULL
@@ -55,8 +54,8 @@ macro_rules! loose_runs {
     };
 }
 
-/// The first number of events that stay, by date: numbers and dates run together, and where a clock was set back, some stay
-/// for longer.
+/// The number of the first event that stays, by date. Numbers and dates ascend together; if a clock was set back, some
+/// events stay longer.
 const FIRST_KEPT_EVENT: &str =
     "SELECT COALESCE((SELECT seq FROM events WHERE at >= ?1 ORDER BY seq LIMIT 1), (SELECT MAX(seq) FROM events), 0)";
 
@@ -68,7 +67,7 @@ pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> 
         let what = format!("{session} has a message that is still being answered: stop it first");
         return Err(StoreError::TooMuch(what).into());
     }
-    // The newest fact from here on, so that all the others can go.
+    // The newest event from now on, so that all others can be deleted.
     append_events(tx, &[deleted(&lease.session, at)])?;
     let mut removed = Removed { sessions: 1, ..Removed::default() };
     removed.replies = count(tx.exec(
@@ -102,18 +101,18 @@ fn keys_before(at: UnixMillis) -> UnixMillis {
     UnixMillis(at.0.saturating_sub(KEYS_KEPT_MS))
 }
 
-/// A thread that goes.
+/// A thread to delete.
 pub(super) struct Old {
     pub(super) thread: Uuid,
     pub(super) session: SessionKey,
 }
 
-/// How far one deletion has come.
+/// The progress of one deletion.
 pub(super) struct Progress<'a> {
     pub(super) removed: &'a mut Removed,
-    /// How many more rows may be deleted now.
+    /// The number of rows that may still be deleted now.
     pub(super) left: &'a mut i64,
-    /// Keys of messages from before this go with their runs.
+    /// Keys of messages from before this date are deleted with their runs.
     pub(super) keys_before: UnixMillis,
 }
 
@@ -179,8 +178,8 @@ fn prune_ephemeral(
     Ok(())
 }
 
-/// A condition on jobs or routine runs: over before `?1`; and where something recognises a second asking for them by their row, from
-/// before `?2`.
+/// A condition on jobs or routine runs: over before `?1`, and, if their row recognises a repeated request, from before
+/// `?2`.
 macro_rules! old_work {
     (jobs) => {
         "FROM jobs WHERE ended_at < ?1 AND created_at < ?2"
@@ -190,7 +189,7 @@ macro_rules! old_work {
     };
 }
 
-/// Old jobs and routine runs, without those whose session is there still: it goes by its own age, and before them.
+/// Old jobs and routine runs whose session is deleted. A session is deleted by its own age, before them.
 const OLD_JOBS: (&str, &str) = (
     "DELETE FROM jobs WHERE seq = ?1",
     concat!(
@@ -208,8 +207,8 @@ const OLD_ROUTINE_RUNS: (&str, &str) = (
     ),
 );
 
-/// Deletes jobs or routine runs that were over before the date, with their facts, as far as `left` more rows may be deleted now.
-/// Returns how many there were.
+/// Deletes jobs or routine runs that ended before the date, with their events, limited to `left` rows. Returns their
+/// number.
 fn delete_work(
     tx: &mut Tx<'_>,
     (delete, select): (&str, &str),
@@ -231,7 +230,7 @@ fn delete_work(
     Ok(gone.len() as u64)
 }
 
-/// The thread that is too old for the longest time. Where it is a session's active one, the session ends with that.
+/// The oldest thread to delete. If it is the active one of its session, the session is deleted with it.
 fn oldest(tx: &mut Tx<'_>, before: UnixMillis, removed: &mut Removed) -> Done<Option<Old>> {
     let found = tx.row(
         concat!(
@@ -252,7 +251,7 @@ fn oldest(tx: &mut Tx<'_>, before: UnixMillis, removed: &mut Removed) -> Done<Op
     Ok(Some(old))
 }
 
-/// Conversations of routine runs that ended before the date, at most `most`, whose sessions end with that.
+/// The conversations of routine runs that ended before the date, at most `most`. Their sessions are deleted with them.
 fn of_routine_runs(tx: &mut Tx<'_>, before: UnixMillis, most: i64, removed: &mut Removed) -> Done<Vec<Old>> {
     let found = tx.rows(
         concat!(
@@ -272,7 +271,7 @@ fn of_routine_runs(tx: &mut Tx<'_>, before: UnixMillis, most: i64, removed: &mut
     Ok(found.into_iter().map(|(old, _)| old).collect())
 }
 
-/// Ends a session whose active conversation goes.
+/// Deletes a session whose active conversation is deleted.
 pub(super) fn end_active(tx: &mut Tx<'_>, session: &SessionKey, removed: &mut Removed) -> Done<()> {
     removed.sessions += 1;
     removed.events += facts_of_session(tx, session)?;
@@ -294,7 +293,7 @@ fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
     )?))
 }
 
-/// Deletes a thread, as far as `left` more rows may be deleted now.
+/// Deletes a thread, limited to `left` rows.
 fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i64, removed: &mut Removed) -> Done<()> {
     let Old { thread, session } = old;
     let upto = tx.row(
@@ -335,7 +334,7 @@ fn delete_loose_runs(tx: &mut Tx<'_>, old: &Retention, left: &mut i64, removed: 
     Ok(())
 }
 
-/// Deletes a run with all that names it, and returns how many rows that were. Its key stays until it may go.
+/// Deletes a run with all rows that refer to it. Returns the number of rows. Its key stays until it may be deleted.
 pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mut Removed) -> Done<i64> {
     let id = run.as_uuid();
     let events =
@@ -362,12 +361,12 @@ pub(super) fn count(rows: usize) -> u64 {
     rows as u64
 }
 
-/// What [`prune`] would delete in all. Runs that would go with a thread are counted with all their facts.
+/// The counts that [`prune`] would delete in all. Runs of a thread count with all their events.
 pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
     let ms = |date: Option<UnixMillis>| date.map_or(i64::MIN, |date| date.0);
     let ephemeral = ms(old.ephemeral_before);
     let dates = [ms(old.threads_before), ms(old.ended_routine_runs_before), old.keys_before.0, ephemeral];
-    // Every question names the last of the dates.
+    // Every query refers to the last of the dates.
     let one = |sql: &str| -> Done<u64> {
         let values = rusqlite::params_from_iter(&dates);
         Ok(tx::row(conn, sql, values, |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0))
@@ -398,7 +397,7 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         }
         None => 0,
     };
-    // What goes besides runs: where its session stays, it does.
+    // Jobs and routine runs: each stays as long as its session.
     let over = |what: &str, before: Option<UnixMillis>| {
         let sql = format!(
             "SELECT COUNT(*) {what} AND (session NOT IN (SELECT session FROM sessions)

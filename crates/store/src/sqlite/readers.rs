@@ -1,4 +1,4 @@
-//! A few threads that only read. They see what is committed and never wait for the writer.
+//! Threads that only read. They see committed data and never wait for the writer.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,17 @@ use tokio::sync::oneshot;
 use super::tx::Done;
 use crate::queue::{Letter, Queue, closed};
 
-/// Threads that read.
+/// The number of reading threads.
 pub(super) const READERS: usize = 2;
 
-/// Reads that wait for a thread; then the callers wait.
+/// The maximum number of queued reads. Beyond it, callers wait.
 pub(super) const READ_QUEUE: usize = 256;
 
 /// One read without its types.
 pub(super) type Read = Box<dyn FnOnce(&Connection) + Send>;
 
-/// Reads until the queue is closed. The readers share one queue; whoever holds the receiver waits for the next letter.
+/// Executes reads until the queue is closed. The readers share one queue; the thread that holds the receiver waits for
+/// the next item.
 pub(super) fn run(conn: &Connection, letters: &Mutex<Receiver<Letter<Read>>>) {
     loop {
         let letter = letters.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -30,7 +31,7 @@ pub(super) fn run(conn: &Connection, letters: &Mutex<Receiver<Letter<Read>>>) {
     }
 }
 
-/// Has one of the readers do it.
+/// Passes a query to one of the readers.
 pub(super) async fn read<T: Send + 'static>(
     queue: &Arc<Queue<Read>>,
     read: impl FnOnce(&Connection) -> Done<T> + Send + 'static,

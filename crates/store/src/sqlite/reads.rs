@@ -1,4 +1,4 @@
-//! What readers ask for, over what is committed.
+//! The queries of readers over committed data.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
         wanted.push("status = ?");
         values.push(status.word().to_owned().into());
         if !status.is_end() {
-            // There are few open runs, and they have an index of their own; the newest of all runs are many.
+            // Open runs are few and have an index of their own.
             table = "runs INDEXED BY runs_open";
             wanted.push("ended_at IS NULL");
         }
@@ -68,7 +68,7 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
     while let Some(row) = open.next()?.filter(|_| !presence.at_work) {
         presence.at_work = here(row)?;
     }
-    // From the newest back, as far as the date: there is no index by it, and what is older may be a great deal.
+    // From the newest run back to the date: there is no index by date, and there may be many older runs.
     let mut newest =
         conn.prepare_cached("SELECT accepted_at, from_person, reply_to FROM runs ORDER BY seq DESC LIMIT ?1")?;
     let mut newest = newest.query([PRESENCE_RUNS])?;
@@ -81,7 +81,7 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
     Ok(presence)
 }
 
-/// Sessions with what [`summary`] reads.
+/// The sessions with the columns that [`summary`] reads.
 macro_rules! summaries {
     () => {
         "SELECT s.session, t.state, t.last_active_at, t.ephemeral,
@@ -116,7 +116,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
     })
 }
 
-/// Without reading a text: `octet_length` takes it from the head of the row.
+/// Reads no text: `octet_length` takes the length from the head of the row.
 pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
     all(
         conn,
@@ -162,7 +162,7 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
     Ok(entries)
 }
 
-/// The first lines of history among these rows.
+/// The first `limit` lines of history among these rows.
 fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
     let limit = limit.min(PAGE_MAX) as usize;
     let mut entries = Vec::new();
@@ -208,7 +208,7 @@ pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Opti
     Ok(Some(Conversation { messages, ..conversation }))
 }
 
-/// The thread's rows are few enough to be looked through: a run is read for people, and never while anything waits.
+/// Reads all rows of the thread: they are few, and nothing waits for this query.
 pub(super) fn run_messages(conn: &Connection, run: RunId) -> Done<Vec<Arc<Message>>> {
     all(
         conn,
@@ -229,7 +229,7 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
             params![after, limit],
             rows::event,
         ),
-        // By its key, which is the order: a reader goes on from where it is, where there is little left to look through.
+        // Uses the primary key, which is the order: a reader continues from its cursor, behind which few rows follow.
         (None, Some(session)) => all(
             conn,
             "SELECT seq, at, session, run_id, kind FROM events NOT INDEXED WHERE session = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",

@@ -1,5 +1,5 @@
-//! Routine runs of routines: claimed once, ended once. Guardrails are looked at where the row is written, so that of two daemons,
-//! and of any burst, no more get through than may.
+//! Routine runs: claimed once, ended once. Guardrails are checked in the transaction of the write, so that two daemons
+//! or a burst of requests cannot exceed them.
 
 use belay_protocol::{
     Claim, Held, JobId, NewRoutineRun, RoutineId, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
@@ -18,7 +18,7 @@ use crate::routines::{
     no_routine_run, off, routine_runs_limit, settle_time, told,
 };
 
-/// Columns that [`record`] reads.
+/// The columns that [`record`] reads.
 const COLUMNS: &str = "id, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload, \
      status, summary, run_id, job_id, input_tokens, output_tokens, model_calls, tool_calls, estimated_calls, \
      cost_micro_usd, claimed_at, ended_at";
@@ -26,16 +26,16 @@ const COLUMNS: &str = "id, routine_id, routine, key, revision, triggered_by, sch
 pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running'";
 pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM routine_runs WHERE status = 'running' AND routine_id = ?1";
 
-/// When the same content fired the routine last, clocks that were set back aside.
+/// The newest claim with the same content, ignoring dates in the future of a clock that was set back.
 pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM routine_runs
      WHERE routine_id = ?1 AND content = ?2 AND claimed_at <= ?3";
 
-/// The routine run of a routine, `?1`, by its key, `?2`.
+/// The routine run of a routine `?1` with the key `?2`.
 pub(super) fn known_sql() -> String {
     format!("SELECT {COLUMNS} FROM routine_runs WHERE routine_id = ?1 AND key = ?2")
 }
 
-/// By their own index: what ended over months is not looked through at every start.
+/// Uses the index of open routine runs: a start does not read those that ended over months.
 pub(super) fn open_sql() -> String {
     format!("SELECT {COLUMNS} FROM routine_runs INDEXED BY routine_runs_running WHERE status = 'running' ORDER BY seq")
 }
@@ -82,7 +82,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewRoutineRun, global: u32) -> Done<C
     Ok(claim)
 }
 
-/// The routine run that this one is, if it was claimed before.
+/// The earlier claim of this routine run, if any.
 fn known(tx: &mut Tx<'_>, new: &NewRoutineRun) -> Done<Option<RoutineRunRecord>> {
     let routine = new.routine_id.as_uuid();
     if let Some(known) = tx.row(&known_sql(), params![routine, new.key], record)? {
@@ -93,7 +93,7 @@ fn known(tx: &mut Tx<'_>, new: &NewRoutineRun) -> Done<Option<RoutineRunRecord>>
     Ok(earlier.filter(|earlier| is_echo(echo, earlier)))
 }
 
-/// Where the routine still waits for this time, which is settled, it goes on to the next.
+/// Moves the routine on to the next time if it still waits for this settled time.
 fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewRoutineRun) -> Done<()> {
     let (Some(mut routine), Some(time)) = (routine, new.scheduled_at) else { return Ok(()) };
     let before = routine.record.next_at;
@@ -101,7 +101,7 @@ fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewRoutineRun) -> Done<
     if routine.record.next_at == before { Ok(()) } else { routines::keep(tx, &routine) }
 }
 
-/// The guardrail that holds a routine run of this routine back, if one does.
+/// The guardrail that holds back a routine run of this routine, if any.
 fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewRoutineRun, global: u32) -> Done<Option<Held>> {
     let guard = &routine.record.spec.guard;
     if count(tx, RUNNING_OF, params![new.routine_id.as_uuid()])? >= u64::from(guard.max_concurrent) {
@@ -159,7 +159,7 @@ fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMill
     Ok(())
 }
 
-/// Writes the row, with what only a claim has, and the facts.
+/// Writes the row, with the data of a claim, and the events.
 fn insert(tx: &mut Tx<'_>, routine_run: &RoutineRunRecord, claim: Option<&NewRoutineRun>) -> Done<()> {
     tx.exec(
         "INSERT INTO routine_runs (id, session, routine_id, routine, key, revision, triggered_by, scheduled_at, detail, payload,

@@ -1,4 +1,4 @@
-//! Routines. What may become of one is said in [`crate::routines`].
+//! Routines. The rules are in [`crate::routines`].
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
@@ -13,22 +13,22 @@ use crate::routines::{
     made, most_of_owner, over, path_of, path_taken, put_again, switched, too_many, too_many_each, unreadable,
 };
 
-/// Columns that [`record`] reads.
+/// The columns that [`record`] reads.
 const COLUMNS: &str = "id, name, spec, channel, principal, authority, relayed, created_in, reply_to, origin, enabled, \
      disabled_detail, revision, next_at, not_before, claimed_to, last_run_at, triggered_at, run_count, failures, created_at, \
      changed_at";
 
-/// Those whose time has come by `?1`, and that are not laid aside: who is off has no next time.
+/// The routines whose time has come by `?1` and that are not deferred. A disabled routine has no next time.
 pub(super) fn due_sql() -> String {
     format!("SELECT {COLUMNS} FROM routines WHERE due_at <= ?1 ORDER BY due_at, name LIMIT ?2")
 }
 
 pub(super) const NEXT_DUE: &str = "SELECT MIN(due_at) AS due_at FROM routines WHERE due_at IS NOT NULL";
 
-/// A routine as it is kept.
+/// A stored routine.
 pub(super) struct Kept {
     pub(super) record: RoutineRecord,
-    /// Until when it is laid aside.
+    /// The time until which it is deferred.
     pub(super) not_before: Option<UnixMillis>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn put(tx: &mut Tx<'_>, new: &NewRoutine, rule: PutRule) -> Done<Rout
     Ok(RoutinePut::Done(Box::new(kept.record)))
 }
 
-/// Why there is no room for one more.
+/// The refusal if the limit of routines is reached.
 fn no_room(tx: &mut Tx<'_>, new: &NewRoutine, rule: PutRule) -> Done<Option<RoutinePut>> {
     let there = tx.row("SELECT COUNT(*) FROM routines", [], |row| Ok(from_sql_int(row.get(0)?)))?;
     if there.unwrap_or(0) >= u64::from(MAX_ROUTINES) {
@@ -85,7 +85,7 @@ fn no_room(tx: &mut Tx<'_>, new: &NewRoutine, rule: PutRule) -> Done<Option<Rout
     Ok((own.unwrap_or(0) >= u64::from(most)).then(|| too_many_each(most)))
 }
 
-/// Has everybody look anew at what sets routines off.
+/// Changes the number by which daemons notice changed triggers.
 pub(super) fn note_change(tx: &mut Tx<'_>) -> Done<()> {
     tx.exec("UPDATE routine_changes SET changes = changes + 1", [])?;
     Ok(())
@@ -98,7 +98,7 @@ pub(super) fn changes(conn: &Connection) -> Done<u64> {
 fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
-        // Its path is free: nothing but its own row is replaced.
+        // The path is free, so this replaces no row but its own.
         "INSERT OR REPLACE INTO routines (name, id, spec, path, channel, principal, authority, relayed, created_in, reply_to,
                                           origin, enabled, disabled_detail, revision, next_at, not_before, claimed_to, last_run_at,
                                           triggered_at, run_count, failures, created_at, changed_at)
@@ -134,7 +134,8 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     Ok(())
 }
 
-/// Writes what routine runs and switches change: all but what it is and whose. One that waits for another time now is not laid aside.
+/// Writes the fields that routine runs and switches change: all except the specification and the owner. A routine with
+/// a new next time is not deferred.
 pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
@@ -184,10 +185,10 @@ fn record(row: &Row<'_>) -> Done<RoutineRecord> {
     })
 }
 
-/// What is found under a name.
+/// The result of a search by name.
 enum Found {
     There(Box<Kept>),
-    /// It cannot be read.
+    /// The row is damaged.
     Damaged,
     Nothing,
 }
@@ -202,7 +203,7 @@ fn find(tx: &mut Tx<'_>, name: &str) -> Done<Found> {
     })
 }
 
-/// The routine of that id; `None` also for one that cannot be read, which is switched off by that, and named in the log.
+/// The routine with this id; `None` also for a damaged one, which this disables and logs.
 pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
     let sql = format!("SELECT {COLUMNS} FROM routines WHERE id = ?1");
     let mut found = tx.sift(&sql, params![id.as_uuid()], "name", kept)?;
@@ -267,7 +268,7 @@ pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Sifted
     sift(conn, &due_sql(), params![now.0, limit], "name", record)
 }
 
-/// Routines that are on, and routine runs at work.
+/// The numbers of enabled routines and of running routine runs.
 pub(super) const NUMBERS: &str = "SELECT (SELECT COUNT(*) FROM routines WHERE enabled = 1) AS enabled,
             (SELECT COUNT(*) FROM routine_runs INDEXED BY routine_runs_running WHERE status = 'running') AS at_work";
 

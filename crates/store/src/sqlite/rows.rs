@@ -1,4 +1,4 @@
-//! Our words as columns, and back.
+//! Conversion between the words of protocol and columns.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 use super::tx::{Done, Failure, from_sql_int};
 
-/// The condition that an id begins so, with the values of [`span_of`].
+/// The condition of an id with a prefix, with the values of [`span_of`].
 pub(super) const BEGINS: &str = "(id BETWEEN ? AND ?)";
 
-/// The first and the last id that begin so.
+/// The first and the last id with this prefix.
 pub(super) fn span_of(prefix: &IdPrefix) -> [Value; 2] {
     let (first, last) = prefix.range().into_inner();
     [first.into(), last.into()]
@@ -30,12 +30,12 @@ pub(super) fn to_json<T: Serialize>(value: &T) -> Done<String> {
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Done<T> {
-    // The error's words could quote what was stored; its place cannot.
+    // The text of the error could quote stored data; its column cannot.
     serde_json::from_str(text).map_err(|error| Failure::damaged(&format!("JSON at column {}", error.column())))
 }
 
-/// What a run or a session, `of`, keeps for itself in a column of JSON. One that cannot be read is logged and counts as
-/// absent: it goes on without, where an error would keep the whole lane shut, now and at every start.
+/// Reads a JSON column of a run or a session `of`. A damaged value is logged and counts as absent: an error would keep
+/// the whole lane from opening, at every start.
 pub(super) fn readable<T: DeserializeOwned>(
     row: &Row<'_>,
     of: impl std::fmt::Display,
@@ -111,7 +111,7 @@ pub(super) fn status(row: &Row<'_>) -> Done<RunStatus> {
     RunStatus::from_word(&word).ok_or_else(|| Failure::damaged("status of a run"))
 }
 
-/// What a run is.
+/// The kind of work of a run.
 pub(super) fn work(row: &Row<'_>) -> Done<Work> {
     from_json(&row.get::<_, String>("work")?)
 }
@@ -129,7 +129,7 @@ pub(super) fn place_word(place: Authority) -> &'static str {
     }
 }
 
-/// For whom a run works, in the columns that runs and questions share.
+/// The asker of a run, in the columns that runs and approval requests share.
 pub(super) fn asker(row: &Row<'_>) -> Done<Asker> {
     let word: String = row.get("authority")?;
     let place = [Authority::Conversation, Authority::Token, Authority::Operator]
@@ -152,11 +152,11 @@ pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {
     })
 }
 
-/// Columns that [`run_record`] reads.
+/// The columns that [`run_record`] reads.
 pub(super) const RUN_COLUMNS: &str = "id, session, status, reason, evidence, reply, input_tokens, output_tokens, \
      model_calls, tool_calls, estimated_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
 
-/// A run without its question, which is in another table.
+/// A run without its approval request, which is in another table.
 pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {
     let reason: Option<String> = row.get("reason")?;
     let evidence: Option<String> = row.get("evidence")?;
@@ -187,7 +187,7 @@ pub(super) fn message(row: &Row<'_>) -> Done<(u64, Arc<Message>)> {
 
 pub(super) fn role_word(message: &Message) -> &'static str {
     match message.body {
-        // For whom a person reads: neither is anybody's words.
+        // In the history for people, both are messages of the system.
         MessageBody::System { .. } | MessageBody::Data { .. } => "system",
         MessageBody::User { .. } => "user",
         MessageBody::Assistant { .. } => "assistant",
@@ -212,7 +212,7 @@ pub(super) fn event(row: &Row<'_>) -> Done<Event> {
     })
 }
 
-/// Columns that [`outbox_row`] reads.
+/// The columns that [`outbox_row`] reads.
 pub(super) const OUTBOX_COLUMNS: &str = "id, run_id, channel, conversation, reply_to, text, pieces_sent, attempts, \
      question, preview";
 

@@ -7,7 +7,7 @@ use super::rows;
 use super::tx::{Done, Failure, Tx, to_sql_int};
 use crate::limits::AMOUNT_MAX_MICRO_USD;
 
-/// The row of a sum.
+/// The key of a sum.
 struct Account {
     utc_day: i64,
     purpose: Purpose,
@@ -32,7 +32,7 @@ const CREATOR_OF_JOB: &str =
 const CREATOR_OF_ROUTINE: &str =
     "SELECT r.channel, r.principal FROM routine_runs f JOIN routines r ON r.id = f.routine_id WHERE f.id = ?1";
 
-/// Reads the rows of one day, which are one range of the primary key: as many as principals and models.
+/// Reads the rows of one day. They are one range of the primary key: one for each principal and model.
 pub(super) fn spent(tx: &mut Tx<'_>, utc_day: i64) -> Done<Spent> {
     let each = tx.rows("SELECT purpose, micro_usd FROM spend WHERE utc_day = ?1", params![utc_day], |row| {
         Ok((rows::purpose(row)?, rows::count(row, "micro_usd")?))
@@ -43,7 +43,7 @@ pub(super) fn spent(tx: &mut Tx<'_>, utc_day: i64) -> Done<Spent> {
 }
 
 pub(super) fn session_spent(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
-    // TOTAL adds as floating point and cannot overflow; a sum beyond 2^53 is beyond every limit all the same.
+    // TOTAL adds floating-point numbers and cannot overflow. A sum beyond 2^53 exceeds every limit anyway.
     let sql = "SELECT CAST(TOTAL(cost_micro_usd) AS INTEGER) AS micro_usd FROM runs WHERE session = ?1";
     let sum = tx.row(sql, params![session.as_str()], |row| rows::count(row, "micro_usd"))?;
     Ok(sum.unwrap_or(0))
@@ -97,7 +97,7 @@ fn add(tx: &mut Tx<'_>, account: &Account, micro_usd: i64) -> Done<()> {
     Ok(())
 }
 
-/// Nobody for a run without a row: `/compact` asks a model outside every run.
+/// Empty for a run without a row: `/compact` calls a model outside every run.
 fn payer(tx: &mut Tx<'_>, run: RunId) -> Done<Payer> {
     let sql = "SELECT work, channel, principal FROM runs WHERE id = ?1";
     let sender = tx.row(sql, params![run.as_uuid()], |row| Ok((rows::work(row)?, payer_row(row)?)))?;

@@ -1,4 +1,4 @@
-//! Tools that are switched off.
+//! The switches of tools.
 
 use async_trait::async_trait;
 use belay_protocol::{Durability, NewEvent, StoreError, ToolOff, ToolSwitch, ToolSwitches};
@@ -40,7 +40,7 @@ fn write(tx: &mut Tx<'_>, ToolSwitch { name, revision, off }: &ToolSwitch, event
             off.map(|off| off.runs),
         ],
     )?;
-    // What an older write says is not so any more.
+    // The events of an older write no longer apply.
     if written > 0 { append_events(tx, events) } else { Ok(()) }
 }
 

@@ -1,4 +1,4 @@
-//! Threads: how one is read, and what a turn writes into it. Rows only; whoever calls has checked the lease.
+//! Threads: loading one, and the writes of a turn. Callers have checked the lease.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ pub(super) fn insert_thread(
     Ok(())
 }
 
-/// The messages of a thread (`?1`) as the model may see them: visible ones of ended turns of the session (`?3`), behind the
+/// The messages of a thread (`?1`) that the model gets: visible ones of ended turns of the session (`?3`), after the
 /// summary (`?2`).
 pub(super) const SEEN: &str = "SELECT position, body FROM messages
      WHERE thread = ?1 AND position > ?2 AND visibility = 'visible' AND scope = 'thread' AND summarised = 0
        AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
      ORDER BY position";
 
-/// A thread as the model may see it, with its summary.
+/// A thread as the model gets it, with its summary.
 pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: Uuid) -> Done<ThreadSnapshot> {
     let head =
         tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
@@ -53,7 +53,7 @@ pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: Uuid) -> D
     Ok(ThreadSnapshot { id, state, summary, messages })
 }
 
-/// Appends the first messages of a turn to the active thread. What could be redone until now no longer can.
+/// Appends the first messages of a turn to the active thread. After that, earlier undone turns cannot be redone.
 pub(super) fn begin_turn(
     tx: &mut Tx<'_>,
     lane: &Lane,
@@ -81,11 +81,11 @@ pub(super) fn begin_turn(
     Ok(())
 }
 
-/// Where a message goes.
+/// The destination of a message.
 pub(super) struct Place {
     pub(super) thread: Uuid,
     pub(super) turn: u32,
-    /// None for a history that was brought along.
+    /// `None` for a history that a client has sent.
     pub(super) run: Option<RunId>,
     pub(super) at: UnixMillis,
 }
@@ -109,8 +109,8 @@ fn append_message(tx: &mut Tx<'_>, place: &Place, message: &Message) -> Done<()>
     Ok(())
 }
 
-/// Appends a notice to the active thread of a session, which is made where there is none, and the event that says so. Whoever owns
-/// the lane reads it with the next load.
+/// Appends a notice to the active thread of a session, and its event. Creates the session if there is none. The owner
+/// of the lane reads the notice with the next load.
 pub(super) fn append_notice(tx: &mut Tx<'_>, notice: &SessionNotice, at: UnixMillis) -> Done<()> {
     let fresh = ThreadId::new().as_uuid();
     let made = tx.exec(
@@ -137,7 +137,7 @@ pub(super) fn append_messages(tx: &mut Tx<'_>, place: &Place, messages: &[Arc<Me
     messages.iter().try_for_each(|message| append_message(tx, place, message))
 }
 
-/// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.
+/// Records that the thread was used, and its new state if there is one. A completed thread stays completed.
 pub(super) fn set_thread(tx: &mut Tx<'_>, thread: Uuid, state: Option<ThreadState>, at: UnixMillis) -> Done<()> {
     tx.exec(
         "UPDATE threads SET state = CASE state WHEN 'completed' THEN state ELSE COALESCE(?2, state) END,

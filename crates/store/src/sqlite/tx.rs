@@ -1,4 +1,4 @@
-//! The transaction that jobs write in, and the ways in which a job can fail.
+//! The transaction in which jobs write, and the failures of a job.
 
 use belay_protocol::StoreError;
 use rusqlite::{Connection, Params, Row};
@@ -11,10 +11,10 @@ pub(super) struct Tx<'a> {
     pub(super) effects: &'a mut Effects,
 }
 
-/// What a transaction has done that others are told once it is committed.
+/// The effects of a transaction that are signalled after its commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effects {
-    /// The number of the last fact.
+    /// The number of the last event.
     pub(super) last_event: Option<u64>,
     /// Whether there are new rows in the outbox.
     pub(super) outbox: bool,
@@ -22,13 +22,13 @@ pub(super) struct Effects {
     pub(super) statements: u64,
 }
 
-/// A job that did not do its work.
+/// The failure of a job.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// It must not, and says why.
+    /// The job is refused, for this reason.
     #[error(transparent)]
     Refused(#[from] StoreError),
-    /// The database could not.
+    /// The database has failed.
     #[error("{0}")]
     Broken(String),
 }
@@ -68,7 +68,7 @@ impl<'a> Tx<'a> {
         rows(self.conn, sql, params, read)
     }
 
-    /// All rows of a query, those apart that cannot be read. `name`: the column that names a row.
+    /// All rows of a query, with the damaged ones apart. `name`: the column that identifies a row.
     pub(super) fn sift<T>(
         &mut self,
         sql: &str,
@@ -114,23 +114,23 @@ pub(super) fn rows<T>(
     Ok(found)
 }
 
-/// A count as SQLite keeps it. What does not fit 63 bits is the largest that does.
+/// A count as a value of SQLite. A count above 63 bits becomes the maximum.
 pub(super) fn to_sql_int(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// A count out of SQLite. Nothing negative is ever stored in these columns.
+/// A count from SQLite. These columns never contain negative values.
 pub(super) fn from_sql_int(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
 impl Failure {
-    /// What was read is not what this program writes.
+    /// The failure for a value that this program never writes.
     pub(super) fn damaged(what: &str) -> Self {
         Self::Broken(format!("damaged: {what}"))
     }
 
-    /// The same, for the caller.
+    /// The error for the caller.
     pub(super) fn into_store_error(self) -> StoreError {
         match self {
             Self::Refused(error) => error,

@@ -1,4 +1,4 @@
-//! The ports of jobs and routines, each a job for the writer or a question to the readers.
+//! The ports of jobs and routines. Each method is a job for the writer or a query for the readers.
 
 use async_trait::async_trait;
 use belay_protocol::{

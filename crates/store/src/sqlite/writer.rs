@@ -1,13 +1,13 @@
-//! The one thread that writes, and how a commit is shared.
+//! The one thread that writes, and the group commit.
 //!
-//! Jobs that wait together are executed in one transaction, in the order in which they came, committed once, and
-//! answered. Relaxed jobs are answered as soon as they have executed; the thread keeps them until their transaction is
-//! committed, and executes them again, before anything else, when that fails. So whatever is on disk is always a
-//! beginning of what was asked for, and nothing that was answered is lost while the process lives.
+//! Jobs that wait together share one transaction: they are executed in order of arrival, committed once, and answered.
+//! Relaxed jobs are answered as soon as they have executed. The thread keeps them until their transaction is committed.
+//! If the commit fails, it executes them again, before anything else. So the data on disk is always a prefix of the
+//! jobs, and no answered job is lost while the process lives.
 //!
-//! A job is usually executed without a savepoint of its own. Where one fails after it has written (a full disk), the
-//! transaction is rolled back and its jobs are executed once more, each in a savepoint, so that only the failing one
-//! is lost.
+//! A job is usually executed without a savepoint of its own. If a job fails after it has written (such as on a full
+//! disk), the transaction is rolled back and its jobs are executed once more, each in a savepoint, so that only the
+//! failing one is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,30 +23,30 @@ use super::open::Locks;
 use super::tx::{Done, Effects, Failure, Tx};
 use crate::queue::Letter;
 
-/// Jobs that wait for the writer; then the callers wait.
+/// The maximum number of queued jobs. Beyond it, callers wait.
 pub(super) const WRITE_QUEUE: usize = 1024;
 
-/// Most jobs of one transaction: bounds how long its first job waits.
+/// The maximum number of jobs of one transaction: it limits the wait of its first job.
 const BATCH_MAX: usize = 256;
 
-/// Most answered jobs that are kept over failed commits; then relaxed jobs are refused too.
+/// The maximum number of answered jobs that are kept over failed commits. Beyond it, relaxed jobs are refused too.
 const KEPT_MAX: usize = 4096;
 
-/// How long answered work may wait for its commit (see [`Durability::Relaxed`]).
+/// The maximum time between the answer of a job and its commit (see [`Durability::Relaxed`]).
 const RELAXED_DELAY: Duration = Duration::from_millis(50);
 
-/// How long to wait after a failed commit before trying again unasked.
+/// The delay before a failed commit is retried without a new job.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A job without its types.
 pub(super) trait Job: Send {
-    /// Does the work and remembers the result. May be called again after a rollback.
+    /// Executes the job and stores the result. It may be called again after a rollback.
     fn execute(&mut self, tx: &mut Tx<'_>) -> Done<()>;
-    /// Tells the caller: the result, or why there is none. Does nothing the second time.
+    /// Sends the result or the error to the caller. Does nothing the second time.
     fn answer(&mut self, outcome: Result<(), StoreError>);
-    /// Whether the caller has been told that it is done.
+    /// Whether the caller was told that the job is done.
     fn is_promised(&self) -> bool;
-    /// When the caller is told.
+    /// The durability of the job.
     fn durability(&self) -> Durability;
 }
 
@@ -57,7 +57,7 @@ struct Work<T, F> {
     caller: Option<oneshot::Sender<Result<T, StoreError>>>,
 }
 
-/// A job, and where its answer comes out.
+/// A job, and the receiver of its answer.
 pub(super) fn job<T, F>(durability: Durability, run: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>)
 where
     T: Send + 'static,
@@ -97,19 +97,19 @@ pub(super) struct Counters {
     pub(super) statements: AtomicU64,
 }
 
-/// Told after each commit.
+/// The signals after each commit.
 pub(super) struct Signals {
     pub(super) tip: watch::Sender<Seq>,
     pub(super) outbox: watch::Sender<u64>,
 }
 
 impl Signals {
-    /// For a store whose last fact this is.
+    /// The signals of a store with this last event.
     pub(super) fn new(last: Seq) -> Self {
         Self { tip: watch::Sender::new(last), outbox: watch::Sender::new(0) }
     }
 
-    /// After a commit: counts it, and wakes who follows events and outbox.
+    /// Counts a commit, and wakes the readers of events and the outbox.
     pub(super) fn committed(&self, counters: &Counters, effects: Effects) {
         counters.commits.fetch_add(1, Ordering::Relaxed);
         counters.statements.fetch_add(effects.statements, Ordering::Relaxed);
@@ -128,15 +128,15 @@ pub(super) struct Writer {
     letters: Receiver<Letter<Box<dyn Job>>>,
     signals: Arc<Signals>,
     counters: Arc<Counters>,
-    /// Jobs of the open transaction, in order; or, while none is open, promised jobs of one that failed.
+    /// The jobs of the open transaction, in order; while none is open, the answered jobs of a failed one.
     batch: Vec<Box<dyn Job>>,
     effects: Effects,
     /// Whether a transaction is open.
     open: bool,
-    /// When the batch is committed at the latest. `None`: there is nothing to commit.
+    /// The latest time of the next commit. `None`: there is nothing to commit.
     due: Option<Instant>,
     closing: bool,
-    /// Proof of being alone, given back after the connection is closed.
+    /// The locks of the store. They are dropped after the connection is closed.
     _locks: Option<Arc<Option<Locks>>>,
 }
 
@@ -162,7 +162,7 @@ impl Writer {
         }
     }
 
-    /// Takes jobs until the queue is closed, then commits what is left and moves the log into the database file.
+    /// Executes jobs until the queue is closed, then commits the rest and moves the log into the database file.
     pub(super) fn run(mut self) {
         while !self.closing {
             self.wait();
@@ -229,7 +229,7 @@ impl Writer {
         }
     }
 
-    /// Opens a transaction unless one is open, and executes in it what a failed one has left behind.
+    /// Opens a transaction unless one is open, and executes the kept jobs of a failed one in it.
     fn begin(&mut self) -> Done<()> {
         if self.open {
             return Ok(());
@@ -241,7 +241,7 @@ impl Writer {
         self.execute_each()
     }
 
-    /// After a failure midway: everything of this transaction once more, with a savepoint around each job.
+    /// Executes all jobs of this transaction once more after a failure, each in a savepoint.
     fn redo(&mut self) {
         self.rollback();
         if let Err(failure) = self.begin() {
@@ -249,8 +249,8 @@ impl Writer {
         }
     }
 
-    /// Executes the batch, each job in a savepoint. A job that fails is answered and dropped. When one fails that its
-    /// caller believes done, the transaction as a whole has failed: nothing may be written without it.
+    /// Executes the batch, each job in a savepoint. A failing job is answered and dropped. If an already answered job
+    /// fails, the whole transaction has failed: nothing may be written without that job.
     fn execute_each(&mut self) -> Done<()> {
         let mut jobs = std::mem::take(&mut self.batch).into_iter();
         let mut outcome = Ok(());
@@ -263,8 +263,8 @@ impl Writer {
                     self.batch.push(job);
                 }
                 Err(Failure::Refused(error)) if job.is_promised() => {
-                    // Only a job that was never answered could have made this one possible, and then nobody could have
-                    // asked for this one.
+                    // Only an unanswered job can have made this one possible, and then nobody can have depended on this
+                    // one.
                     error!(%error, "an answered write no longer applies");
                 }
                 Err(failure) if job.is_promised() || self.conn.is_autocommit() => {
@@ -300,7 +300,7 @@ impl Writer {
         }
     }
 
-    /// After a commit: wakes who follows events and outbox, and answers who waited.
+    /// Wakes the readers of events and the outbox after a commit, and answers the waiting callers.
     fn tell(&mut self) {
         self.open = false;
         self.due = None;
@@ -310,7 +310,8 @@ impl Writer {
         }
     }
 
-    /// The transaction cannot be committed: whoever waits for it is told so, and what was promised is kept.
+    /// Handles a transaction that cannot be committed: the waiting callers get the error, and the answered jobs are
+    /// kept.
     fn give_up(&mut self, failure: &Failure) {
         self.rollback();
         let (promised, waiting) = self.batch.drain(..).partition(|job| job.is_promised());
@@ -324,7 +325,7 @@ impl Writer {
 
     fn rollback(&mut self) {
         self.open = false;
-        // After some errors SQLite has rolled back by itself.
+        // SQLite has rolled back by itself after some errors.
         if !self.conn.is_autocommit()
             && let Err(failure) = self.sql("ROLLBACK")
         {
@@ -337,7 +338,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Commits what is left, and leaves a database file that needs no log.
+    /// Commits the rest, and leaves a database file that needs no log.
     fn end(mut self) {
         if self.open || !self.batch.is_empty() {
             self.commit();
@@ -357,7 +358,7 @@ mod tests {
     use super::*;
     use crate::queue::{Queue, queue};
 
-    /// A writer over a table whose rows can make a commit fail: a reference that is checked only then.
+    /// A writer over a table whose rows can make a commit fail: by a reference that is checked only at the commit.
     struct Harness {
         queue: Queue<Box<dyn Job>>,
         signals: Arc<Signals>,
@@ -382,7 +383,7 @@ mod tests {
             Self { queue, signals, thread, file }
         }
 
-        /// Hands over a job that writes `n`; with an orphan, no commit that contains it works.
+        /// Sends a job that writes `n`. With an orphan, no commit that contains the job succeeds.
         async fn write(
             &self,
             durability: Durability,
@@ -398,7 +399,7 @@ mod tests {
             answer
         }
 
-        /// Hands over a job that writes and then thinks better of it.
+        /// Sends a job that writes and then refuses itself.
         async fn write_and_refuse(&self, n: i64) -> oneshot::Receiver<Result<(), StoreError>> {
             let (job, answer) = job(Durability::Committed, move |tx| {
                 tx.exec("INSERT INTO rows (n) VALUES (?1)", (n,))?;
@@ -408,7 +409,7 @@ mod tests {
             answer
         }
 
-        /// Ends the writer and returns what it has written, in order.
+        /// Ends the writer and returns the written values, in order.
         fn end(self) -> Vec<i64> {
             self.queue.close();
             self.thread.join().expect("the writer did not panic");
@@ -440,7 +441,7 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_fails_after_writing_leaves_nothing_and_harms_nobody() {
         let harness = Harness::new();
-        // Handed over together, so that they mostly share a transaction.
+        // Sent together, so that they mostly share a transaction.
         let first = harness.write(Relaxed, 1, false).await;
         let second = harness.write(Committed, 2, false).await;
         let refused = harness.write_and_refuse(3).await;

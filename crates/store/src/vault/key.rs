@@ -1,4 +1,4 @@
-//! The key that seals secrets, and the file it is kept in.
+//! The key that encrypts secrets, and its file.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::aead::{AES_256_GCM, RandomizedNonceKey};
 use zeroize::Zeroizing;
 
-/// Length of a key, in bytes: AES-256.
+/// The length of a key, in bytes: AES-256.
 pub const KEY_BYTES: usize = 32;
 
-/// What a seal adds to a text, in bytes: the tag of GCM.
+/// The length that encryption adds to a text, in bytes: the tag of GCM.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// A key that cannot be used. Nothing was changed.
+/// The error of an unusable key. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The key has the wrong length.
@@ -23,7 +23,7 @@ pub enum KeyError {
         /// Its length, in bytes.
         found: usize,
     },
-    /// The file has the wrong length: it was cut off, or is something else.
+    /// The file has the wrong length: it is truncated, or is another file.
     #[error(
         "the key file {} has {found} bytes instead of {KEY_BYTES}: put the right file back. If there is none, remove \
          this one; a new key is made, and secrets that people gave before must be given again",
@@ -35,7 +35,7 @@ pub enum KeyError {
         /// Its length, in bytes.
         found: u64,
     },
-    /// Others than its owner may read the file.
+    /// Users other than its owner may read the file.
     #[error(
         "the key file {} can be read by others (mode {mode:04o}): run `chmod 600` on it, and give secrets anew if \
          somebody may have read it",
@@ -47,30 +47,30 @@ pub enum KeyError {
         /// Its permissions.
         mode: u32,
     },
-    /// The file could not be read or made.
+    /// The file could not be read or created.
     #[error("the key file {} cannot be used: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The system's library refuses to make a key.
+    /// The cryptographic library refuses to create a key.
     #[error("the system gives no randomness for a key")]
     NoRandomness,
 }
 
-/// A key that seals secrets. Not shown in debug outputs, and wiped when it is dropped.
+/// A key that encrypts secrets. Debug output omits it, and it is wiped when it is dropped.
 pub struct VaultKey(RandomizedNonceKey);
 
 impl VaultKey {
-    /// Reads the key file, or makes one where there is none: random bytes, readable by its owner only (0600), on disk
-    /// before this returns. Blocks. Call it while the store is open: its lock keeps a second process from reading a file
-    /// that is half made.
+    /// Reads the key file, or creates it if there is none: random bytes, readable by its owner only (0600), on disk
+    /// before this returns. Blocks. Call it while the store is open: the lock of the store keeps a second process from
+    /// reading a partly written file.
     ///
     /// # Errors
-    /// [`KeyError`] says what to do about each. A file that others may read is refused.
+    /// See [`KeyError`]. A file that other users may read is refused.
     pub fn from_file(path: &Path) -> Result<Self, KeyError> {
         match File::open(path) {
             Ok(file) => read(file, path),
@@ -79,10 +79,10 @@ impl VaultKey {
         }
     }
 
-    /// Takes a key that was handed over, such as a credential of the service manager.
+    /// A key of these bytes, such as a credential of the service manager.
     ///
     /// # Errors
-    /// [`KeyError::Length`] unless there are [`KEY_BYTES`] of them.
+    /// [`KeyError::Length`] unless there are [`KEY_BYTES`] bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
         if bytes.len() != KEY_BYTES {
             return Err(KeyError::Length { found: bytes.len() });
@@ -90,7 +90,7 @@ impl VaultKey {
         RandomizedNonceKey::new(&AES_256_GCM, bytes).map(Self).map_err(|_| KeyError::NoRandomness)
     }
 
-    /// A key for a store that forgets everything at its end.
+    /// A random key, for a store in memory.
     ///
     /// # Errors
     /// [`KeyError::NoRandomness`]
@@ -111,7 +111,7 @@ impl fmt::Debug for VaultKey {
 
 fn read(mut file: File, path: &Path) -> Result<VaultKey, KeyError> {
     let in_file = |source| KeyError::Io { path: path.into(), source };
-    // Of the open file, so that what is checked is what is read.
+    // The metadata of the open file, so that the checked file is the one that is read.
     let metadata = file.metadata().map_err(in_file)?;
     refuse_readable(&metadata, path)?;
     if metadata.len() != KEY_BYTES as u64 {
@@ -133,10 +133,10 @@ fn refuse_readable(_: &std::fs::Metadata, _: &Path) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Where the kernel gives randomness.
+/// The kernel's source of randomness.
 ///
-/// Not the library's own generator: gathering its first seed takes some 50 ms of the processor, at the first start of all, and a
-/// daemon that never seals anything nor speaks TLS needs none.
+/// The library's own generator is not used: its first seed takes some 50 ms of processor time at the first start, and a
+/// daemon without secrets and TLS needs none.
 #[cfg(unix)]
 const KERNEL: &str = "/dev/urandom";
 
@@ -155,7 +155,7 @@ fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyError> {
     Ok(bytes)
 }
 
-/// Makes the file with a new key. One that could not be written whole is taken away again.
+/// Creates the file with a new key. A partly written file is deleted.
 fn create(path: &Path) -> Result<VaultKey, KeyError> {
     let bytes = random()?;
     let mut options = OpenOptions::new();
@@ -172,7 +172,8 @@ fn create(path: &Path) -> Result<VaultKey, KeyError> {
     VaultKey::from_bytes(&bytes[..])
 }
 
-/// Without this a power cut could take the new name away, and secrets that were sealed since could never be opened.
+/// Synchronises the directory: otherwise a power cut could remove the new name, and secrets that were encrypted since
+/// could never be read.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }

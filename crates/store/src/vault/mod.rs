@@ -1,10 +1,11 @@
-//! Secrets, sealed before they reach the store that keeps them.
+//! Secrets, encrypted before they reach the store.
 //!
-//! **For**: what people give when a tool needs a password or a token. AES-256-GCM over each secret; the key is in a file
-//! of its own or comes from whoever started the process, never in the database. A copy of the database alone is of no use.
+//! **For**: the passwords and tokens that people give to tools. Each secret is encrypted with AES-256-GCM. The key is
+//! in a file of its own or comes from the service manager, never in the database, so that a copy of the database alone
+//! is useless.
 //!
-//! **Does not know**: what a secret is for, or who may ask for it. It protects against whoever reads the database, not
-//! against whoever can read the key file or the memory of the process too.
+//! **Does not know**: what a secret is for, or who may ask for it. It protects against readers of the database, and not
+//! against readers of the key file or of the process's memory.
 
 mod key;
 mod record;
@@ -18,27 +19,27 @@ use belay_protocol::{Secret, SecretVault, SessionKey, StoreError, UnixMillis};
 
 pub use self::key::{KEY_BYTES, KeyError, VaultKey};
 
-/// Most secrets of one session.
+/// The maximum number of secrets of one session.
 pub(crate) const SECRETS_MAX: usize = 100;
 
-/// Largest secret, in bytes: private keys and long tokens fit.
+/// The maximum length of a secret, in bytes: enough for private keys and long tokens.
 const SECRET_MAX_BYTES: usize = 16 * 1024;
 
-/// Largest name of a secret, in bytes.
+/// The maximum length of a secret's name, in bytes.
 const SECRET_NAME_MAX_BYTES: usize = 256;
 
-/// The error for one secret more than a session may have.
+/// The error for a secret beyond the limit of the session.
 pub(crate) fn too_many() -> StoreError {
     StoreError::TooMuch(format!("a session keeps at most {SECRETS_MAX} secrets: forget one that is no longer needed"))
 }
 
-/// What a store offers to the vault: sealed records, which it cannot read.
+/// The port of the vault to a store: encrypted records, which the store cannot read.
 #[async_trait]
 pub trait SealedSecrets: Send + Sync {
-    /// Keeps a record for a session under a name, replacing an earlier one. Committed.
+    /// Stores a record for a session under a name, and replaces an earlier one. Committed.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`] for one more than a session may have.
+    /// [`StoreError::TooMuch`] for a record beyond the limit of the session.
     async fn put_sealed(
         &self,
         session: &SessionKey,
@@ -46,15 +47,15 @@ pub trait SealedSecrets: Send + Sync {
         sealed: Vec<u8>,
         at: UnixMillis,
     ) -> Result<(), StoreError>;
-    /// The record of that name.
+    /// The record with this name.
     async fn sealed(&self, session: &SessionKey, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
     /// Removes a record. `false`: there was none. Committed.
     async fn remove_sealed(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError>;
-    /// Removes all records of a session; how many. Committed.
+    /// Removes all records of a session. Returns their number. Committed.
     async fn remove_all_sealed(&self, session: &SessionKey) -> Result<u32, StoreError>;
 }
 
-/// Secrets of sessions, sealed in a store, and secrets of the configuration, which every session has.
+/// The secrets of sessions, encrypted in a store, and the secrets of the configuration, which every session has.
 ///
 /// Share it in an `Arc`.
 pub struct SealedVault {
@@ -64,12 +65,13 @@ pub struct SealedVault {
 }
 
 impl SealedVault {
-    /// A vault over this store. A record that was sealed with another key is forgotten when it is looked for.
+    /// A vault over this store. A record of another key is deleted when it is read.
     pub fn new(store: Arc<dyn SealedSecrets>, key: VaultKey) -> Self {
         Self { store, key, configured: HashMap::new() }
     }
 
-    /// The same, with secrets by name for all sessions. A session's own secret of the same name comes first.
+    /// The same, with configured secrets by name for all sessions. A session's own secret of the same name takes
+    /// precedence.
     #[must_use]
     pub fn with_configured(self, configured: HashMap<String, Secret>) -> Self {
         Self { configured, ..self }
@@ -79,7 +81,7 @@ impl SealedVault {
 #[async_trait]
 impl SecretVault for SealedVault {
     /// # Errors
-    /// [`StoreError::TooMuch`] for a secret or a name that is too long, or for one secret too many.
+    /// [`StoreError::TooMuch`] for a secret or a name that is too long, or for a secret beyond the limit.
     async fn keep(&self, session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> Result<(), StoreError> {
         if name.len() > SECRET_NAME_MAX_BYTES {
             return Err(StoreError::TooMuch(format!("a secret's name has at most {SECRET_NAME_MAX_BYTES} bytes")));
@@ -91,9 +93,9 @@ impl SecretVault for SealedVault {
         self.store.put_sealed(session, name, sealed, at).await
     }
 
-    /// A record that does not open, because it was sealed with another key or was changed, is forgotten with a warning, so
-    /// that it is asked for again: nobody could ever read it. The configured secret of that name is not taken in its stead
-    /// this time, since the session has said that it wants another.
+    /// A record that cannot be decrypted, because it has another key or was changed, is deleted with a warning, so that
+    /// the person is asked again: nobody could ever read it. The configured secret of that name is not returned this
+    /// time, since the session has chosen another one.
     async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError> {
         let Some(sealed) = self.store.sealed(session, name).await? else {
             return Ok(self.configured.get(name).cloned());
@@ -108,12 +110,12 @@ impl SecretVault for SealedVault {
         }
     }
 
-    /// Forgets the session's own; one that is configured stays.
+    /// Deletes the session's own secret; a configured one stays.
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         self.store.remove_sealed(session, name).await
     }
 
-    /// Forgets the session's own; those that are configured stay.
+    /// Deletes the session's own secrets; configured ones stay.
     async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError> {
         self.store.remove_all_sealed(session).await
     }

@@ -1,11 +1,11 @@
-//! One secret as the store keeps it.
+//! The encrypted form of one secret.
 //!
 //! ```text
 //! version (1 byte) | nonce (12) | ciphertext | tag (16)
 //! ```
 //!
-//! The nonce is random for each record. Version, session and name are authenticated with it, so that a record which was
-//! moved to another place does not open there.
+//! The nonce is random for each record. Version, session and name are authenticated with it, so that a record cannot be
+//! decrypted under another session or name.
 
 use aws_lc_rs::aead::{Aad, NONCE_LEN, Nonce};
 use belay_protocol::{Secret, SessionKey, StoreError};
@@ -13,15 +13,15 @@ use zeroize::Zeroizing;
 
 use super::key::{TAG_BYTES, VaultKey};
 
-/// The layout above.
+/// The version of the layout above.
 const VERSION: u8 = 1;
 
 impl VaultKey {
     /// # Errors
-    /// [`StoreError::Unavailable`] when the system gives no randomness.
+    /// [`StoreError::Unavailable`] if the system gives no randomness.
     pub(super) fn seal(&self, session: &SessionKey, name: &str, secret: &Secret) -> Result<Vec<u8>, StoreError> {
         let plain = secret.expose().as_bytes();
-        // As large as it will become: growing would leave a copy behind that nobody wipes.
+        // Allocated in its final size: growing would leave a copy that is never wiped.
         let mut buffer = Zeroizing::new(Vec::with_capacity(plain.len() + TAG_BYTES));
         buffer.extend_from_slice(plain);
         let place = Aad::from(place(session, name));
@@ -32,7 +32,7 @@ impl VaultKey {
     }
 
     /// # Errors
-    /// [`StoreError::Unavailable`] for anything but a record of this key at this place.
+    /// [`StoreError::Unavailable`] for anything but a record of this key, session and name.
     pub(super) fn open(&self, session: &SessionKey, name: &str, sealed: Vec<u8>) -> Result<Secret, StoreError> {
         self.opened(session, name, sealed).ok_or_else(|| {
             StoreError::Unavailable(format!(
@@ -51,7 +51,7 @@ impl VaultKey {
     }
 }
 
-/// Where a record belongs. With its length before the session, no two places are written the same.
+/// The authenticated location of a record. The length before the session makes the form unambiguous.
 fn place(session: &SessionKey, name: &str) -> Vec<u8> {
     let session = session.as_str().as_bytes();
     [&[VERSION][..], &(session.len() as u64).to_be_bytes(), session, name.as_bytes()].concat()

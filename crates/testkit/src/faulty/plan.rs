@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! The faults of a test, and their times.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -8,24 +8,24 @@ use tokio::sync::watch;
 
 use super::StoreOp;
 
-/// What happens to an operation.
+/// The fault of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails with [`StoreError::Unavailable`] and has done nothing.
+    /// It fails with [`StoreError::Unavailable`] and has no effect.
     Fail,
-    /// It does its work, and the answer is lost: the caller sees [`StoreError::Unavailable`].
+    /// It takes effect, and its result is lost: the caller gets [`StoreError::Unavailable`].
     LoseAnswer,
-    /// It waits for [`FaultPlan::release`], then does its work.
+    /// It waits for [`FaultPlan::release`] and then takes effect.
     Stall,
-    /// It panics and has done nothing: a fault in the program, in whoever asked.
+    /// It panics and has no effect: a bug in the calling code.
     Panic,
-    /// The daemon dies before its work is begun: neither this nor any later operation is ever answered.
+    /// The daemon dies before the operation: neither this nor any later operation returns.
     Die,
-    /// The daemon dies when its work is done and not yet answered, and nothing is answered any more.
+    /// The daemon dies after the operation and before its result: neither this nor any later operation returns.
     DieAfter,
 }
 
-/// Which operations go wrong. Clones share it, so that a test changes it while the store is in use.
+/// The faults of operations. Clones share the plan, so that a test changes it while the store is in use.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan(Arc<Shared>);
 
@@ -34,73 +34,74 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     asked: AtomicU64,
     released: watch::Sender<u64>,
-    /// The operation of which the daemon has died.
+    /// The operation at which the daemon has died.
     died_of: watch::Sender<Option<StoreOp>>,
-    /// Whether paused time stands still while an operation is at work.
+    /// Whether paused time stops while an operation is running.
     holds_time: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Rule {
-    /// None: any.
+    /// `None`: any operation.
     op: Option<StoreOp>,
     fault: Fault,
-    /// Matching operations that pass before the fault.
+    /// The number of matching operations before the fault.
     passing: u64,
-    /// Whether it strikes once, or from then on always.
+    /// Whether the fault applies once, or always from then on.
     once: bool,
 }
 
 impl FaultPlan {
-    /// The `nth` operation from now on, from 1, whatever it is.
+    /// Sets a fault for the `nth` operation from now on, from 1, of any kind.
     pub fn nth(&self, nth: u64, fault: Fault) {
         self.add(Rule { op: None, fault, passing: nth.saturating_sub(1), once: true });
     }
 
-    /// The `nth` operation of that kind from now on, from 1.
+    /// Sets a fault for the `nth` operation of this kind from now on, from 1.
     pub fn nth_of(&self, op: StoreOp, nth: u64, fault: Fault) {
         self.add(Rule { op: Some(op), fault, passing: nth.saturating_sub(1), once: true });
     }
 
-    /// Every operation of that kind.
+    /// Sets a fault for every operation of this kind.
     pub fn every(&self, op: StoreOp, fault: Fault) {
         self.add(Rule { op: Some(op), fault, passing: 0, once: false });
     }
 
-    /// Every operation.
+    /// Sets a fault for every operation.
     pub fn all(&self, fault: Fault) {
         self.add(Rule { op: None, fault, passing: 0, once: false });
     }
 
-    /// No further faults. What stalls goes on stalling until it is released.
+    /// Removes all faults. Stalled operations wait until they are released.
     pub fn clear(&self) {
         self.rules().clear();
     }
 
-    /// Lets everything go on that stalls now.
+    /// Releases all operations that are stalled now.
     pub fn release(&self) {
         self.0.released.send_modify(|times| *times += 1);
     }
 
-    /// Operations asked for so far, failed ones included; the number for [`FaultPlan::nth`] in a second run.
+    /// The number of operations so far, including failed ones; for [`FaultPlan::nth`] in a second run.
     pub fn asked(&self) -> u64 {
         self.0.asked.load(Ordering::SeqCst)
     }
 
-    /// Waits until the daemon has died of [`Fault::Die`] or [`Fault::DieAfter`]. Returns the operation that it died at.
+    /// Waits until the daemon has died of [`Fault::Die`] or [`Fault::DieAfter`]. Returns the operation at which it
+    /// died.
     pub async fn died(&self) -> StoreOp {
         let mut died_of = self.0.died_of.subscribe();
         loop {
             if let Some(op) = *died_of.borrow_and_update() {
                 return op;
             }
-            // The sender is borrowed for as long as we wait, so this cannot fail.
+            // The sender is borrowed during the wait, so this cannot fail.
             let _ = died_of.changed().await;
         }
     }
 
-    /// From now on paused time stands still while an operation is at work. Without this it runs on to the next timer
-    /// whenever a store on disk works in threads of its own, as if the disk took that long.
+    /// Stops paused time while an operation is running. Otherwise it advances to the next timer whenever a store on
+    /// disk works in threads of its own, as if the disk took that long.
     pub fn hold_time(&self) {
         self.0.holds_time.store(true, Ordering::SeqCst);
     }
@@ -113,7 +114,7 @@ impl FaultPlan {
         self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fault of this operation. Of several rules that strike, the first added wins; all of them count it.
+    /// The fault of this operation. If several rules apply, the first added one wins; all of them count the operation.
     fn next(&self, op: StoreOp) -> Option<Fault> {
         self.0.asked.fetch_add(1, Ordering::SeqCst);
         let mut fault = None;
@@ -161,7 +162,7 @@ impl FaultPlan {
         done
     }
 
-    /// Never returns where the daemon has died.
+    /// Never returns after the daemon has died.
     async fn unless_dead(&self) {
         let dead = self.0.died_of.borrow().is_some();
         if dead {
@@ -175,14 +176,13 @@ impl FaultPlan {
     }
 }
 
-/// Keeps paused time from running on by itself, which it does not while anything is at work on the blocking pool. Ends when
-/// it is dropped.
+/// Stops paused time until it is dropped: time does not advance while a task is running on the blocking pool.
 struct Still(#[expect(dead_code, reason = "its end is what the pool waits for")] mpsc::SyncSender<()>);
 
 impl Still {
     fn begin() -> Self {
         let (sender, end) = mpsc::sync_channel::<()>(0);
-        // Nothing is ever sent: it returns when the sender is gone.
+        // Nothing is ever sent: `recv` returns when the sender is dropped.
         drop(tokio::task::spawn_blocking(move || end.recv()));
         Self(sender)
     }

@@ -9,12 +9,12 @@ use crate::near::{did_you_mean, nearest};
 /// Largest number whose factorial is calculated: 300! has 615 digits, the most that is kept exactly.
 const MAX_FACTORIAL: u32 = 300;
 
-/// Most digits that `round` is asked for, in either direction.
+/// Largest number of digits, positive or negative, that `round` accepts.
 const MAX_ROUND_DIGITS: i64 = 100;
 
 type Function = fn(&[Number]) -> Result;
 
-/// Name, fewest and most arguments, and what it does.
+/// Each function: its name, its minimum and maximum number of arguments, its implementation.
 const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
     ("abs", 1, 1, |a| if a[0].less_than(&zero()) { Ok(a[0].clone().negated()) } else { Ok(a[0].clone()) }),
     ("acos", 1, 1, |a| Number::rounded(a[0].to_f64().acos())),
@@ -50,18 +50,18 @@ const CONSTANTS: &[(&str, f64)] = &[
     ("τ", std::f64::consts::TAU),
 ];
 
-/// The value of a constant. Names are matched without case.
+/// The value of a constant. The name is case-insensitive.
 pub(super) fn constant(name: &str) -> Option<Number> {
     let (_, value) = CONSTANTS.iter().find(|(known, _)| *known == name.to_lowercase())?;
     Some(Number::Rounded(*value))
 }
 
-/// Whether there is a function of that name.
+/// Whether a function with this name exists. The name is case-insensitive.
 pub(super) fn is_function(name: &str) -> bool {
     FUNCTIONS.iter().any(|(known, ..)| *known == name.to_lowercase())
 }
 
-/// What to say about a name that means nothing.
+/// The error text for an unknown name.
 pub(super) fn unknown(name: &str) -> String {
     let names = FUNCTIONS.iter().map(|(known, ..)| *known).chain(CONSTANTS.iter().map(|(known, _)| *known));
     format!("There is no {name} here.{}", did_you_mean(&nearest(name, names, 2)))
@@ -108,7 +108,7 @@ fn extreme(numbers: &[Number], better: impl Fn(&Number, &Number) -> bool) -> Num
     best.clone()
 }
 
-/// Makes a number whole. A rounded number has an exact value too, so the result is exact.
+/// Rounds to an integer. The result is exact even for a rounded number, because a double has an exact value.
 fn whole(number: &Number, how: fn(&BigRational) -> BigRational) -> Result {
     Ok(Number::Exact(how(&exact(number)?)))
 }
@@ -122,7 +122,7 @@ fn exact(number: &Number) -> Result<BigRational> {
     }
 }
 
-/// `round(x)` and `round(x, digits)`: half away from zero.
+/// `round(x)` and `round(x, digits)`: rounds half away from zero.
 fn round(arguments: &[Number]) -> Result {
     let digits = match arguments.get(1) {
         None => 0,

@@ -1,4 +1,4 @@
-//! The numbers of the calculator: exact fractions as long as they stay small, rounded ones from there on.
+//! The numbers of the calculator: exact fractions while they are small, doubles beyond that.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use num::bigint::Sign;
 use num::traits::Pow;
 use num::{BigInt, BigRational, Integer, One, Signed, ToPrimitive, Zero};
 
-/// Largest numerator or denominator kept exactly, in bits: 616 digits. Beyond it a number is rounded, so that no
-/// operation takes longer than a fraction of a millisecond.
+/// Largest numerator or denominator that is kept exactly, in bits: 616 digits. A larger number is rounded, so that each
+/// operation takes only a fraction of a millisecond.
 pub(super) const MAX_BITS: u64 = 2048;
 
-/// Most digits behind the point that are written out for an exact number.
+/// Most decimals that are written for an exact number.
 const MAX_DECIMALS: usize = 40;
 
 /// A number.
@@ -28,7 +28,7 @@ impl Number {
     /// A rounded number.
     ///
     /// # Errors
-    /// When it is no number, or is infinite.
+    /// The value is NaN or infinite.
     pub(super) fn rounded(value: f64) -> Result {
         if value.is_nan() {
             return Err("The result is not a real number.".to_owned());
@@ -50,7 +50,7 @@ impl Number {
         }
     }
 
-    /// The whole number it is exactly, if it is one.
+    /// The exact integer value, if the number has one.
     pub(super) fn as_integer(&self) -> Option<&BigInt> {
         match self {
             Self::Exact(value) if value.is_integer() => Some(value.numer()),
@@ -98,7 +98,7 @@ impl Number {
         self.combine(other, |a, b| a / b, |a, b| a / b)
     }
 
-    /// The remainder, with the sign of the divisor.
+    /// The remainder. It has the sign of the divisor.
     pub(super) fn modulo(&self, other: &Self) -> Result {
         if other.is_zero() {
             return Err("Remainder of a division by zero.".to_owned());
@@ -106,7 +106,7 @@ impl Number {
         self.combine(other, |a, b| a - b * (a / b).floor(), |a, b| a - b * (a / b).floor())
     }
 
-    /// Raises to a power: exactly when the exponent is whole and the result is small enough.
+    /// Raises to a power. The result is exact if the exponent is an integer and the result is small enough.
     pub(super) fn to_the(&self, exponent: &Self) -> Result {
         if self.is_zero() && exponent.less_than(&Self::integer(BigInt::zero())) {
             return Err("Division by zero: zero has no negative power.".to_owned());
@@ -122,7 +122,7 @@ impl Number {
         }
     }
 
-    /// The square root, exact where it is a fraction.
+    /// The square root. It is exact if it is a fraction.
     pub(super) fn square_root(&self) -> Result {
         if let Self::Exact(value) = self
             && !value.is_negative()
@@ -146,8 +146,8 @@ impl Number {
             if is_small(&value) {
                 return Ok(Self::Exact(value));
             }
-            // One operation on two small numbers gives one that is at most a few times as long: converting it whole
-            // rounds once, where converting both operands first could overflow on the way.
+            // An operation on two small numbers gives a number that is at most a few times as long. Converting the
+            // result rounds once. Converting both operands first could overflow.
             return Self::rounded(value.to_f64().unwrap_or(f64::INFINITY));
         }
         Self::rounded(rounded(self.to_f64(), other.to_f64()))
@@ -158,10 +158,10 @@ fn is_small(value: &BigRational) -> bool {
     value.numer().bits() <= MAX_BITS && value.denom().bits() <= MAX_BITS
 }
 
-/// A whole power, if it is small enough to be kept.
+/// The exact power of an integer exponent, if the result stays within [`MAX_BITS`].
 fn exact_power(base: &BigRational, exponent: &BigInt) -> Option<BigRational> {
     if base.is_integer() && base.numer().bits() <= 1 {
-        // 0, 1 and -1 have only themselves and 1 as powers, however large the exponent.
+        // The powers of 0, 1 and -1 are 0, 1 or -1, for any size of the exponent.
         let odd = exponent.is_odd();
         return Some(if exponent.is_zero() || (!odd && !base.is_zero()) { BigRational::one() } else { base.clone() });
     }
@@ -175,7 +175,7 @@ fn exact_power(base: &BigRational, exponent: &BigInt) -> Option<BigRational> {
 }
 
 impl fmt::Display for Number {
-    /// Exact numbers as they are; rounded ones to 15 digits behind a `≈`, with the fraction where it is short.
+    /// Writes exact numbers in full, and rounded numbers as `≈` with 15 digits. Adds the fraction if it is short.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rounded(value) => write!(f, "≈ {}", fifteen_digits(*value)),
@@ -191,7 +191,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// The digits of a fraction whose decimals end, and end soon.
+/// The digits of a fraction that has at most [`MAX_DECIMALS`] decimals.
 fn decimal(value: &BigRational) -> Option<String> {
     if value.is_integer() {
         return Some(value.numer().to_string());
@@ -215,7 +215,7 @@ fn decimal(value: &BigRational) -> Option<String> {
     Some(format!("{}{whole}.{behind}", if value.is_negative() { "-" } else { "" }))
 }
 
-/// A rounded number to 15 significant digits without trailing zeros: what a double can promise.
+/// A rounded number with 15 significant digits, the precision of a double, without trailing zeros.
 fn fifteen_digits(value: f64) -> String {
     let text = format!("{value:.14e}");
     let Some((mantissa, exponent)) = text.split_once('e') else { return text };
@@ -226,7 +226,7 @@ fn fifteen_digits(value: f64) -> String {
     if !(-7..=20).contains(&exponent) {
         return format!("{}e{exponent}", trim_zeros(mantissa));
     }
-    // The rounding happened above; from here the same digits are only written differently.
+    // `text` is already rounded. The following code only changes the notation of the same digits.
     let rounded: f64 = text.parse().unwrap_or(value);
     let decimals = usize::try_from(14 - exponent).unwrap_or(0);
     trim_zeros(&format!("{rounded:.decimals$}")).to_owned()

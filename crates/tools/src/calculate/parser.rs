@@ -1,4 +1,4 @@
-//! Reads and evaluates an expression in one pass: precedence by recursive descent, the recursion counted.
+//! Parses and evaluates an expression in one pass, by recursive descent with a limited depth.
 //!
 //! ```text
 //! sum     = product (("+" | "-") product)*
@@ -18,13 +18,13 @@ use super::number::{Number, Result};
 /// Deepest nesting of parentheses, signs, functions and powers together.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// Largest decimal exponent of a number as written. `1e400` is beyond every double; nobody means it.
+/// Largest decimal exponent in a number literal. `1e400` is larger than every double.
 const MAX_EXPONENT: u32 = 400;
 
-/// Reads the whole text as one expression and gives its value.
+/// Parses the whole text as one expression and returns its value.
 ///
 /// # Errors
-/// A sentence for the model: what is wrong and where.
+/// A sentence for the model: the problem and its position.
 pub(super) fn evaluate(text: &str) -> Result {
     if text.trim().is_empty() {
         return Err("The expression is empty.".to_owned());
@@ -40,11 +40,11 @@ pub(super) fn evaluate(text: &str) -> Result {
 
 struct Parser<'a> {
     text: &'a str,
-    /// Byte offset of what comes next.
+    /// Byte offset of the next character.
     at: usize,
-    /// How deep the recursion is.
+    /// Current depth of the recursion.
     depth: usize,
-    /// How many function calls are open: within one, a comma stands between arguments and nothing else.
+    /// Number of open function calls. Inside a call, a comma only separates arguments.
     calls: usize,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Every recursion passes here, so here it is counted.
+    /// Every recursion passes through this function, so the depth is counted here.
     fn signed(&mut self) -> Result {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A number: digits with `_` or, outside function calls, `,` between groups of three; decimals; an exponent.
+    /// Parses a number: digits with `_` or, outside function calls, `,` between groups of three; decimals; an exponent.
     fn number(&mut self) -> Result {
         let mut digits = self.digits();
         if self.calls == 0 && self.rest().starts_with(',') {
@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
         self.scan(|c| c.is_ascii_digit() || c == '_').replace('_', "")
     }
 
-    /// Takes `,ddd` groups, all or nothing: after 1 to 3 digits, each of exactly three.
+    /// Parses `,ddd` groups after 1 to 3 digits. Each group must have exactly three digits; otherwise it is an error.
     fn groups(&mut self, digits: &mut String) -> Result<()> {
         if digits.is_empty() || digits.len() > 3 {
             return Err(self.stray_comma());
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The decimal exponent behind an `e`. An `e` without digits behind it is not part of the number.
+    /// Parses the decimal exponent after an `e`. An `e` without digits after it is not part of the number.
     fn exponent(&mut self) -> Result<i32> {
         let rest = self.rest();
         let Some(tail) = rest.strip_prefix(['e', 'E']) else { return Ok(0) };
@@ -223,16 +223,16 @@ impl<'a> Parser<'a> {
         &self.text[self.at..]
     }
 
-    /// What comes next, spaces skipped.
+    /// The next character that is not white space.
     fn peek(&mut self) -> Option<char> {
         self.at = self.text.len() - self.rest().trim_start().len();
         self.rest().chars().next()
     }
 
-    /// Takes one of these signs if it comes next.
+    /// Consumes one of these signs if it comes next.
     fn take(&mut self, signs: &[&str]) -> bool {
         self.peek();
-        // `**` is a power; a product must not take its first half.
+        // `**` is a power. A product must not consume its first half.
         if signs.contains(&"*") && self.rest().starts_with("**") {
             return false;
         }

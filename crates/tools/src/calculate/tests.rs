@@ -1,4 +1,4 @@
-//! What the calculator knows, what it refuses, and that neither takes long.
+//! Tests for results, refusals and run time of the calculator.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
@@ -111,7 +111,7 @@ fn functions_and_constants_work() {
 }
 
 #[test]
-fn what_is_rounded_says_so() {
+fn a_rounded_result_is_marked() {
     check(&[
         ("1/3", "≈ 0.333333333333333 (exactly 1/3)"),
         ("-22/7", "≈ -3.14285714285714 (exactly -22/7)"),
@@ -122,8 +122,8 @@ fn what_is_rounded_says_so() {
 }
 
 #[test]
-fn what_has_no_value_is_a_failure_that_says_why() {
-    for (expression, says) in [
+fn an_invalid_expression_is_a_failure_with_the_reason() {
+    for (expression, expected_text) in [
         ("1/0", "zero"),
         ("1%0", "zero"),
         ("0^-1", "zero"),
@@ -162,7 +162,7 @@ fn what_has_no_value_is_a_failure_that_says_why() {
         ("🦀", "unexpected"),
     ] {
         match evaluate(expression) {
-            Err(error) => assert!(error.contains(says), "{expression}: {error}"),
+            Err(error) => assert!(error.contains(expected_text), "{expression}: {error}"),
             Ok(value) => panic!("{expression} = {value}"),
         }
     }
@@ -210,7 +210,7 @@ async fn the_tool_answers_and_refuses() {
     }
 }
 
-/// A tree of + - * over integers, with its text and its value by plain `i128`.
+/// A tree of + - * over integers, as its text and its value in `i128`.
 fn tree() -> impl Strategy<Value = (String, i128)> {
     let leaf = (-1000i128..1000).prop_map(|n| if n < 0 { (format!("({n})"), n) } else { (n.to_string(), n) });
     leaf.prop_recursive(5, 32, 2, |inner| {
@@ -222,7 +222,7 @@ fn tree() -> impl Strategy<Value = (String, i128)> {
     })
 }
 
-/// What a flat chain of + - * is worth: products first, then sums from the left.
+/// The value of a flat chain of + - *: products first, then sums from the left.
 fn flat_value(first: i128, rest: &[(char, i128)]) -> i128 {
     let (mut sum, mut product) = (0, first);
     for (op, n) in rest {

@@ -1,43 +1,43 @@
-//! What a command prints: the beginning and the end to show, the whole on disk.
+//! The output of a command: its beginning and end for the model, the complete output on disk.
 
 use belay_protocol::{CallId, Kept, RunId};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::outputs::{KeptOutputs, Writing};
 
-/// Bytes of the beginning that are shown of a long output, and of its end, where errors and sums are.
+/// Bytes of the beginning and of the end of a long output that the model sees. The end often has errors and totals.
 const HEAD_BYTES: usize = 48 * 1024;
 const TAIL_BYTES: usize = 16 * 1024;
 
-/// Bytes read at once; what a pipe holds.
+/// Bytes per read: the capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Output on its way. Takes everything; memory does not grow with it.
+/// Collects the output of a command. It accepts any amount and uses bounded memory.
 #[derive(Debug)]
 pub(super) struct Capture {
     outputs: KeptOutputs,
     run: RunId,
     call: CallId,
-    /// Everything, while it can be shown whole; then its beginning.
+    /// The whole output while it is short enough to be shown; then its beginning.
     head: Vec<u8>,
-    /// The end, once it cannot; up to twice as much as is shown.
+    /// The end of an output that is too long; up to twice as much as is shown.
     tail: Vec<u8>,
     total: u64,
     whole: Whole,
 }
 
-/// Where the whole is.
+/// Where the complete output is.
 #[derive(Debug)]
 enum Whole {
-    /// In memory.
+    /// In memory; all of it is shown.
     Shown,
-    /// On its way to the disk.
+    /// In a file that is being written.
     Writing(Writing),
-    /// Nowhere, in plain words.
+    /// Not stored, with the reason in plain words.
     Lost(String),
 }
 
-/// An output as it is shown.
+/// The output as the model sees it.
 #[derive(Debug)]
 pub(super) struct Printed {
     pub(super) text: String,
@@ -49,15 +49,15 @@ impl Capture {
         Self { outputs, run, call, head: Vec::new(), tail: Vec::new(), total: 0, whole: Whole::Shown }
     }
 
-    /// Reads both outputs to their end, and mixes them in the order in which they come, as far as two pipes tell.
+    /// Reads both outputs to their end. Mixes them in the order of arrival, as far as two pipes reveal it.
     ///
     /// # Cancel safety
-    /// Dropped, at most what was read last is missing.
+    /// If the future is dropped, at most the last read bytes are missing.
     pub(super) async fn drain(&mut self, mut out: impl AsyncRead + Unpin, mut err: impl AsyncRead + Unpin) {
         let (mut from_out, mut from_err) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
         let (mut out_open, mut err_open) = (true, true);
         while out_open || err_open {
-            // A pipe that cannot be read is one that has ended.
+            // A pipe with a read error counts as ended.
             let (bytes, open) = tokio::select! {
                 read = out.read(&mut from_out), if out_open => (&from_out[..read.unwrap_or(0)], &mut out_open),
                 read = err.read(&mut from_err), if err_open => (&from_err[..read.unwrap_or(0)], &mut err_open),
@@ -81,7 +81,7 @@ impl Capture {
         self.trim_tail();
     }
 
-    /// It has become too long to be shown whole: from here on it goes to the disk.
+    /// Starts to store the output on disk, because it has become too long to be shown in full.
     async fn spill(&mut self) {
         self.whole = match self.outputs.begin(self.run, &self.call).await {
             Ok(writing) => Whole::Writing(writing),
@@ -102,14 +102,14 @@ impl Capture {
         }
     }
 
-    /// Keeps what is shown of the end. Moves bytes only when twice as much has come.
+    /// Drops all but the last bytes of the end. Moves bytes only after twice that many have arrived.
     fn trim_tail(&mut self) {
         if self.tail.len() > 2 * TAIL_BYTES {
             self.tail.drain(..self.tail.len() - TAIL_BYTES);
         }
     }
 
-    /// The output as it is shown.
+    /// Finishes the capture and returns the output as the model sees it.
     pub(super) async fn finish(self) -> Printed {
         let whole = match self.whole {
             Whole::Shown if self.total == 0 => return Printed { text: "[nothing was printed]".to_owned(), kept: None },
@@ -188,12 +188,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_an_output_beyond_the_bound_it_is_said_how_much_can_be_read() {
+    async fn an_output_beyond_the_limit_reports_the_readable_part() {
         let dir = tempfile::tempdir().unwrap();
-        let most: u64 = 64 * 1024; // the least that can be set
+        let most: u64 = 64 * 1024; // the smallest allowed value
         let config = OutputsConfig { max_bytes: most, ..OutputsConfig::default() };
         let outputs = KeptOutputs::open(dir.path(), &config).unwrap();
-        // One beyond; and as many as make the kept file as long as the output was.
+        // One byte beyond the limit, and sizes where the stored file with its note is about as long as the output.
         for lost in [1, 45, 46, 47, 100_000] {
             let mut capture = Capture::new(outputs.clone(), RunId::new(), "c".into());
             let size = most + lost;
@@ -205,10 +205,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_output_that_cannot_be_kept_is_shown_and_says_so() {
+    async fn an_output_that_cannot_be_stored_is_shown_with_a_note() {
         let dir = tempfile::tempdir().unwrap();
         let outputs = KeptOutputs::open(&dir.path().join("outputs"), &OutputsConfig::default()).unwrap();
-        // A file in the place of the directory: nothing can be made in it, not even by root.
+        // A file replaces the directory, so nothing can be created in it, not even by root.
         std::fs::remove_dir(dir.path().join("outputs")).unwrap();
         std::fs::write(dir.path().join("outputs"), "").unwrap();
         let mut capture = Capture::new(outputs, RunId::new(), "c".into());

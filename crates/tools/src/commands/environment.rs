@@ -1,4 +1,4 @@
-//! The environment of commands: complete, and none of it the daemon's own.
+//! The environment variables of commands. They inherit none from the daemon.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,12 +7,13 @@ use belay_protocol::Variable;
 
 use crate::config::CommandsConfig;
 
-/// What keeps programs from waiting for a person, from colours, and git from running what a repository names.
+/// Variables that prevent programs from waiting for a person and from using colours, and git from running programs that
+/// a repository names.
 ///
-/// Source: git(1), "Environment Variables"; git-config(1), `GIT_CONFIG_COUNT`. The workspace is the home directory inside,
-/// so without `GIT_CONFIG_GLOBAL` a file `.gitconfig` in it would configure git for every repository. Who owns a
-/// repository git goes on to check by itself (`safe.directory` is not set).
-const USUAL: [(&str, &str); 13] = [
+/// Source: git(1), "Environment Variables"; git-config(1), `GIT_CONFIG_COUNT`. In the sandbox, the workspace is the
+/// home directory, so without `GIT_CONFIG_GLOBAL` a file `.gitconfig` in it would configure git for every repository.
+/// git still checks the owner of a repository (`safe.directory` is not set).
+const DEFAULT_VARIABLES: [(&str, &str); 13] = [
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
     ("TMPDIR", "/tmp"),
@@ -28,7 +29,7 @@ const USUAL: [(&str, &str); 13] = [
     ("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
 ];
 
-/// Settings of git that stand above those of a repository. Hooks do not run: a commit that needs them is a person's.
+/// git settings that override those of a repository. Hooks do not run; a person has to make a commit that needs them.
 const GIT_SETTINGS: [(&str, &str); 4] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -36,12 +37,12 @@ const GIT_SETTINGS: [(&str, &str); 4] = [
     ("safe.bareRepository", "explicit"),
 ];
 
-/// All of it. `home`: the workspace as commands see it.
+/// The complete environment. `home`: the path of the workspace inside the sandbox.
 pub(super) fn of(config: &CommandsConfig, home: &Path) -> Vec<(OsString, OsString)> {
-    // Validation has refused what cannot be joined.
+    // Validation has refused paths that cannot be joined.
     let path = std::env::join_paths(&config.path).unwrap_or_default();
     let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path), ("HOME".into(), home.into())];
-    env.extend(USUAL.iter().map(|(name, value)| (name.into(), value.into())));
+    env.extend(DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())));
     env.push(("GIT_CONFIG_COUNT".into(), GIT_SETTINGS.len().to_string().into()));
     for (index, (key, value)) in GIT_SETTINGS.iter().enumerate() {
         env.push((format!("GIT_CONFIG_KEY_{index}").into(), key.into()));
@@ -52,7 +53,7 @@ pub(super) fn of(config: &CommandsConfig, home: &Path) -> Vec<(OsString, OsStrin
     env
 }
 
-/// This environment and the variables of the run's skills; what the operator has set for every command stays.
+/// Adds the variables of the run's skills. Variables of the operator take precedence.
 pub(super) fn with(env: &[(OsString, OsString)], variables: &[Variable]) -> Vec<(OsString, OsString)> {
     let set = |variable: &&Variable| env.iter().all(|(name, _)| *name != *variable.name);
     let more = variables.iter().filter(set).map(|Variable { name, value }| (name.into(), value.expose().into()));
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_sets_replaces_the_usual_and_nothing_is_twice() {
+    fn variables_of_the_operator_replace_the_defaults() {
         let environment = [("LANG", "de_DE.UTF-8"), ("CARGO_HOME", "/srv/cargo")];
         let config = CommandsConfig {
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),

@@ -1,5 +1,5 @@
-//! Which file a program's name stands for. Found out once, before anybody is asked, and run by that path: what is looked
-//! at is what is run.
+//! Resolves the name of a program to a file. This happens once, before a person is asked, and the command runs by the
+//! resolved path. So the examined file is the file that runs.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,24 +11,24 @@ use belay_protocol::ToolFailure;
 use crate::near::{did_you_mean, nearest};
 use crate::workspace::Workspace;
 
-/// A program that was found.
+/// A resolved program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Program {
-    /// Of this machine, in a directory where programs are looked for.
+    /// A program of this machine, in one of the directories that are searched for programs.
     Known {
-        /// What it is run by.
+        /// The path by which it runs.
         path: PathBuf,
-        /// Where links lead.
+        /// The path after its links are resolved.
         real: PathBuf,
     },
-    /// Of this machine, named by its path, and in none of those directories.
+    /// A program of this machine that was named by a path outside of those directories.
     Elsewhere(PathBuf),
-    /// A file of the workspace, by its path from the root.
+    /// A file of the workspace, by its path relative to the root.
     Inside(String),
 }
 
 impl Program {
-    /// What it is run by, where it is a file of this machine.
+    /// The path by which it runs. For a file of the workspace, this is relative to the root.
     pub(super) fn path(&self) -> &Path {
         match self {
             Self::Known { path, .. } | Self::Elsewhere(path) => path,
@@ -36,7 +36,7 @@ impl Program {
         }
     }
 
-    /// The names that it goes by: what it is called, and what that leads to (`/usr/bin/awk` may be `mawk`).
+    /// The names of the program: its own, and the name after its links are resolved (`/usr/bin/awk` may be `mawk`).
     pub(super) fn names(&self) -> Vec<&str> {
         let real = match self {
             Self::Known { real, .. } => Some(real.as_path()),
@@ -47,21 +47,21 @@ impl Program {
     }
 }
 
-/// Where programs and files are.
+/// The directories of programs, and the workspace.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct CommandPaths {
     pub(super) workspace: Arc<Workspace>,
-    /// The directories where programs are looked for.
+    /// The directories that are searched for programs.
     pub(super) path: Vec<PathBuf>,
-    /// The workspace as commands see it.
+    /// The path of the workspace as commands see it.
     pub(super) view: PathBuf,
 }
 
-impl Places {
-    /// Finds the program of that name, for a command that works in `directory` (a path from the root of the workspace).
+impl CommandPaths {
+    /// Resolves a program name for a command with this working directory (relative to the root of the workspace).
     ///
     /// # Errors
-    /// There is none; the model reads why.
+    /// The program does not exist; the model reads the explanation.
     pub(super) fn program(&self, name: &str, directory: &str) -> Result<Program, ToolFailure> {
         if let Some(inside) = self.inside(name, directory).filter(|_| name.contains('/')) {
             self.workspace.file(&inside)?;
@@ -82,25 +82,25 @@ impl Places {
         }
     }
 
-    /// A path of a command as a path from the root of the workspace; `None` when it leads elsewhere by its look, or is
-    /// the root itself.
+    /// Converts a path of a command to a path relative to the root of the workspace. `None` if it points outside by its
+    /// form, or is the root itself.
     pub(super) fn inside(&self, path: &str, directory: &str) -> Option<String> {
         self.below(path, directory).filter(|inside| !inside.is_empty())
     }
 
-    /// The same; empty for the root.
+    /// The same, but an empty path for the root.
     fn below(&self, path: &str, directory: &str) -> Option<String> {
         let whole = match Path::new(path).strip_prefix(&self.view) {
             Ok(below) => below.to_str()?.to_owned(),
             Err(_) if path.starts_with('/') || path.is_empty() => return None,
             Err(_) => format!("{directory}/{path}"),
         };
-        // `..` stays: where it leads is the kernel's to say, which knows the links.
+        // `..` stays in the path. The kernel resolves it, because it knows the links.
         let parts: Vec<&str> = whole.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
         Some(parts.join("/"))
     }
 
-    /// Whether an argument, or the value in it, names a file or directory of the workspace that is there.
+    /// Whether an argument, or a value in it, names an existing file or directory of the workspace.
     pub(super) fn names_entry(&self, argument: &str, directory: &str) -> bool {
         // `-Idirectory`, `@file`
         let mut rest = argument.chars();
@@ -111,12 +111,12 @@ impl Places {
         };
         let parts = argument.split(['=', ':', ',']);
         std::iter::once(argument).chain(parts).chain(joined).any(|word| match self.below(word, directory) {
-            Some(below) => below.is_empty() || self.workspace.holds(&below),
+            Some(below) => below.is_empty() || self.workspace.contains(&below),
             None => false,
         })
     }
 
-    /// Whether an argument names a program, or the value in it does: what is given one may start it.
+    /// Whether an argument, or a value in it, names a program. A command with such an argument may start that program.
     pub(super) fn names_program(&self, argument: &str, directory: &str) -> bool {
         // `--shell=/bin/sh`, `-e/bin/sh`, `pager:sh`
         let joined = argument.starts_with('-').then(|| argument.find('/')).flatten().map(|at| &argument[at..]);

@@ -1,10 +1,10 @@
-//! A command as one line for a person: what can be copied to a shell, with nothing hidden in it.
+//! Formats a command as one line for a person. It can be copied into a shell and hides nothing.
 
 use std::fmt::Write as _;
 
 use belay_text::is_unclear;
 
-/// The arguments, quoted as a shell would need them.
+/// The arguments, quoted for a shell.
 pub(super) fn quoted(argv: &[String]) -> String {
     let words: Vec<String> = argv.iter().map(|word| quote(word)).collect();
     words.join(" ")

@@ -1,18 +1,18 @@
-//! What a git repository brings along: its settings can name programs that git starts by itself, and they are files like
-//! any other, which a model can write and an archive can contain.
+//! Examines the settings of a git repository. They can name programs that git starts by itself, and they are ordinary
+//! files, which a model can write and an archive can contain.
 //!
-//! Settings that only say how git stores and shows things are known and pass. Any other, and what cannot be read, is a
-//! reason to ask each time.
+//! Known settings that only control storage and display are harmless. Any other setting, and settings that cannot be
+//! read, require an approval for each command.
 
 use std::io::Read as _;
 
 use crate::digest;
 use crate::workspace::Workspace;
 
-/// Largest settings file that is read, in bytes; real ones have a few hundred.
+/// Largest settings file that is read, in bytes. Usual files have a few hundred.
 const MAX_CONFIG_BYTES: u64 = 64 * 1024;
 
-/// Settings that start nothing, by section: every key of it, or these. Source: git-config(1).
+/// Settings that start no program, by section: the listed keys, or every key if none is listed. Source: git-config(1).
 const HARMLESS: [(&str, &[&str]); 12] = [
     (
         "core",
@@ -47,16 +47,16 @@ const HARMLESS: [(&str, &[&str]); 12] = [
     ("advice", &[]),
 ];
 
-/// A repository that a command would work in.
+/// The repository that a command would use.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Repository {
-    /// Where its settings are, and what tells them from changed ones.
+    /// The path of its settings, with a digest that identifies their content.
     pub(super) bound: (String, String),
-    /// Why each command in it is asked for.
+    /// The reason to ask for each command in this repository, if there is one.
     pub(super) caution: Option<String>,
 }
 
-/// The repository around a directory of the workspace, up to its root; `None` when there is none.
+/// Finds the repository of a directory, from this directory up to the root of the workspace; `None` if there is none.
 pub(super) fn around(workspace: &Workspace, directory: &str) -> Option<Repository> {
     let start = if directory == "." { "" } else { directory };
     let mut above = Some(start);
@@ -75,7 +75,7 @@ pub(super) fn around(workspace: &Workspace, directory: &str) -> Option<Repositor
 }
 
 fn at(workspace: &Workspace, git: &str) -> Option<Repository> {
-    // A file leads to a repository elsewhere.
+    // A file `.git` refers to a repository elsewhere.
     if let Ok(digest) = workspace.digest(git) {
         let caution = Some(format!("{git} is a file that leads to a repository elsewhere"));
         return Some(Repository { bound: (git.to_owned(), digest), caution });
@@ -104,7 +104,7 @@ fn unusual_setting(text: &str) -> Option<String> {
             continue;
         }
         if let Some(head) = line.strip_prefix('[') {
-            // git also takes a setting behind the bracket; nobody writes that who has nothing to hide.
+            // git also accepts a setting after the bracket. This is unusual and may hide the setting.
             let Some(name) = head.strip_suffix(']') else { return unusual(&section, line) };
             section = name.split([' ', '.', '"']).next().unwrap_or_default().to_ascii_lowercase();
             continue;
@@ -112,7 +112,8 @@ fn unusual_setting(text: &str) -> Option<String> {
         let key = line.split(['=', ' ', '\t']).next().unwrap_or_default().to_ascii_lowercase();
         let is_harmless =
             |(name, keys): &(&str, &[&str])| *name == section && (keys.is_empty() || keys.contains(&key.as_str()));
-        // `ext::` and its like in an address start programs; a line that ends with a backslash goes on in the next.
+        // `ext::` and similar prefixes in an address start programs. A line that ends with a backslash continues on the
+        // next line.
         if !HARMLESS.iter().any(is_harmless) || line.contains("::") || line.ends_with('\\') {
             return unusual(&section, line);
         }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_repository_is_looked_at() {
+    fn the_nearest_repository_is_examined() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         assert_eq!(around(&workspace, "."), None);

@@ -1,13 +1,13 @@
-//! How far one answer of a person reaches: what "always" covers, and which commands are asked for each time.
+//! Determines how much one approval covers: what "always" includes, and which commands need an approval each time.
 //!
-//! Three answers, from narrow to wide: *each time* for what starts other programs by an argument, reaches beyond the
-//! workspace, cannot be taken back, takes its meaning from files that an answer is not bound to (build tools,
-//! interpreters, compilers), or is not known; *these very arguments* for what may do more than it seems and is given
-//! nothing of the workspace; *this program* (with its first word, where it has commands of its own) for those that are
-//! known to start nothing.
+//! There are three results, from narrow to wide:
+//! - *Each time*: the command starts other programs by an argument, reaches beyond the workspace, or cannot be undone.
+//!   Or it depends on files that an approval is not bound to (build tools, interpreters, compilers), or it is unknown.
+//! - *These exact arguments*: the command may do more than its name says, and names nothing of the workspace.
+//! - *This program*, with its subcommand if it has any: the program is known to start no other program.
 //!
-//! Lists of bad words are always too short. So "always" covers only what is on a list of good ones, and this decides
-//! nothing but how often somebody is asked.
+//! A deny list is never complete. So "always" covers only programs on an allow list. The result only decides how often
+//! a person is asked.
 
 mod git;
 mod lists;
@@ -16,26 +16,26 @@ mod tests;
 
 use belay_protocol::Ask;
 
-use self::lists::{ALWAYS, COMMANDS, EXACT, FAR_REACHING, OPEN_ENDED, Options, PLAIN, STARTING, WRAPPERS};
+use self::lists::{ALWAYS, COMMANDS, EXACT, OPEN_ENDED, Options, PLAIN, RISKY_OPTIONS, STARTING_OPTIONS_OF, WRAPPERS};
 use super::program::Program;
 
-/// What a person reads about a command whose meaning lies in files that the answer is not bound to.
+/// Shown to a person for a command that depends on files to which the approval is not bound.
 const UNBOUND: &str = "what it does depends on files that this approval does not cover: scripts, modules or build \
                        files that it loads may change before or while it runs";
 
-/// What a person reads about a command that is given something of the workspace.
+/// Shown to a person for a command that names files of the workspace.
 const NAMED: &str = "it is given files or directories of the workspace, which may change before or while it runs";
 
-/// What a person reads about a command of which nothing is known.
+/// Shown to a person for an unknown program.
 const UNKNOWN: &str =
     "Belay does not know this program: it may start other programs, or load files that this approval does not cover";
 
-/// What was found about a command.
+/// The assessment of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Risk {
-    /// What "always" covers; `None`: these very arguments.
+    /// The scope of "always"; `None`: these exact arguments.
     pub(super) covers: Option<String>,
-    /// Why it is asked for each time.
+    /// Why the command needs an approval each time.
     pub(super) caution: Option<String>,
 }
 
@@ -48,11 +48,11 @@ impl Risk {
         Self { covers: None, caution: Some(why.into()) }
     }
 
-    fn covered(by: impl Into<String>) -> Self {
-        Self { covers: Some(by.into()), caution: None }
+    fn covered(scope: impl Into<String>) -> Self {
+        Self { covers: Some(scope.into()), caution: None }
     }
 
-    /// The same, asked for each time where there is a reason.
+    /// Requires an approval each time if there is a caution.
     pub(super) fn add(&mut self, caution: Option<String>) {
         if let Some(why) = caution {
             self.covers = None;
@@ -60,29 +60,29 @@ impl Risk {
         }
     }
 
-    /// The need to ask, where it is above the tool's own.
+    /// The level of approval, if it is above that of the tool.
     pub(super) fn ask(&self) -> Option<Ask> {
         self.caution.is_some().then_some(Ask::Always)
     }
 }
 
-/// Judges a command. Of an argument, `names_program` says whether it names a program, and `in_workspace` whether it
-/// names a file or directory of the workspace that is there.
-pub(super) fn judge(
+/// Assesses a command. `names_program` returns whether an argument names a program, and `in_workspace` whether it names
+/// an existing file or directory of the workspace.
+pub(super) fn assess(
     program: &Program,
     argv: &[String],
     names_program: impl Fn(&str) -> bool,
     in_workspace: impl Fn(&str) -> bool,
 ) -> Risk {
     let mut names = program.names();
-    // One file with many names does what it is called.
+    // A multi-call binary behaves according to the name by which it is called.
     if let [_, "busybox" | "toybox" | "coreutils"] = names[..] {
         names.truncate(1);
     }
     let is = |list: &[&str]| names.iter().any(|name| lists::has(list, name));
     let arguments = argv.get(1..).unwrap_or_default();
     let is_wrapper = is(WRAPPERS);
-    // What a program starts for its arguments is judged like the program: `timeout 5 make`, `xargs rm -r`.
+    // A program in the arguments of a wrapper is assessed like a direct call: `timeout 5 make`, `xargs rm -r`.
     let runs = |list: &[&str]| is(list) || (is_wrapper && arguments.iter().any(|argument| has_name(list, argument)));
     if let Some(why) = ALWAYS.iter().find(|(list, _)| runs(list)).map(|(_, why)| *why) {
         return Risk::always(why);
@@ -90,7 +90,7 @@ pub(super) fn judge(
     if !is(&["git"]) && arguments.iter().any(|argument| names_repository(argument)) {
         return Risk::always("it names something in a .git directory, from which git takes settings and programs");
     }
-    if let Some(why) = far_reaching(&runs, arguments) {
+    if let Some(why) = risky_option(&runs, arguments) {
         return Risk::always(why);
     }
     if let Some(option) = starting_option(&runs, arguments) {
@@ -113,7 +113,7 @@ pub(super) fn judge(
         return if asks_for_help { Risk::exact() } else { Risk::always(UNBOUND) };
     }
     let name = names.first().copied().unwrap_or_default();
-    // These very arguments, unless they name what may be something else the next time.
+    // Covers these exact arguments, unless they name something that may change before the next run.
     let starts_unknown = |argument: &String| names_program(argument) && !has_name(PLAIN, argument);
     let relative =
         |argument: &String| argument.split(['=', ':', ',']).any(|part| part.contains('/') && !part.starts_with('/'));
@@ -122,20 +122,20 @@ pub(super) fn judge(
             || (relative(argument) && (is_wrapper || names_program(argument)))
             || (is_wrapper && starts_unknown(argument))
     };
-    let these_very_arguments = || {
+    let exact_arguments = || {
         if arguments.iter().any(starts) {
             return Risk::always(UNBOUND);
         }
         if arguments.iter().any(|argument| in_workspace(argument)) { Risk::always(NAMED) } else { Risk::exact() }
     };
     if is_wrapper || is(EXACT) {
-        return these_very_arguments();
+        return exact_arguments();
     }
     if is(&["git"]) {
-        return git::judge(arguments);
+        return git::assess(arguments);
     }
     if commands.is_some() {
-        return if covered { Risk::covered(format!("{name} {first}")) } else { these_very_arguments() };
+        return if covered { Risk::covered(format!("{name} {first}")) } else { exact_arguments() };
     }
     if is(PLAIN) {
         return Risk::covered(name);
@@ -143,28 +143,28 @@ pub(super) fn judge(
     if asks_for_help { Risk::exact() } else { Risk::always(UNKNOWN) }
 }
 
-/// Whether a word names one of these programs, by its name or its path.
+/// Whether a word names one of these programs, by name or path.
 fn has_name(list: &[&str], word: &str) -> bool {
     word.rsplit('/').next().is_some_and(|name| lists::has(list, name))
 }
 
-/// Why some option makes one of the listed programs do more than one answer should cover.
-fn far_reaching(is: &impl Fn(&[&str]) -> bool, arguments: &[String]) -> Option<&'static str> {
+/// The reason why an option makes one of the listed programs do more than one approval should cover.
+fn risky_option(is: &impl Fn(&[&str]) -> bool, arguments: &[String]) -> Option<&'static str> {
     let given =
         |options: &[&str]| options.iter().any(|option| arguments.iter().any(|argument| is_option(argument, option)));
-    FAR_REACHING.iter().find(|(rule, _)| is(rule.programs) && given(rule.options)).map(|(_, why)| *why)
+    RISKY_OPTIONS.iter().find(|(rule, _)| is(rule.programs) && given(rule.options)).map(|(_, why)| *why)
 }
 
-/// Whether an argument, or the value in it, lies in a `.git` directory.
+/// Whether an argument, or a value in it, lies in a `.git` directory.
 fn names_repository(argument: &str) -> bool {
     argument.split(['=', ':', '/']).any(|part| part.eq_ignore_ascii_case(".git"))
 }
 
-/// The first argument with which one of the listed programs starts another.
+/// The first argument that makes one of the listed programs start another.
 fn starting_option<'a>(is: &impl Fn(&[&str]) -> bool, arguments: &'a [String]) -> Option<&'a str> {
-    let rules = STARTING.iter().filter(|rule| is(rule.programs));
+    let rules = STARTING_OPTIONS_OF.iter().filter(|rule| is(rule.programs));
     let mut options = rules.flat_map(|rule: &Options| rule.options);
-    // `tar xIf …`: the first word may be options without a dash.
+    // `tar xIf …`: the first word may contain options without a dash.
     let bundled = is(&["tar", "bsdtar"]).then(|| arguments.first()).flatten().filter(|word| !word.starts_with('-'));
     options.find_map(|option| {
         let given = arguments.iter().find(|argument| is_option(argument, option));
@@ -172,8 +172,8 @@ fn starting_option<'a>(is: &impl Fn(&[&str]) -> bool, arguments: &'a [String]) -
     })
 }
 
-/// Whether an argument is the option, also when it is abbreviated (`--compress-prog`), has its value joined on, or
-/// stands in a bundle of letters. Sees some options where there are none, and never the other way round.
+/// Whether an argument is this option, also if it is abbreviated (`--compress-prog`), has a joined value, or is part of
+/// a group of letters. May report an option that is not there, but never misses one.
 fn is_option(argument: &str, option: &str) -> bool {
     if let Some(long) = option.strip_prefix("--") {
         let Some(given) = argument.strip_prefix("--") else { return false };
@@ -184,7 +184,7 @@ fn is_option(argument: &str, option: &str) -> bool {
         Some(letter) if letter.len() == 1 => {
             argument.strip_prefix('-').is_some_and(|bundle| !bundle.starts_with('-') && bundle.contains(letter))
         }
-        // A word, as find and compilers take them.
+        // A whole word, as find and compilers accept it.
         Some(_) => argument == option || argument.strip_prefix(option).is_some_and(|rest| rest.starts_with(['=', ','])),
         None => argument.starts_with(option),
     }

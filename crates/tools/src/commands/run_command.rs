@@ -1,4 +1,4 @@
-//! `run_command`: a program with its arguments.
+//! `run_command`: runs a program with its arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::order::{Order, Orders, input_shown};
 use super::quote::quoted;
+use super::request::{CommandRequest, CommandRequests, input_shown};
 use super::runner::Runner;
 use super::{repository, risk};
 use crate::arguments;
@@ -18,14 +18,15 @@ use crate::config::CommandsConfig;
 use crate::files::blocking;
 use belay_exec::Stdin;
 
-/// Most bytes for the standard input of a command. 1 MiB; larger texts are files.
+/// Most bytes of a command's standard input. 1 MiB; larger inputs have to be files.
 const MAX_INPUT_BYTES: usize = 1024 * 1024;
 
-/// Longest result: both ends of the output and the line between them, so that the gate does not cut it again.
+/// Longest result: both ends of the output and the line between them. It is large enough that the gate does not cut the
+/// result again.
 pub(super) const MAX_RESULT_BYTES: usize = 68 * 1024;
 
-/// What the ending of a command and the reading of its last output may take beyond its time.
-pub(super) const ENDING: Duration = Duration::from_secs(20);
+/// Additional time to end a command after its time limit, and to read its last output.
+pub(super) const END_MARGIN: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,48 +47,48 @@ struct Arguments {
     stdin: Option<String>,
 }
 
-/// Runs programs.
+/// The tool `run_command`.
 pub(super) struct RunCommand {
     spec: ToolSpec,
-    orders: Arc<Orders>,
+    requests: Arc<CommandRequests>,
     runner: Arc<Runner>,
-    time: Time,
+    limits: TimeLimits,
 }
 
-/// How long commands may take.
+/// Time limits of commands, in seconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Time {
-    usual: u32,
-    most: u32,
+pub(super) struct TimeLimits {
+    default_s: u32,
+    max_s: u32,
 }
 
-impl Time {
+impl TimeLimits {
     pub(super) fn of(config: &CommandsConfig) -> Self {
-        Self { usual: config.timeout_s, most: config.max_timeout_s }
+        Self { default_s: config.timeout_s, max_s: config.max_timeout_s }
     }
 
     /// # Errors
-    /// More was asked for than there is.
-    pub(super) fn asked(self, seconds: Option<u32>) -> Result<Duration, ToolFailure> {
-        let seconds = seconds.unwrap_or(self.usual);
-        if !(1..=self.most).contains(&seconds) {
-            return Err(ToolFailure::failed(format!("timeout_s must be from 1 to {}, is {seconds}.", self.most)));
+    /// The call asks for zero, or for more than the limit.
+    pub(super) fn requested(self, seconds: Option<u32>) -> Result<Duration, ToolFailure> {
+        let seconds = seconds.unwrap_or(self.default_s);
+        if !(1..=self.max_s).contains(&seconds) {
+            return Err(ToolFailure::failed(format!("timeout_s must be from 1 to {}, is {seconds}.", self.max_s)));
         }
         Ok(Duration::from_secs(seconds.into()))
     }
 
-    /// The time after which the gate steps in.
+    /// The time limit that the gate enforces.
     pub(super) fn gate(self) -> Duration {
-        Duration::from_secs(self.most.into()) + ENDING
+        Duration::from_secs(self.max_s.into()) + END_MARGIN
     }
 }
 
 impl RunCommand {
-    pub(super) fn new(orders: Arc<Orders>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
+    pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
         let description = "Runs a program in the workspace and returns its output. When it ends, every process that it \
             started is ended too. An exit code other than 0 is a failure.";
-        let time = Time::of(config);
-        let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, time.gate());
+        let limits = TimeLimits::of(config);
+        let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, limits.gate());
         let spec = ToolSpec {
             idempotent: false,
             approval: Ask::UnlessApproved,
@@ -96,21 +97,24 @@ impl RunCommand {
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
         };
-        Self { spec, orders, runner, time }
+        Self { spec, requests, runner, limits }
     }
 
-    /// The arguments, checked, and the order they make.
-    async fn order(&self, arguments: &Map<String, Value>) -> Result<(Order, Duration, Option<String>), ToolFailure> {
+    /// Parses and checks the arguments of a call.
+    async fn request(
+        &self,
+        arguments: &Map<String, Value>,
+    ) -> Result<(CommandRequest, Duration, Option<String>), ToolFailure> {
         let Arguments { argv, directory, timeout_s, stdin } = arguments::read(arguments)?;
-        let limit = self.time.asked(timeout_s)?;
+        let limit = self.limits.requested(timeout_s)?;
         if stdin.as_ref().is_some_and(|text| text.len() > MAX_INPUT_BYTES) {
             return Err(ToolFailure::failed(format!(
                 "stdin has more than {MAX_INPUT_BYTES} bytes. Write it to a file first."
             )));
         }
-        let orders = self.orders.clone();
-        let order = blocking(move || orders.read(argv, directory.as_deref())).await?;
-        Ok((order, limit, stdin))
+        let requests = self.requests.clone();
+        let request = blocking(move || requests.read(argv, directory.as_deref())).await?;
+        Ok((request, limit, stdin))
     }
 }
 
@@ -122,50 +126,50 @@ impl Tool for RunCommand {
 
     async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let policy = self.runner.policy().await?;
-        let (order, _, stdin) = self.order(arguments).await?;
-        let orders = self.orders.clone();
-        blocking(move || Ok(weigh(&orders, &order, policy, stdin.as_deref()))).await
+        let (request, _, stdin) = self.request(arguments).await?;
+        let requests = self.requests.clone();
+        blocking(move || Ok(weigh(&requests, &request, policy, stdin.as_deref()))).await
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         self.runner.sandbox().await?;
-        let (order, limit, stdin) = self.order(arguments).await?;
+        let (request, limit, stdin) = self.request(arguments).await?;
         let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
-        let what = quoted(&order.argv);
-        let (orders, approved) = (self.orders.clone(), context.approved.clone());
-        let (order, sealed) = blocking(move || {
-            let sealed = orders.sealed(&order, approved.as_ref())?;
-            Ok((order, sealed))
+        let what = quoted(&request.argv);
+        let (requests, approved) = (self.requests.clone(), context.approved.clone());
+        let (request, sealed) = blocking(move || {
+            let sealed = requests.sealed(&request, approved.as_ref())?;
+            Ok((request, sealed))
         })
         .await?;
-        self.runner.run(self.orders.launch(&order, stdin, &context.variables, sealed), &what, limit, context).await
+        self.runner.run(self.requests.launch(&request, stdin, &context.variables, sealed), &what, limit, context).await
     }
 }
 
-/// What a command would do, for a person, and everything that their answer is bound to.
-fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) -> CallPreview {
-    let places = &orders.places;
-    let names_program = |word: &str| places.names_program(word, &order.directory);
-    let in_workspace = |word: &str| places.names_entry(word, &order.directory);
-    let mut risk = risk::judge(&order.program, &order.argv, names_program, in_workspace);
-    let line = quoted(&order.argv);
+/// The preview of a call for a person, and everything that the approval is bound to.
+fn weigh(requests: &CommandRequests, request: &CommandRequest, policy: String, stdin: Option<&str>) -> CallPreview {
+    let paths = &requests.paths;
+    let names_program = |word: &str| paths.names_program(word, &request.directory);
+    let in_workspace = |word: &str| paths.names_entry(word, &request.directory);
+    let mut risk = risk::assess(&request.program, &request.argv, names_program, in_workspace);
+    let line = quoted(&request.argv);
     let mut bound = vec![
         ("argv".to_owned(), line.clone()),
-        ("program".to_owned(), order.program.path().display().to_string()),
-        ("directory".to_owned(), order.directory.clone()),
-        ("environment".to_owned(), orders.environment_digest()),
+        ("program".to_owned(), request.program.path().display().to_string()),
+        ("directory".to_owned(), request.directory.clone()),
+        ("environment".to_owned(), requests.environment_digest()),
         ("policy".to_owned(), policy),
         ("stdin".to_owned(), input_shown(stdin)),
     ];
-    let unbound = match orders.files(order) {
+    let unbound = match requests.files(request) {
         Ok(files) => {
             bound.extend(files.into_iter().map(|(path, digest)| (format!("file {path}"), digest)));
             None
         }
         Err(why) => Some(why),
     };
-    if order.program.names().contains(&"git")
-        && let Some(repository) = repository::around(&places.workspace, &order.directory)
+    if request.program.names().contains(&"git")
+        && let Some(repository) = repository::around(&paths.workspace, &request.directory)
     {
         let (path, digest) = repository.bound;
         bound.push((format!("settings {path}"), digest));
@@ -174,7 +178,7 @@ fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) ->
     let ask = risk.ask();
     let (covers, caution) = (risk.covers, risk.caution);
     bound.extend(caution.map(|why| ("caution".to_owned(), why)));
-    let place = match order.directory.as_str() {
+    let place = match request.directory.as_str() {
         "." => String::new(),
         directory => format!(" (in {})", quoted(&[directory.to_owned()])),
     };

@@ -1,5 +1,5 @@
-//! `run_shell`: a script. Off unless the operator wants it, and asked for each time: what a script does cannot be told
-//! from its text.
+//! `run_shell`: runs a script. Disabled by default. Each call needs an approval, because the text of a script does not
+//! show what it does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::order::{Order, Orders};
 use super::quote::quoted;
-use super::run_command::{MAX_RESULT_BYTES, Time};
+use super::request::{CommandRequest, CommandRequests};
+use super::run_command::{MAX_RESULT_BYTES, TimeLimits};
 use super::runner::Runner;
 use crate::arguments;
 use crate::config::CommandsConfig;
@@ -34,20 +34,20 @@ struct Arguments {
     timeout_s: Option<u32>,
 }
 
-/// Runs scripts.
+/// The tool `run_shell`.
 pub(super) struct RunShell {
     spec: ToolSpec,
-    orders: Arc<Orders>,
+    requests: Arc<CommandRequests>,
     runner: Arc<Runner>,
-    time: Time,
+    limits: TimeLimits,
 }
 
 impl RunShell {
-    pub(super) fn new(orders: Arc<Orders>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
+    pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
         let description = "Runs a shell script in the workspace and returns its output. Each call needs a person's \
             approval; prefer run_command when one program is enough.";
-        let time = Time::of(config);
-        let spec = arguments::spec::<Arguments>("run_shell", description, Effect::External, time.gate());
+        let limits = TimeLimits::of(config);
+        let spec = arguments::spec::<Arguments>("run_shell", description, Effect::External, limits.gate());
         let spec = ToolSpec {
             idempotent: false,
             approval: Ask::Always,
@@ -56,19 +56,19 @@ impl RunShell {
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
         };
-        Self { spec, orders, runner, time }
+        Self { spec, requests, runner, limits }
     }
 
-    async fn order(&self, arguments: &Map<String, Value>) -> Result<(Order, Duration), ToolFailure> {
+    async fn request(&self, arguments: &Map<String, Value>) -> Result<(CommandRequest, Duration), ToolFailure> {
         let Arguments { script, directory, timeout_s } = arguments::read(arguments)?;
-        let limit = self.time.asked(timeout_s)?;
+        let limit = self.limits.requested(timeout_s)?;
         if script.trim().is_empty() {
             return Err(ToolFailure::failed("The script is empty."));
         }
         let argv = vec!["sh".to_owned(), "-c".to_owned(), script];
-        let orders = self.orders.clone();
-        let order = blocking(move || orders.read(argv, directory.as_deref())).await?;
-        Ok((order, limit))
+        let requests = self.requests.clone();
+        let request = blocking(move || requests.read(argv, directory.as_deref())).await?;
+        Ok((request, limit))
     }
 }
 
@@ -80,21 +80,23 @@ impl Tool for RunShell {
 
     async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let policy = self.runner.policy().await?;
-        let (order, _) = self.order(arguments).await?;
+        let (request, _) = self.request(arguments).await?;
         let bound = vec![
-            ("script".to_owned(), order.argv[2].clone()),
-            ("directory".to_owned(), order.directory.clone()),
-            ("environment".to_owned(), self.orders.environment_digest()),
+            ("script".to_owned(), request.argv[2].clone()),
+            ("directory".to_owned(), request.directory.clone()),
+            ("environment".to_owned(), self.requests.environment_digest()),
             ("policy".to_owned(), policy),
         ];
-        let summary = format!("{} (in {})", quoted(&order.argv), quoted(std::slice::from_ref(&order.directory)));
+        let summary = format!("{} (in {})", quoted(&request.argv), quoted(std::slice::from_ref(&request.directory)));
         Ok(CallPreview { summary, bound, ask: Some(Ask::Always), covers: None, unbound: None })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         self.runner.sandbox().await?;
-        let (order, limit) = self.order(arguments).await?;
-        let what = quoted(&order.argv);
-        self.runner.run(self.orders.launch(&order, Stdin::Null, &context.variables, None), &what, limit, context).await
+        let (request, limit) = self.request(arguments).await?;
+        let what = quoted(&request.argv);
+        self.runner
+            .run(self.requests.launch(&request, Stdin::Null, &context.variables, None), &what, limit, context)
+            .await
     }
 }

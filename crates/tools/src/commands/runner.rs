@@ -1,4 +1,5 @@
-//! Runs a command to its end: behind walls, within its time, with everything it prints read, and nothing of it left over.
+//! Runs a command: in the sandbox, within its time limit, with all of its output read. Then ends its whole process
+//! tree.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use crate::outputs::KeptOutputs;
 use crate::sandbox::{LazySandbox, Policy, Sandbox};
 use belay_exec::{Exit, Launch, Processes, Running, StartError};
 
-/// Longest wait for the pipes of a tree that has been ended. It is verified empty by then, so they are closed, unless
-/// something that even KILL does not end holds them.
+/// Longest wait for the pipes of an ended process tree. The tree is verified to be empty by then, so the pipes are
+/// closed, unless a process that even SIGKILL does not end holds them.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
 
-/// What commands are run with.
+/// The services that run commands.
 #[derive(Debug)]
 pub(super) struct Runner {
     pub(super) processes: Arc<Processes>,
@@ -25,7 +26,7 @@ pub(super) struct Runner {
     pub(super) outputs: KeptOutputs,
 }
 
-/// How a command came to its end.
+/// Why a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Exited(Exit),
@@ -34,22 +35,22 @@ enum End {
 }
 
 impl Runner {
-    /// The workspace as commands see it.
+    /// The path of the workspace as commands see it.
     pub(super) fn view(&self) -> Option<&Path> {
         self.sandbox.view()
     }
 
-    /// The sandbox; tried first, if nobody has wanted it yet.
+    /// The sandbox. The first call probes it.
     ///
     /// # Errors
-    /// There is none, so nothing is run.
+    /// The sandbox does not work, so no command runs.
     pub(super) async fn sandbox(&self) -> Result<&Sandbox, ToolFailure> {
         self.sandbox.get().await.map_err(|missing| {
             ToolFailure::Denied(format!("Commands are disabled here, because the sandbox does not work: {missing}."))
         })
     }
 
-    /// What commands may do, in one line that an answer is bound to.
+    /// The permissions of commands in one line, which an approval is bound to.
     pub(super) async fn policy(&self) -> Result<String, ToolFailure> {
         let sandbox = self.sandbox().await?;
         let network = match (sandbox.policy(), sandbox.most().network) {
@@ -60,10 +61,10 @@ impl Runner {
         Ok(format!("{}, {network}", sandbox.policy().word()))
     }
 
-    /// Runs it. When this returns, nothing that it started is alive.
+    /// Runs a command. When this returns, no process that it started is alive.
     ///
     /// # Cancel safety
-    /// Dropped, its processes are ended in the background.
+    /// If the future is dropped, the processes are ended in the background.
     pub(super) async fn run(&self, launch: Launch, what: &str, limit: Duration, context: &ToolContext) -> ToolOutput {
         let sandbox = self.sandbox().await?;
         let launch = sandbox
@@ -77,15 +78,15 @@ impl Runner {
         };
         let capture = Capture::new(self.outputs.clone(), context.run_id, context.call_id.clone());
         let (end, printed) = watch(&mut running, capture, limit, context).await;
-        told(end, printed, limit)
+        tool_output(end, printed, limit)
     }
 }
 
-/// Waits for the first of: its end, the end of its time, a stop. Then ends what is left of it and takes the rest of what
-/// it printed.
+/// Waits until the command exits, its time limit ends, or it is cancelled. Then ends its remaining processes and reads
+/// the rest of its output.
 async fn watch(running: &mut Running, mut capture: Capture, limit: Duration, context: &ToolContext) -> (End, Printed) {
-    // A task of its own, so that the pipes are read also while the tree is being ended: a program that says goodbye must
-    // not be blocked by that. Dropped with this function.
+    // A separate task reads the pipes, also while the tree is being ended, so that a process can write its last output
+    // without blocking. The task is dropped with this function.
     let mut reading = JoinSet::new();
     if let Some((out, err)) = running.take_output() {
         let read = async move {
@@ -97,7 +98,7 @@ async fn watch(running: &mut Running, mut capture: Capture, limit: Duration, con
     let end = tokio::select! {
         () = context.cancel.cancelled() => End::Cancelled,
         () = tokio::time::sleep(limit) => End::TimedOut,
-        // Boxed: it holds buffers for output that nobody takes.
+        // Boxed because it is large: it contains buffers for output that nobody reads.
         exit = Box::pin(running.wait()) => End::Exited(exit),
     };
     running.end().await;
@@ -109,8 +110,8 @@ async fn watch(running: &mut Running, mut capture: Capture, limit: Duration, con
     (end, printed)
 }
 
-/// What the model reads.
-fn told(end: End, printed: Printed, limit: Duration) -> ToolOutput {
+/// The result for the model.
+fn tool_output(end: End, printed: Printed, limit: Duration) -> ToolOutput {
     let Printed { text, kept } = printed;
     let seconds = limit.as_secs();
     match end {
@@ -118,7 +119,7 @@ fn told(end: End, printed: Printed, limit: Duration) -> ToolOutput {
             Ok(ToolReply { text: format!("[exit code 0]\n{text}"), kept, ..ToolReply::default() })
         }
         End::Exited(Exit::Code(code)) => {
-            // As a shell and the sandbox tell it of the program inside.
+            // A shell and the sandbox report the signal of the inner program in this way.
             let signal =
                 if (129..=192).contains(&code) { format!(", as after signal {}", code - 128) } else { String::new() };
             Err(ToolFailure::Failed(format!("[exit code {code}{signal}]\n{text}")))

@@ -1,7 +1,7 @@
-//! Programs of the workspace that a person has approved: the bytes that run are those that were hashed for the question.
+//! Approved programs of the workspace: the executed bytes are the bytes that were hashed for the approval.
 //!
-//! The file is read once, into a copy that nobody can change any more; the copy is held against the approved digest, and
-//! the copy is what is executed. So it is of no use to change the file, or to put another one in its place, at any moment.
+//! The file is copied once into sealed memory, which nobody can change. The copy is compared with the approved digest
+//! and then executed. So changing or replacing the file at any moment has no effect.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,21 +12,21 @@ use crate::digest;
 use crate::workspace::Workspace;
 use belay_exec::SealedProgram;
 
-/// Tells a program where the file lies that it was made from: its own name is that of the copy.
+/// Variable with the path of the original file; the program's own path is that of the copy.
 pub(super) const SCRIPT_VARIABLE: &str = "BELAY_SCRIPT";
 
-/// Largest program that an answer can be bound to. 256 MiB: it is hashed within the time that a question may take, and
-/// kept in memory while it runs.
+/// Largest program that an approval can be bound to. 256 MiB: it can be hashed within the time limit of a question. It
+/// stays in memory while it runs.
 const MAX_PROGRAM_BYTES: u64 = 256 * 1024 * 1024;
 
-/// What the model reads of a program that was changed after the answer.
+/// The result for the model if the program was changed after the approval.
 const CHANGED: &str = "denied: the program has changed since it was approved, so it was not run. Inspect it again, \
                        then repeat the call to request a new approval.";
 
 /// The digest of a program's whole content.
 ///
 /// # Errors
-/// Why no answer can be bound to it, as the end of a sentence.
+/// Why no approval can be bound to the program, as the end of a sentence.
 pub(super) fn digest_of(workspace: &Workspace, path: &str) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("{path:?} could not be read: {error}");
     let (file, bytes) = workspace.file(path).map_err(|failure| match failure {
@@ -42,10 +42,10 @@ pub(super) fn digest_of(workspace: &Workspace, path: &str) -> Result<String, Str
     digest::of_all(file.take(MAX_PROGRAM_BYTES)).map_err(unreadable)
 }
 
-/// The program as it was approved. Blocks.
+/// Makes a sealed copy of the approved program. Blocks.
 ///
 /// # Errors
-/// It has changed since, or cannot be read or kept.
+/// The program has changed since the approval, or cannot be read or copied.
 pub(super) fn seal(workspace: &Workspace, path: &str, approved: &Approved) -> Result<SealedProgram, ToolFailure> {
     let failed = |error: std::io::Error| {
         ToolFailure::Denied(format!(

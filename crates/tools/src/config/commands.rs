@@ -6,49 +6,49 @@ use std::path::PathBuf;
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 
-/// Whether and how programs are run.
+/// Settings of `run_command`: which programs may run, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandsConfig {
-    /// Whether there is the tool `run_command`.
+    /// Whether the tool `run_command` exists.
     pub enabled: bool,
-    /// Seconds that a command gets where the call does not say; 1 to [`Self::max_timeout_s`].
+    /// Time limit of a command if the call sets none, in seconds; 1 to [`Self::max_timeout_s`].
     pub timeout_s: u32,
-    /// Most seconds that a call may ask for; 1 to [`MAX_TIMEOUT_S`].
+    /// Longest time limit that a call may set, in seconds; 1 to [`MAX_TIMEOUT_S`].
     pub max_timeout_s: u32,
-    /// Which programs may be run, as globs of names (`git`, `cargo*`) or, with a slash, of paths (`/usr/bin/*`).
+    /// Programs that may run, as globs of names (`git`, `cargo*`) or, with a slash, of paths (`/usr/bin/*`).
     pub allow: Vec<String>,
-    /// Which may not, although [`Self::allow`] has them. A help against mistakes; the wall is the sandbox, since a program
-    /// that is allowed can start others.
+    /// Programs that may not run even if [`Self::allow`] matches them. This list only prevents mistakes, because an
+    /// allowed program can start others. The sandbox enforces the limits.
     pub deny: Vec<String>,
-    /// Where programs are looked for, in order. Absolute; none of them in the workspace.
+    /// Directories that are searched for programs, in order. Absolute paths outside of the workspace.
     pub path: Vec<PathBuf>,
-    /// Variables of the environment besides the usual ones. Nothing of the daemon's own is inherited.
+    /// Environment variables of commands, in addition to the default ones. Commands inherit no variable of the daemon.
     pub environment: BTreeMap<String, String>,
 }
 
-/// Whether scripts are run.
+/// Settings of `run_shell`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShellConfig {
-    /// Whether there is the tool `run_shell`. Each of its scripts is asked for.
+    /// Whether the tool `run_shell` exists. Every script needs an approval.
     pub enabled: bool,
 }
 
-/// Upper end of [`CommandsConfig::max_timeout_s`]. A day.
+/// Upper end of [`CommandsConfig::max_timeout_s`]: one day.
 pub const MAX_TIMEOUT_S: u32 = 86_400;
 
 /// Most variables of [`CommandsConfig::environment`].
 pub const MAX_VARIABLES: usize = 64;
 
-/// Variables that steer how every program starts, or that are set here already.
+/// Variables that change how programs start, or that Belay itself sets.
 const RESERVED: [&str; 8] = ["BASH_ENV", "ENV", "GLIBC_TUNABLES", "HOME", "IFS", "PATH", "TERM", "TMPDIR"];
 const RESERVED_BEGINNINGS: [&str; 4] = ["BELAY_", "DYLD_", "GIT_", "LD_"];
 
 impl Default for CommandsConfig {
     fn default() -> Self {
         let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-        // What changes who one is or what a machine is made of. None of it works inside the sandbox.
+        // Programs that change the user, the mounts or the namespaces. None of them works inside the sandbox.
         let denied = ["sudo", "su", "doas", "pkexec", "mount", "umount", "chroot", "nsenter", "unshare", "bwrap"];
         Self {
             enabled: true,
@@ -63,7 +63,7 @@ impl Default for CommandsConfig {
 }
 
 impl CommandsConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(1..=MAX_TIMEOUT_S).contains(&self.max_timeout_s) {
@@ -103,7 +103,7 @@ impl CommandsConfig {
     }
 }
 
-/// Why commands may not have this variable; `None`: they may.
+/// Why the configuration or a skill may not define this variable; `None`: it may.
 pub(crate) fn problem_of(name: &str, value: &str) -> Option<&'static str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(is_word) || name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let variables =
             [("1A", "x"), ("LD_PRELOAD", "x"), ("PATH", "x"), ("GIT_DIR", "x"), ("OK", "a\0b"), ("FINE", "x")];
         let config = CommandsConfig {

@@ -1,22 +1,22 @@
-//! Settings of kept outputs: the section `[tools.outputs]`.
+//! Settings of stored outputs: the section `[tools.outputs]`.
 
 use serde::{Deserialize, Serialize};
 
-/// How much of long outputs is kept on disk.
+/// Size limits of the long outputs that are stored on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutputsConfig {
-    /// Most bytes of one output; the rest is counted. From [`MIN_OUTPUT_BYTES`] to [`MAX_OUTPUT_BYTES`].
+    /// Most bytes that are stored of one output; [`MIN_OUTPUT_BYTES`] to [`MAX_OUTPUT_BYTES`]. The rest is counted.
     pub max_bytes: u64,
-    /// Most bytes of all; the oldest go. At least [`Self::max_bytes`], at most [`MAX_TOTAL_BYTES`]. Outputs that are being
-    /// written count when they are finished.
+    /// Most bytes of all stored outputs together; at least [`Self::max_bytes`], at most [`MAX_TOTAL_BYTES`]. Beyond it,
+    /// the oldest outputs are removed. An output counts from the moment when it is finished.
     pub max_total_bytes: u64,
 }
 
-/// Lower end of [`OutputsConfig::max_bytes`]. 64 KiB: what a result shows anyway.
+/// Lower end of [`OutputsConfig::max_bytes`]. 64 KiB: a result shows this much in any case.
 pub const MIN_OUTPUT_BYTES: u64 = 64 * 1024;
 
-/// Upper end of [`OutputsConfig::max_bytes`]. 1 GiB: more is not read in pieces of 60 KiB.
+/// Upper end of [`OutputsConfig::max_bytes`]. 1 GiB: `read_output` returns 60 KiB at a time, so nobody reads more.
 pub const MAX_OUTPUT_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Upper end of [`OutputsConfig::max_total_bytes`]. 1 TiB.
@@ -29,7 +29,7 @@ impl Default for OutputsConfig {
 }
 
 impl OutputsConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(MIN_OUTPUT_BYTES..=MAX_OUTPUT_BYTES).contains(&self.max_bytes) {

@@ -1,62 +1,65 @@
-//! The files of the workspace that are part of every prompt: read when they have changed, cut to what there is room for.
+//! The files of the workspace that are part of every prompt. They are read when they have changed, and cut to the
+//! context budget.
 
 use belay_protocol::{Bootstrap, BootstrapFile, Skipped};
 
 use super::config::{ContextConfig, MIN_CHARS};
 use super::cut::cut;
-use super::read::{text, why};
+use super::read::{reason, text};
 use crate::workspace::{Stamp, Workspace};
 
-/// Largest file that is read, in bytes. 4 MiB: far more than is ever told, so that a long memory is still cut rather than
-/// left out.
+/// Largest file that is read, in bytes. 4 MiB: far more than a prompt contains, so that a long memory file is cut
+/// instead of skipped.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How the files looked when they were read: what they have in common with how they look now decides whether to read again.
-/// A file that cannot be used has its reason in the place of its stamp.
-pub(super) type Look = Vec<Result<Option<Stamp>, String>>;
+/// The stamps of the files when they were read. If they differ from the current stamps, the files are read again. For
+/// an unusable file, the reason replaces the stamp.
+pub(super) type Stamps = Vec<Result<Option<Stamp>, String>>;
 
-/// How the files look, without reading any. Blocks.
-pub(super) fn look(workspace: &Workspace, config: &ContextConfig) -> Look {
+/// Returns the current stamps of the files, without reading the files. Blocks.
+pub(super) fn stamps(workspace: &Workspace, config: &ContextConfig) -> Stamps {
     let stamp = |name: &String| match workspace.stamped(name) {
         Ok(found) => Ok(found.map(|(_, stamp)| stamp)),
-        Err(failure) => Err(why(failure)),
+        Err(failure) => Err(reason(failure)),
     };
     config.files.iter().map(stamp).collect()
 }
 
 /// Reads the files. Blocks.
 pub(super) fn read(workspace: &Workspace, config: &ContextConfig) -> Bootstrap {
-    let mut told = Bootstrap::default();
-    let mut room = config.total_max_chars;
+    let mut bootstrap = Bootstrap::default();
+    let mut budget = config.total_max_chars;
     for name in &config.files {
         match read_one(workspace, name) {
-            Ok(Some(whole)) => match fit(name, &whole, config.file_max_chars, room) {
+            Ok(Some(whole)) => match fit(name, &whole, config.file_max_chars, budget) {
                 Ok(file) => {
-                    room -= file.text.chars().count().min(room);
-                    told.files.push(file);
+                    budget -= file.text.chars().count().min(budget);
+                    bootstrap.files.push(file);
                 }
-                Err(why) => told.skipped.push(Skipped { what: name.clone(), why }),
+                Err(why) => bootstrap.skipped.push(Skipped { what: name.clone(), why }),
             },
             Ok(None) => {}
-            Err(why) => told.skipped.push(Skipped { what: name.clone(), why }),
+            Err(why) => bootstrap.skipped.push(Skipped { what: name.clone(), why }),
         }
     }
-    told
+    bootstrap
 }
 
-/// One file; `None`: there is none, or it is blank.
+/// Reads one file; `None` if it does not exist or is blank.
 fn read_one(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
-    let Some((file, stamp)) = workspace.stamped(name).map_err(why)? else { return Ok(None) };
+    let Some((file, stamp)) = workspace.stamped(name).map_err(reason)? else { return Ok(None) };
     let text = text(file, &stamp, MAX_BYTES)?;
     let text = text.trim();
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
-fn fit(name: &str, text: &str, file_max: usize, room: usize) -> Result<BootstrapFile, String> {
+fn fit(name: &str, text: &str, file_max: usize, budget: usize) -> Result<BootstrapFile, String> {
     let whole_chars = text.chars().count();
-    let max = file_max.min(room);
+    let max = file_max.min(budget);
     if whole_chars > max && max < MIN_CHARS {
-        return Err(format!("the files before it have used up the space for all of them; {room} characters were left"));
+        return Err(format!(
+            "the files before it have used up the space for all of them; {budget} characters were left"
+        ));
     }
     let (text, cut) = cut(text, whole_chars, max, name);
     Ok(BootstrapFile { name: name.to_owned(), text, whole_chars, cut })
@@ -80,8 +83,8 @@ mod tests {
         read(&Workspace::open(dir).unwrap(), config)
     }
 
-    fn names(told: &Bootstrap) -> Vec<&str> {
-        told.files.iter().map(|file| &*file.name).collect()
+    fn names(bootstrap: &Bootstrap) -> Vec<&str> {
+        bootstrap.files.iter().map(|file| &*file.name).collect()
     }
 
     #[test]
@@ -91,7 +94,7 @@ mod tests {
             fs::write(dir.path().join(name), text).unwrap();
         }
         fs::write(dir.path().join("HEARTBEAT.md"), "not told").unwrap();
-        let told = read_in(dir.path(), &ContextConfig::default());
+        let bootstrap = read_in(dir.path(), &ContextConfig::default());
         let file = |name: &str, text: &str| BootstrapFile {
             name: name.into(),
             text: text.into(),
@@ -99,13 +102,13 @@ mod tests {
             cut: false,
         };
         assert_eq!(
-            told,
+            bootstrap,
             Bootstrap { files: vec![file("AGENTS.md", "rules"), file("MEMORY.md", "m")], skipped: vec![] }
         );
     }
 
     #[test]
-    fn what_cannot_be_used_is_passed_over_with_a_reason_and_the_others_are_told() {
+    fn unusable_files_are_skipped_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "hush").unwrap();
@@ -122,9 +125,9 @@ mod tests {
         fs::write(at("good"), "told").unwrap();
         symlink("good", at("inside")).unwrap();
         let bad = ["binary", "latin", "directory", "escape", "relative", "loop", "fifo", "huge"];
-        let told = read_in(dir.path(), &config(&[&bad[..], &["good", "inside"]].concat()));
-        assert_eq!(names(&told), ["good", "inside"], "a link within the workspace is as good as a file");
-        let reasons: Vec<_> = told.skipped.iter().map(|skipped| (&*skipped.what, &*skipped.why)).collect();
+        let bootstrap = read_in(dir.path(), &config(&[&bad[..], &["good", "inside"]].concat()));
+        assert_eq!(names(&bootstrap), ["good", "inside"], "a link within the workspace is as good as a file");
+        let reasons: Vec<_> = bootstrap.skipped.iter().map(|skipped| (&*skipped.what, &*skipped.why)).collect();
         for (skipped, (name, why)) in reasons.iter().zip([
             ("binary", "zero bytes"),
             ("latin", "not UTF-8 (byte 3)"),
@@ -138,35 +141,35 @@ mod tests {
             assert!(skipped.0 == name && skipped.1.contains(why), "{skipped:?}: {why}");
         }
         assert_eq!(reasons.len(), bad.len());
-        assert!(!format!("{told:?}").contains("hush"));
+        assert!(!format!("{bootstrap:?}").contains("hush"));
     }
 
     #[test]
-    fn long_files_are_cut_and_those_without_any_room_are_named() {
+    fn long_files_are_cut_and_files_without_space_are_named() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c"] {
             fs::write(dir.path().join(name), name.repeat(3000)).unwrap();
         }
         let config = ContextConfig { file_max_chars: 1000, total_max_chars: 1600, ..config(&["a", "b", "c"]) };
-        let told = read_in(dir.path(), &config);
-        assert_eq!(names(&told), ["a", "b"]);
-        assert!(told.files.iter().all(|file| file.cut && file.whole_chars == 3000));
-        assert!(told.files.iter().map(|file| file.text.chars().count()).sum::<usize>() <= 1600);
-        assert_eq!(told.skipped[0].what, "c");
-        assert!(told.skipped[0].why.contains("have used up the space"), "{:?}", told.skipped);
+        let bootstrap = read_in(dir.path(), &config);
+        assert_eq!(names(&bootstrap), ["a", "b"]);
+        assert!(bootstrap.files.iter().all(|file| file.cut && file.whole_chars == 3000));
+        assert!(bootstrap.files.iter().map(|file| file.text.chars().count()).sum::<usize>() <= 1600);
+        assert_eq!(bootstrap.skipped[0].what, "c");
+        assert!(bootstrap.skipped[0].why.contains("have used up the space"), "{:?}", bootstrap.skipped);
     }
 
     #[test]
-    fn a_file_that_changes_looks_different() {
+    fn a_changed_file_has_another_stamp() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let config = config(&["a", "b"]);
-        let nothing = look(&workspace, &config);
+        let nothing = stamps(&workspace, &config);
         fs::write(dir.path().join("a"), "1").unwrap();
-        let one = look(&workspace, &config);
+        let one = stamps(&workspace, &config);
         assert_ne!(nothing, one);
-        assert_eq!(one, look(&workspace, &config));
+        assert_eq!(one, stamps(&workspace, &config));
         fs::write(dir.path().join("a"), "12").unwrap();
-        assert_ne!(one, look(&workspace, &config));
+        assert_ne!(one, stamps(&workspace, &config));
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of what runs are told: the sections `[context]` and `[skills]`.
+//! Settings of the context of runs: the sections `[context]` and `[skills]`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::commands::problem_of;
 
-/// `[context]`
+/// The section `[context]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContextConfig {
     /// The files of the workspace that are part of every prompt, in this order.
     pub files: Vec<String>,
-    /// Most characters of one of them; [`MIN_CHARS`] to [`MAX_CHARS`].
+    /// Most characters of one file; [`MIN_CHARS`] to [`MAX_CHARS`].
     pub file_max_chars: usize,
-    /// Most characters of all of them; [`MIN_CHARS`] to [`MAX_CHARS`].
+    /// Most characters of all files together; [`MIN_CHARS`] to [`MAX_CHARS`].
     pub total_max_chars: usize,
-    /// The time zone of the date that the model is told, by its IANA name. Absent: that of the machine.
+    /// Time zone of the date in the prompt, as an IANA name. Absent: the time zone of the machine.
     pub timezone: Option<String>,
 }
 
-/// Upper end of what a prompt takes of files. A million characters are the whole context of the largest models.
+/// Upper end of the characters of files in a prompt. A million characters fill the context of the largest models.
 pub const MAX_CHARS: usize = 1_000_000;
 
-/// Lower end. Below, what a cut leaves of a file says less than the line about the cut.
+/// Lower end of these limits. Below it, the cut text would say less than the line that reports the cut.
 pub const MIN_CHARS: usize = 500;
 
-/// Most files. Each is looked at before each run.
+/// Most files. Each one is checked before each run.
 const MAX_FILES: usize = 32;
 
 impl Default for ContextConfig {
@@ -43,7 +43,7 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.files.len() > MAX_FILES {
@@ -72,31 +72,32 @@ impl ContextConfig {
     }
 }
 
-/// `[skills]`
+/// The section `[skills]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SkillsConfig {
-    /// Whether skills are looked for.
+    /// Whether Belay searches for skills.
     pub enabled: bool,
-    /// Directories besides those of the workspace, which come first.
+    /// Additional directories of skills. Those of the workspace come first.
     pub dirs: Vec<PathBuf>,
-    /// Only these, by name. Absent: all.
+    /// Names of the allowed skills. Absent: all skills are allowed.
     pub allow: Option<Vec<String>>,
-    /// Most characters of their list in a prompt; [`MIN_CHARS`] to [`MAX_CHARS`].
+    /// Most characters of the list of skills in a prompt; [`MIN_CHARS`] to [`MAX_CHARS`].
     pub max_prompt_chars: usize,
-    /// What is said of single ones, by name.
+    /// Settings of single skills, by name.
     pub entries: BTreeMap<String, SkillEntry>,
 }
 
-/// `[skills.entries.NAME]`
+/// The section `[skills.entries.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SkillEntry {
-    /// Whether it is used.
+    /// Whether the skill is used.
     pub enabled: bool,
-    /// Variables for the commands of runs that have it. No secrets: settings are shown.
+    /// Environment variables for the commands of runs that use the skill. Not for secrets, because settings are shown.
     pub env: BTreeMap<String, String>,
-    /// The daemon's variable with its key, which commands get under the name that the skill says (`primaryEnv`).
+    /// Name of the daemon's environment variable that contains the skill's API key. Commands get the key under the name
+    /// that the skill defines (`primaryEnv`).
     pub api_key_env: String,
 }
 
@@ -112,11 +113,11 @@ impl Default for SkillsConfig {
     }
 }
 
-/// Most directories besides those of the workspace.
+/// Most additional directories of skills.
 const MAX_DIRS: usize = 16;
 
 impl SkillsConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.dirs.len() > MAX_DIRS {
@@ -140,7 +141,7 @@ impl SkillsConfig {
     }
 }
 
-/// Variables that make programs load or trust something else than they would, or take another way out.
+/// Variables that change which code or certificates programs load, or how they connect.
 const DANGEROUS: [&str; 18] = [
     "CURL_CA_BUNDLE",
     "JAVA_TOOL_OPTIONS",
@@ -162,13 +163,13 @@ const DANGEROUS: [&str; 18] = [
     "SSL_CERT_FILE",
 ];
 
-/// Why a skill may not have this variable; `None`: it may.
+/// Why a skill may not set this variable; `None`: it may.
 pub(crate) fn problem_of_variable(name: &str, value: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     if DANGEROUS.contains(&&*upper) || upper.ends_with("_PROXY") {
         return Some("steers how programs start or where they connect; a skill cannot set it");
     }
-    // Names are compared as they are, and some programs read them in lower case too.
+    // Some programs also read these variables in lower case, so both spellings are checked.
     problem_of(name, value).or_else(|| problem_of(&upper, value))
 }
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let files = ["AGENTS.md", "../x", "/etc/passwd", "", "a\nb", "AGENTS.md"];
         let context = ContextConfig {
             files: files.map(str::to_owned).to_vec(),

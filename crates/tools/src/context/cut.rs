@@ -1,12 +1,12 @@
-//! Cutting a long text to what a prompt has room for: its beginning, its end, and a line between that says what is missing.
+//! Cuts a long text to the available space of a prompt: its beginning, a line about the missing part, and its end.
 
-/// How much of the room the beginning takes, and the end, in percent. What is left is for the line between. The beginning
-/// has the rules and the headings; the end has what was added last.
+/// Percentage of the space for the beginning and for the end. The rest is for the line between them. The beginning has
+/// the rules and headings; the end has the latest additions.
 const HEAD: usize = 70;
 const TAIL: usize = 20;
 
-/// At most `max` characters of a text of `whole` characters, and whether it was cut; `name` is for the line between.
-/// `max` is at least 500, so that the line has room within it.
+/// Cuts a text of `whole` characters to at most `max` characters, and returns whether it was cut. `name` appears in the
+/// line between. `max` is at least 500, so that this line fits.
 pub(super) fn cut(text: &str, whole: usize, max: usize, name: &str) -> (String, bool) {
     if whole <= max {
         return (text.to_owned(), false);
@@ -15,14 +15,14 @@ pub(super) fn cut(text: &str, whole: usize, max: usize, name: &str) -> (String, 
     let head_end = nth(text, head);
     let tail_start = nth(text, whole - tail);
     let line = format!("[{} of {whole} characters are left out here; read_file shows them]", whole - head - tail);
-    // Where there is little room, the line says less.
+    // With little space, a shorter line is used.
     let lines = [format!("[{name}: {}", &line[1..]), line, format!("[{} characters left out]", whole - head - tail)];
-    let room = max - head - tail - 2;
-    let line = lines.into_iter().find(|line| line.chars().count() <= room).unwrap_or_default();
+    let max_line_chars = max - head - tail - 2;
+    let line = lines.into_iter().find(|line| line.chars().count() <= max_line_chars).unwrap_or_default();
     (format!("{}\n{line}\n{}", &text[..head_end], &text[tail_start..]), true)
 }
 
-/// Where the character of that number begins.
+/// Byte offset of the n-th character.
 fn nth(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
 }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_keeps_its_beginning_and_its_end_and_says_what_is_missing() {
+    fn a_long_text_keeps_its_beginning_and_end_with_a_note() {
         let text = format!("{}{}", "a".repeat(10_000), "z".repeat(10_000));
         let (shown, cut) = cut(&text, 20_000, 1_000, "MEMORY.md");
         assert!(cut);
@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_text_there_are_never_more_characters_than_there_is_room(
+        fn a_cut_text_never_exceeds_the_limit(
             text in ".{0,3000}", max in 500usize..2000, name in ".{1,80}",
         ) {
             let whole = text.chars().count();

@@ -1,4 +1,4 @@
-//! Reading a small text of a workspace: bounded, and only what is text.
+//! Reads small text files of a workspace, with a size limit.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,17 +7,17 @@ use belay_protocol::ToolFailure;
 
 use crate::workspace::Stamp;
 
-/// Reads a file of at most `max_bytes` as text: without a byte order mark, with plain line ends, without control
-/// characters but line feed and tab. Blocks.
+/// Reads a file of at most `max_bytes` as text. Removes a byte order mark and all hidden characters, such as carriage
+/// returns; line feeds and tabs stay. Blocks.
 ///
 /// # Errors
-/// Plain words: it is too large, is no text, or cannot be read.
+/// A text in plain words: the file is too large, is not text, or cannot be read.
 pub(super) fn text(file: File, stamp: &Stamp, max_bytes: u64) -> Result<String, String> {
     if stamp.size > max_bytes {
         return Err(format!("it has {} bytes; at most {max_bytes} are read", stamp.size));
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|error| format!("it cannot be read: {error}"))?;
     if bytes.len() as u64 > max_bytes {
         return Err(format!("it has more than {max_bytes} bytes, which is the most that is read"));
@@ -25,17 +25,17 @@ pub(super) fn text(file: File, stamp: &Stamp, max_bytes: u64) -> Result<String, 
     plain(bytes)
 }
 
-/// Reads the beginning of a file as text, at most `max_bytes` of it, and says whether there is more. Blocks.
+/// Reads at most the first `max_bytes` of a file as text; returns whether the file is longer. Blocks.
 ///
 /// # Errors
-/// Plain words: it is no text, or cannot be read.
+/// A text in plain words: the file is not text, or cannot be read.
 pub(super) fn start(file: File, max_bytes: u64) -> Result<(String, bool), String> {
     let mut bytes = Vec::new();
     file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|error| format!("it cannot be read: {error}"))?;
     let cut = bytes.len() as u64 > max_bytes;
     if cut {
         bytes.truncate(usize::try_from(max_bytes).unwrap_or(usize::MAX));
-        // The cut may go through a character.
+        // The cut may split a character.
         if let Err(error) = std::str::from_utf8(&bytes)
             && error.error_len().is_none()
         {
@@ -55,8 +55,8 @@ fn plain(bytes: Vec<u8>) -> Result<String, String> {
     Ok(belay_text::removed(text).into_owned())
 }
 
-/// The words of a failure to open something.
-pub(super) fn why(failure: ToolFailure) -> String {
+/// The text of a failure.
+pub(super) fn reason(failure: ToolFailure) -> String {
     match failure {
         ToolFailure::Failed(text) | ToolFailure::Denied(text) | ToolFailure::CredentialRefused(text) => text,
         ToolFailure::Cancelled => "it was not looked at".to_owned(),

@@ -1,4 +1,4 @@
-//! Skills: looked for in their places, read when they have changed, judged by what there is here.
+//! Skills: found in their directories, read when they have changed, and checked against their requirements.
 //!
 //! Reading order: `find` → `head` → `gate` → here → `read_skill`.
 
@@ -15,71 +15,72 @@ use belay_protocol::{Secret, Skill, SkillPlace, Skills, Skipped};
 use serde_json::Value;
 
 use self::find::{Found, Walk, folder_of};
-use self::gate::{Here, admit};
+use self::gate::{Available, admit};
 use self::head::Head;
 pub(super) use self::read_skill::ReadSkill;
 use super::config::SkillsConfig;
-use super::read::{text, why};
+use super::read::{reason, text};
 use crate::config::CommandsConfig;
 use crate::workspace::{Stamp, Workspace};
 
-/// Where skills are in the workspace, in the order in which they count.
+/// Directories of skills in the workspace, in order of precedence.
 const IN_WORKSPACE: [&str; 2] = ["skills", ".agents/skills"];
 /// Largest `SKILL.md` in bytes.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 /// Most skills.
 const MAX_SKILLS: usize = 150;
 
-/// What skills are judged by, from the rest of the daemon.
+/// Data of the daemon that the requirements of skills are checked against.
 #[derive(Debug, Default)]
 pub struct SkillNeeds {
-    /// Their keys, by the names of the skills.
+    /// API keys, by the name of the skill.
     pub keys: BTreeMap<String, Secret>,
-    /// All settings, none of which is a secret.
+    /// All settings. They contain no secrets.
     pub settings: Value,
 }
 
-/// Looks for skills.
+/// Finds skills and remembers the result.
 #[derive(Debug)]
 pub(super) struct Library {
     config: SkillsConfig,
-    here: Here,
-    /// What was read, by place and path, so that it is read again only when it has changed. Held for a look-up.
+    available: Available,
+    /// The parsed heads by root and path, so that a file is parsed again only if it has changed. Locked only for a
+    /// look-up.
     read: Mutex<Heads>,
     known: Mutex<Known>,
 }
 
 type Heads = HashMap<(usize, String), (Stamp, Result<Head, String>)>;
 
-/// What the last scan has found.
+/// The result of the last scan.
 #[derive(Debug, Default)]
 struct Known {
     skills: Arc<Skills>,
-    /// Where the skills are that are not in the workspace, by their names.
+    /// The folders of skills outside of the workspace, by skill name.
     elsewhere: Arc<HashMap<String, Folder>>,
 }
 
-/// The folder of a skill in a directory of the operator's.
+/// The folder of a skill in a directory of `skills.dirs`.
 #[derive(Debug)]
 struct Folder {
     root: Arc<Workspace>,
-    /// Its path from there.
+    /// Path of the folder relative to the root.
     path: String,
 }
 
-/// A directory in which skills may be.
+/// A directory that may contain skills.
 struct Root {
     files: Arc<Workspace>,
-    places: &'static [&'static str],
-    /// Whether it is the workspace.
+    skill_dirs: &'static [&'static str],
+    /// Whether this is the workspace.
     workspace: bool,
-    /// For what is told of skipped ones.
+    /// Prefix for the paths of skipped skills.
     name: String,
 }
 
 impl Library {
     pub(super) fn new(config: &SkillsConfig, commands: &CommandsConfig, needs: SkillNeeds) -> Self {
-        let here = Here {
+        let available = Available {
             path: commands.path.clone(),
             variables: commands.environment.keys().cloned().collect(),
             keys: needs.keys,
@@ -89,7 +90,7 @@ impl Library {
             skills: Arc::new(Skills { max_prompt_chars: config.max_prompt_chars, ..Skills::default() }),
             ..Known::default()
         };
-        Self { config: config.clone(), here, read: Mutex::default(), known: Mutex::new(known) }
+        Self { config: config.clone(), available, read: Mutex::default(), known: Mutex::new(known) }
     }
 
     /// The skills of the last scan.
@@ -97,12 +98,12 @@ impl Library {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).skills.clone()
     }
 
-    /// Whether skills can be where `read_file` does not reach.
+    /// Whether there may be skills that `read_file` cannot reach.
     pub(super) fn reaches_out(&self) -> bool {
         self.config.enabled && !self.config.dirs.is_empty()
     }
 
-    /// The skills as they are now: the same `Arc` as before when they are the same. Blocks.
+    /// Scans for skills. Returns the same `Arc` as before if nothing has changed. Blocks.
     pub(super) fn scan(&self, workspace: &Arc<Workspace>) -> Arc<Skills> {
         if !self.config.enabled {
             return self.known();
@@ -112,8 +113,8 @@ impl Library {
         scan.skills.max_prompt_chars = self.config.max_prompt_chars;
         let roots = scan.roots(workspace);
         for (at, root) in roots.iter().enumerate() {
-            for place in root.places {
-                scan.place(at, root, place);
+            for skill_dir in root.skill_dirs {
+                scan.scan_dir(at, root, skill_dir);
             }
         }
         let Scan { skills, elsewhere, heads, .. } = scan;
@@ -135,7 +136,7 @@ impl Library {
     }
 }
 
-/// A scan under way.
+/// A scan in progress.
 struct Scan<'a> {
     library: &'a Library,
     skills: Skills,
@@ -144,15 +145,15 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// The workspace, and those directories of the operator's that are there.
+    /// The workspace, and those directories of `skills.dirs` that can be opened.
     fn roots(&mut self, workspace: &Arc<Workspace>) -> Vec<Root> {
-        let inside = Root { files: workspace.clone(), places: &IN_WORKSPACE, workspace: true, name: String::new() };
+        let inside = Root { files: workspace.clone(), skill_dirs: &IN_WORKSPACE, workspace: true, name: String::new() };
         let mut roots = vec![inside];
         for dir in &self.library.config.dirs {
             match Workspace::open_existing(dir) {
                 Ok(files) => roots.push(Root {
                     files: Arc::new(files),
-                    places: &["."],
+                    skill_dirs: &["."],
                     workspace: false,
                     name: format!("{}/", dir.display()),
                 }),
@@ -162,26 +163,26 @@ impl Scan<'_> {
         roots
     }
 
-    fn place(&mut self, at: usize, root: &Root, place: &str) {
-        let Walk { found, skipped, .. } = Walk::through(&root.files, place);
+    fn scan_dir(&mut self, at: usize, root: &Root, skill_dir: &str) {
+        let Walk { found, skipped, .. } = Walk::through(&root.files, skill_dir);
         for Skipped { what, why } in skipped {
             self.skip(format!("{}{what}", root.name), why);
         }
         for Found { path, stamp } in found {
-            let told = format!("{}{path}", root.name);
+            let shown_path = format!("{}{path}", root.name);
             if let Err(why) = self.skill(at, root, path, stamp) {
-                self.skip(told, why);
+                self.skip(shown_path, why);
             }
         }
     }
 
-    /// Takes a skill in, if it can be used.
+    /// Adds a skill if it can be used.
     fn skill(&mut self, at: usize, root: &Root, path: String, stamp: Result<Stamp, String>) -> Result<(), String> {
         let head = self.head(at, root, &path, stamp?)?;
         if let Some(first) = self.skills.list.iter().find(|first| first.name == head.name) {
             return Err(format!("a skill that comes before it is called {} too", first.name));
         }
-        let variables = admit(&head, &self.library.config, &self.library.here)?;
+        let variables = admit(&head, &self.library.config, &self.library.available)?;
         if self.skills.list.len() == MAX_SKILLS {
             return Err(format!("there are {MAX_SKILLS} skills before it, which is the most there can be"));
         }
@@ -204,7 +205,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The head of a file: as it was read before, if the file has not changed.
+    /// The head of a file; parsed again only if the file has changed.
     fn head(&mut self, at: usize, root: &Root, path: &str, stamp: Stamp) -> Result<Head, String> {
         let key = (at, path.to_owned());
         let before = self.library.read.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -218,16 +219,16 @@ impl Scan<'_> {
     }
 }
 
-/// Reads the head of a file, with the stamp of what was read.
+/// Parses the head of a file; returns it with the stamp of the content that was read.
 fn read_head(root: &Root, path: &str, looked: Stamp) -> (Stamp, Result<Head, String>) {
     match root.files.stamped(path) {
         Ok(Some((file, stamp))) => (stamp, text(file, &stamp, MAX_FILE_BYTES).and_then(|text| head::read(&text))),
         Ok(None) => (looked, Err("it has gone".to_owned())),
-        Err(failure) => (looked, Err(why(failure))),
+        Err(failure) => (looked, Err(reason(failure))),
     }
 }
 
-/// The directories of the settings, as the daemon has found them.
+/// Replaces the directories of the settings by those that the daemon has resolved.
 impl SkillsConfig {
     /// These settings with other directories.
     #[must_use]

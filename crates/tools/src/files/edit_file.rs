@@ -1,4 +1,4 @@
-//! `edit_file`: an exact piece of text in a file, replaced by another.
+//! `edit_file`: replaces an exact piece of text in a file.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::blocking;
 use super::misses::explain_miss;
 use super::read_file::text_of;
-use super::write_file::{check_size, weight};
+use super::write_file::{check_size, preview};
 use crate::arguments;
 use crate::config::ToolsConfig;
 use crate::digest;
-use crate::workspace::{Place, Workspace};
+use crate::workspace::{Workspace, WriteTarget};
 
-/// Most places that a failure or a result lists.
+/// Most line numbers in a failure or a result.
 const MAX_LISTED: usize = 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -39,7 +39,7 @@ struct Arguments {
     all: Option<bool>,
 }
 
-/// Edits a file.
+/// The tool `edit_file`.
 pub(crate) struct EditFile {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
@@ -47,12 +47,12 @@ pub(crate) struct EditFile {
     max_write_bytes: u64,
 }
 
-/// An edit that fits the file as it stands.
+/// An edit that can be applied to the current content of the file.
 struct Fitted {
-    place: Place,
+    target: WriteTarget,
     before: String,
     after: String,
-    /// The lines at which the replaced pieces begin, from 1.
+    /// The lines where the replaced pieces begin, from 1.
     lines: Vec<usize>,
 }
 
@@ -65,7 +65,7 @@ impl EditFile {
         Self { spec, workspace, max_read_bytes: config.max_file_bytes, max_write_bytes: config.max_write_bytes }
     }
 
-    /// Runs `then` with the edit, on the blocking pool.
+    /// Prepares the edit, then runs `then` with it on the blocking pool.
     async fn with_fitted<T: Send + 'static>(
         &self,
         arguments: &Map<String, Value>,
@@ -75,12 +75,12 @@ impl EditFile {
         let arguments: Arguments = arguments::read(arguments)?;
         let (workspace, most_read, most_written) = (self.workspace.clone(), self.max_read_bytes, self.max_write_bytes);
         blocking(move || {
-            let place = workspace.place(&arguments.path, false)?;
+            let target = workspace.write_target(&arguments.path, false)?;
             let (file, size) = workspace.file(&arguments.path)?;
             let before = text_of(&arguments.path, file, size, most_read, &cancel)?;
             let (after, lines) = edited(&arguments, &before)?;
             check_size(&arguments.path, after.len(), most_written)?;
-            then(&arguments, Fitted { place, before, after, lines })
+            then(&arguments, Fitted { target, before, after, lines })
         })
         .await
     }
@@ -101,10 +101,10 @@ impl Tool for EditFile {
             let change = digest::of_bytes(fitted.after.as_bytes());
             let now = digest::of_bytes(fitted.before.as_bytes());
             let risky = workspace.is_in_git(&arguments.path);
-            let mut weight = weight("edit_file", arguments.path.clone(), summary, change, Some(now), risky);
-            weight.bound.push(("old".to_owned(), escaped_line(&arguments.old)));
-            weight.bound.push(("new".to_owned(), escaped_line(&arguments.new)));
-            Ok(weight)
+            let mut preview = preview("edit_file", arguments.path.clone(), summary, change, Some(now), risky);
+            preview.bound.push(("old".to_owned(), escaped_line(&arguments.old)));
+            preview.bound.push(("new".to_owned(), escaped_line(&arguments.new)));
+            Ok(preview)
         })
         .await
     }
@@ -112,7 +112,7 @@ impl Tool for EditFile {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let cancel = context.cancel.clone();
         self.with_fitted(arguments, context.cancel.clone(), move |arguments, fitted| {
-            fitted.place.put(fitted.after.as_bytes(), &cancel)?;
+            fitted.target.write_content(fitted.after.as_bytes(), &cancel)?;
             let (path, lines) = (&arguments.path, listed(&fitted.lines));
             Ok(format!("Edited {path:?} at {lines}; it has {} bytes now.", fitted.after.len()).into())
         })
@@ -120,7 +120,7 @@ impl Tool for EditFile {
     }
 }
 
-/// The text after the edit, and the lines where it was changed.
+/// The text after the edit, and the numbers of the changed lines.
 fn edited(arguments: &Arguments, text: &str) -> Result<(String, Vec<usize>), ToolFailure> {
     let Arguments { path, old, new, all } = arguments;
     if old.is_empty() {
@@ -144,7 +144,7 @@ fn edited(arguments: &Arguments, text: &str) -> Result<(String, Vec<usize>), Too
     }
 }
 
-/// The lines at which the piece begins, from 1. Occurrences do not overlap.
+/// The lines where the piece begins, from 1. Occurrences do not overlap.
 fn lines_of(text: &str, piece: &str) -> Vec<usize> {
     let (mut line, mut counted) = (1, 0);
     text.match_indices(piece)
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_listed_like_in_a_sentence() {
+    fn line_numbers_are_listed_like_in_a_sentence() {
         for (lines, expected) in [
             (vec![3], "line 3"),
             (vec![3, 9], "lines 3 and 9"),

@@ -1,4 +1,4 @@
-//! `list_files`: what is in a directory.
+//! `list_files`: lists a directory.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::arguments;
 use crate::config::ToolsConfig;
 use crate::workspace::{EntryKind, Listing, Workspace, shown};
 
-/// Room for entries in one result, in bytes; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
+/// Most bytes of entries in one result; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_ENTRIES_BYTES: usize = 60 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ struct Arguments {
     path: String,
 }
 
-/// Lists a directory.
+/// The tool `list_files`.
 pub(crate) struct ListFiles {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
@@ -37,7 +37,7 @@ impl ListFiles {
         let description = "Lists a directory of the workspace: one name a line, in order, directories with a closing \
             slash, files with their size in bytes.";
         Self {
-            // Whoever wrote a file, or named it, need not be this machine's owner.
+            // File names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {
                 outside: true,
                 ..arguments::spec::<Arguments>("list_files", description, Effect::Read, Duration::from_secs(30))

@@ -1,13 +1,13 @@
-//! Why a piece of text was not found: what is nearest to it, for a model that then gets it right.
+//! Explains why a piece of text was not found, with the most similar lines, so that a model can correct its edit.
 
-/// How alike two lines must be to be offered, from 0 to 1. 0.8: one slip in a short line, a few in a long one.
-const ALIKE: f64 = 0.8;
-/// Most lines that are compared; beyond, a large file would take seconds.
+/// Lowest similarity of a suggested line, from 0 to 1. 0.8: one slip in a short line, a few in a long one.
+const MIN_SIMILARITY: f64 = 0.8;
+/// Most lines that are compared. More would take seconds in a large file.
 const MAX_COMPARED: usize = 5_000;
 /// Longest line that is compared, in bytes.
 const MAX_LINE_BYTES: usize = 200;
 
-/// What to tell about `old`, which is not in `text`.
+/// The failure text for `old`, which does not occur in `text`.
 pub(super) fn explain_miss(path: &str, text: &str, old: &str) -> String {
     let head = format!("The old text does not occur in {path:?}, so nothing was changed.");
     if text.is_empty() {
@@ -28,7 +28,7 @@ pub(super) fn explain_miss(path: &str, text: &str, old: &str) -> String {
     }
 }
 
-/// The line at which the words of `old` begin, in order and with any white space between them.
+/// The line where the words of `old` begin, in the same order, with any white space between them.
 fn same_but_for_white_space(text: &str, old: &str) -> Option<usize> {
     let wanted: Vec<&str> = old.split_whitespace().collect();
     if wanted.is_empty() {
@@ -52,7 +52,7 @@ fn nearest_line<'a>(text: &'a str, old: &str) -> Option<(usize, &'a str)> {
         .enumerate()
         .filter(|(_, line)| line.len() <= MAX_LINE_BYTES)
         .map(|(index, line)| (strsim::normalized_levenshtein(wanted, line.trim()), index + 1, line))
-        .filter(|(score, _, _)| *score >= ALIKE)
+        .filter(|(score, _, _)| *score >= MIN_SIMILARITY)
         .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)))
         .map(|(_, number, line)| (number, line))
 }
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_miss_says_what_is_nearest() {
-        for (text, old, says) in [
+    fn a_miss_names_the_most_similar_line() {
+        for (text, old, expected_text) in [
             ("", "a", "The file is empty."),
             ("one\r\ntwo\r\n", "one\ntwo", "ends its lines with \\r\\n"),
             (
@@ -75,8 +75,8 @@ mod tests {
             ("alpha\nbeta\n", "something else altogether", "Nothing in the file is near to it"),
             ("alpha\n", "\n\n\n", "Nothing in the file is near to it"),
         ] {
-            let told = explain_miss("f", text, old);
-            assert!(told.contains(says), "{old:?}: {told}");
+            let message = explain_miss("f", text, old);
+            assert!(message.contains(expected_text), "{old:?}: {message}");
         }
     }
 }

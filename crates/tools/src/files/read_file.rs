@@ -1,4 +1,4 @@
-//! `read_file`: the lines of a text file, or a picture.
+//! `read_file`: returns lines of a text file, or a picture.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -16,17 +16,17 @@ use tokio_util::sync::CancellationToken;
 use super::blocking;
 use crate::arguments;
 use crate::config::ToolsConfig;
-use crate::picture::{NoPicture, Pictures, SNIFFED_BYTES, format_of};
+use crate::picture::{PictureError, Pictures, SNIFFED_BYTES, format_of};
 use crate::workspace::Workspace;
 
-/// Longest line shown whole, in characters. Longer ones are data rather than text.
+/// Longest line that is shown in full, in characters. A longer line is data rather than text.
 const MAX_LINE_CHARS: usize = 2000;
 
-/// Room for lines in one result, in bytes: below [`belay_protocol::tool::MAX_OUTPUT_BYTES`], so that the gate never cuts
-/// what this tool has counted.
+/// Most bytes of lines in one result. Below [`belay_protocol::tool::MAX_OUTPUT_BYTES`], so that the gate never cuts
+/// this result.
 const MAX_LINES_BYTES: usize = 60 * 1024;
 
-/// Bytes read between two looks at the cancellation.
+/// Number of bytes between two checks for cancellation.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -44,7 +44,7 @@ struct Arguments {
     limit: Option<u64>,
 }
 
-/// Reads a text file.
+/// The tool `read_file`.
 pub(crate) struct ReadFile {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
@@ -54,16 +54,16 @@ pub(crate) struct ReadFile {
     max_lines: usize,
 }
 
-/// What a path turned out to be.
+/// The kind of content of a file.
 enum Content {
     Text(String),
-    /// A picture and its size in bytes, still unread.
+    /// A picture, not read yet, and its size in bytes.
     Picture(File, u64),
 }
 
-/// Which lines are wanted.
+/// The requested lines.
 struct Window {
-    /// Index of the first one, from 0.
+    /// Index of the first line, from 0.
     skip: usize,
     /// Most lines.
     take: usize,
@@ -74,7 +74,7 @@ impl ReadFile {
         let description = "Reads a file of the workspace. Of a text file: its lines, and which of how many they are; \
             long ones are read in parts with offset and limit. A picture (PNG, JPEG, GIF, WebP) is shown.";
         Self {
-            // Whoever wrote a file, or named it, need not be this machine's owner.
+            // File contents and names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {
                 outside: true,
                 ..arguments::spec::<Arguments>("read_file", description, Effect::Read, Duration::from_secs(30))
@@ -136,15 +136,15 @@ impl ReadFile {
                 let text = format!("[{path}: {cleaned}, {size} bytes]");
                 Ok(ToolReply { pictures: vec![cleaned.picture], ..text.into() })
             }
-            Err(NoPicture::Cancelled) => Err(ToolFailure::Cancelled),
-            Err(NoPicture::Because(why)) => {
+            Err(PictureError::Cancelled) => Err(ToolFailure::Cancelled),
+            Err(PictureError::Unreadable(why)) => {
                 Err(ToolFailure::failed(format!("The picture {path:?} ({size} bytes) cannot be shown: {why}.")))
             }
         }
     }
 }
 
-/// Whether a file begins like a picture. Leaves it at its beginning.
+/// Whether a file begins like a picture. Rewinds the file.
 fn is_picture(path: &str, file: &mut File) -> Result<bool, ToolFailure> {
     let failed = |error| ToolFailure::failed(format!("{path:?} could not be read: {error}."));
     let mut beginning = Vec::with_capacity(SNIFFED_BYTES);
@@ -153,7 +153,7 @@ fn is_picture(path: &str, file: &mut File) -> Result<bool, ToolFailure> {
     Ok(format_of(&beginning).is_some())
 }
 
-/// The whole text of a file, if it is text and not too large.
+/// The whole text of a file, unless it is not text or too large.
 pub(super) fn text_of(
     path: &str,
     file: File,
@@ -165,7 +165,7 @@ pub(super) fn text_of(
         return Err(too_large(path, size, max));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    // One byte more than is allowed shows that the file has grown since it was measured.
+    // One byte more than allowed shows that the file has grown since its size was read.
     let mut rest = file.take(max + 1);
     loop {
         if cancel.is_cancelled() {
@@ -195,7 +195,7 @@ fn too_large(path: &str, size: u64, max: u64) -> ToolFailure {
 }
 
 impl Window {
-    /// The wanted lines under a line that says which they are.
+    /// The requested lines, after a header line with their numbers.
     fn show(&self, path: &str, text: &str) -> ToolOutput {
         let lines = text.lines().count();
         if lines == 0 {
@@ -230,7 +230,7 @@ impl Window {
     }
 }
 
-/// A line as it is shown: whole, or its beginning and how much is missing.
+/// A line for the model: in full, or its beginning with a note about the cut.
 fn cut(line: &str) -> String {
     match line.char_indices().nth(MAX_LINE_CHARS) {
         None => line.to_owned(),

@@ -1,7 +1,7 @@
-//! `search_files`: lines of the workspace's text files that match a regular expression.
+//! `search_files`: finds lines in the text files of the workspace by a regular expression.
 //!
-//! Expressions run in time linear in the text. What is searched is bounded in files, bytes and time, and whatever is
-//! left out is counted in the result.
+//! The matching time is linear in the length of the text. Files, bytes and time of a search are limited, and the result
+//! counts what it left out.
 //!
 //! Reading order: here → `walk` (which files) → `search` (which lines).
 
@@ -28,11 +28,11 @@ use crate::workspace::Workspace;
 
 /// Longest pattern and glob, in bytes.
 const MAX_PATTERN_BYTES: usize = 1000;
-/// Largest compiled expression, in bytes: `(\pL{100}){100}` is refused instead of filling the memory.
+/// Largest compiled expression, in bytes. `(\pL{100}){100}` is refused instead of filling the memory.
 const MAX_COMPILED_BYTES: usize = 1024 * 1024;
-/// Most lines before and after a match.
+/// Most context lines before and after a match.
 const MAX_CONTEXT: u32 = 20;
-/// Matches that are shown where the call does not say, and at most.
+/// Matches that are shown by default, and at most.
 const USUAL_MATCHES: u32 = 100;
 const MAX_MATCHES: u32 = 1000;
 
@@ -61,7 +61,7 @@ struct Arguments {
     max: Option<u32>,
 }
 
-/// Searches text files.
+/// The tool `search_files`.
 pub(crate) struct SearchFiles {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
@@ -74,7 +74,7 @@ impl SearchFiles {
             and line. Directories named .git are left out unless path leads into one; links are not followed.";
         let timeout = MAX_SEARCH_TIME + Duration::from_secs(10);
         Self {
-            // Whoever wrote a file, or named it, need not be this machine's owner.
+            // File contents and names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {
                 outside: true,
                 ..arguments::spec::<Arguments>("search_files", description, Effect::Read, timeout)
@@ -95,8 +95,8 @@ impl Tool for SearchFiles {
         let Arguments { pattern, path, glob, context: around, max } = arguments::read(arguments)?;
         let glob = glob.filter(|glob| !glob.is_empty());
         let around = around.unwrap_or(0).min(MAX_CONTEXT) as usize;
-        let room = max.unwrap_or(USUAL_MATCHES).clamp(1, MAX_MATCHES) as usize;
-        let search = Search::new(compile(&pattern)?, around, room, self.max_file_bytes);
+        let matches_left = max.unwrap_or(USUAL_MATCHES).clamp(1, MAX_MATCHES) as usize;
+        let search = Search::new(compile(&pattern)?, around, matches_left, self.max_file_bytes);
         let filter = glob.as_deref().map(Filter::new).transpose()?;
         let (workspace, cancel) = (self.workspace.clone(), context.cancel.clone());
         blocking(move || {
@@ -122,10 +122,10 @@ fn compile(pattern: &str) -> Result<Regex, ToolFailure> {
     )
 }
 
-/// Which files are meant.
+/// Selects the files to search.
 struct Filter {
     glob: GlobMatcher,
-    /// Whether paths are matched rather than names.
+    /// Whether the glob is matched against the path instead of the name.
     paths: bool,
 }
 

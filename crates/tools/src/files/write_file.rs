@@ -1,4 +1,4 @@
-//! `write_file`: a whole file, new or in the place of an old one.
+//! `write_file`: writes a whole file, new or as a replacement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Arguments {
     create_dirs: Option<bool>,
 }
 
-/// Writes a file.
+/// The tool `write_file`.
 pub(crate) struct WriteFile {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
@@ -64,14 +64,14 @@ impl Tool for WriteFile {
             let now = if create_dirs == Some(true) && workspace.lacks_directory_of(&path) {
                 None
             } else {
-                workspace.place(&path, false)?.exists().then(|| workspace.digest(&path)).transpose()?
+                workspace.write_target(&path, false)?.exists().then(|| workspace.digest(&path)).transpose()?
             };
             let verb = if now.is_some() { "write" } else { "create" };
             let summary = format!("{verb} {} ({} bytes)", escaped_line(&path), content.len());
             let risky = workspace.is_in_git(&path);
-            let mut weight = weight("write_file", path, summary, digest::of_bytes(content.as_bytes()), now, risky);
-            weight.bound.push(("content".to_owned(), escaped_line(&content)));
-            Ok(weight)
+            let mut preview = preview("write_file", path, summary, digest::of_bytes(content.as_bytes()), now, risky);
+            preview.bound.push(("content".to_owned(), escaped_line(&content)));
+            Ok(preview)
         })
         .await
     }
@@ -83,9 +83,9 @@ impl Tool for WriteFile {
             if cancel.is_cancelled() {
                 return Err(ToolFailure::Cancelled);
             }
-            let place = workspace.place(&path, create_dirs.unwrap_or(false))?;
-            place.put(content.as_bytes(), &cancel)?;
-            let verb = if place.exists() { "Wrote" } else { "Created" };
+            let target = workspace.write_target(&path, create_dirs.unwrap_or(false))?;
+            target.write_content(content.as_bytes(), &cancel)?;
+            let verb = if target.exists() { "Wrote" } else { "Created" };
             Ok(format!("{verb} {path:?}: {} bytes.", content.len()).into())
         })
         .await
@@ -99,9 +99,9 @@ pub(super) fn check_size(path: &str, bytes: usize, most: u64) -> Result<(), Tool
     Err(ToolFailure::failed(format!("The text for {path:?} has {bytes} bytes; at most {most} are written at once.")))
 }
 
-/// What a change of a file amounts to. `now`: the digest of the file as it stands. `risky`: each such change is asked
-/// for by itself.
-pub(super) fn weight(
+/// The preview of a change to a file. `now`: the digest of the current content. `risky`: each such change needs an
+/// approval.
+pub(super) fn preview(
     tool: &str,
     path: String,
     summary: String,

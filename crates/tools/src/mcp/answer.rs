@@ -1,4 +1,4 @@
-//! What a tool of a server answered, as a reply for the model.
+//! Converts the result of a server's tool to a reply for the model.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,25 +7,25 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::outside::line;
-use crate::picture::{Cleaned, NoPicture, Pictures};
+use crate::mcp::untrusted::line;
+use crate::picture::{Cleaned, PictureError, Pictures};
 
-/// Longest text of one embedded resource that is shown, in bytes. 64 KiB: what a model is shown of a whole result.
+/// Longest text of one embedded resource in a reply, in bytes. 64 KiB: as much as the model sees of a whole result.
 const MAX_RESOURCE: usize = 64 * 1024;
 
-/// Longest address or name of a resource that is shown, in bytes.
+/// Longest URI or name of a resource in a reply, in bytes.
 const MAX_ADDRESS: usize = 500;
 
-/// Longest failure that is shown, in bytes.
+/// Longest failure text, in bytes.
 const MAX_FAILURE: usize = 16 * 1024;
 
-/// Most pictures of one result that are shown. 4: each is some thousand tokens.
+/// Most pictures in one reply. 4: each uses some thousand tokens.
 const MAX_PICTURES: usize = 4;
 
-/// The reply. A result that calls itself an error is a failure, which the model reads.
+/// Converts a result to a reply. A result with `isError` becomes a failure for the model.
 ///
 /// # Cancel safety
-/// Dropped, nothing is lost but the answer.
+/// If the future is dropped, only the reply is lost.
 pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &CancellationToken) -> ToolOutput {
     let (mut parts, mut pictures) = (Vec::new(), Vec::new());
     for content in &result.content {
@@ -38,11 +38,11 @@ pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &C
                 parts.push(format!("[{cleaned}]"));
                 pictures.push(cleaned.picture);
             }
-            Err(NoPicture::Cancelled) => return Err(ToolFailure::Cancelled),
-            Err(NoPicture::Because(why)) => parts.push(format!("[picture left out: {why}]")),
+            Err(PictureError::Cancelled) => return Err(ToolFailure::Cancelled),
+            Err(PictureError::Unreadable(why)) => parts.push(format!("[picture left out: {why}]")),
         }
     }
-    let structured = result.structured_content.filter(|value| !is_said(&result.content, value));
+    let structured = result.structured_content.filter(|value| !repeats(&result.content, value));
     parts.extend(structured.map(|value| value.to_string()));
     let text = parts.join("\n");
     match (result.is_error == Some(true), text.is_empty()) {
@@ -53,15 +53,15 @@ pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &C
     }
 }
 
-/// A picture of pixels alone, whatever it was in.
+/// Re-encodes a picture, so that only its pixels remain.
 async fn picture(
     base64: String,
     before: usize,
     cleaner: &Pictures,
     cancel: &CancellationToken,
-) -> Result<Cleaned, NoPicture> {
+) -> Result<Cleaned, PictureError> {
     if before == MAX_PICTURES {
-        return Err(NoPicture::Because(format!("only the first {MAX_PICTURES} are shown")));
+        return Err(PictureError::Unreadable(format!("only the first {MAX_PICTURES} are shown")));
     }
     let decode = move || STANDARD.decode(base64).map_err(|_| "its base64 is broken".to_owned());
     cleaner.clean(decode, cancel).await
@@ -93,29 +93,29 @@ fn resource(contents: &ResourceContents) -> String {
     }
 }
 
-/// Whether the content says what the structured content says, as servers do for clients that read no such content: all of
-/// it, or the one value in it (`{"result": …}` of Python's SDK, `{"content": …}` of the reference servers). The content may
-/// say it as a text, as JSON, as a text for each item of a list, or be listed itself.
-fn is_said(content: &[ContentBlock], structured: &Value) -> bool {
+/// Whether the content repeats the structured content, as servers do for clients that ignore the latter. The content
+/// may repeat all of it, or its single value (`{"result": …}` of the Python SDK, `{"content": …}` of the reference
+/// servers). It may do so as a text, as JSON, as one text per list item, or as the list of content blocks itself.
+fn repeats(content: &[ContentBlock], structured: &Value) -> bool {
     let wrapped = structured.as_object().filter(|table| table.len() == 1).and_then(|table| table.values().next());
     let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.trim()).collect();
-    let says = |text: &str, value: &Value| {
+    let matches = |text: &str, value: &Value| {
         value.as_str().map(str::trim) == Some(text)
-            || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
+            || serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
     };
     let whole = texts.join("\n");
     let same = |value: &Value| {
-        texts.iter().any(|text| says(text, value))
-            || says(&whole, value)
+        texts.iter().any(|text| matches(text, value))
+            || matches(&whole, value)
             || value.as_array().is_some_and(|items| {
-                items.len() == texts.len() && items.iter().zip(&texts).all(|(item, text)| says(text, item))
+                items.len() == texts.len() && items.iter().zip(&texts).all(|(item, text)| matches(text, item))
             })
             || serde_json::to_value(content).is_ok_and(|blocks| blocks == *value)
     };
     same(structured) || wrapped.is_some_and(same)
 }
 
-/// The text up to so many bytes, with a mark where it was cut.
+/// Cuts the text to at most this many bytes, with a note about the cut.
 fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_what_can_be_read_of_it() {
+    async fn a_result_becomes_readable_text() {
         let text = |text: &str| json!({ "type": "text", "text": text });
         for (result, expected) in [
             (json!({ "content": [text("one"), text("two")] }), "one\ntwo"),
@@ -180,7 +180,7 @@ mod tests {
             // The reference servers.
             (json!({ "content": [text("a file\n")], "structuredContent": { "content": "a file\n" } }), "a file\n"),
             (json!({ "content": [text("x")], "structuredContent": { "content": [text("x")] } }), "x"),
-            // Python's SDK, for a list.
+            // The Python SDK, for a list.
             (
                 json!({ "content": [text("a"), text("{\"n\":1}")], "structuredContent": { "result": ["a", { "n": 1 }] } }),
                 { "a\n{\"n\":1}" },

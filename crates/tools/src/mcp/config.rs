@@ -11,58 +11,61 @@ use url::{Host, Url};
 use crate::mcp::name::MAX_SERVER_NAME;
 use crate::near::{did_you_mean, nearest};
 
-/// One MCP server: a program that is started, or an address that is called.
+/// Settings of one MCP server: a program to start, or an address to call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpServerConfig {
-    /// Whether it is used.
+    /// Whether the server is used.
     pub enabled: bool,
-    /// The program and its arguments; it speaks MCP over its standard input and output. Empty: [`Self::url`].
+    /// The program and its arguments. The program speaks MCP over its standard input and output. Empty: [`Self::url`]
+    /// is used.
     pub command: Vec<String>,
-    /// The address of a server that speaks MCP over streamable HTTP. Absent: [`Self::command`].
+    /// The URL of a server that speaks MCP over streamable HTTP. Absent: [`Self::command`] is used.
     pub url: Option<String>,
-    /// Environment of the program, beyond `PATH`, `HOME`, `LANG`, `TMPDIR` and `TZ`. No place for secrets.
+    /// Environment variables of the program, in addition to `PATH`, `HOME`, `LANG`, `TMPDIR` and `TZ`. Not for secrets.
     pub env: BTreeMap<String, String>,
-    /// Names of the daemon's own environment variables that the program gets too: the place for its secrets.
+    /// Names of environment variables of the daemon that the program gets too. Use this for secrets.
     pub env_from: Vec<String>,
-    /// The environment variable that holds the bearer token of [`Self::url`]. Empty: none.
+    /// Name of the environment variable with the bearer token for [`Self::url`]. Empty: no token.
     pub token_env: String,
-    /// The file that holds it.
+    /// Path of the file with the bearer token.
     pub token_file: Option<PathBuf>,
-    /// Which of its tools are offered, as globs over the names it gives them. Empty: all.
+    /// The tools to offer, as globs over the names that the server gives them. Empty: all.
     pub tools: Vec<String>,
-    /// Longest time in seconds that one call may take; 1 to [`MAX_TIMEOUT_S`].
+    /// Time limit of one call, in seconds; 1 to [`MAX_TIMEOUT_S`].
     pub timeout_s: u64,
-    /// Whether a person is asked before a call.
+    /// Whether calls need an approval.
     pub approval: Ask,
-    /// What it takes until a tool is offered for the first time.
+    /// When a tool is offered for the first time.
     pub trust: Trust,
     /// Whether the program runs in the sandbox.
     pub sandbox: bool,
-    /// Whether it has the network there, within what the sandbox grants at all.
+    /// Whether the program has network access in the sandbox, if `[tools.sandbox]` allows it.
     pub network: bool,
-    /// Longest result in bytes that the model is shown; 1024 to [`MAX_SHOWN_BYTES`].
+    /// Longest result for the model, in bytes; 1024 to [`MAX_SHOWN_BYTES`].
     pub max_output_bytes: usize,
 }
 
-/// What it takes until a tool is offered for the first time. One that has changed since is never offered unseen.
+/// When a tool is offered for the first time. A tool that has changed since its approval needs a new approval in both
+/// cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// Nothing: what it says of itself then is remembered as approved.
+    /// Immediately. Its first description counts as approved.
     #[default]
     FirstUse,
-    /// `belay mcp approve`.
+    /// After `belay mcp approve`.
     Approved,
 }
 
-/// Upper end of [`McpServerConfig::timeout_s`]. An hour: a call that takes longer is work for a job.
+/// Upper end of [`McpServerConfig::timeout_s`]. One hour: longer work belongs in a job.
 pub const MAX_TIMEOUT_S: u64 = 3600;
 
-/// Upper end of [`McpServerConfig::max_output_bytes`]. 1 MiB: a quarter of a million tokens, more than a model reads.
+/// Upper end of [`McpServerConfig::max_output_bytes`]. 1 MiB: a quarter of a million tokens, more than most models
+/// accept.
 pub const MAX_SHOWN_BYTES: usize = 1024 * 1024;
 
-/// Most servers. 64: each is started and asked at the start of the daemon.
+/// Most servers. 64: the start of the daemon starts each one and lists its tools.
 const MAX_SERVERS: usize = 64;
 
 impl Default for McpServerConfig {
@@ -86,17 +89,17 @@ impl Default for McpServerConfig {
     }
 }
 
-/// Every problem of all servers, each beginning with its key.
+/// Returns all problems of all servers, each beginning with its key.
 pub(crate) fn validate(servers: &BTreeMap<String, McpServerConfig>) -> Vec<String> {
     let mut problems = Vec::new();
     if servers.len() > MAX_SERVERS {
         problems.push(format!("tools.mcp: must be at most {MAX_SERVERS} servers, are {}", servers.len()));
     }
     for (name, config) in servers {
-        let mut said = Vec::new();
-        said.extend(about_name(name));
-        config.validate(&mut said);
-        problems.extend(said.into_iter().map(|(key, what)| match key {
+        let mut of_server = Vec::new();
+        of_server.extend(about_name(name));
+        config.validate(&mut of_server);
+        problems.extend(of_server.into_iter().map(|(key, what)| match key {
             "" => format!("tools.mcp.{name}: {what}"),
             key => format!("tools.mcp.{name}.{key}: {what}"),
         }));
@@ -104,7 +107,7 @@ pub(crate) fn validate(servers: &BTreeMap<String, McpServerConfig>) -> Vec<Strin
     problems
 }
 
-/// A problem: the key below the server, and what is wrong with it.
+/// A problem: the key below the server, and its description.
 type Problem = (&'static str, String);
 
 fn about_name(name: &str) -> Option<Problem> {
@@ -124,53 +127,53 @@ fn about_name(name: &str) -> Option<Problem> {
 }
 
 impl McpServerConfig {
-    fn validate(&self, said: &mut Vec<Problem>) {
+    fn validate(&self, problems: &mut Vec<Problem>) {
         match (&self.command[..], &self.url) {
-            ([], None) => said.push(("", "needs a command or a url, for example command = [\"my-server\"]".into())),
-            ([_, ..], Some(_)) => said.push(("", "has both a command and a url; one of them has to go".into())),
+            ([], None) => problems.push(("", "needs a command or a url, for example command = [\"my-server\"]".into())),
+            ([_, ..], Some(_)) => problems.push(("", "has both a command and a url; one of them has to go".into())),
             ([program, rest @ ..], None) => {
-                about_program(program, rest, said);
-                self.nothing_for_http(said);
+                about_program(program, rest, problems);
+                self.reject_http_settings(problems);
             }
             ([], Some(url)) => {
-                self.about_url(url, said);
-                self.nothing_for_programs(said);
+                self.about_url(url, problems);
+                self.reject_program_settings(problems);
             }
         }
         for name in self.env.keys() {
             if !is_variable(name) {
-                said.push(("env", format!("`{name}` is no name of an environment variable")));
+                problems.push(("env", format!("`{name}` is no name of an environment variable")));
             }
         }
         for name in &self.env_from {
             if !is_variable(name) {
-                // It may be the secret itself, so it is not shown.
-                said.push(("env_from", "holds something that is no name of an environment variable; secrets stay out of the settings, only the names of their variables are listed".into()));
+                // The value may be the secret itself, so it is not shown.
+                problems.push(("env_from", "holds something that is no name of an environment variable; secrets stay out of the settings, only the names of their variables are listed".into()));
             } else if self.env.contains_key(name) {
-                said.push(("env_from", format!("`{name}` is in env too; one of them has to go")));
+                problems.push(("env_from", format!("`{name}` is in env too; one of them has to go")));
             }
         }
         for glob in &self.tools {
             if let Err(error) = Glob::new(glob) {
-                said.push((
+                problems.push((
                     "tools",
                     format!("`{glob}` is no pattern of names: {}; write for example \"read_*\"", error.kind()),
                 ));
             }
         }
         if !(1..=MAX_TIMEOUT_S).contains(&self.timeout_s) {
-            said.push(("timeout_s", format!("must be from 1 to {MAX_TIMEOUT_S}, is {}", self.timeout_s)));
+            problems.push(("timeout_s", format!("must be from 1 to {MAX_TIMEOUT_S}, is {}", self.timeout_s)));
         }
         if !(1024..=MAX_SHOWN_BYTES).contains(&self.max_output_bytes) {
             let is = self.max_output_bytes;
-            said.push(("max_output_bytes", format!("must be from 1024 to {MAX_SHOWN_BYTES}, is {is}")));
+            problems.push(("max_output_bytes", format!("must be from 1024 to {MAX_SHOWN_BYTES}, is {is}")));
         }
     }
 
-    fn nothing_for_http(&self, said: &mut Vec<Problem>) {
+    fn reject_http_settings(&self, problems: &mut Vec<Problem>) {
         for (key, set) in [("token_env", !self.token_env.is_empty()), ("token_file", self.token_file.is_some())] {
             if set {
-                said.push((
+                problems.push((
                     key,
                     "a program is sent no token; name the variable that it reads its secret from in env_from".into(),
                 ));
@@ -178,16 +181,16 @@ impl McpServerConfig {
         }
     }
 
-    fn nothing_for_programs(&self, said: &mut Vec<Problem>) {
+    fn reject_program_settings(&self, problems: &mut Vec<Problem>) {
         let keys = [("env", !self.env.is_empty()), ("env_from", !self.env_from.is_empty()), ("network", self.network)];
         for (key, set) in keys {
             if set {
-                said.push((key, "has no effect on a url, whose server runs elsewhere".into()));
+                problems.push((key, "has no effect on a url, whose server runs elsewhere".into()));
             }
         }
     }
 
-    fn about_url(&self, address: &str, said: &mut Vec<Problem>) {
+    fn about_url(&self, address: &str, problems: &mut Vec<Problem>) {
         let url = match Url::parse(address) {
             Ok(url) if matches!(url.scheme(), "http" | "https") && url.host().is_some() => url,
             other => {
@@ -198,36 +201,37 @@ impl McpServerConfig {
                     Ok(url) if !lacks_it => format!(", and {}: is none", url.scheme()),
                     _ => String::new(),
                 };
-                said.push(("url", format!("must be an address that begins with http:// or https://{found}.{hint}")));
+                problems
+                    .push(("url", format!("must be an address that begins with http:// or https://{found}.{hint}")));
                 return;
             }
         };
         if !url.username().is_empty() || url.password().is_some() {
-            said.push((
+            problems.push((
                 "url",
                 "holds a name or a password; a token belongs into the place that token_env or token_file names".into(),
             ));
         }
         let has_token = !self.token_env.is_empty() || self.token_file.is_some();
         if has_token && url.scheme() == "http" && !is_loopback(&url) {
-            said.push(("url", "would send the token unencrypted to another machine; use https://".into()));
+            problems.push(("url", "would send the token unencrypted to another machine; use https://".into()));
         }
     }
 }
 
-fn about_program(program: &str, rest: &[String], said: &mut Vec<Problem>) {
+fn about_program(program: &str, rest: &[String], problems: &mut Vec<Problem>) {
     if program.trim().is_empty() {
-        said.push(("command", "begins with an empty word; the first is the program".into()));
+        problems.push(("command", "begins with an empty word; the first is the program".into()));
     } else if rest.is_empty() && program.contains(' ') && !program.contains('/') {
         let words: Vec<String> = program.split_whitespace().map(|word| format!("{word:?}")).collect();
-        said.push(("command", format!("no shell splits it. Did you mean [{}]?", words.join(", "))));
+        problems.push(("command", format!("no shell splits it. Did you mean [{}]?", words.join(", "))));
     }
     if [program].into_iter().chain(rest.iter().map(String::as_str)).any(|word| word.contains('\0')) {
-        said.push(("command", "holds a zero byte, which no argument can".into()));
+        problems.push(("command", "holds a zero byte, which no argument can".into()));
     }
 }
 
-/// Whether an address names this machine.
+/// Whether a URL names this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -243,10 +247,10 @@ fn is_variable(name: &str) -> bool {
         && name.len() <= 64
 }
 
-/// The server of that name, or the names that come near, for people who mistyped it.
+/// Finds a server by name.
 ///
 /// # Errors
-/// A sentence that says which servers there are.
+/// A sentence for the person who mistyped the name, with the most similar name or all names.
 pub fn find<'a>(servers: &'a BTreeMap<String, McpServerConfig>, name: &str) -> Result<&'a McpServerConfig, String> {
     servers.get(name).ok_or_else(|| {
         let known: Vec<&str> = servers.keys().map(String::as_str).collect();
@@ -270,13 +274,13 @@ mod tests {
         validate(&BTreeMap::from([(name.to_owned(), config)]))
     }
 
-    /// The crate reads no TOML; JSON has the same shape.
+    /// The crate has no TOML parser; JSON has the same shape.
     fn toml_of(table: &str) -> McpServerConfig {
         serde_json::from_str(table).unwrap()
     }
 
     #[test]
-    fn what_is_right_is_accepted() {
+    fn valid_settings_are_accepted() {
         for table in [
             r#"{"command":["my-server"]}"#,
             r#"{"command":["/opt/my server"],"env":{"A":"b"},"env_from":["MY_KEY"],"tools":["read_*"],"sandbox":false}"#,
@@ -288,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_key_and_what_would_work() {
+    fn every_mistake_is_reported_with_its_key_and_a_fix() {
         for (name, table, expected) in [
             ("a", r#"{}"#, "tools.mcp.a: needs a command or a url, for example command = [\"my-server\"]"),
             (

@@ -1,4 +1,4 @@
-//! One connection to one server: opened, asked, ended.
+//! One connection to one server, from opening to closing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,37 +19,37 @@ use tracing::debug;
 use crate::mcp::listener::{Listener, Notices};
 use crate::mcp::listing::{Listed, Page};
 use crate::mcp::offer::digests;
-use crate::mcp::outside::line;
 use crate::mcp::program::{ServerProcesses, StartPrograms, Started};
-use crate::mcp::server::{Place, Server};
-use crate::mcp::trouble::Trouble;
+use crate::mcp::server::{Endpoint, Server};
+use crate::mcp::server_error::ServerError;
+use crate::mcp::untrusted::line;
 use crate::mcp::wire::{Watch, Watched, drain};
 
-/// Longest time from the start of a server to its first answer. 10 s: an interpreter that loads its libraries from a slow
-/// disk takes three.
+/// Longest time from the start of a server to its first answer. 10 s: an interpreter that loads its libraries from a
+/// slow disk takes 3 s.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Longest time in which all tools of a server are listed.
+/// Longest time for listing all tools of a server.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 
-/// Most tools of a server. 128: more are not chosen among, and each costs tokens in every request.
+/// Most tools of a server. 128: models do not choose well among more, and each tool uses tokens in every request.
 pub(super) const MAX_TOOLS: usize = 128;
 
-/// Most pages of a list of tools.
+/// Most pages of a tool list.
 const MAX_PAGES: usize = 32;
 
-/// How long a server may take to end by itself once its standard input is closed, as the protocol wants it.
+/// How long a server may take to exit after its standard input is closed.
 ///
 /// Source: MCP 2025-11-25, "Lifecycle", "Shutdown", stdio.
-const END_PATIENCE: Duration = Duration::from_millis(500);
+const EXIT_LIMIT: Duration = Duration::from_millis(500);
 
-/// Longest wait for the SDK's own end of a connection: a request that ends the session on the server.
+/// Longest wait for the SDK to close a connection. Over HTTP, this sends a request that ends the session.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest error text of a server that is shown, in bytes.
 const MAX_ERROR: usize = 2 * 1024;
 
-/// A connection. Dropped, it is ended without waiting for it.
+/// A connection. If it is dropped, it is closed in the background.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     notices: Arc<Notices>,
@@ -58,53 +58,53 @@ pub(super) struct Connection {
     known: Mutex<Option<Known>>,
 }
 
-/// What has to be ended.
+/// The resources that [`close`] ends.
 struct Open {
     service: RunningService<RoleClient, Listener>,
-    /// The program, where there is one, and the reader of its standard error.
+    /// The server program, if there is one, and the task that reads its standard error.
     program: Option<(Box<dyn ServerProcesses>, JoinSet<()>)>,
 }
 
-/// The tools as they were last listed.
+/// The tools of the last listing.
 struct Known {
-    /// How often the server had said by then that they have changed.
+    /// Number of change notifications before the listing.
     as_of: u64,
-    /// The digest of each, by name.
+    /// The digest of each tool, by name.
     digests: HashMap<String, String>,
 }
 
 impl Connection {
-    /// Opens one for a run: starts the server or calls its address, and shakes hands. What is seen on the wire is noted
-    /// in `watch`.
+    /// Opens a connection for a run: starts the server or calls its URL, and performs the handshake. `watch` records
+    /// what the server writes.
     ///
     /// # Cancel safety
-    /// Dropped, the server is ended.
+    /// If the future is dropped, the server is ended.
     pub(super) async fn open(
         server: &Server,
         starter: &dyn StartPrograms,
         run: RunId,
         generation: &Generation,
         watch: Arc<Watch>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, ServerError> {
         if !generation.is_current() {
-            return Err(Trouble::Stopped);
+            return Err(ServerError::Stopped);
         }
         let notices = Arc::new(Notices::default());
         let listener = Listener::new(server.name(), notices.clone());
-        let open = match server.place() {
-            Place::Program(program) => {
+        let open = match server.endpoint() {
+            Endpoint::Program(program) => {
                 let what = format!("mcp server {}", server.name());
                 let started = starter.start(program, run, generation, &what);
                 let started =
                     timeout(START_LIMIT, started).await.map_err(|_| silent("its start", START_LIMIT, &watch))?;
-                let spoken = speak_to(started.map_err(Trouble::Start)?, listener, server.name(), &watch).await;
-                spoken.map_err(|trouble| server.explain(trouble))?
+                let opened = handshake(started.map_err(ServerError::Start)?, listener, server.name(), &watch).await;
+                opened.map_err(|trouble| server.explain(trouble))?
             }
-            Place::Remote(remote) => {
-                let shaken = Box::pin(listener.serve(remote.transport()));
-                let shaken =
-                    timeout(START_LIMIT, shaken).await.map_err(|_| silent("`initialize`", START_LIMIT, &watch))?;
-                Open { service: shaken.map_err(|error| of_start(&error, &watch))?, program: None }
+            Endpoint::Remote(remote) => {
+                let opened = Box::pin(listener.serve(remote.transport()));
+                let opened =
+                    timeout(START_LIMIT, opened).await.map_err(|_| silent("`initialize`", START_LIMIT, &watch))?;
+                Open { service: opened.map_err(|error| of_handshake(&error, &watch))?, program: None }
             }
         };
         let connection = Self {
@@ -114,7 +114,7 @@ impl Connection {
             open: Mutex::new(Some(open)),
             known: Mutex::new(None),
         };
-        // What a server says now counts, not what it says one may still believe.
+        // Disables the cache, so that every listing is current.
         connection.peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         if let Err(trouble) = connection.check_version() {
             connection.end().await;
@@ -123,31 +123,31 @@ impl Connection {
         Ok(connection)
     }
 
-    fn check_version(&self) -> Result<(), Trouble> {
+    fn check_version(&self) -> Result<(), ServerError> {
         let version = self.peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
         match ProtocolVersion::KNOWN_VERSIONS.contains(&version) && version.has_initialize() {
             true => Ok(()),
-            false => Err(Trouble::Version(line(&version.to_string(), 40))),
+            false => Err(ServerError::Version(line(&version.to_string(), 40))),
         }
     }
 
-    /// Whether the server can still be asked.
+    /// Whether the server still accepts requests.
     pub(super) fn is_open(&self) -> bool {
         !self.peer.is_transport_closed() && self.lock_open().is_some()
     }
 
-    /// Whether the server is no program of ours.
+    /// Whether the server is an address instead of a program of this machine.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.lock_open().as_ref().is_some_and(|open| open.program.is_none())
     }
 
-    /// All tools of the server, in its order; those that are malformed with what is wrong with them.
-    pub(super) async fn tools(&self) -> Result<Vec<Listed>, Trouble> {
+    /// Lists all tools of the server, in its order. A malformed tool is listed with its problem.
+    pub(super) async fn tools(&self) -> Result<Vec<Listed>, ServerError> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;
         listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)))
     }
 
-    async fn pages(&self) -> Result<Vec<Listed>, Trouble> {
+    async fn pages(&self) -> Result<Vec<Listed>, ServerError> {
         let offers_tools = self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
         let (mut tools, mut cursor) = (Vec::new(), None);
         if !offers_tools {
@@ -161,19 +161,19 @@ impl Connection {
             };
             tools.extend(page.tools);
             if tools.len() > MAX_TOOLS {
-                return Err(Trouble::Endless(format!("{MAX_TOOLS} tools")));
+                return Err(ServerError::Endless(format!("{MAX_TOOLS} tools")));
             }
             match page.next {
                 None => return Ok(tools),
                 next => cursor = next,
             }
         }
-        Err(Trouble::Endless(format!("{MAX_PAGES} pages")))
+        Err(ServerError::Endless(format!("{MAX_PAGES} pages")))
     }
 
-    /// The digest of a tool as the server describes it now; `None`: it has no such tool. The list is asked for once, and
-    /// again when the server says that it has changed.
-    pub(super) async fn digest_of(&self, tool: &str) -> Result<Option<String>, Trouble> {
+    /// The digest of the tool's current description; `None`: the server has no such tool. Lists the tools once, and
+    /// again after the server reports a change.
+    pub(super) async fn digest_of(&self, tool: &str) -> Result<Option<String>, ServerError> {
         let as_of = self.notices.tools_changed();
         if let Some(known) = self.known().as_ref().filter(|known| known.as_of == as_of) {
             return Ok(known.digests.get(tool).cloned());
@@ -186,52 +186,55 @@ impl Connection {
         Ok(digest)
     }
 
-    /// Has a tool called.
+    /// Calls a tool.
     ///
     /// # Cancel safety
-    /// Dropped, the server is told that nobody waits any more (`notifications/cancelled`); what it has done is done.
-    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, Trouble> {
+    /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
+    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, ServerError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.peer.call_tool_once(params).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
-            Ok(CallToolResponse::InputRequired(_)) => Err(Trouble::Asks("an answer of a person")),
-            Ok(_) => Err(Trouble::Asks("time to work on it in the background")),
+            Ok(CallToolResponse::InputRequired(_)) => Err(ServerError::Unsupported("an answer of a person")),
+            Ok(_) => Err(ServerError::Unsupported("time to work on it in the background")),
             Err(error) => Err(self.trouble(error).await),
         }
     }
 
-    /// Ends it: says goodbye, ends the server. Whatever is being asked fails.
+    /// Closes the connection and ends the server; returns how a server program ended. Pending requests fail.
     ///
     /// # Cancel safety
-    /// Dropped, the server is ended without waiting for it.
+    /// If the future is dropped, the server is ended in the background.
     pub(super) async fn end(&self) -> Option<String> {
         let open = self.lock_open().take()?;
         close(open).await
     }
 
-    /// What an error of the SDK means. A connection that broke is ended here, so that the words say how.
-    async fn trouble(&self, error: ServiceError) -> Trouble {
+    /// Converts an error of the SDK. A broken connection is closed here, so that the error can say how the server
+    /// ended.
+    async fn trouble(&self, error: ServiceError) -> ServerError {
         match error {
-            ServiceError::McpError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
+            ServiceError::McpError(error) => ServerError::Error(line(&error.message, MAX_ERROR)),
             ServiceError::TransportSend(error) => {
                 let trouble = of_transport(&*error.error);
-                // Nothing more comes of it: the next call begins a new one.
+                // The connection is unusable, so the next call opens a new one.
                 match is_over(&*error.error) {
-                    true => self.end().await.map_or(trouble, Trouble::Ended),
+                    true => self.end().await.map_or(trouble, ServerError::Ended),
                     false => trouble,
                 }
             }
-            ServiceError::UnexpectedResponse => Trouble::NotMcp("its answer is not one to what it was asked".into()),
+            ServiceError::UnexpectedResponse => {
+                ServerError::NotMcp("its answer is not one to what it was asked".into())
+            }
             ServiceError::TransportClosed => {
                 let how = self.end().await.unwrap_or_else(|| "the connection is closed".into());
-                self.watch.ended().map_or(Trouble::Ended(how), Trouble::NotMcp)
+                self.watch.ended().map_or(ServerError::Ended(how), ServerError::NotMcp)
             }
-            other => Trouble::Unreachable(line(&other.to_string(), MAX_ERROR)),
+            other => ServerError::Unreachable(line(&other.to_string(), MAX_ERROR)),
         }
     }
 
     fn lock_open(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
-        // Taken and put as a whole: whatever panicked has left it whole.
+        // The value is only replaced as a whole, so a panic cannot leave it inconsistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,25 +243,25 @@ impl Connection {
     }
 }
 
-/// Shakes hands with a program that was started; ends it when that fails.
-async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<Watch>) -> Result<Open, Trouble> {
+/// Performs the handshake with a started program, and ends the program if the handshake fails.
+async fn handshake(started: Started, listener: Listener, name: &str, watch: &Arc<Watch>) -> Result<Open, ServerError> {
     let Started { stdin, stdout, stderr, mut processes } = started;
     let mut reader = JoinSet::new();
     reader.spawn(drain(stderr, name.to_owned(), watch.clone()));
     let stdout = Watched::new(stdout, watch.clone());
-    // The reader below bounds lines itself, and says so.
+    // The [`Watched`] reader limits the length of lines and reports the cause.
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
     match timeout(START_LIMIT, Box::pin(listener.serve(transport))).await {
         Ok(Ok(service)) => Ok(Open { service, program: Some((processes, reader)) }),
         Ok(Err(error)) => {
-            let how = processes.end(END_PATIENCE).await;
+            let how = processes.end(EXIT_LIMIT).await;
             finish(reader).await;
             Err(match (&error, watch.ended()) {
-                (_, Some(why)) => Trouble::NotMcp(why),
+                (_, Some(why)) => ServerError::NotMcp(why),
                 (ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }, None) => {
-                    Trouble::Ended(format!("{how}{}", watch.noise()))
+                    ServerError::Ended(format!("{how}{}", watch.noise()))
                 }
-                _ => of_start(&error, watch),
+                _ => of_handshake(&error, watch),
             })
         }
         Err(_) => {
@@ -269,60 +272,62 @@ async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<
     }
 }
 
-/// Ends what is open; how the program ended, where there was one.
+/// Closes the connection; returns how the program ended, if there was one.
 async fn close(open: Open) -> Option<String> {
     let Open { mut service, program } = open;
-    // Either the SDK's task has ended, or it ends with the pipes below.
+    // The SDK's task has ended already, or it ends when the pipes are closed below.
     if !matches!(service.close_with_timeout(CLOSE_LIMIT).await, Ok(Some(_))) {
         debug!("an mcp connection did not close in time");
     }
     drop(service);
     let (mut processes, reader) = program?;
-    let how = processes.end(END_PATIENCE).await;
+    let how = processes.end(EXIT_LIMIT).await;
     finish(reader).await;
     Some(how)
 }
 
-/// Waits until the last words are read: the processes are gone, so that the pipe has ended, unless somebody else has it.
+/// Waits until standard error is read to its end. The processes have ended, so the pipe is closed, unless another
+/// process holds it.
 async fn finish(mut reader: JoinSet<()>) {
-    if timeout(END_PATIENCE, reader.join_next()).await.is_err() {
+    if timeout(EXIT_LIMIT, reader.join_next()).await.is_err() {
         reader.shutdown().await;
     }
 }
 
-fn silent(what: &'static str, limit: Duration, watch: &Watch) -> Trouble {
-    Trouble::Silent { what, limit, noise: watch.noise() }
+fn silent(what: &'static str, limit: Duration, watch: &Watch) -> ServerError {
+    ServerError::Silent { what, limit, noise: watch.noise() }
 }
 
-/// What an error of the handshake means.
-fn of_start(error: &ClientInitializeError, watch: &Watch) -> Trouble {
+/// Converts an error of the handshake.
+fn of_handshake(error: &ClientInitializeError, watch: &Watch) -> ServerError {
     match error {
-        ClientInitializeError::JsonRpcError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
+        ClientInitializeError::JsonRpcError(error) => ServerError::Error(line(&error.message, MAX_ERROR)),
         ClientInitializeError::TransportError { error, .. } => of_transport(&*error.error),
         ClientInitializeError::ConnectionClosed(_) => {
-            Trouble::Unreachable(format!("the connection is closed{}", watch.noise()))
+            ServerError::Unreachable(format!("the connection is closed{}", watch.noise()))
         }
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<_> = server_supported.iter().map(ToString::to_string).collect();
-            Trouble::Version(line(&versions.join(", "), 100))
+            ServerError::Version(line(&versions.join(", "), 100))
         }
-        _ => Trouble::NotMcp("its answer to `initialize` is none".into()),
+        _ => ServerError::NotMcp("its answer to `initialize` is none".into()),
     }
 }
 
-/// Whether no more can be sent after this error: a pipe without a reader, or a session that the server has forgotten.
+/// Whether the connection is unusable after this error: the pipe has no reader, or the server has forgotten the
+/// session.
 fn is_over(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     let remote = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     remote.is_none_or(|error| matches!(error, StreamableHttpError::SessionExpired))
 }
 
-/// What an error of the transport means: its last cause has the words that help.
-fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trouble {
+/// Converts an error of the transport. The innermost cause has the useful text.
+fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ServerError {
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut words = cause.to_string();
     loop {
         if cause.is::<AuthRequiredError>() || cause.is::<InsufficientScopeError>() {
-            return Trouble::NotLetIn("it wants a token, or does not take this one".into());
+            return ServerError::Unauthorized("it wants a token, or does not take this one".into());
         }
         let Some(next) = cause.source() else { break };
         cause = next;
@@ -334,12 +339,12 @@ fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trou
     }
     let words = without_address(&words);
     match ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
-        true => Trouble::NotLetIn(line(&words, MAX_ERROR)),
-        false => Trouble::Unreachable(line(&words, MAX_ERROR)),
+        true => ServerError::Unauthorized(line(&words, MAX_ERROR)),
+        false => ServerError::Unreachable(line(&words, MAX_ERROR)),
     }
 }
 
-/// The words of the HTTP client without the address, which may hold a key: a model reads them.
+/// Removes the URL from an error text of the HTTP client. The URL may contain a key, and a model reads the text.
 fn without_address(words: &str) -> String {
     let Some((before, rest)) = words.split_once(" for url (") else { return words.to_owned() };
     format!("{before}{}", rest.split_once(')').map_or("", |(_, after)| after))
@@ -350,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_not_told() {
+    fn an_error_text_omits_the_url() {
         for (words, expected) in [
             ("error sending request for url (http://h/?key=hush): refused", "error sending request: refused"),
             ("error sending request for url (http://h/", "error sending request"),

@@ -1,4 +1,4 @@
-//! All configured servers: asked for their tools, compared with the pins, made into tools of ours.
+//! All configured servers: lists their tools, compares them with the pins, and makes tools of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,22 +14,23 @@ use tracing::{info, warn};
 use crate::mcp::config::Trust;
 use crate::mcp::connection::Connection;
 use crate::mcp::name::assign;
-use crate::mcp::offer::{LeftOut, Offer, look};
+use crate::mcp::offer::{LeftOut, Offer, check};
 use crate::mcp::pins::{Comparison, PinSet, PinnedBy, Pins, PinsError};
 use crate::mcp::server::Server;
+use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
 use crate::mcp::tool::McpTool;
-use crate::mcp::trouble::Trouble;
 use crate::mcp::wire::Watch;
 use crate::near::{did_you_mean, nearest};
 use crate::picture::Pictures;
 
-/// Most bytes of all descriptions and schemas of one server. 128 KiB: 30 000 tokens in every request are too many.
+/// Most bytes of all descriptions and schemas of one server. 128 KiB: they are part of every request, and more would be
+/// over 30 000 tokens.
 const MAX_DESCRIBED: usize = 128 * 1024;
 
-/// Longest time in which one server is started and lists its tools, when all are asked. 10 s: the start of the daemon waits
-/// for it.
-const LOOK_LIMIT: Duration = Duration::from_secs(10);
+/// Longest time for starting one server and listing its tools, when all servers are asked. 10 s: the start of the
+/// daemon waits for it.
+const SURVEY_LIMIT: Duration = Duration::from_secs(10);
 
 /// All configured servers.
 pub struct Mcp {
@@ -39,82 +40,83 @@ pub struct Mcp {
     sessions: Arc<McpSessions>,
 }
 
-/// What becomes of tools that are seen for the first time.
+/// Whether a survey may pin tools that it sees for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looking {
-    /// They are pinned where the server's `trust` says so.
+    /// New tools are pinned if the server's `trust` allows it.
     ToUse,
-    /// Nothing is changed.
+    /// No pin is changed.
     Only,
 }
 
-/// What all servers offer.
+/// The tools of all servers.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// One for each server, in the order of their names.
+    /// One report per server, sorted by name.
     pub reports: Vec<ServerReport>,
     offers: Vec<(String, Arc<Server>, Offer)>,
 }
 
-/// What one server offers.
+/// The tools of one server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerReport {
-    /// Its name in the settings.
+    /// Name of the server in the settings.
     pub server: String,
-    /// Why it could not be asked, in words that follow its name.
+    /// Why its tools could not be listed, as a text that follows the server's name.
     pub trouble: Option<String>,
-    /// The last lines that it wrote to its standard error then, at most ten. For the operator: they may hold anything.
+    /// The last lines of its standard error in that case, at most ten. Only for the operator, because they may contain
+    /// anything.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_words: String,
-    /// Its tools.
+    /// The tools of the server.
     pub tools: Vec<ToolReport>,
 }
 
-/// What was found of one tool.
+/// The findings about one tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolReport {
-    /// The name the server gives it.
+    /// The name that the server gives it.
     pub tool: String,
-    /// The name under which models call it; `None`: it has none.
+    /// The name by which models call it; `None`: it has none.
     pub name: Option<String>,
-    /// What the server says of it.
+    /// The server's description.
     pub description: String,
-    /// Its arguments.
+    /// The schema of its arguments.
     pub schema: Value,
-    /// Where it stands.
+    /// Whether it is offered.
     #[serde(flatten)]
     pub standing: Standing,
 }
 
-/// Where a tool stands.
+/// Whether a tool is offered, or why not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "standing", rename_all = "snake_case")]
 pub enum Standing {
-    /// It is what was approved: models may call it.
+    /// Offered: its description is approved.
     Offered,
-    /// Nobody has approved it yet.
+    /// Not offered: nobody has approved it yet.
     New,
-    /// It is not what was approved: not offered.
+    /// Not offered: it differs from the approved description.
     Changed {
-        /// What has changed: `description`, `arguments`, `hints`.
+        /// The parts that have changed: `description`, `arguments`, `hints`.
         what: Vec<&'static str>,
-        /// The description that was approved.
+        /// The approved description.
         before: String,
     },
-    /// It is not among those that the settings want.
+    /// Not offered: the settings do not select it.
     NotWanted,
-    /// It cannot be offered.
+    /// Not offered: it has a problem.
     LeftOut {
-        /// Why.
+        /// The problem.
         why: String,
     },
 }
 
-/// What one server said: its tools, or why not.
-type Looked = Result<Vec<Result<Offer, LeftOut>>, (Trouble, String)>;
+/// The listing of one server: its tools, or the error and the last lines of standard error.
+type Listing = Result<Vec<Result<Offer, LeftOut>>, (ServerError, String)>;
 
 impl Mcp {
-    /// All servers; `sessions` are the connections of runs that call their tools. Nothing is started yet.
+    /// Creates the set of servers. `sessions` holds the connections of runs. Starts nothing.
     pub fn new(servers: Vec<Server>, pins: Pins, sessions: Arc<McpSessions>, clock: Arc<dyn Clock>) -> Self {
         let mut servers: Vec<_> = servers.into_iter().map(Arc::new).collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
@@ -126,17 +128,18 @@ impl Mcp {
         &self.sessions
     }
 
-    /// Asks each server for its tools, side by side, each over a connection of its own that is ended again. Takes at most
-    /// 10 s, and what ending a server takes; a server that fails is reported, and the others are not.
+    /// Lists the tools of all servers concurrently, each over a separate connection that is closed afterwards. Takes at
+    /// most 10 s plus the time to end a server. The failure of one server is part of its report and does not affect the
+    /// others.
     ///
     /// # Errors
-    /// The pins cannot be read or changed: then nothing can be offered.
+    /// The pins cannot be read or changed. Then no tool can be offered.
     ///
     /// # Cancel safety
-    /// Dropped, servers that were started are ended.
+    /// If the future is dropped, the started servers are ended.
     pub async fn survey(&self, looking: Looking) -> Result<Survey, PinsError> {
-        let looked = join_all(self.servers.iter().map(|server| self.look_at(server))).await;
-        let found: Vec<_> = self.servers.iter().cloned().zip(looked).collect();
+        let listing = join_all(self.servers.iter().map(|server| self.list_tools(server))).await;
+        let found: Vec<_> = self.servers.iter().cloned().zip(listing).collect();
         let (pins, clock) = (self.pins.clone(), self.clock.clone());
         let compared = tokio::task::spawn_blocking(move || match looking {
             Looking::Only => pins.read().map(|set| compare(found, set)),
@@ -150,7 +153,7 @@ impl Mcp {
         Ok(survey)
     }
 
-    /// What a survey found to be offered, as tools for models.
+    /// The offered tools of a survey, as tools for models.
     pub fn tools(&self, survey: &Survey) -> Vec<Arc<dyn Tool>> {
         let pictures = Pictures::new();
         let tool = |(name, server, offer): &(String, Arc<Server>, Offer)| {
@@ -160,21 +163,22 @@ impl Mcp {
         survey.offers.iter().map(tool).collect()
     }
 
-    /// Asks a server for its tools and approves one of them, or all, as they describe themselves now. Gives the names of
-    /// those that were not approved before, and what the model will be told of them.
+    /// Lists the tools of a server and approves one of them, or all, with their current description. Returns the tools
+    /// that were not approved before, as models will see them.
     ///
     /// # Errors
-    /// A sentence: there is no such server or tool, the server cannot be asked, or the pins cannot be changed. Nothing is
-    /// approved then.
+    /// A sentence: the server or tool does not exist, the server cannot be asked, or the pins cannot be changed. Then
+    /// nothing is approved.
     pub async fn approve(&self, server: &str, tool: Option<&str>) -> Result<Vec<ToolReport>, String> {
         let Some(server) = self.servers.iter().find(|known| known.name() == server) else {
             return Err(format!("the MCP server {server} is not enabled"));
         };
-        let looked = self.look_at(server).await.map_err(|(trouble, said)| {
-            let said = if said.is_empty() { said } else { format!(". Its last lines on standard error:\n{said}") };
-            format!("the MCP server {} {trouble}{said}", server.name())
+        let listing = self.list_tools(server).await.map_err(|(trouble, stderr)| {
+            let stderr =
+                if stderr.is_empty() { stderr } else { format!(". Its last lines on standard error:\n{stderr}") };
+            format!("the MCP server {} {trouble}{stderr}", server.name())
         })?;
-        let chosen = chosen(server, looked, tool)?;
+        let chosen = chosen(server, listing, tool)?;
         let (pins, now, server) = (self.pins.clone(), self.clock.now(), server.clone());
         let pinned = tokio::task::spawn_blocking(move || {
             pins.change(|set| {
@@ -191,29 +195,29 @@ impl Mcp {
         Ok(pinned.into_iter().map(|offer| report_of(&offer, None, Standing::Offered)).collect())
     }
 
-    /// One server's tools, over a connection for that alone.
-    async fn look_at(&self, server: &Server) -> Looked {
+    /// Lists the tools of one server over a temporary connection.
+    async fn list_tools(&self, server: &Server) -> Listing {
         let starter = self.sessions.starter();
-        // A run that nobody else knows: whoever lists what is running shows the server all the same.
+        // A new run id for this listing only, so that lists of running processes still show the server.
         let (watch, generation) = (Arc::new(Watch::default()), Generation::default());
-        let looked = timeout(LOOK_LIMIT, async {
+        let listing = timeout(SURVEY_LIMIT, async {
             let opening = Connection::open(server, starter, RunId::new(), &generation, watch.clone());
             let connection = Box::pin(opening).await?;
             let listed = connection.tools().await;
             Ok((connection, listed?))
         });
-        let looked = looked.await.unwrap_or_else(|_| {
+        let listing = listing.await.unwrap_or_else(|_| {
             let what = "the question for its tools";
-            Err(server.explain(Trouble::Silent { what, limit: LOOK_LIMIT, noise: watch.noise() }))
+            Err(server.explain(ServerError::Silent { what, limit: SURVEY_LIMIT, noise: watch.noise() }))
         });
-        let (connection, tools) = looked.map_err(|trouble| (trouble, watch.last_words()))?;
+        let (connection, tools) = listing.map_err(|trouble| (trouble, watch.last_words()))?;
         connection.end().await;
-        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| look(&tool))).collect()))
+        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| check(&tool))).collect()))
     }
 }
 
-/// Leaves out tools beyond what one server may describe, and those whose name was there before.
-fn bounded(looked: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
+/// Rejects tools beyond the limit of [`MAX_DESCRIBED`], and repeated names.
+fn bounded(listing: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
     let (mut described, mut names) = (0, HashSet::new());
     let mut keep = |offer: Offer| {
         let left_out = |why: String| LeftOut { tool: offer.tool.clone(), why };
@@ -229,14 +233,14 @@ fn bounded(looked: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
         described += bytes;
         Ok(offer)
     };
-    looked.into_iter().map(|found| found.and_then(&mut keep)).collect()
+    listing.into_iter().map(|found| found.and_then(&mut keep)).collect()
 }
 
-/// The tool of that name, or all.
-fn chosen(server: &Server, looked: Vec<Result<Offer, LeftOut>>, tool: Option<&str>) -> Result<Vec<Offer>, String> {
-    let Some(tool) = tool else { return Ok(looked.into_iter().flatten().collect()) };
+/// The tool with this name, or all tools.
+fn chosen(server: &Server, listing: Vec<Result<Offer, LeftOut>>, tool: Option<&str>) -> Result<Vec<Offer>, String> {
+    let Some(tool) = tool else { return Ok(listing.into_iter().flatten().collect()) };
     let mut names = Vec::new();
-    for found in looked {
+    for found in listing {
         match found {
             Ok(offer) if offer.tool == tool => return Ok(vec![offer]),
             Err(left_out) if left_out.tool == tool => {
@@ -250,13 +254,13 @@ fn chosen(server: &Server, looked: Vec<Result<Offer, LeftOut>>, tool: Option<&st
     Err(format!("the MCP server {} offers no tool {tool}.{}", server.name(), did_you_mean(&near)))
 }
 
-/// Pins what is seen for the first time, where nobody wants to be asked.
-fn pin_first(found: &[(Arc<Server>, Looked)], pins: &mut PinSet, clock: &dyn Clock) {
-    for (server, looked) in found {
+/// Pins new tools of servers whose `trust` is [`Trust::FirstUse`].
+fn pin_first(found: &[(Arc<Server>, Listing)], pins: &mut PinSet, clock: &dyn Clock) {
+    for (server, listing) in found {
         if server.config().trust != Trust::FirstUse {
             continue;
         }
-        for offer in looked.iter().flatten().flatten().filter(|offer| server.wants(&offer.tool)) {
+        for offer in listing.iter().flatten().flatten().filter(|offer| server.wants(&offer.tool)) {
             if pins.compare(server.name(), offer) == Comparison::New {
                 pins.pin(server.name(), offer, clock.now(), PinnedBy::FirstUse);
             }
@@ -264,32 +268,32 @@ fn pin_first(found: &[(Arc<Server>, Looked)], pins: &mut PinSet, clock: &dyn Clo
     }
 }
 
-/// Compares everything with the pins, and gives names to what is offered.
-fn compare(found: Vec<(Arc<Server>, Looked)>, pins: PinSet) -> Survey {
+/// Compares all tools with the pins, and assigns names to the offered ones.
+fn compare(found: Vec<(Arc<Server>, Listing)>, pins: PinSet) -> Survey {
     let wanted =
         |server: &Server, found: &Result<Offer, LeftOut>| matches!(found, Ok(offer) if server.wants(&offer.tool));
-    // Names are given to all that are wanted, approved or not: an approval changes no other tool's name.
+    // All selected tools get a name, approved or not, so that an approval does not change the name of another tool.
     let pairs: Vec<(&str, &str)> = found
         .iter()
-        .flat_map(|(server, looked)| {
-            let tools = looked.iter().flatten().filter(|tool| wanted(server, tool)).flatten();
+        .flat_map(|(server, listing)| {
+            let tools = listing.iter().flatten().filter(|tool| wanted(server, tool)).flatten();
             tools.map(|offer| (server.name(), offer.tool.as_str()))
         })
         .collect();
     let mut names = assign(&pairs).into_iter();
 
     let (mut reports, mut offers) = (Vec::new(), Vec::new());
-    for (server, looked) in &found {
+    for (server, listing) in &found {
         let mut report = ServerReport {
             server: server.name().to_owned(),
             trouble: None,
             last_words: String::new(),
             tools: Vec::new(),
         };
-        match looked {
-            Err((trouble, said)) => {
+        match listing {
+            Err((trouble, stderr)) => {
                 report.trouble = Some(trouble.to_string());
-                report.last_words.clone_from(said);
+                report.last_words.clone_from(stderr);
             }
             Ok(tools) => {
                 for tool in tools {

@@ -11,13 +11,13 @@ use url::Url;
 use crate::mcp::config::is_loopback;
 use crate::mcp::wire::MAX_LINE;
 
-/// Longest time until a connection stands.
+/// Longest time for opening a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 3;
 
-/// A server behind an address.
+/// A server that is reached by its URL.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     url: Url,
@@ -27,18 +27,20 @@ pub(super) struct Remote {
 
 impl Remote {
     /// # Errors
-    /// Plain words: no client can be made, for example because the machine has no root certificates.
+    /// A text in plain words: the HTTP client cannot be created, for example because the machine has no root
+    /// certificates.
     pub(super) fn new(url: &str, token: Option<Secret>) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("its address cannot be used: {error}"))?;
         let builder = match url.scheme() == "http" && is_loopback(&url) {
-            // No certificates are needed, and reading all of them takes long.
+            // No certificates are needed, and loading all of them takes long.
             true => reqwest::Client::builder().tls_certs_only([]),
             false => reqwest::Client::builder(),
         };
         let client = builder
             .connect_timeout(CONNECT_LIMIT)
             .redirect(Policy::custom(|attempt| {
-                // Elsewhere the token, and what the model sends, would reach somebody who was not configured.
+                // Redirects to another origin are not followed: they would send the token and the model's data to a
+                // server that nobody configured.
                 let first = attempt.previous().first().map(Url::origin);
                 match first == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
                     true => attempt.follow(),
@@ -51,11 +53,11 @@ impl Remote {
         Ok(Self { url, token, client })
     }
 
-    /// A transport of its own, with a session of its own.
+    /// A new transport with its own session.
     pub(super) fn transport(&self) -> StreamableHttpClientTransport<reqwest::Client> {
         let mut config = StreamableHttpClientTransportConfig::with_uri(self.url.as_str())
             .max_sse_event_size(MAX_LINE)
-            // A new session may offer other tools: it is begun by us, who look at them first.
+            // A new session may offer other tools. So a session is only reopened by code that checks the tools first.
             .reinit_on_expired_session(false);
         config.auth_header = self.token.as_ref().map(|token| token.expose().to_owned());
         StreamableHttpClientTransport::with_client(self.client.clone(), config)

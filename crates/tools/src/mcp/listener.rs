@@ -1,4 +1,4 @@
-//! Our end of a connection: what a server may ask of us, and what it tells us.
+//! The client side of a connection: requests and notifications of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +11,21 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleClient, Service};
 use tracing::debug;
 
-/// Answers a server. It asks for nothing that we declare, so whatever it asks for but a sign of life is refused: no model
-/// to sample from, no directories, no questions to people.
+/// Answers a server's requests. Belay declares no client capabilities, so every request except a ping is refused: there
+/// is no sampling, no list of roots, no elicitation.
 pub(super) struct Listener {
     server: String,
     notices: Arc<Notices>,
 }
 
-/// What a server has told us.
+/// Counts the notifications of a server.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     tools_changed: AtomicU64,
 }
 
 impl Notices {
-    /// How often the server has said that its tools have changed.
+    /// Number of notifications that the tools have changed.
     pub(super) fn tools_changed(&self) -> u64 {
         self.tools_changed.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! A page of a server's list of tools. One tool that is malformed costs that tool, and not the list.
+//! Reads one page of a server's tool list. A malformed tool does not invalidate the list.
 
 use rmcp::Peer;
 use rmcp::model::{ClientRequest, Cursor, CustomResult, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
@@ -6,28 +6,28 @@ use rmcp::service::{RoleClient, ServiceError};
 use serde_json::Value;
 
 use crate::mcp::offer::{LeftOut, MAX_TOOL_NAME};
-use crate::mcp::outside::line;
+use crate::mcp::untrusted::line;
 
-/// Longest account of what is wrong with a tool, in bytes.
+/// Longest description of a tool's problem, in bytes.
 const MAX_WHY: usize = 200;
 
-/// A tool as it was listed, or what is wrong with it.
+/// A listed tool, or its problem.
 pub(super) type Listed = Result<Tool, LeftOut>;
 
-/// A page of the list.
+/// One page of the list.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) tools: Vec<Listed>,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     pub(super) next: Option<Cursor>,
 }
 
 impl Page {
-    /// Asks for a page. The SDK refuses a list in which one tool is malformed; such a list is asked for again, and read tool
-    /// by tool.
+    /// Requests a page. The SDK refuses a list with a malformed tool. Such a list is requested again and parsed tool by
+    /// tool.
     ///
     /// # Errors
-    /// The SDK's own; [`ServiceError::UnexpectedResponse`] for what is no list of tools at all.
+    /// The errors of the SDK; [`ServiceError::UnexpectedResponse`] if the answer is no list of tools.
     pub(super) async fn ask(
         peer: &Peer<RoleClient>,
         asked: Option<PaginatedRequestParams>,
@@ -46,7 +46,7 @@ impl Page {
         }
     }
 
-    /// Reads a list tool by tool; `None`: it is no list.
+    /// Parses a list tool by tool; `None`: it is not a list.
     fn read(value: &Value) -> Option<Self> {
         let tools = value.get("tools")?.as_array()?.iter().enumerate().map(|(at, tool)| listed(at, tool)).collect();
         let next = value.get("nextCursor").and_then(|cursor| serde_json::from_value(cursor.clone()).ok());

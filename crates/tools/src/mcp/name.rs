@@ -1,21 +1,21 @@
-//! The names under which the tools of servers are offered: `mcp_<server>_<tool>`.
+//! Assigns the names by which models call the tools of servers: `mcp_<server>_<tool>`.
 
 use std::collections::HashMap;
 
-/// Longest name that a model may call: [`belay_protocol::ToolSpec::name`].
+/// Longest name of a tool for models: [`belay_protocol::ToolSpec::name`].
 const MAX_NAME: usize = 64;
 
-/// Longest name of a server. 24: it leaves 35 characters of 64 for the tool.
+/// Longest name of a server. 24: leaves 35 of 64 characters for the tool.
 pub(super) const MAX_SERVER_NAME: usize = 24;
 
-/// Digits of the digest behind a name. 8: 32 bits, which no two tools of one set share by chance.
+/// Digits of the digest in a name. 8: 32 bits, so that two tools do not collide by chance.
 const DIGEST_DIGITS: usize = 8;
 
-/// A name for each pair of server and tool, in their order. `None`: another one has come to the same name, digest and
-/// all, so that neither is offered.
+/// Assigns a name to each pair of server and tool, in the same order. `None`: another pair has the same name, including
+/// the digest, so neither is offered.
 ///
-/// Every pair whose plain name is too long, or is that of another pair too, gets a digest of the pair behind its name:
-/// no server can take over the name of another one's tool by coming first.
+/// A pair whose plain name is too long or not unique gets a digest of the pair as a suffix. So no server can take over
+/// the name of another server's tool by its position.
 pub(super) fn assign(pairs: &[(&str, &str)]) -> Vec<Option<String>> {
     let plain: Vec<String> = pairs.iter().map(|(server, tool)| plain(server, tool)).collect();
     let count = counts(&plain);
@@ -39,14 +39,14 @@ fn counts(names: &[String]) -> HashMap<&str, usize> {
     counts
 }
 
-/// The name with `_` for every other character.
+/// The name, with `_` for every character outside of `[a-z0-9]`.
 fn plain(server: &str, tool: &str) -> String {
     let fits = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '_' };
     format!("mcp_{server}_{tool}").to_lowercase().chars().map(fits).collect()
 }
 
 fn with_digest(plain: &str, (server, tool): &(&str, &str)) -> String {
-    // A zero byte stands between them, which is in neither.
+    // The separator is a zero byte, which neither name contains.
     let digest = blake3::hash(format!("{server}\0{tool}").as_bytes()).to_hex();
     let kept = &plain[..plain.len().min(MAX_NAME - DIGEST_DIGITS - 1)]; // ASCII
     format!("{kept}_{}", &digest[..DIGEST_DIGITS])
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_made_of_what_a_name_may_hold() {
+    fn a_name_has_only_allowed_characters() {
         for (server, tool, expected) in [
             ("files", "read", "mcp_files_read"),
             ("files", "Read-File.v2", "mcp_files_read_file_v2"),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_and_told_apart_by_a_digest() {
+    fn a_long_name_is_cut_and_gets_a_digest() {
         let (one, two) = (format!("{}1", "x".repeat(90)), format!("{}2", "x".repeat(90)));
         let names = assign(&[("s", &one), ("s", &two)]);
         for name in &names {
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(names[2].as_deref(), Some("mcp_a_d"));
         let [one, two] = [&names[0], &names[1]].map(|name| name.as_deref().unwrap());
         assert!(one.starts_with("mcp_a_b_c_") && two.starts_with("mcp_a_b_c_") && one != two, "{one} {two}");
-        // Whoever is listed first, the names are the same.
+        // The names do not depend on the order.
         let turned = assign(&[("a_b", "c"), ("a", "b_c")]);
         assert_eq!([turned[1].as_deref(), turned[0].as_deref()], [Some(one), Some(two)]);
     }

@@ -1,4 +1,4 @@
-//! What a server offers, looked at as words of the outside: bounded, cleaned, and with digests to know it again by.
+//! Checks and cleans a server's description of a tool, which is untrusted content, and computes its digests.
 
 use std::collections::HashSet;
 
@@ -6,68 +6,68 @@ use belay_text::is_hidden;
 use rmcp::model::Tool;
 use serde_json::{Map, Value};
 
-use crate::mcp::outside::{line, shown};
+use crate::mcp::untrusted::{line, shown};
 
-/// Longest name that a server may give a tool, in bytes. 128: twice what any model may call.
+/// Longest name that a server may give to a tool, in bytes. 128: twice the longest name for models.
 pub(super) const MAX_TOOL_NAME: usize = 128;
-/// Longest description that a model is shown, in bytes. 4 KiB: more is a manual; the rest is cut, and said to be.
+/// Longest description for the model, in bytes. 4 KiB: more is a manual. A longer one is cut, with a note.
 const MAX_DESCRIPTION: usize = 4 * 1024;
 /// Longest description of one argument, in bytes.
 const MAX_ARGUMENT_DESCRIPTION: usize = 1024;
-/// Largest schema in bytes of JSON. 16 KiB: it is sent with every request to the model.
+/// Largest schema in bytes of JSON. 16 KiB: every request to the model contains it.
 const MAX_SCHEMA: usize = 16 * 1024;
-/// Deepest nesting of a schema. 32: four times what people write.
+/// Deepest nesting of a schema. 32: four times the usual depth.
 const MAX_DEPTH: usize = 32;
 /// Most values in a schema. 1000: each may become a validator.
 const MAX_NODES: usize = 1000;
-/// Most references in a schema. 64: each is followed anew wherever it stands, so that chains of them multiply.
+/// Most references in a schema. 64: each reference is expanded at every use, so chains of them grow exponentially.
 const MAX_REFERENCES: usize = 64;
-/// Most patterns in a schema, and the longest of them in bytes. Each is compiled, and run over what the model writes.
+/// Most patterns in a schema, and the longest pattern in bytes. Each is compiled and applied to text of the model.
 const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN: usize = 128;
 
-/// A tool of a server, fit to be offered.
+/// A checked tool of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
-    /// The name the server gives it.
+    /// The name that the server gives it.
     pub(super) tool: String,
-    /// What the server says of it: cleaned, bounded.
+    /// The server's description, cleaned and bounded.
     pub(super) description: String,
-    /// Its arguments.
+    /// The schema of its arguments.
     pub(super) schema: Value,
-    /// Whether the server says that it changes nothing, and may be called again.
+    /// Whether the server says that the tool only reads and can be repeated.
     pub(super) repeatable: bool,
-    /// Whether the server says that it may destroy something.
+    /// Whether the server says that the tool may be destructive.
     pub(super) destructive: bool,
-    /// What all of this is known again by.
+    /// Identify the description that was approved.
     pub(super) digests: Digests,
 }
 
-/// Digests of what a server says of one tool: blake3 in hex, over the words as they came.
+/// Digests of a server's description of one tool: blake3 in hex, over the original text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Digests {
-    /// Of all of it.
+    /// Of description, arguments and hints together.
     pub(super) whole: String,
-    /// Of the description alone.
+    /// Of the description only.
     pub(super) description: String,
-    /// Of the arguments alone.
+    /// Of the arguments only.
     pub(super) schema: String,
 }
 
 /// A tool of a server that cannot be offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// The name the server gives it: cleaned, bounded.
+    /// The name that the server gives it, cleaned and bounded.
     pub(super) tool: String,
-    /// Why.
+    /// The reason.
     pub(super) why: String,
 }
 
-/// Looks at one tool of a server.
+/// Checks one tool of a server.
 ///
 /// # Errors
-/// Why it cannot be offered.
-pub(super) fn look(tool: &Tool) -> Result<Offer, LeftOut> {
+/// Why the tool cannot be offered.
+pub(super) fn check(tool: &Tool) -> Result<Offer, LeftOut> {
     let schema = Value::Object(tool.input_schema.as_ref().clone());
     let hints = tool.annotations.as_ref();
     checked_name(&tool.name)
@@ -84,7 +84,7 @@ pub(super) fn look(tool: &Tool) -> Result<Offer, LeftOut> {
         .map_err(|why| LeftOut { tool: line(&tool.name, MAX_TOOL_NAME), why })
 }
 
-/// The digests of what a server says of a tool.
+/// Computes the digests of a tool's description.
 pub(super) fn digests(tool: &Tool) -> Digests {
     let description = tool.description.as_deref().unwrap_or_default();
     let annotations = tool.annotations.as_ref().map(|hints| serde_json::to_value(hints).unwrap_or_default());
@@ -92,7 +92,7 @@ pub(super) fn digests(tool: &Tool) -> Digests {
     let annotations = canonical(&annotations.unwrap_or_default());
     let mut whole = blake3::Hasher::new();
     for part in [description, &schema, &annotations] {
-        // Lengths keep the parts apart.
+        // The length prefixes separate the parts.
         whole.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }
     Digests {
@@ -102,7 +102,7 @@ pub(super) fn digests(tool: &Tool) -> Digests {
     }
 }
 
-/// The value as JSON whose keys are in order, so that the same schema always has the same digest.
+/// The value as JSON with sorted keys, so that equal schemas have equal digests.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(table) => {
@@ -127,8 +127,8 @@ fn checked_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// The schema as it is offered: descriptions cleaned, and closed to arguments that it does not name, where it leaves that
-/// open, so that a model's slip is told rather than lost.
+/// Checks a schema and prepares it for models. Cleans the descriptions. If the schema leaves additional properties
+/// open, forbids them, so that a wrong argument of the model is reported instead of ignored.
 fn checked_schema(schema: &Value) -> Result<Value, String> {
     Measure::default().take(schema, 0)?;
     if schema.to_string().len() > MAX_SCHEMA {
@@ -144,13 +144,13 @@ fn checked_schema(schema: &Value) -> Result<Value, String> {
         table.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         table.entry("additionalProperties").or_insert(Value::Bool(false));
     }
-    // Compiled the way that the gate does it before each call.
+    // Compiled in the same way as by the gate before each call.
     jsonschema::validator_for(&schema)
         .map_err(|error| format!("its arguments are described in no JSON Schema: {}", line(&error.to_string(), 200)))?;
     Ok(schema)
 }
 
-/// What a schema has used up.
+/// Counts the parts of a schema.
 #[derive(Default)]
 struct Measure {
     nodes: usize,
@@ -200,8 +200,8 @@ impl Measure {
     }
 }
 
-/// The schema with its descriptions cleaned. Elsewhere a hidden character cannot be taken out: it would change what the
-/// server is sent.
+/// Removes hidden characters from the descriptions of the schema. In any other position they cannot be removed, because
+/// that would change the arguments for the server.
 fn cleaned(schema: &Value) -> Result<Value, String> {
     let prose: HashSet<&str> = HashSet::from(["description", "title", "$comment"]);
     Ok(match schema {
@@ -246,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_taken_out_of_words_and_the_schema_is_closed() {
-        let offer = look(&with_schema(json!({
+    fn hidden_characters_are_removed_and_the_schema_is_closed() {
+        let offer = check(&with_schema(json!({
             "type": "object",
             "properties": { "path": { "type": "string", "description": "Where\u{200b} it\u{e0041} is." } },
         })))
         .unwrap();
         assert_eq!(offer.schema["properties"]["path"]["description"], "Where it is.");
         assert_eq!(offer.schema["additionalProperties"], false);
-        assert_eq!(look(&with_schema(json!({ "type": "object" }))).unwrap().schema["properties"], json!({}));
+        assert_eq!(check(&with_schema(json!({ "type": "object" }))).unwrap().schema["properties"], json!({}));
         let open = json!({ "type": "object", "properties": {}, "additionalProperties": true });
-        assert_eq!(look(&with_schema(open.clone())).unwrap().schema, open);
+        assert_eq!(check(&with_schema(open.clone())).unwrap().schema, open);
     }
 
     #[test]
@@ -285,18 +285,18 @@ mod tests {
             (json!({ "type": "object", "properties": { "a": { "enum": ["\u{e0041}"] } } }), "nobody sees"),
             (json!({ "type": "object", "properties": { "a\u{200b}": {} } }), "nobody sees"),
         ] {
-            let left_out = look(&with_schema(schema)).unwrap_err();
+            let left_out = check(&with_schema(schema)).unwrap_err();
             assert!(left_out.why.contains(why), "{why}: {left_out:?}");
         }
         for name in ["", "a b", "a\u{200b}b", "a\nb", &"x".repeat(129)] {
-            assert!(look(&tool(json!({ "name": name, "inputSchema": { "type": "object" } }))).is_err(), "{name:?}");
+            assert!(check(&tool(json!({ "name": name, "inputSchema": { "type": "object" } }))).is_err(), "{name:?}");
         }
     }
 
     #[test]
     fn a_long_description_is_cut_and_still_known_by_all_of_it() {
         let of = |text: String| {
-            look(&tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))).unwrap()
+            check(&tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))).unwrap()
         };
         let (one, two) = (of("x".repeat(5000)), of("x".repeat(5001)));
         assert_eq!(one.description, two.description);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_changes_with_what_it_is_of_and_with_nothing_else() {
+    fn a_digest_depends_exactly_on_its_parts() {
         let base = json!({ "name": "t", "description": "d", "inputSchema": { "type": "object", "properties": { "a": {}, "b": {} } } });
         let digest = |patch: Value| {
             let mut value = base.clone();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_count_only_as_far_as_they_say_so_outright() {
+    fn only_explicit_hints_count() {
         for (hints, repeatable, destructive) in [
             (json!(null), false, false),
             (json!({}), false, false),
@@ -339,8 +339,8 @@ mod tests {
             (json!({ "readOnlyHint": true, "idempotentHint": false }), false, false),
             (json!({ "readOnlyHint": true, "destructiveHint": true }), true, true),
         ] {
-            let offer =
-                look(&tool(json!({ "name": "t", "inputSchema": { "type": "object" }, "annotations": hints }))).unwrap();
+            let offer = check(&tool(json!({ "name": "t", "inputSchema": { "type": "object" }, "annotations": hints })))
+                .unwrap();
             assert_eq!((offer.repeatable, offer.destructive), (repeatable, destructive), "{hints}");
         }
     }

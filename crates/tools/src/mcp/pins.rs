@@ -1,4 +1,4 @@
-//! Pins: what each tool of a server said of itself when it was approved, in a file.
+//! Pins: a file with the approved description of each tool of the servers.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::mcp::offer::Offer;
 
-/// Largest file of pins in bytes. 16 MiB: 64 servers with 128 tools each come to a quarter of it.
+/// Largest pin file in bytes. 16 MiB: 64 servers with 128 tools each need a quarter of it.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// Longest wait for another process that changes the pins. 5 s: that takes milliseconds.
+/// Longest wait for another process that changes the pins. 5 s: a change takes milliseconds.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often the lock is tried meanwhile.
+/// Pause between two attempts to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// The form of the file.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// The file of pins. The daemon and `belay mcp approve` may change it at the same time: a lock beside it makes them wait
-/// for each other, and a reader always sees one state whole.
+/// The pin file. The daemon and `belay mcp approve` may change it at the same time: a lock file serialises the changes,
+/// and a reader always sees a complete state.
 #[derive(Clone, Debug)]
 pub struct Pins {
     path: PathBuf,
 }
 
-/// The pins could not be read or changed. No tool of a server is offered then.
+/// The pins could not be read or changed. Then no tool of a server is offered.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {what}", path.display())]
 pub struct PinsError {
@@ -45,48 +45,48 @@ pub struct PinsError {
 #[serde(deny_unknown_fields)]
 pub(super) struct PinSet {
     version: u32,
-    /// By server, then by the name the server gives the tool.
+    /// By server, then by the name that the server gives the tool.
     servers: BTreeMap<String, BTreeMap<String, Pin>>,
 }
 
-/// What one tool said of itself when it was approved.
+/// The approved description of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pin {
-    /// Of all that counts.
+    /// Digest of description, arguments and hints.
     digest: String,
     description_digest: String,
     schema_digest: String,
-    /// The description as it was shown, for people who compare.
+    /// The description as it was shown, for comparison by people.
     pub(super) description: String,
-    /// When: RFC 3339.
+    /// Time of the approval, in RFC 3339.
     at: String,
-    /// By whom.
+    /// How it was approved.
     by: PinnedBy,
 }
 
-/// Who approved it.
+/// How a tool was approved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PinnedBy {
-    /// Nobody: it was the first time.
+    /// By its first use, without a person.
     FirstUse,
-    /// `belay mcp approve`.
+    /// By `belay mcp approve`.
     Operator,
 }
 
-/// How a tool compares with its pin.
+/// The comparison of a tool with its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// There is none.
+    /// The tool has no pin.
     New,
-    /// It is the same.
+    /// The tool matches its pin.
     Same,
-    /// It is not.
+    /// The tool differs from its pin.
     Changed {
-        /// What has changed: `description`, `arguments`, `hints`.
+        /// The parts that have changed: `description`, `arguments`, `hints`.
         what: Vec<&'static str>,
-        /// The description that was approved.
+        /// The approved description.
         before: String,
     },
 }
@@ -118,7 +118,7 @@ impl PinSet {
         Comparison::Changed { what, before: pin.description.clone() }
     }
 
-    /// Pins a tool as it is now.
+    /// Pins the current description of a tool.
     pub(super) fn pin(&mut self, server: &str, offer: &Offer, at: UnixMillis, by: PinnedBy) {
         let pin = Pin {
             digest: offer.digests.whole.clone(),
@@ -133,15 +133,15 @@ impl PinSet {
 }
 
 impl Pins {
-    /// Pins in this file, which need not exist yet. Its directory must.
+    /// Uses the pins in this file. The file may be missing, but its directory must exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// All pins as they are now. Blocks on the disk.
+    /// Reads all pins. Blocks on disk IO.
     ///
     /// # Errors
-    /// The file is there and cannot be read, or is not one of pins. Nothing is taken as approved then.
+    /// The file cannot be read, or is not a pin file. Then nothing counts as approved.
     pub(super) fn read(&self) -> Result<PinSet, PinsError> {
         let mut text = String::new();
         match File::open(&self.path) {
@@ -159,11 +159,11 @@ impl Pins {
         }
     }
 
-    /// Changes the pins: reads, changes, and replaces the file in one step, while others who want to change it wait.
-    /// Nothing is written when nothing has changed. Blocks on the disk, up to [`LOCK_LIMIT`] on others.
+    /// Changes the pins: locks, reads, changes, and replaces the file atomically. Does not write if nothing has
+    /// changed. Blocks on disk IO, and up to [`LOCK_LIMIT`] for the lock.
     ///
     /// # Errors
-    /// As [`Self::read`]; or the file cannot be written, and the pins are as before.
+    /// The errors of [`Self::read`]; or the file cannot be written, and the pins are unchanged.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut PinSet) -> T) -> Result<T, PinsError> {
         let _lock = self.lock()?;
         let before = self.read()?;
@@ -175,7 +175,7 @@ impl Pins {
         Ok(result)
     }
 
-    /// Held as long as the file is open.
+    /// Gets the lock, which is held while the returned file is open.
     fn lock(&self) -> Result<File, PinsError> {
         let path = self.beside("lock");
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -193,14 +193,14 @@ impl Pins {
         }
     }
 
-    /// Writes beside, then renames: whoever reads meanwhile sees the old pins or the new ones.
+    /// Writes a new file and renames it, so that a concurrent reader sees the old pins or the new ones.
     fn write(&self, pins: &PinSet) -> io::Result<()> {
         let beside = self.beside("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         file.write_all(&serde_json::to_vec_pretty(pins)?)?;
         file.sync_all()?;
         std::fs::rename(&beside, &self.path)?;
-        // The rename itself is on disk once its directory is.
+        // The rename is durable after its directory is synced.
         File::open(self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
     }
 
@@ -225,17 +225,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::mcp::offer::look;
+    use crate::mcp::offer::check;
 
     fn offer(description: &str, argument: &str, read_only: bool) -> Offer {
         let schema = json!({ "type": "object", "properties": { argument: {} } });
         let hints = json!({ "readOnlyHint": read_only });
         let tool = json!({ "name": "t", "description": description, "inputSchema": schema, "annotations": hints });
-        look(&serde_json::from_value(tool).unwrap()).unwrap()
+        check(&serde_json::from_value(tool).unwrap()).unwrap()
     }
 
     #[test]
-    fn a_tool_is_known_again_by_everything_it_says_of_itself() {
+    fn a_pin_covers_the_whole_description() {
         let mut pins = PinSet::default();
         let first = offer("d", "a", false);
         assert_eq!(pins.compare("s", &first), Comparison::New);

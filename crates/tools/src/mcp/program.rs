@@ -1,4 +1,4 @@
-//! Programs of servers: what is started, and the seam to whoever starts it.
+//! Programs of servers, and the port that starts them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub struct Program {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Its whole environment: nothing is inherited. May hold secrets.
+    /// Its complete environment; it inherits no variable. May contain secrets.
     pub env: Vec<(OsString, OsString)>,
-    /// Where it runs.
+    /// Its working directory.
     pub directory: PathBuf,
     /// Whether it runs in the sandbox.
     pub sandbox: bool,
-    /// Whether it has the network there.
+    /// Whether it has network access in the sandbox.
     pub network: bool,
 }
 
-/// A program that was started.
+/// A started program.
 pub struct Started {
     /// Its standard input.
     pub stdin: Box<dyn AsyncWrite + Send + Sync + Unpin>,
@@ -31,30 +31,30 @@ pub struct Started {
     pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
     /// Its standard error.
     pub stderr: Box<dyn AsyncRead + Send + Sync + Unpin>,
-    /// The process and everything it has started.
+    /// The process and everything that it has started.
     pub processes: Box<dyn ServerProcesses>,
 }
 
-/// The processes of a program. Dropped, they are ended too.
+/// The processes of a program. If this is dropped, they are ended too.
 #[async_trait]
 pub trait ServerProcesses: Send + Sync {
-    /// Waits until the program has ended by itself, at most so long; then ends it and all it has started, and returns
-    /// when none of them is left. Says in a few words how the program ended, for example `exit status 1`.
-    async fn end(&mut self, patience: Duration) -> String;
+    /// Waits at most `grace` until the program exits. Then ends its whole process tree, and returns when no process
+    /// is left. Returns in a few words how the program ended, for example `exit status 1`.
+    async fn end(&mut self, grace: Duration) -> String;
 }
 
-/// Starts the programs of servers for runs, so that ending the run ends them: the seam to the process trees and the
+/// Starts the programs of servers for runs, so that they end with their run. The port to the process trees and the
 /// sandbox.
 #[async_trait]
 pub trait StartPrograms: Send + Sync {
-    /// Starts a program for a run. `what` names it in lists of what is running.
+    /// Starts a program for a run. `what` names it in lists of running processes.
     ///
     /// # Errors
-    /// Plain words, for the end of "cannot be started: …". Nothing is running then. A program that wants the sandbox is
+    /// A text that completes "cannot be started: …". Then no process is running. A program that requires the sandbox is
     /// never started without it.
     ///
     /// # Cancel safety
-    /// Dropped, nothing stays running.
+    /// If the future is dropped, no process stays running.
     async fn start(
         &self,
         program: &Program,
@@ -66,7 +66,7 @@ pub trait StartPrograms: Send + Sync {
 
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Values of the environment may be secrets.
+        // Environment variables may contain secrets, so they are not printed.
         f.debug_struct("Program").field("argv", &self.argv).field("sandbox", &self.sandbox).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a run, for daemons with MCP servers: its processes, and its connections.
+//! Ends the processes and the MCP connections of a run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use belay_protocol::{RunId, RunProcesses, StillRunning};
 use crate::mcp::sessions::McpSessions;
 use belay_exec::Processes;
 
-/// Ends what runs leave behind: their processes, servers among them, and their connections to servers elsewhere.
+/// Ends the processes of a run, including local servers, and its connections to remote servers.
 #[derive(Clone)]
 pub struct RunEnds {
     processes: Arc<Processes>,
@@ -16,7 +16,7 @@ pub struct RunEnds {
 }
 
 impl RunEnds {
-    /// The processes of all runs, and their connections.
+    /// Ends the processes and connections of runs in these services.
     pub fn new(processes: Arc<Processes>, sessions: Arc<McpSessions>) -> Self {
         Self { processes, sessions }
     }
@@ -25,7 +25,7 @@ impl RunEnds {
 #[async_trait]
 impl RunProcesses for RunEnds {
     async fn end(&self, run: RunId) {
-        // Side by side: a stop does not wait until a server has said goodbye.
+        // Concurrently, so that a stop does not wait until a server has closed its connection.
         tokio::join!(self.processes.end(run), self.sessions.end_run(run));
     }
 

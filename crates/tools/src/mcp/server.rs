@@ -1,4 +1,4 @@
-//! A server as it is configured, with its secrets.
+//! A configured server, with its secrets.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,51 +11,51 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::mcp::config::McpServerConfig;
 use crate::mcp::http::Remote;
 use crate::mcp::program::Program;
-use crate::mcp::trouble::Trouble;
+use crate::mcp::server_error::ServerError;
 
-/// What a program gets of the daemon's environment without being named: where programs are, where its user's files are,
-/// and how people write there.
+/// Environment variables that every server program inherits from the daemon: the paths of programs and files, and the
+/// locale.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "TZ"];
 
-/// A server that can be asked.
+/// A configured server.
 #[derive(Clone, Debug)]
 pub struct Server {
     name: Arc<str>,
     config: McpServerConfig,
-    place: Place,
+    endpoint: Endpoint,
     wanted: GlobSet,
 }
 
-/// Where a server is.
+/// How a server is reached.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// A program of this machine.
+pub(super) enum Endpoint {
+    /// As a program of this machine.
     Program(Program),
-    /// An address.
+    /// By its URL.
     Remote(Remote),
 }
 
-/// What a server gets from its surroundings.
+/// Inputs from the daemon for the configuration of a server.
 pub struct Surroundings<'a> {
-    /// Where programs run: the workspace.
+    /// Working directory of programs: the workspace.
     pub directory: &'a Path,
-    /// A variable of the daemon's environment.
+    /// Reads a variable of the daemon's environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The bearer token of an address.
+    /// The bearer token for a URL.
     pub token: Option<Secret>,
 }
 
 impl Server {
-    /// A server from settings that have been validated.
+    /// Creates a server from validated settings.
     ///
     /// # Errors
-    /// A sentence that names the key: a variable of `env_from` is not set, or the address cannot be used.
+    /// A sentence that names the key: a variable of `env_from` is not set, or the URL cannot be used.
     pub fn new(name: &str, config: &McpServerConfig, surroundings: Surroundings<'_>) -> Result<Self, String> {
-        let place = match &config.url {
+        let endpoint = match &config.url {
             Some(url) => Remote::new(url, surroundings.token)
-                .map(Place::Remote)
+                .map(Endpoint::Remote)
                 .map_err(|error| format!("tools.mcp.{name}.url: {error}"))?,
-            None => Place::Program(Program {
+            None => Endpoint::Program(Program {
                 argv: config.command.clone(),
                 env: environment(name, config, surroundings.variable)?,
                 directory: surroundings.directory.to_owned(),
@@ -68,10 +68,10 @@ impl Server {
             wanted.add(Glob::new(glob).map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?);
         }
         let wanted = wanted.build().map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?;
-        Ok(Self { name: name.into(), config: config.clone(), place, wanted })
+        Ok(Self { name: name.into(), config: config.clone(), endpoint, wanted })
     }
 
-    /// Its name in the settings.
+    /// Name of the server in the settings.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -80,38 +80,38 @@ impl Server {
         &self.config
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    /// Whether the operator wants that tool of it.
+    /// Whether the settings select this tool of the server.
     pub(super) fn wants(&self, tool: &str) -> bool {
         self.config.tools.is_empty() || self.wanted.is_match(tool)
     }
 
-    /// A failure to come up, with what the operator may have to change. A program without the network cannot download
-    /// itself, and `npx` tries for minutes before it says so.
-    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
-        let Place::Program(Program { sandbox: true, network: false, .. }) = &self.place else { return trouble };
+    /// Adds a hint for the operator to a start failure. A program without network access cannot download itself, and
+    /// `npx` tries for minutes before it reports that.
+    pub(super) fn explain(&self, trouble: ServerError) -> ServerError {
+        let Endpoint::Program(Program { sandbox: true, network: false, .. }) = &self.endpoint else { return trouble };
         let hint = format!(
             ". It runs in the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service \
              needs network = true in [tools.mcp.{}] and in [tools.sandbox]; or install it beforehand",
             self.name
         );
         match trouble {
-            Trouble::Silent { what, limit, noise } => Trouble::Silent { what, limit, noise: noise + &hint },
-            Trouble::Ended(how) => Trouble::Ended(how + &hint),
+            ServerError::Silent { what, limit, noise } => ServerError::Silent { what, limit, noise: noise + &hint },
+            ServerError::Ended(how) => ServerError::Ended(how + &hint),
             other => other,
         }
     }
 
-    /// Longest time of one call.
+    /// Time limit of one call.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.config.timeout_s)
     }
 }
 
-/// The whole environment of a program; what the settings say wins.
+/// The complete environment of a program. Variables of the settings take precedence.
 fn environment(
     name: &str,
     config: &McpServerConfig,
@@ -148,9 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_come_up_without_the_network_says_what_to_set() {
+    fn a_start_failure_without_network_names_the_setting() {
         let silent =
-            || Trouble::Silent { what: "`initialize`", limit: Duration::from_secs(10), noise: "; noise".into() };
+            || ServerError::Silent { what: "`initialize`", limit: Duration::from_secs(10), noise: "; noise".into() };
         let hint = "the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service needs \
                     network = true in [tools.mcp.s] and in [tools.sandbox]";
         for (config, explained) in [
@@ -160,26 +160,26 @@ mod tests {
             (r#"{"url":"https://example.org/mcp"}"#, false),
         ] {
             let server = server(config).unwrap();
-            for trouble in [silent(), Trouble::Ended("exit code 1".into())] {
+            for trouble in [silent(), ServerError::Ended("exit code 1".into())] {
                 let words = server.explain(trouble.clone()).to_string();
                 assert!(words.starts_with(&trouble.to_string()), "{words}");
                 assert_eq!(words.contains(hint), explained, "{config}: {words}");
             }
-            assert_eq!(server.explain(Trouble::Stopped), Trouble::Stopped);
+            assert_eq!(server.explain(ServerError::Stopped), ServerError::Stopped);
         }
     }
 
     #[test]
-    fn a_program_gets_what_it_is_given_and_nothing_else() {
+    fn a_program_inherits_only_the_listed_variables() {
         let server = server(r#"{"command":["x"],"env":{"A":"b"},"env_from":["MY_KEY"]}"#).unwrap();
-        let Place::Program(program) = server.place() else { panic!("a program") };
+        let Endpoint::Program(program) = server.endpoint() else { panic!("a program") };
         let env = [("PATH", "/bin"), ("MY_KEY", "hush"), ("A", "b")].map(|(key, value)| (key.into(), value.into()));
         assert_eq!(program.env, env);
         assert!(!format!("{program:?}").contains("hush"));
     }
 
     #[test]
-    fn a_secret_that_is_missing_is_told_by_the_name_of_its_variable() {
+    fn a_missing_secret_is_reported_by_its_variable() {
         let error = server(r#"{"command":["x"],"env_from":["NOT_THERE"]}"#).unwrap_err();
         assert_eq!(error, "tools.mcp.s.env_from: the variable NOT_THERE is not set");
     }

@@ -1,4 +1,4 @@
-//! Connections of runs: each run that calls a server's tool has its own, kept until the run ends.
+//! Connections of runs. Each run that calls a server's tool has its own connection, which is kept until the run ends.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -15,71 +15,71 @@ use tracing::debug;
 use crate::mcp::connection::Connection;
 use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
-use crate::mcp::trouble::Trouble;
+use crate::mcp::server_error::ServerError;
 
-/// How long a connection is kept that nobody uses: for a run whose end nobody told. 5 minutes: a model thinks for less.
+/// How long an unused connection is kept if the end of its run was not reported. 5 minutes: a model thinks for less.
 const IDLE_LIMIT: Duration = Duration::from_secs(300);
 
-/// How often idle connections are looked for.
+/// Pause between two searches for idle connections.
 const SWEEP_PAUSE: Duration = Duration::from_secs(15);
 
-/// How often a server is started in one run. 3: one that ends by itself may have had bad luck twice.
+/// How often a server is started in one run. 3: a server that exits by itself gets two more attempts.
 const MAX_STARTS: u32 = 3;
 
-/// Connections of runs. Share it; end it with [`McpSessions::close`], or by the end of [`McpSessions::keep`].
+/// The connections of runs. Share one instance. [`McpSessions::close`] and [`McpSessions::keep`] end all connections.
 pub struct McpSessions {
     starter: Arc<dyn StartPrograms>,
     slots: Mutex<HashMap<Key, Slot>>,
     idle_limit: Duration,
 }
 
-/// A run, and a server by its name.
+/// A run and the name of a server.
 type Key = (RunId, String);
 
-/// The place of one connection, over all that it is opened anew.
+/// One connection of a run to a server. It may be reopened several times.
 #[derive(Clone)]
 struct Slot {
     cell: Arc<OnceCell<Connection>>,
     shared: Arc<Shared>,
-    /// Of the run, when its first call came.
+    /// The generation of the run at its first call.
     generation: Generation,
 }
 
-/// What is remembered of a server in one run, whatever becomes of its connection.
+/// State of a server in one run. It survives when the connection is reopened.
 struct Shared {
     starts: AtomicU32,
-    /// Calls at work.
+    /// Number of calls in progress.
     busy: AtomicUsize,
     last_used: Mutex<Instant>,
-    /// Tools that were not what was approved when they were looked at.
+    /// Tools that differed from their approved description in an earlier check.
     changed: Mutex<HashSet<String>>,
 }
 
-/// A connection, for one call. Counts as use as long as it is held.
+/// A connection for one call. The connection counts as used while the lease exists.
 pub(super) struct Lease {
     cell: Arc<OnceCell<Connection>>,
     shared: Arc<Shared>,
 }
 
 impl McpSessions {
-    /// No connection yet; programs are started by `starter`.
+    /// Creates an empty set of connections. `starter` starts the programs of servers.
     pub fn new(starter: Arc<dyn StartPrograms>) -> Self {
         Self { starter, slots: Mutex::default(), idle_limit: IDLE_LIMIT }
     }
 
-    /// The same with another limit of idleness, in place of 5 minutes.
+    /// Replaces the idle limit of 5 minutes.
     #[must_use]
     pub fn with_idle_limit(self, idle_limit: Duration) -> Self {
         Self { idle_limit, ..self }
     }
 
-    /// Ends the connections of a run and their servers; returns when they are gone. The run makes no more calls.
+    /// Ends the connections of a run and their servers; returns when they have ended. The run must make no more calls.
     pub async fn end_run(&self, run: RunId) {
         self.end_those(|key, _| key.0 == run).await;
     }
 
-    /// Ends connections that nobody needs, time and again: of runs that were stopped, that have broken, that are idle.
-    /// When told to stop, ends all of them and returns.
+    /// Periodically ends connections of stopped runs, broken connections, and idle ones. When `stop` is cancelled, ends
+    /// all connections and returns.
     pub async fn keep(&self, stop: CancellationToken) {
         let mut ticks = interval(SWEEP_PAUSE.min(self.idle_limit).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,17 +92,17 @@ impl McpSessions {
         self.close().await;
     }
 
-    /// Ends all connections; returns when their servers are gone.
+    /// Ends all connections; returns when their servers have ended.
     pub async fn close(&self) {
         self.end_those(|_, _| true).await;
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn open(&self) -> usize {
         self.slots().len()
     }
 
-    /// The servers behind addresses to which a run is connected; those that are programs are among its processes.
+    /// Names of the remote servers to which a run is connected. Local servers are among the run's processes instead.
     pub(super) fn elsewhere(&self, run: RunId) -> Vec<String> {
         let open =
             |slot: &Slot| slot.cell.get().is_some_and(|connection| connection.is_elsewhere() && connection.is_open());
@@ -125,7 +125,7 @@ impl McpSessions {
             idle || !slot.generation.is_current()
         })
         .await;
-        // What a server has left behind that ended by itself. Its slot stays: it knows how often that was.
+        // Cleans up after servers that exited by themselves. The slot stays, because it counts the starts.
         let broken = |slot: &&Slot| slot.cell.get().is_some_and(|connection| !connection.is_open());
         let broken: Vec<_> = self.slots().values().filter(broken).map(|slot| slot.cell.clone()).collect();
         join_all(broken.iter().filter_map(|cell| Some(cell.get()?.end()))).await;
@@ -142,30 +142,36 @@ impl McpSessions {
         .await;
     }
 
-    /// The connection of a run to a server, opened when there is none.
+    /// Returns the connection of a run to a server, and opens it if there is none.
     ///
     /// # Cancel safety
-    /// Dropped while it opens one, the server is ended, or another call of the run that waits opens it anew.
-    pub(super) async fn lease(&self, server: &Server, run: RunId, generation: &Generation) -> Result<Lease, Trouble> {
+    /// If the future is dropped while it opens a connection, the server is ended. Another waiting call of the run then
+    /// opens it again.
+    pub(super) async fn lease(
+        &self,
+        server: &Server,
+        run: RunId,
+        generation: &Generation,
+    ) -> Result<Lease, ServerError> {
         let key = (run, server.name().to_owned());
         let slot = self.slot(&key, generation);
         let lease = Lease::new(&slot);
         let open = async || {
             if slot.shared.starts.fetch_add(1, Ordering::SeqCst) >= MAX_STARTS {
-                return Err(Trouble::EndsAgainAndAgain(MAX_STARTS));
+                return Err(ServerError::TooManyStarts(MAX_STARTS));
             }
             Connection::open(server, self.starter(), run, generation, Arc::default()).await
         };
         Box::pin(slot.cell.get_or_try_init(open)).await?;
         if !generation.is_current() {
-            // The run was stopped meanwhile; whoever stopped it may have looked before the connection stood.
+            // The run was stopped meanwhile. The stop may have looked for connections before this one was open.
             self.end_those(|found, _| *found == key).await;
-            return Err(Trouble::Stopped);
+            return Err(ServerError::Stopped);
         }
         Ok(lease)
     }
 
-    /// The slot of a connection that can be used, or is still to be opened.
+    /// The slot of a connection that is usable or not opened yet.
     fn slot(&self, key: &Key, generation: &Generation) -> Slot {
         let mut slots = self.slots();
         let fresh = |shared| Slot { cell: Arc::default(), shared, generation: generation.clone() };
@@ -177,7 +183,7 @@ impl McpSessions {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<Key, Slot>> {
-        // Each change is one insertion or removal: whatever panicked has left it whole.
+        // Each change is one insertion or removal, so a panic cannot leave it inconsistent.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -205,14 +211,14 @@ impl Lease {
         Self { cell: slot.cell.clone(), shared: slot.shared.clone() }
     }
 
-    /// The connection.
+    /// The open connection.
     pub(super) fn connection(&self) -> &Connection {
         self.cell.get().expect("a lease is given out once the connection stands")
     }
 
-    /// Whether the server still describes the tool as it was approved. Once it has not, never again in this run,
-    /// whatever it says later.
-    pub(super) async fn is_as_approved(&self, tool: &str, digest: &str) -> Result<bool, Trouble> {
+    /// Whether the server still describes the tool as it was approved. After one difference, the result stays false for
+    /// this run.
+    pub(super) async fn is_as_approved(&self, tool: &str, digest: &str) -> Result<bool, ServerError> {
         let changed = || self.shared.changed.lock().unwrap_or_else(PoisonError::into_inner);
         if changed().contains(tool) {
             return Ok(false);

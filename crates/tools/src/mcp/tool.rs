@@ -1,4 +1,4 @@
-//! A tool of a server, as a tool of ours.
+//! Offers one tool of a server as a tool of Belay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use tracing::warn;
 use crate::mcp::answer::reply;
 use crate::mcp::connection::{LIST_LIMIT, START_LIMIT};
 use crate::mcp::offer::Offer;
-use crate::mcp::outside::line;
 use crate::mcp::server::Server;
+use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
-use crate::mcp::trouble::Trouble;
+use crate::mcp::untrusted::line;
 use crate::picture::Pictures;
 
-/// What a call may take beyond the server's own limit: the server is started and lists its tools first.
+/// Additional time of a call before the server's own limit: for starting the server and listing its tools.
 const BEFORE_THE_CALL: Duration = START_LIMIT.saturating_add(LIST_LIMIT);
 
-/// Digits of a digest that are shown.
+/// Digits of a digest in a preview.
 const SHOWN_DIGITS: usize = 12;
 
-/// Longest arguments in the line that a person is shown, in bytes.
+/// Longest arguments in the preview of a call, in bytes.
 const MAX_SHOWN_ARGUMENTS: usize = 300;
 
-/// A tool of a server that is offered to models.
+/// A tool of a server that models can call.
 pub(super) struct McpTool {
     spec: ToolSpec,
     server: Arc<Server>,
@@ -37,7 +37,7 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    /// The tool under this name. What the server says of it changes neither what it may touch nor who is asked.
+    /// Creates the tool with this name. The server's description does not change its effect or its approval.
     pub(super) fn new(
         name: &str,
         server: Arc<Server>,
@@ -48,7 +48,7 @@ impl McpTool {
         let config = server.config();
         let described = match offer.description.as_str() {
             "" => format!("No description; the server calls it {}.", offer.tool),
-            said => said.to_owned(),
+            text => text.to_owned(),
         };
         let description = format!("[from MCP server {}] {described}", server.name());
         let spec = ToolSpec {
@@ -66,7 +66,7 @@ impl McpTool {
         Self { spec, server, offer, sessions, pictures }
     }
 
-    async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, Trouble> {
+    async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
         let lease = self.sessions.lease(&self.server, context.run_id, &context.generation).await?;
         if !lease.is_as_approved(&self.offer.tool, &self.offer.digests.whole).await? {
             let (server, tool) = (self.server.name(), &self.offer.tool);
@@ -110,7 +110,7 @@ impl Tool for McpTool {
                 ("described as".into(), digest.into()),
             ],
             ask: None,
-            // Of this server, and as it is described now: under another description it is another tool.
+            // The approval covers this server and this description. With another description it is another tool.
             covers: Some(format!("{tool} of the MCP server {server}, as described now ({digest})")),
             unbound: None,
         })
@@ -124,7 +124,7 @@ impl Tool for McpTool {
         };
         match answer {
             Ok(output) => output,
-            Err(Trouble::Stopped) => Err(ToolFailure::Cancelled),
+            Err(ServerError::Stopped) => Err(ToolFailure::Cancelled),
             Err(_) if context.cancel.is_cancelled() => Err(ToolFailure::Cancelled),
             Err(trouble) => {
                 warn!(server = self.server.name(), tool = self.offer.tool, run = %context.run_id, %trouble, "mcp call failed");

@@ -1,4 +1,4 @@
-//! Programs of servers as process trees of their runs.
+//! Starts the programs of servers as process trees of their runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::mcp::program::{Program, ServerProcesses, StartPrograms, Started};
 use crate::sandbox::{Grant, LazySandbox, Missing};
 use belay_exec::{Exit, Launch, Processes, Running, Stdin};
 
-/// Starts programs as trees of [`Processes`]: ending the run ends them.
+/// Starts programs as process trees of [`Processes`], which end with their run.
 #[derive(Clone)]
 pub struct ProcessTrees {
     processes: Arc<Processes>,
@@ -19,7 +19,8 @@ pub struct ProcessTrees {
 }
 
 impl ProcessTrees {
-    /// Trees, and the sandbox; where something is missing for that, a program that wants it is refused with the reason.
+    /// Uses these processes and this sandbox. If a requirement of the sandbox is missing, a program that needs the
+    /// sandbox is refused with that reason.
     pub fn new(processes: Arc<Processes>, sandbox: LazySandbox) -> Self {
         Self { processes, sandbox }
     }
@@ -38,15 +39,15 @@ impl ProcessTrees {
         if !program.sandbox {
             return Ok(launch);
         }
-        let walled =
+        let wrapped =
             self.sandbox.get().await.map_err(Missing::clone).and_then(|sandbox| {
                 sandbox.wrap(launch, Grant { network: program.network, write: sandbox.most().write })
             });
-        walled.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
+        wrapped.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
     }
 }
 
-/// Where a program was looked for that is not there. The sandbox shows programs where they are, or not at all.
+/// An error text if the program does not exist. The sandbox shows a program at its original path or not at all.
 fn missing(program: &Program) -> Option<String> {
     let name = program.argv.first()?;
     if name.contains('/') {
@@ -72,7 +73,7 @@ impl StartPrograms for ProcessTrees {
             return Err(missing);
         }
         let started = self.processes.start(launch, run, generation, what).await;
-        // What is dropped below is ended.
+        // Returning early drops `running`, which ends the program.
         let mut running = started.map_err(|error| error.to_string().trim_end_matches('.').to_owned())?;
         let (Some(stdin), Some((stdout, stderr))) = (running.take_stdin(), running.take_output()) else {
             return Err("it has no pipes".into());
@@ -88,9 +89,9 @@ impl StartPrograms for ProcessTrees {
 
 #[async_trait]
 impl ServerProcesses for Running {
-    async fn end(&mut self, patience: Duration) -> String {
-        let how = timeout(patience, Box::pin(self.wait())).await;
-        self.end().await; // what it has started and left, too
+    async fn end(&mut self, grace: Duration) -> String {
+        let how = timeout(grace, Box::pin(self.wait())).await;
+        self.end().await; // end the processes that it has started and left, too
         match how {
             Ok(Exit::Code(code)) => format!("exit code {code}"),
             Ok(Exit::Signal(signal)) => format!("killed by signal {signal}"),

@@ -1,4 +1,4 @@
-//! The standard output of a server, watched: bounded lines, and a note of what was no message.
+//! Watches the standard output of a server: limits the length of lines and records lines that are no messages.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,64 +9,65 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tracing::debug;
 
-use crate::mcp::outside::line;
+use crate::mcp::untrusted::line;
 
-/// Longest line in bytes: one message. 8 MiB: a large picture in base64; the SDK would take 16 and drop more unsaid.
+/// Longest line in bytes; a line is one message. 8 MiB: enough for a large picture in base64. The SDK accepts 16 MiB
+/// and silently drops longer lines.
 pub(super) const MAX_LINE: usize = 8 * 1024 * 1024;
 
-/// Most lines that are no message. 1000: greetings and stray prints, and no endless stream of them.
+/// Most lines that are no messages. 1000: accepts greetings and debug prints, but not an endless stream.
 const MAX_NOISE: usize = 1000;
 
-/// How much of the first such line is kept, in bytes.
+/// Number of bytes that are kept of the first such line.
 const NOISE_SHOWN: usize = 200;
 
-/// What was seen on the wire. Shared by the reader and whoever explains a failure.
+/// What a server wrote besides messages. Shared by the reader and the code that explains failures.
 #[derive(Debug, Default)]
 pub(super) struct Watch(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The first line that was no message.
+    /// The first line that is no message.
     noise: Option<String>,
-    /// Why we stopped reading.
+    /// Why Belay stopped reading.
     ended: Option<String>,
-    /// The last lines that the server wrote to its standard error, at most [`LAST_LINES`].
+    /// The last lines of standard error, at most [`LAST_LINES`].
     last_words: VecDeque<String>,
 }
 
 impl Watch {
-    /// Why we stopped reading, unless the server did.
+    /// Why Belay stopped reading; `None` if the server closed the pipe.
     pub(super) fn ended(&self) -> Option<String> {
         self.seen().ended.clone()
     }
 
-    /// The first line that was no message, for the end of a sentence; or nothing.
+    /// The first line that is no message, as the end of a sentence; may be empty.
     pub(super) fn noise(&self) -> String {
         let noise = self.seen().noise.clone();
         noise.map(|noise| format!("; it wrote what is no MCP message: {noise:?}")).unwrap_or_default()
     }
 
-    /// The last lines that the server wrote to its standard error, at most ten, oldest first; for the operator, since they
-    /// may hold anything.
+    /// The last lines of standard error, at most ten, the oldest first. Only for the operator, because they may contain
+    /// anything.
     pub(super) fn last_words(&self) -> String {
         Vec::from(self.seen().last_words.clone()).join("\n")
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        // Plain values: whatever panicked has left them whole.
+        // Plain values, so a panic cannot leave them inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A reader that ends where a line is longer than [`MAX_LINE`], or too many lines are no messages.
+/// A reader that ends at a line longer than [`MAX_LINE`], or after more than [`MAX_NOISE`] lines that are no messages.
 pub(super) struct Watched<R> {
     inner: R,
     watch: Arc<Watch>,
-    /// Bytes of the line so far.
+    /// Length of the current line in bytes.
     length: usize,
-    /// The beginning of the line, as far as it may be shown.
+    /// The beginning of the current line, up to [`NOISE_SHOWN`] bytes.
     beginning: Vec<u8>,
-    /// Lines so far that are no messages.
+    /// Number of lines that were no messages.
     noisy: usize,
     ended: bool,
 }
@@ -76,7 +77,7 @@ impl<R> Watched<R> {
         Self { inner, watch, length: 0, beginning: Vec::new(), noisy: 0, ended: false }
     }
 
-    /// Looks at what was read. `false`: it ends here.
+    /// Examines the bytes that were read. `false`: reading ends here.
     fn look(&mut self, bytes: &[u8]) -> bool {
         for &byte in bytes {
             if byte == b'\n' {
@@ -133,17 +134,18 @@ impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
     }
 }
 
-/// Longest line of standard error that is logged, in bytes; the rest of it is dropped.
+/// Longest logged line of standard error, in bytes. The rest of the line is dropped.
 const MAX_LOGGED_LINE: usize = 1024;
 
-/// Most bytes of standard error that are logged of one server in one run. It is read to its end all the same, so that
-/// the server never waits for us.
+/// Most bytes of standard error that are logged for one server in one run. Reading continues after that, so that a full
+/// pipe never blocks the server.
 const MAX_LOGGED: usize = 64 * 1024;
 
-/// Lines of standard error that are kept. Ten: a package manager writes its error before some lines about its log file.
+/// Number of kept lines of standard error. Ten: a package manager prints its error before some lines about its log
+/// file.
 const LAST_LINES: usize = 10;
 
-/// Reads standard error to its end: logs its beginning at `debug`, keeps the last lines.
+/// Reads standard error to its end. Logs the beginning at `debug` and keeps the last lines.
 pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, server: String, watch: Arc<Watch>) {
     let mut chunk = [0; 4096];
     let (mut current, mut logged) = (Vec::new(), 0);
@@ -163,7 +165,7 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, server: String, wa
         }
         lines.push_back(said);
     };
-    // An error is the end too: the pipe is gone.
+    // A read error counts as the end of the pipe.
     while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
         for &byte in &chunk[..count] {
             if byte != b'\n' {

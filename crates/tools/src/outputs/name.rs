@@ -1,5 +1,5 @@
-//! The names of kept outputs. They reach a model and come back from it, so they are read strictly: a path is never made
-//! from what was read, only from what was understood.
+//! The names of stored outputs. A model reads them and sends them back, so they are parsed strictly: a path is built
+//! from the parsed parts, never from the text itself.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,15 +7,15 @@ use std::str::FromStr;
 
 use belay_protocol::{CallId, RunId, UnixMillis};
 
-/// Length of [`OutputName::call`]: 12 hex digits, 48 bits of a digest, enough to tell the calls of a run apart.
+/// Length of [`OutputName::call`]: 12 hex digits (48 bits) of a digest, enough to distinguish the calls of a run.
 const CALL_DIGITS: usize = 12;
 
-/// The name of a kept output: `<run>/<n>-<call>`. Ordered by age.
+/// The name of a stored output: `<run>/<n>-<call>`. Sorted by age.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OutputName {
     run: RunId,
     number: u32,
-    /// A digest of the call's id, which is the provider's text and may be anything.
+    /// A digest of the call's id. The id itself comes from the provider and may be any text.
     call: String,
 }
 
@@ -25,13 +25,13 @@ impl OutputName {
         Self { run, number, call: digest[..CALL_DIGITS].to_owned() }
     }
 
-    /// Every name of a run.
+    /// The range of all names of a run.
     pub(super) fn all_of(run: RunId) -> RangeInclusive<Self> {
-        // `g` is behind every hex digit.
+        // `g` sorts after every hex digit.
         Self { run, number: 0, call: String::new() }..=Self { run, number: u32::MAX, call: "g".to_owned() }
     }
 
-    /// The name that a file in a run's directory stands for.
+    /// Parses the name of a file in the directory of a run.
     pub(super) fn of_file(run: RunId, file: &str) -> Option<Self> {
         let (number, call) = file.strip_suffix(".txt")?.split_once('-')?;
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -44,12 +44,12 @@ impl OutputName {
         })
     }
 
-    /// The run whose output it is.
+    /// The run that produced the output.
     pub(crate) fn run(&self) -> RunId {
         self.run
     }
 
-    /// Whether its run was accepted before the date, which the ids of runs begin with.
+    /// Whether the run was accepted before the date. The id of a run begins with the time of its acceptance.
     pub(super) fn made_before(&self, date: UnixMillis) -> bool {
         let made = self.run.as_uuid().get_timestamp().map(|made| made.to_unix());
         let ms = made.map(|(seconds, nanos)| i128::from(seconds) * 1000 + i128::from(nanos / 1_000_000));
@@ -60,7 +60,7 @@ impl OutputName {
         self.number
     }
 
-    /// The name of its file in the directory of its run.
+    /// The name of the output's file in the directory of its run.
     pub(super) fn file(&self) -> String {
         format!("{}-{}.txt", self.number, self.call)
     }
@@ -72,7 +72,7 @@ impl fmt::Display for OutputName {
     }
 }
 
-/// A text is not the name of an output.
+/// The text is not the name of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the name of a kept output")]
 pub(crate) struct NoOutputName;
@@ -83,7 +83,7 @@ impl FromStr for OutputName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (run, file) = text.split_once('/').ok_or(NoOutputName)?;
         let name = Self::of_file(run.parse().map_err(|_| NoOutputName)?, &format!("{file}.txt")).ok_or(NoOutputName)?;
-        // A run's id has several spellings; only its own counts.
+        // A run id has several spellings; only the canonical one is accepted.
         if name.to_string() == text { Ok(name) } else { Err(NoOutputName) }
     }
 }

@@ -1,4 +1,4 @@
-//! `read_output`: a part of an output that was too long to be shown.
+//! `read_output`: returns a part of a stored output.
 
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::{KeptOutputs, OutputName};
 use crate::arguments;
 use crate::files::blocking;
 
-/// Most bytes that one call shows; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
+/// Most bytes that one call returns; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_SHOWN_BYTES: u64 = 60 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ struct Arguments {
     limit: Option<u64>,
 }
 
-/// Reads kept outputs of the session that calls.
+/// The tool `read_output`. It reads stored outputs of the caller's session only.
 pub(crate) struct ReadOutput {
     spec: ToolSpec,
     outputs: KeptOutputs,
@@ -45,12 +45,12 @@ impl ReadOutput {
         let description = "Returns a part of a tool's output that was too long to be shown in full. The truncated \
             result gives its name; offset and limit are in bytes.";
         let spec = arguments::spec::<Arguments>("read_output", description, Effect::Read, Duration::from_secs(10));
-        // What was kept is nearly always another program's words or a page's, and the keeper is not told: so all of it
-        // counts as such.
+        // Most stored outputs come from other programs or web pages. The store does not record their source, so every
+        // output counts as untrusted content.
         Self { spec: ToolSpec { outside: true, ..spec }, outputs, runs }
     }
 
-    /// Whether the run is the caller's, or an earlier one of the same session.
+    /// Whether the run is the caller's run, or an earlier run of the same session.
     async fn is_own(&self, name: &OutputName, context: &ToolContext) -> Result<bool, ToolFailure> {
         if name.run() == context.run_id {
             return Ok(true);
@@ -82,11 +82,11 @@ impl Tool for ReadOutput {
             () = context.cancel.cancelled() => return Err(ToolFailure::Cancelled),
             own = self.is_own(&known, context) => own?,
         };
-        // Whether somebody else's output exists is nobody else's business.
+        // A caller must not learn whether an output of another session exists.
         if !own {
             return Err(none_such(&name));
         }
-        let path = self.outputs.shelf.path_of(&known);
+        let path = self.outputs.store.path_of(&known);
         blocking(move || match part_of(&path, from, most) {
             Ok(Part { size, .. }) if from >= size && size > 0 => Err(ToolFailure::failed(format!(
                 "The output has {size} bytes; there is none at {from}, the last one is at {}.",
@@ -112,10 +112,10 @@ fn none_such(name: &str) -> ToolFailure {
 
 /// A part of a file.
 struct Part {
-    /// Where it begins.
+    /// Byte offset of the part.
     from: u64,
     bytes: Vec<u8>,
-    /// Size of the whole.
+    /// Size of the whole file.
     size: u64,
 }
 
@@ -130,7 +130,7 @@ fn part_of(path: &Path, from: u64, most: u64) -> io::Result<Part> {
 }
 
 impl Part {
-    /// The part as text, between whole characters.
+    /// The part as text, cut at character boundaries.
     fn show(&self, name: &str) -> String {
         let at_start = if self.from == 0 { 0 } else { continuation_bytes(&self.bytes) };
         let until = self.from + self.bytes.len() as u64;
@@ -146,12 +146,12 @@ impl Part {
     }
 }
 
-/// Bytes at the beginning that belong to a character that began before; at most 3.
+/// Number of bytes at the beginning that continue an earlier character; at most 3.
 fn continuation_bytes(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
-/// Bytes at the end of a character that goes on behind; never all of them, so that reading gets on.
+/// Number of bytes at the end that begin an incomplete character. Never all bytes, so that each read makes progress.
 fn unfinished_bytes(bytes: &[u8]) -> usize {
     match bytes.utf8_chunks().last() {
         Some(chunk) if chunk.invalid().len() < bytes.len() => {

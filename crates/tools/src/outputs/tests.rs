@@ -1,4 +1,4 @@
-//! Kept outputs on a real disk: what is kept, who may read it, and what goes when there is too much.
+//! Tests on a real disk: what is stored, which session may read it, and what the size limit removes.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,19 +12,19 @@ use super::{KeptOutputs, ReadOutput};
 use crate::config::OutputsConfig;
 use crate::testing::{RunsOf, context, failure};
 
-struct House {
+struct Fixture {
     dir: TempDir,
     outputs: KeptOutputs,
 }
 
-fn house(max_bytes: u64, max_total_bytes: u64) -> House {
+fn fixture(max_bytes: u64, max_total_bytes: u64) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let outputs =
         KeptOutputs::open(&dir.path().join("outputs"), &OutputsConfig { max_bytes, max_total_bytes }).unwrap();
-    House { dir, outputs }
+    Fixture { dir, outputs }
 }
 
-impl House {
+impl Fixture {
     async fn keep(&self, run: RunId, call: &str, output: &str) -> String {
         self.outputs.keep(run, &call.into(), output).await.unwrap().name
     }
@@ -43,9 +43,9 @@ impl House {
 
 #[tokio::test]
 async fn an_output_is_read_back_in_parts_by_its_own_session() {
-    let house = house(1000, 10_000);
+    let fixture = fixture(1000, 10_000);
     let mut mine = context("mine");
-    let name = house.keep(mine.run_id, "../call", "zero\none\ntwo\n").await;
+    let name = fixture.keep(mine.run_id, "../call", "zero\none\ntwo\n").await;
     for (arguments, expected) in [
         (json!({"name": name}), format!("[{name}: bytes 0 to 13 of 13]\nzero\none\ntwo\n")),
         (
@@ -54,109 +54,109 @@ async fn an_output_is_read_back_in_parts_by_its_own_session() {
         ),
         (json!({"name": name, "offset": 9}), format!("[{name}: bytes 9 to 13 of 13]\ntwo\n")),
     ] {
-        assert_eq!(house.read(&mine, arguments.clone()).await, Ok(expected), "{arguments}");
+        assert_eq!(fixture.read(&mine, arguments.clone()).await, Ok(expected), "{arguments}");
     }
-    for (arguments, says) in [
+    for (arguments, expected_text) in [
         (json!({"name": name, "offset": 13}), "has 13 bytes; there is none at 13"),
         (json!({"name": name, "limit": 0}), "counts from 1"),
         (json!({"name": "nonsense"}), "There is no output \"nonsense\""),
         (json!({"name": format!("{name}/../../../secret")}), "There is no output"),
         (json!({"name": format!("{}/1-0123456789ab", mine.run_id)}), "There is no output"),
     ] {
-        let text = failure(house.read(&mine, arguments.clone()).await);
-        assert!(text.contains(says), "{arguments}: {text}");
+        let text = failure(fixture.read(&mine, arguments.clone()).await);
+        assert!(text.contains(expected_text), "{arguments}: {text}");
     }
 
     mine.run_id = RunId::new();
-    assert!(house.read(&mine, json!({"name": name})).await.is_ok(), "a later run of the same session");
-    let other = failure(house.read(&context("other"), json!({"name": name})).await);
+    assert!(fixture.read(&mine, json!({"name": name})).await.is_ok(), "a later run of the same session");
+    let other = failure(fixture.read(&context("other"), json!({"name": name})).await);
     assert!(other.contains("There is no output"), "{other}");
 }
 
 #[tokio::test]
-async fn files_are_for_the_owner_alone_and_links_in_their_place_are_not_followed() {
-    let house = house(1000, 10_000);
+async fn files_are_private_and_links_are_not_followed() {
+    let fixture = fixture(1000, 10_000);
     let mine = context("mine");
-    let name = house.keep(mine.run_id, "c", "text").await;
-    let path = house.dir.path().join("outputs").join(format!("{name}.txt"));
+    let name = fixture.keep(mine.run_id, "c", "text").await;
+    let path = fixture.dir.path().join("outputs").join(format!("{name}.txt"));
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
 
-    std::fs::write(house.dir.path().join("secret"), "secret").unwrap();
+    std::fs::write(fixture.dir.path().join("secret"), "secret").unwrap();
     std::fs::remove_file(&path).unwrap();
-    symlink(house.dir.path().join("secret"), &path).unwrap();
-    assert_eq!(failure(house.read(&mine, json!({"name": name})).await), "The output could not be read.");
+    symlink(fixture.dir.path().join("secret"), &path).unwrap();
+    assert_eq!(failure(fixture.read(&mine, json!({"name": name})).await), "The output could not be read.");
 }
 
 #[tokio::test]
-async fn a_long_output_is_cut_and_says_so() {
-    let house = house(10, 10_000);
+async fn a_long_output_is_cut_with_a_note() {
+    let fixture = fixture(10, 10_000);
     let mine = context("mine");
-    let kept = house.outputs.keep(mine.run_id, &"c".into(), &"x".repeat(25)).await.unwrap();
-    let text = house.read(&mine, json!({"name": kept.name})).await.unwrap();
+    let kept = fixture.outputs.keep(mine.run_id, &"c".into(), &"x".repeat(25)).await.unwrap();
+    let text = fixture.read(&mine, json!({"name": kept.name})).await.unwrap();
     assert!(text.ends_with("xxxxxxxxxx\n[cut here: 15 more bytes were not kept]\n"), "{text}");
     assert!(text.contains(&format!("of {}]", kept.bytes)));
 }
 
 #[tokio::test]
 async fn the_oldest_go_first_also_those_of_an_earlier_start() {
-    let house = house(100, 250);
+    let fixture = fixture(100, 250);
     let mine = context("mine");
     let output = "x".repeat(100);
-    let first = house.keep(mine.run_id, "a", &output).await;
-    let second = house.keep(mine.run_id, "a", &output).await;
+    let first = fixture.keep(mine.run_id, "a", &output).await;
+    let second = fixture.keep(mine.run_id, "a", &output).await;
     assert_ne!(first, second);
 
     let config = OutputsConfig { max_bytes: 100, max_total_bytes: 250 };
-    let outputs = KeptOutputs::open(&house.dir.path().join("outputs"), &config).unwrap();
-    let house = House { outputs, ..house };
-    let third = house.keep(RunId::new(), "a", &output).await;
-    assert_eq!(house.files(), 2);
-    assert!(failure(house.read(&mine, json!({"name": first})).await).contains("old outputs are removed"));
-    assert!(house.read(&mine, json!({"name": second})).await.is_ok());
-    assert!(house.read(&mine, json!({"name": third})).await.is_ok());
+    let outputs = KeptOutputs::open(&fixture.dir.path().join("outputs"), &config).unwrap();
+    let fixture = Fixture { outputs, ..fixture };
+    let third = fixture.keep(RunId::new(), "a", &output).await;
+    assert_eq!(fixture.files(), 2);
+    assert!(failure(fixture.read(&mine, json!({"name": first})).await).contains("old outputs are removed"));
+    assert!(fixture.read(&mine, json!({"name": second})).await.is_ok());
+    assert!(fixture.read(&mine, json!({"name": third})).await.is_ok());
 }
 
 #[tokio::test]
-async fn what_is_broken_off_leaves_nothing() {
-    let house = house(100, 250);
-    let mut writing = house.outputs.begin(RunId::new(), &"c".into()).await.unwrap();
+async fn an_interrupted_output_leaves_nothing() {
+    let fixture = fixture(100, 250);
+    let mut writing = fixture.outputs.begin(RunId::new(), &"c".into()).await.unwrap();
     writing.write(b"half").await.unwrap();
-    assert_eq!(house.files(), 1);
+    assert_eq!(fixture.files(), 1);
     drop(writing);
-    assert_eq!(std::fs::read_dir(house.dir.path().join("outputs")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(fixture.dir.path().join("outputs")).unwrap().count(), 0);
 }
 
 #[tokio::test]
 async fn many_at_once_get_names_of_their_own() {
-    let house = house(100, 100_000);
+    let fixture = fixture(100, 100_000);
     let run = RunId::new();
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..50 {
-        let outputs = house.outputs.clone();
+        let outputs = fixture.outputs.clone();
         tasks.spawn(async move { outputs.keep(run, &"same".into(), &n.to_string()).await.unwrap().name });
     }
     let mut names: Vec<_> = tasks.join_all().await;
     names.sort();
     names.dedup();
-    assert_eq!((names.len(), house.files()), (50, 50));
+    assert_eq!((names.len(), fixture.files()), (50, 50));
 }
 
 #[tokio::test]
 async fn outputs_go_with_their_runs_and_by_age() {
-    let house = house(1000, 10_000);
+    let fixture = fixture(1000, 10_000);
     let [one, two] = [RunId::new(), RunId::new()];
     for (run, call) in [(one, "a"), (one, "b"), (two, "a")] {
-        house.keep(run, call, "output").await;
+        fixture.keep(run, call, "output").await;
     }
-    house.outputs.forget(&[one, RunId::new()]).await;
-    assert_eq!(house.files(), 1, "those of other runs stay");
-    house.outputs.forget(&[one]).await; // again: nothing happens
+    fixture.outputs.forget(&[one, RunId::new()]).await;
+    assert_eq!(fixture.files(), 1, "those of other runs stay");
+    fixture.outputs.forget(&[one]).await; // the second call does nothing
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let now = i64::try_from(now.as_millis()).unwrap();
-    assert_eq!(house.outputs.forget_before(UnixMillis(now - 3_600_000)).await, 0);
-    assert_eq!(house.outputs.forget_before(UnixMillis(now + 3_600_000)).await, 1);
-    assert_eq!(house.files(), 0);
-    house.keep(two, "c", "x".repeat(1000).as_str()).await;
-    assert_eq!(house.files(), 1, "there is room again");
+    assert_eq!(fixture.outputs.forget_before(UnixMillis(now - 3_600_000)).await, 0);
+    assert_eq!(fixture.outputs.forget_before(UnixMillis(now + 3_600_000)).await, 1);
+    assert_eq!(fixture.files(), 0);
+    fixture.keep(two, "c", "x".repeat(1000).as_str()).await;
+    assert_eq!(fixture.files(), 1, "there is room again");
 }

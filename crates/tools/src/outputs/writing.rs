@@ -1,4 +1,4 @@
-//! An output while it is being kept, piece by piece.
+//! An output that is written in pieces while it is produced.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use belay_protocol::Kept;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{OutputName, Shelf, unkept};
+use super::{OutputName, OutputStore, storage_failure};
 
-/// An output that is being written. Dropped without [`finish`](Self::finish), it is removed.
+/// An output that is being written. If it is dropped without [`finish`](Self::finish), its file is removed.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    shelf: Arc<Shelf>,
+    store: Arc<OutputStore>,
     name: OutputName,
     file: Option<File>,
     written: u64,
-    /// Bytes beyond the bound, which are not kept.
+    /// Number of bytes beyond the size limit; they are not stored.
     lost: u64,
     finished: bool,
 }
 
 impl Writing {
-    pub(super) fn new(shelf: Arc<Shelf>, name: OutputName) -> Self {
-        Self { shelf, name, file: None, written: 0, lost: 0, finished: false }
+    pub(super) fn new(store: Arc<OutputStore>, name: OutputName) -> Self {
+        Self { store, name, file: None, written: 0, lost: 0, finished: false }
     }
 
     pub(super) fn into_file(mut self, file: std::fs::File) -> Self {
@@ -34,42 +34,43 @@ impl Writing {
         &self.name
     }
 
-    /// Adds a piece. What is beyond the bound of one output is counted instead.
+    /// Appends a piece. Bytes beyond the size limit of one output are only counted.
     ///
     /// # Errors
-    /// Plain words; what was written before is still there.
+    /// A text in plain words; earlier pieces are still stored.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let room = self.shelf.max_bytes.saturating_sub(self.written);
-        let taken = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let remaining = self.store.max_bytes.saturating_sub(self.written);
+        let taken = bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
         self.lost += (bytes.len() - taken) as u64;
         if let Some(file) = &mut self.file {
-            file.write_all(&bytes[..taken]).await.map_err(|error| unkept(&error))?;
+            file.write_all(&bytes[..taken]).await.map_err(|error| storage_failure(&error))?;
         }
         self.written += taken as u64;
         Ok(())
     }
 
-    /// Bytes beyond the bound, which are not kept.
+    /// Number of bytes beyond the size limit; they are not stored.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Ends it. An output that was too long ends with a line that says how much is missing.
+    /// Finishes the output. A truncated output ends with a line that says how many bytes are missing.
     ///
     /// # Errors
-    /// Plain words; nothing is kept then.
+    /// A text in plain words; then nothing is stored.
     pub(crate) async fn finish(mut self) -> Result<Kept, String> {
         if let Some(mut file) = self.file.take() {
             if self.lost > 0 {
                 let note = format!("\n[cut here: {} more bytes were not kept]\n", self.lost);
-                file.write_all(note.as_bytes()).await.map_err(|error| unkept(&error))?;
+                file.write_all(note.as_bytes()).await.map_err(|error| storage_failure(&error))?;
                 self.written += note.len() as u64;
             }
-            // Not synced: an output that a power cut takes away is told as gone, and costs nobody more than that.
-            file.flush().await.map_err(|error| unkept(&error))?;
+            // No fsync: if a power failure destroys the file, `read_output` reports it as missing, and nothing else is
+            // lost.
+            file.flush().await.map_err(|error| storage_failure(&error))?;
         }
         self.finished = true;
-        self.shelf.settle(&self.name, self.written).await;
+        self.store.settle(&self.name, self.written).await;
         Ok(Kept { name: self.name.to_string(), bytes: self.written })
     }
 }
@@ -77,8 +78,8 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         if !self.finished {
-            self.shelf.lock().forget(&self.name);
-            self.shelf.remove(&self.name);
+            self.store.lock().forget(&self.name);
+            self.store.remove(&self.name);
         }
     }
 }

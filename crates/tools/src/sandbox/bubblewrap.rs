@@ -1,6 +1,6 @@
-//! Bubblewrap: where it is, which version, and the words that make it build the rooms a command runs in.
+//! Finds bubblewrap, checks its version, and builds its arguments for a sandbox.
 //!
-//! Source: bwrap(1), version 0.8; NEWS of bubblewrap for what came when.
+//! Source: bwrap(1), version 0.8; NEWS of bubblewrap for the version of each option.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,27 +10,27 @@ use super::config::SandboxConfig;
 use super::view::{Change, changes, hidden};
 use super::{LAUNCHER, LINK, Missing, WORKSPACE};
 
-/// Where it is looked for. Not in `PATH`, which whoever starts the daemon could bend.
-const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
+/// Paths of bubblewrap. `PATH` is not used, because the process that starts the daemon could change it.
+const PATHS: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
 
-/// The oldest that will do: the first that bounds the size of a temporary directory.
+/// The oldest supported version: the first that limits the size of a temporary directory.
 const OLDEST: (u32, u32) = (0, 7);
 
-/// Directories that every sandbox makes itself; nothing of this machine is bound there.
+/// Directories that bubblewrap creates in every sandbox. They are not bound from this machine.
 const MADE: [&str; 2] = ["dev", "proc"];
 
-/// Directories that are emptied and may be written to, unless this machine's files may be.
+/// Directories that are empty and writable in the sandbox, unless the machine's own files are writable.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Finds bubblewrap and its version.
 ///
 /// # Errors
-/// It is not there, does not run, or is too old.
+/// It is not installed, does not run, or is too old.
 pub(super) fn find(configured: Option<&Path>) -> Result<(PathBuf, String), Missing> {
     let path = match configured {
         Some(path) if path.is_file() => path.to_owned(),
         Some(path) => return Err(Missing(format!("tools.sandbox.bwrap: there is no program {}", path.display()))),
-        None => PLACES.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
+        None => PATHS.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
             Missing(
                 "bubblewrap is not installed; the package is called bubblewrap everywhere (apt install bubblewrap)"
                     .to_owned(),
@@ -60,26 +60,26 @@ fn parse(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What a sandbox is built from.
-pub(super) struct Room<'a> {
+/// The parameters of one sandbox.
+pub(super) struct SandboxSpec<'a> {
     pub(super) config: &'a SandboxConfig,
-    /// The workspace on this machine, without links.
+    /// Path of the workspace on this machine, without symbolic links.
     pub(super) workspace: &'a Path,
-    /// The binary that is the last stage, without links.
+    /// Path of the launcher binary, without symbolic links.
     pub(super) launcher: &'a Path,
-    /// Whether everything is shown as it is, rather than read-only and without what is private to others.
+    /// Whether the file system is visible as it is. Otherwise it is read-only and private paths are hidden.
     pub(super) all: bool,
-    /// Whether it may be written to.
+    /// Whether the command may write to the workspace, or with `all` to everything.
     pub(super) write: bool,
     pub(super) network: bool,
-    /// Where the command starts, as it sees it.
+    /// Working directory of the command, as a path inside the sandbox.
     pub(super) directory: &'a Path,
-    /// For a worker: the socket of its host.
+    /// For a worker: the socket of the worker host.
     pub(super) link: Option<&'a Path>,
 }
 
-impl Room<'_> {
-    /// The arguments up to and with the `--` behind which the last stage stands.
+impl SandboxSpec<'_> {
+    /// The arguments of bubblewrap, up to and including the `--` before the launcher's arguments.
     ///
     /// # Errors
     /// The root directory cannot be listed.
@@ -89,7 +89,7 @@ impl Room<'_> {
         self.machine(&mut args)?;
         let emptied = self.hide(&mut args);
         self.own(&mut args);
-        // Last, for until then they take the mounts that lie in them.
+        // Remounted last, because mount points are created inside these directories before.
         for directory in emptied.iter().map(PathBuf::as_path).chain([Path::new("/dev"), Path::new("/")]) {
             args.option("--remount-ro", [directory]);
         }
@@ -105,13 +105,15 @@ impl Room<'_> {
         if !self.network {
             args.word("--unshare-net");
         }
-        // KILL to the monitor, or its end, ends everything inside; no terminal is shared; and no rights are left.
+        // If the monitor process is killed or ends, everything inside ends. No terminal is shared, and all capabilities
+        // are dropped.
         for word in ["--die-with-parent", "--new-session", "--cap-drop", "ALL"] {
             args.word(word);
         }
     }
 
-    /// This machine's directories, one by one, in a root of the sandbox's own: there they have room beside them.
+    /// Binds the directories of this machine one by one into a new root, so that other directories can be added beside
+    /// them.
     fn machine(&self, args: &mut Arguments) -> Result<(), Missing> {
         let failed = |error| Missing(format!("the root directory cannot be listed: {error}"));
         let mut entries: Vec<_> = std::fs::read_dir("/").map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
@@ -133,13 +135,14 @@ impl Room<'_> {
         Ok(())
     }
 
-    /// Hides and shows; returns the directories that have become empty ones and can still be written to.
+    /// Hides and shows paths. Returns the emptied directories, which are still writable at this point.
     fn hide(&self, args: &mut Arguments) -> Vec<PathBuf> {
-        // Names are looked up by what this file says; systemd-resolved keeps it where the sockets of services lie.
+        // Needed to resolve host names. systemd-resolved keeps the target of this link among the sockets of services,
+        // which are hidden.
         let resolver = self.network.then_some(Path::new("/etc/resolv.conf"));
-        // In a file system that is shown as it is, the workspace keeps its place as well.
+        // If the file system is visible as it is, the workspace is also visible at its original path.
         let workspace = self.all.then_some(self.workspace);
-        let temporary = if self.as_it_is() { &[][..] } else { &TEMPORARY };
+        let temporary = if self.is_unrestricted() { &[][..] } else { &TEMPORARY };
         let private = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
         let hide = private.chain(temporary.iter().map(Path::new));
         let show = self.config.show.iter().map(PathBuf::as_path).chain(resolver).chain(workspace);
@@ -160,7 +163,7 @@ impl Room<'_> {
         emptied
     }
 
-    /// The workspace and the last stage.
+    /// Mounts the workspace, the launcher, and the socket of a worker.
     fn own(&self, args: &mut Arguments) {
         args.option(if self.write { "--bind" } else { "--ro-bind" }, [self.workspace, Path::new(WORKSPACE)]);
         args.option("--ro-bind", [self.launcher, Path::new(LAUNCHER)]);
@@ -175,13 +178,13 @@ impl Room<'_> {
         args.option("--tmpfs", [path]);
     }
 
-    /// How this machine's directories are bound.
+    /// The mount option for the machine's directories.
     fn bind(&self, writable: &'static str, readonly: &'static str) -> &'static str {
-        if self.as_it_is() { writable } else { readonly }
+        if self.is_unrestricted() { writable } else { readonly }
     }
 
-    /// Whether this machine's files are the command's, to write as well.
-    fn as_it_is(&self) -> bool {
+    /// Whether the command may also write to the machine's files.
+    fn is_unrestricted(&self) -> bool {
         self.all && self.write
     }
 }
@@ -200,9 +203,9 @@ impl Arguments {
     }
 }
 
-/// What bubblewrap means, for whoever runs the daemon.
+/// Adds advice for the operator to an error message of bubblewrap.
 pub(super) fn explain(stderr: &str) -> String {
-    let said = stderr.trim();
+    let error_text = stderr.trim();
     let advice = [
         ("loopback", "a service needs AF_NETLINK in RestrictAddressFamilies="),
         ("overflowuid", "a service must leave out ProcSubset="),
@@ -223,10 +226,10 @@ pub(super) fn explain(stderr: &str) -> String {
             "the filter of the service or container refuses what bubblewrap does: see deploy/belay.service",
         ),
     ];
-    let lower = said.to_lowercase();
+    let lower = error_text.to_lowercase();
     match advice.iter().find(|(sign, _)| lower.contains(&sign.to_lowercase())) {
-        Some((_, advice)) => format!("{said}; {advice}"),
-        None => said.to_owned(),
+        Some((_, advice)) => format!("{error_text}; {advice}"),
+        None => error_text.to_owned(),
     }
 }
 
@@ -257,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn what_bubblewrap_says_is_kept_and_explained() {
-        for (said, advice) in [
+    fn an_error_of_bubblewrap_is_kept_and_explained() {
+        for (error_text, advice) in [
             ("bwrap: No permissions to create new namespace, likely because the kernel does not allow it", "sysctl"),
             ("bwrap: Creating new namespace failed: Operation not permitted", "sysctl"),
             ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "ProtectKernelTunables"),
@@ -266,8 +269,8 @@ mod tests {
             ("bwrap: setting up uid map: Permission denied", "AppArmor"),
             ("bwrap: pivot_root: Operation not permitted", "deploy/belay.service"),
         ] {
-            let explained = explain(said);
-            assert!(explained.starts_with(said) && explained.contains(advice), "{explained}");
+            let explained = explain(error_text);
+            assert!(explained.starts_with(error_text) && explained.contains(advice), "{explained}");
         }
         assert_eq!(explain("something else\n"), "something else");
     }

@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxConfig {
-    /// What a command may touch at most.
+    /// What commands may access at most.
     pub policy: Policy,
-    /// Whether a command may be granted the network at all. Without it a command has a loopback of its own, and nothing
-    /// else. A policy of `full` has the network only with this, too.
+    /// Whether commands may get network access. Otherwise a command has only its own loopback interface. This also
+    /// applies to the policy `full`.
     pub network: bool,
-    /// TCP ports to which a command with the network may connect; empty: every port. The list keeps commands away from
-    /// what listens on this machine, the daemon included. Names are looked up over UDP, which is not held back.
+    /// TCP ports to which a command with network access may connect; empty: every port. The list protects services on
+    /// this machine, including the daemon. Host names are resolved over UDP, which is not restricted.
     pub ports: Vec<u16>,
-    /// The bubblewrap program. Absent: `bwrap` in `/usr/bin`, `/usr/local/bin` or `/bin`.
+    /// Path of bubblewrap. Absent: `bwrap` in `/usr/bin`, `/usr/local/bin` or `/bin`.
     pub bwrap: Option<PathBuf>,
-    /// Whether a kernel without Landlock is a reason to refuse.
+    /// Whether commands are refused on a kernel without Landlock.
     pub landlock: Landlock,
-    /// Most memory of one process in MiB: its heap and what it maps to write for itself alone; 32 to 1048576 (1 TiB).
+    /// Most memory of one process in MiB: its heap and its private writable mappings; 32 to 1048576 (1 TiB).
     pub memory_mb: u64,
-    /// Most processes and threads of one command; 8 to 65536. Does not bind a daemon that runs as root.
+    /// Most processes and threads of one command; 8 to 65536. Has no effect if the daemon runs as root.
     pub processes: u64,
-    /// Most open files of one process; 16 to 1048576, the most that Linux lets a process have as it comes.
+    /// Most open files of one process; 16 to 1048576, the default maximum of Linux.
     pub open_files: u64,
     /// Largest file that a command may write, in MiB; 1 to 1048576 (1 TiB).
     pub file_mb: u64,
     /// Most processor time of one process in seconds; 1 to 86400 (a day).
     pub cpu_s: u64,
-    /// Size of each private temporary directory (`/tmp`, `/var/tmp`, `/dev/shm`) in MiB; it is memory of this machine;
-    /// 1 to 65536.
+    /// Size of each private temporary directory (`/tmp`, `/var/tmp`, `/dev/shm`) in MiB; 1 to 65536. It uses memory of
+    /// this machine.
     pub tmp_mb: u64,
-    /// Directories and files that no command sees, whatever the policy, besides the daemon's own. Absolute. Directories
-    /// are the better choice: a file that is replaced while a command runs becomes visible to it.
+    /// Directories and files that no command can see under any policy, in addition to the daemon's own. Absolute paths.
+    /// Prefer directories: a hidden file becomes visible if it is replaced while a command runs.
     pub hide: Vec<PathBuf>,
-    /// Directories and files that commands see although they lie in a hidden directory, read-only: a toolchain in a home
-    /// directory, for example. Absolute.
+    /// Directories and files that commands can read although they lie in a hidden directory, for example a toolchain in
+    /// a home directory. Absolute paths.
     pub show: Vec<PathBuf>,
 }
 
-/// What commands may touch.
+/// What commands may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// Nothing is written but private temporary files.
+    /// Commands may only write private temporary files.
     Readonly,
-    /// The workspace is written too.
+    /// Commands may also write to the workspace.
     WorkspaceWrite,
-    /// Whatever the daemon's user may touch, except the daemon's own secrets.
+    /// Commands may access everything that the daemon's user may, except the daemon's secrets.
     Full,
-    /// No sandbox: limits, and no new privileges, are all there is.
+    /// No sandbox: only resource limits and no new privileges.
     Off,
 }
 
 impl Policy {
-    /// The word in the settings.
+    /// The value in the settings.
     pub fn word(self) -> &'static str {
         match self {
             Self::Readonly => "readonly",
@@ -67,18 +67,18 @@ impl Policy {
     }
 }
 
-/// Whether Landlock has to be there.
+/// Whether Landlock is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Landlock {
-    /// A command is refused where the kernel has none.
+    /// Commands are refused if the kernel has no Landlock.
     Required,
-    /// Where the kernel has none, the namespaces are the only wall.
+    /// Without Landlock, only the namespaces restrict commands.
     Optional,
 }
 
 impl Default for SandboxConfig {
-    /// Room for a compiler or a test suite, and none for what would hurt the machine.
+    /// Limits that allow a compiler or a test suite, and protect the machine.
     fn default() -> Self {
         Self {
             policy: Policy::WorkspaceWrite,
@@ -99,13 +99,13 @@ impl Default for SandboxConfig {
 }
 
 impl SandboxConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (key, value, least, most) in [
-            // Less, and the dynamic loader of an ordinary program has no room.
+            // With less memory, the dynamic loader of an ordinary program fails.
             ("memory_mb", self.memory_mb, 32, 1024 * 1024),
-            // Fewer, and a shell with a pipeline has no room beside the two processes of the sandbox itself.
+            // With fewer processes, a shell with a pipeline fails, because the sandbox itself uses two.
             ("processes", self.processes, 8, 65_536),
             ("open_files", self.open_files, 16, 1_048_576),
             ("file_mb", self.file_mb, 1, 1024 * 1024),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let config = SandboxConfig {
             ports: vec![443, 0],
             bwrap: Some("bwrap".into()),

@@ -1,7 +1,7 @@
-//! A sandbox that is tried when somebody first wants it.
+//! A sandbox that is probed on first use.
 //!
-//! Trying takes some tens of milliseconds and starts programs. A daemon that only talks need not wait for it; whoever
-//! runs a command gets walls that were tried, or none.
+//! Probing takes some tens of milliseconds and starts programs. A daemon that runs no command never waits for it. A
+//! command runs only in a sandbox that was probed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use tokio::sync::OnceCell;
 
 use super::{Missing, Policy, Sandbox, SandboxConfig, WORKSPACE};
 
-/// A sandbox that is tried once, for all clones of this.
+/// A sandbox that is probed once. All clones share the result.
 #[derive(Clone, Debug)]
 pub struct LazySandbox(Arc<State>);
 
 #[derive(Debug)]
 enum State {
-    /// It was tried before.
+    /// It has been probed before.
     Tried(Result<Sandbox, Missing>),
-    /// It is tried when somebody wants it.
+    /// It is probed on first use.
     Planned { plan: Box<Plan>, tried: OnceCell<Result<Sandbox, Missing>> },
 }
 
@@ -30,14 +30,14 @@ struct Plan {
 }
 
 impl LazySandbox {
-    /// A sandbox of what [`Sandbox::probe`] takes. Starts nothing.
+    /// Creates a sandbox with the arguments of [`Sandbox::probe`]. Starts nothing.
     pub fn new(config: &SandboxConfig, workspace_root: &Path, launcher: &Path) -> Self {
         let (workspace, launcher) = (workspace_root.to_owned(), launcher.to_owned());
         let plan = Plan { config: config.clone(), workspace, launcher };
         Self(Arc::new(State::Planned { plan: Box::new(plan), tried: OnceCell::new() }))
     }
 
-    /// What came of the trial; `None`: nobody has wanted it yet.
+    /// The result of the probe; `None`: not probed yet.
     pub fn tried(&self) -> Option<Result<&Sandbox, &Missing>> {
         let tried = match &*self.0 {
             State::Tried(tried) => Some(tried),
@@ -46,13 +46,13 @@ impl LazySandbox {
         tried.map(Result::as_ref)
     }
 
-    /// The sandbox. The first caller has it tried, on the pool for what blocks; others wait for the same outcome.
+    /// Returns the sandbox. The first caller probes it on the blocking pool; others wait for the same result.
     ///
     /// # Errors
-    /// What is missing on this machine.
+    /// The missing requirement of this machine.
     ///
     /// # Cancel safety
-    /// Dropped, a trial goes on to its end unseen, and the next caller begins another.
+    /// If the future is dropped, the running probe finishes without effect, and the next caller starts another one.
     pub async fn get(&self) -> Result<&Sandbox, &Missing> {
         match &*self.0 {
             State::Tried(tried) => tried.as_ref(),
@@ -60,7 +60,7 @@ impl LazySandbox {
         }
     }
 
-    /// The workspace as a command sees it, or will once it was tried. `None`: as it is on this machine.
+    /// The path of the workspace inside the sandbox, also before the probe. `None`: the path on this machine.
     pub(crate) fn view(&self) -> Option<&Path> {
         match (self.tried(), &*self.0) {
             (Some(tried), _) => tried.ok().map(Sandbox::workspace),
@@ -71,7 +71,7 @@ impl LazySandbox {
 }
 
 impl From<Result<Sandbox, Missing>> for LazySandbox {
-    /// One that was tried before.
+    /// A sandbox that has been probed before.
     fn from(tried: Result<Sandbox, Missing>) -> Self {
         Self(Arc::new(State::Tried(tried)))
     }
@@ -92,9 +92,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_is_looked_for_before_somebody_wants_a_sandbox_and_then_it_is_tried_once() {
+    async fn the_sandbox_is_probed_once_on_first_use() {
         let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("bwrap"); // not there yet
+        let program = dir.path().join("bwrap"); // does not exist yet
         let config = SandboxConfig { bwrap: Some(program.clone()), ..SandboxConfig::default() };
         let sandbox = LazySandbox::new(&config, dir.path(), Path::new("/bin/sh"));
         assert!(sandbox.tried().is_none());

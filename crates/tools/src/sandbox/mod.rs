@@ -1,17 +1,18 @@
 //! The sandbox in which commands run.
 //!
-//! **For**: turning a process that is to be started into the same process behind walls: bubblewrap builds namespaces and
-//! a file system of its own around the daemon's own binary (`belay launch`), which adds Landlock, a filter of system
-//! calls and limits to itself and becomes the command. Where a piece is missing the answer is a refusal that names it;
-//! nothing ever runs with less than was asked for.
+//! **For**: wraps a process to start, so that it runs in the sandbox. bubblewrap creates namespaces and a separate file
+//! system, and starts the daemon's own binary in them (`belay launch`). This launcher applies Landlock, a system call
+//! filter and resource limits to itself, and then executes the command. If a part is missing, the call is refused with
+//! a text that names it. A command never runs with fewer restrictions than requested.
 //!
-//! **Does not know**: who asks, whether a person agreed, how a process is started, watched and ended.
+//! **Does not know**: the caller, whether a person approved the command, and how processes are started, watched and
+//! ended.
 //!
-//! What a command sees: this machine read-only, without what is private; its own `/tmp`, `/proc` and `/dev`; and the
-//! workspace at [`WORKSPACE`]. `docs/guide/sandbox.md` says what is guaranteed and what is not.
+//! A command sees this machine read-only, without private files; its own `/tmp`, `/proc` and `/dev`; and the workspace
+//! at [`WORKSPACE`]. `docs/guide/sandbox.md` lists what is guaranteed and what is not.
 //!
-//! Reading order: [`config`] → here → `view` (what is hidden) → `bubblewrap` → [`launch`] (the last stage) → `probe` →
-//! `lazy` (tried when it is wanted) → [`offers`] (what this machine has).
+//! Reading order: [`config`] → here → `view` (hidden paths) → `bubblewrap` → [`launch`] (the launcher) → `probe` →
+//! `lazy` (probes on first use) → [`offers`] (the features of this machine).
 
 mod bubblewrap;
 pub mod config;
@@ -25,46 +26,46 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use self::bubblewrap::Room;
+use self::bubblewrap::SandboxSpec;
 pub use self::config::{Landlock, Policy, SandboxConfig};
-use self::launch::stage::{Files, Limits, Stage, Walls};
+use self::launch::stage::{Confinement, Files, Limits, Stage};
 pub use self::lazy::LazySandbox;
 pub use self::offers::Offers;
 use belay_exec::{Launch, SealedProgram, Stdin};
 
-/// Where a command finds the workspace.
+/// Path of the workspace inside the sandbox.
 pub const WORKSPACE: &str = "/workspace";
 
-/// Where the last stage lies inside. In a directory of its own: nothing of this machine is called so.
+/// Path of the launcher inside the sandbox, in a directory that exists on no machine.
 const LAUNCHER: &str = "/.belay/launch";
 
-/// Where a worker finds the socket of its host, beside the last stage.
+/// Path of the worker host's socket inside the sandbox, beside the launcher.
 pub(crate) const LINK: &str = "/.belay/link";
 
-/// Where programs are looked for, unless the caller says otherwise.
+/// Default `PATH` of commands.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Walls around commands, tried when they were made.
+/// A sandbox for commands. It was probed when it was created.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
-    /// As it was given, and without links: callers may say either.
+    /// The path as given, and without symbolic links. Callers may use either.
     workspace: [PathBuf; 2],
     launcher: PathBuf,
-    /// `None`: the policy is `off`.
+    /// Path of bubblewrap; `None`: the policy is `off`.
     bubblewrap: Option<PathBuf>,
 }
 
-/// What one command is granted. More than the policy allows is refused.
+/// Permissions for one command. More than the policy allows is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The network of this machine, within [`SandboxConfig::ports`].
+    /// Network access, limited to [`SandboxConfig::ports`].
     pub network: bool,
     /// Writing to the workspace; with the policy `full`, to everything.
     pub write: bool,
 }
 
-/// Why there is no sandbox: what is missing, and what to do. Plain words for the operator, and fit for the model.
+/// The missing requirement of the sandbox and how to fix it, in plain words for the operator and the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(pub String);
 
@@ -77,14 +78,15 @@ impl fmt::Display for Missing {
 impl std::error::Error for Missing {}
 
 impl Sandbox {
-    /// Finds what a sandbox needs and tries it: `true` has to run inside, with everything that may be granted. Blocks
-    /// for some tens of milliseconds, 10 s at the very most; [`LazySandbox`] has it done when it is needed. `launcher` is the binary that
-    /// understands `launch` (the daemon's own); `workspace_root` has to exist.
+    /// Finds the requirements of the sandbox and tests it: runs `true` inside with the maximum permissions. Blocks for
+    /// some tens of milliseconds, at most 10 s per test run; [`LazySandbox`] calls it on first use. `launcher` is the
+    /// binary with the subcommand `launch` (the daemon's own). `workspace_root` must exist.
     ///
-    /// With [`Policy::Off`] nothing is needed, nothing is tried, and [`Sandbox::wrap`] gives a process with limits only.
+    /// With [`Policy::Off`], nothing is required or tested, and [`Sandbox::wrap`] returns a process with resource
+    /// limits only.
     ///
     /// # Errors
-    /// What is missing on this machine.
+    /// The missing requirement of this machine.
     pub fn probe(config: &SandboxConfig, workspace_root: &Path, launcher: &Path) -> Result<Self, Missing> {
         let real = |what: &str, path: &Path| {
             std::fs::canonicalize(path)
@@ -106,41 +108,41 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// What the settings allow.
+    /// The policy of the settings.
     pub fn policy(&self) -> Policy {
         self.config.policy
     }
 
-    /// The workspace as a command sees it: [`WORKSPACE`], or where it really is when the policy is `off`.
+    /// Path of the workspace as commands see it: [`WORKSPACE`], or the real path if the policy is `off`.
     pub fn workspace(&self) -> &Path {
         if self.bubblewrap.is_some() { Path::new(WORKSPACE) } else { &self.workspace[1] }
     }
 
-    /// The most that may be granted.
+    /// The maximum permissions.
     pub fn most(&self) -> Grant {
         Grant { network: self.config.network, write: self.config.policy != Policy::Readonly }
     }
 
-    /// The same process behind walls. Its directory may be given as it is on this machine or as it is inside; its
-    /// environment keeps what it has, except for what steers the dynamic loader (`LD_…`, `GLIBC_TUNABLES`), and gets
-    /// `HOME`, `TMPDIR`, `TERM` and where missing `PATH` and `LANG`.
+    /// Wraps a process, so that it runs in the sandbox. Its directory may be a path of this machine or a path inside.
+    /// Its environment loses the variables of the dynamic loader (`LD_…`, `GLIBC_TUNABLES`) and gets `HOME`, `TMPDIR`
+    /// and `TERM`, and `PATH` and `LANG` if they are missing.
     ///
-    /// Not kept in a process list of the outside are its environment and its input; its arguments can be read there.
+    /// A process list outside of the sandbox shows the arguments of the process, but not its environment or input.
     ///
     /// # Errors
-    /// More is granted than the settings allow, or the directory lies outside the workspace.
+    /// The settings do not allow these permissions, or the directory lies outside of the workspace.
     pub fn wrap(&self, inner: Launch, grant: Grant) -> Result<Launch, Missing> {
         let Some(bubblewrap) = &self.bubblewrap else {
             return Ok(bare(inner, &self.launcher, &self.config));
         };
-        self.behind(bubblewrap, inner, grant, None)
+        self.confine(bubblewrap, inner, grant, None)
     }
 
-    /// A worker behind walls: this program itself, with these arguments, in the workspace, without the network, and with
-    /// the socket of its host at [`LINK`].
+    /// Creates a sandboxed worker process: this program with these arguments, in the workspace, without network access,
+    /// with the socket of the worker host at [`LINK`].
     ///
     /// # Errors
-    /// The policy is `off`: a worker has walls, or there is none.
+    /// The policy is `off`: a worker requires the sandbox.
     pub(crate) fn wrap_worker(&self, args: Vec<OsString>, stdin: Stdin, link: &Path) -> Result<Launch, Missing> {
         let Some(bubblewrap) = &self.bubblewrap else {
             return Err(Missing("a worker needs the sandbox, and tools.sandbox.policy is off".to_owned()));
@@ -154,14 +156,14 @@ impl Sandbox {
             isolated: false,
             sealed: None,
         };
-        self.behind(bubblewrap, inner, Grant { network: false, ..self.most() }, Some(link))
+        self.confine(bubblewrap, inner, Grant { network: false, ..self.most() }, Some(link))
     }
 
-    fn behind(&self, bubblewrap: &Path, inner: Launch, grant: Grant, link: Option<&Path>) -> Result<Launch, Missing> {
+    fn confine(&self, bubblewrap: &Path, inner: Launch, grant: Grant, link: Option<&Path>) -> Result<Launch, Missing> {
         self.refuse_more(grant)?;
         let all = self.config.policy == Policy::Full;
         let directory = self.directory_inside(&inner.directory)?;
-        let room = Room {
+        let spec = SandboxSpec {
             config: &self.config,
             workspace: &self.workspace[1],
             launcher: &self.launcher,
@@ -171,18 +173,18 @@ impl Sandbox {
             directory: &directory,
             link,
         };
-        let mut args = room.arguments()?;
+        let mut args = spec.arguments()?;
         let files = match (grant.write, all) {
             (false, _) => Files::Readonly,
             (true, false) => Files::Workspace,
             (true, true) => Files::All,
         };
         let ports = (grant.network && !self.config.ports.is_empty()).then(|| self.config.ports.clone());
-        let walls = Walls::Inside { landlock: self.config.landlock, files, ports };
+        let confinement = Confinement::Inside { landlock: self.config.landlock, files, ports };
         args.push(LAUNCHER.into());
         args.extend(
             Stage {
-                walls,
+                confinement,
                 limits: Some(Limits::from(&self.config)),
                 sealed: inner.sealed.as_ref().map(SealedProgram::number),
                 argv: argv(inner.program, inner.args),
@@ -211,7 +213,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Where a directory of this machine is to be found inside.
+    /// The path of a directory of this machine inside the sandbox.
     fn directory_inside(&self, directory: &Path) -> Result<PathBuf, Missing> {
         let inside = Path::new(WORKSPACE);
         if let Some(below) = self.workspace.iter().find_map(|root| directory.strip_prefix(root).ok()) {
@@ -227,12 +229,12 @@ impl Sandbox {
     }
 }
 
-/// The same process without walls, on the operator's explicit word: limits, no new privileges, and an end when the
-/// thread that starts it ends. `config` gives the limits.
+/// The same process without a sandbox, for the policy `off`: with resource limits and no new privileges. It ends when
+/// the thread that starts it ends. `config` contains the limits.
 pub fn bare(inner: Launch, launcher: &Path, config: &SandboxConfig) -> Launch {
-    let walls = Walls::Bare { parent: Some(std::process::id()) };
+    let confinement = Confinement::Bare { parent: Some(std::process::id()) };
     let stage = Stage {
-        walls,
+        confinement,
         limits: Some(Limits::from(config)),
         sealed: inner.sealed.as_ref().map(SealedProgram::number),
         argv: argv(inner.program, inner.args),
@@ -244,15 +246,16 @@ fn argv(program: OsString, args: Vec<OsString>) -> Vec<OsString> {
     std::iter::once(program).chain(args).collect()
 }
 
-/// The environment inside. Bubblewrap runs with it outside, so nothing in it may steer the dynamic loader.
+/// The environment inside the sandbox. bubblewrap runs with it outside of the sandbox, so it must not contain variables
+/// of the dynamic loader.
 fn environment(mut env: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     const OWN: [(&str, &str); 3] = [("HOME", WORKSPACE), ("TMPDIR", "/tmp"), ("TERM", "dumb")];
-    const USUAL: [(&str, &str); 2] = [("PATH", PATH), ("LANG", "C.UTF-8")];
+    const DEFAULTS: [(&str, &str); 2] = [("PATH", PATH), ("LANG", "C.UTF-8")];
     env.retain(|(name, _)| {
         let steers = name.as_encoded_bytes().starts_with(b"LD_") || name == "GLIBC_TUNABLES";
         !steers && OWN.iter().all(|(own, _)| name != own)
     });
-    let missing: Vec<_> = USUAL.iter().filter(|(usual, _)| env.iter().all(|(name, _)| name != usual)).collect();
+    let missing: Vec<_> = DEFAULTS.iter().filter(|(default, _)| env.iter().all(|(name, _)| name != default)).collect();
     env.extend(OWN.iter().chain(missing).map(|(name, value)| (name.into(), value.into())));
     env
 }
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_told_as_they_are_inside() {
+    fn directories_are_translated_to_paths_inside_the_sandbox() {
         for (policy, directory, expected) in [
             (Policy::Readonly, "/srv/work", Some("/workspace")),
             (Policy::Readonly, "/srv/link/a/b", Some("/workspace/a/b")),
@@ -314,16 +317,16 @@ mod tests {
     }
 
     #[test]
-    fn without_walls_the_process_keeps_its_environment_and_directory() {
+    fn without_a_sandbox_the_process_keeps_its_environment_and_directory() {
         let bare = sandbox(Policy::Off, false).wrap(launch("/etc"), Grant { network: true, write: true }).unwrap();
         assert_eq!(bare.program, "/usr/bin/belay");
         assert_eq!((&bare.env, &bare.directory, bare.isolated), (&launch("/etc").env, &"/etc".into(), false));
-        let behind: Vec<_> = bare.args.rsplit(|arg| arg == "--").next().unwrap().to_vec();
-        assert_eq!(behind, ["sh", "-c", "true"]);
+        let after_separator: Vec<_> = bare.args.rsplit(|arg| arg == "--").next().unwrap().to_vec();
+        assert_eq!(after_separator, ["sh", "-c", "true"]);
     }
 
     #[test]
-    fn the_environment_is_what_was_given_and_what_is_needed() {
+    fn the_environment_has_the_given_and_the_required_variables() {
         let given = [("A", "b"), ("LD_PRELOAD", "x"), ("GLIBC_TUNABLES", "y"), ("HOME", "/root"), ("PATH", "/opt/bin")];
         let env = environment(given.map(|(name, value)| (name.into(), value.into())).into());
         let expected = [

@@ -1,4 +1,4 @@
-//! What this machine offers to a sandbox, for `belay check`.
+//! The sandbox features of this machine, for `belay check`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,27 +8,28 @@ use rustix::fs::{self as fs, Access as Mode};
 use super::bubblewrap;
 use super::config::SandboxConfig;
 
-/// The pieces, each as it was found.
+/// The features that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offers {
-    /// The version of bubblewrap; else why it cannot be used.
+    /// The version of bubblewrap, or why it cannot be used.
     pub bubblewrap: Result<String, String>,
-    /// Whether users may make namespaces; else which switch forbids it.
+    /// Whether users may create namespaces, or the setting that forbids it.
     pub user_namespaces: Result<(), String>,
-    /// The version of Landlock's interface: 1 for files, 4 with TCP ports, 6 with abstract Unix sockets and signals,
-    /// 9 with all Unix sockets. `None`: the kernel has none, or it is not switched on.
+    /// The Landlock ABI version: 1 for files, 4 with TCP ports, 6 with abstract Unix sockets and signals, 9 with all
+    /// Unix sockets. `None`: the kernel has no Landlock, or it is not enabled.
     pub landlock: Option<u32>,
-    /// Whether the kernel filters system calls, and this processor is one the list is made for.
+    /// Whether the kernel supports system call filters and the list covers this processor.
     pub seccomp: bool,
-    /// The control group in which limits for a whole tree of processes could be set. `None`: it is not ours to divide.
+    /// The control group in which limits for a whole process tree could be set. `None`: Belay may not create child
+    /// groups.
     pub cgroup: Option<PathBuf>,
-    /// Whether this is root: the limit of processes does not bind it, and files of root are its own.
+    /// Whether Belay runs as root. The limit of processes does not apply to root, and files of root are its own.
     pub root: bool,
 }
 
-/// Switches that forbid namespaces: the file, the value that does, and its name.
+/// Kernel settings that forbid namespaces: the file, the forbidding value, and the name.
 ///
-/// Source: Linux, Documentation/admin-guide/sysctl/user.rst; Debian's and Ubuntu's own switches in sysctl/kernel.
+/// Source: Linux, Documentation/admin-guide/sysctl/user.rst; the settings of Debian and Ubuntu in sysctl/kernel.
 const SWITCHES: [(&str, &str, &str); 3] = [
     ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone"),
@@ -36,7 +37,7 @@ const SWITCHES: [(&str, &str, &str); 3] = [
 ];
 
 impl Offers {
-    /// Looks around. Blocks for a moment: it starts `bwrap --version`.
+    /// Examines this machine. Blocks briefly: it starts `bwrap --version`.
     pub fn look(config: &SandboxConfig) -> Self {
         Self {
             bubblewrap: bubblewrap::find(config.bwrap.as_deref()).map(|(_, version)| version).map_err(|why| why.0),
@@ -49,7 +50,7 @@ impl Offers {
         }
     }
 
-    /// One line about each piece: whether it is there, and what that means.
+    /// One line per feature: whether it is available, and a description.
     pub fn lines(&self) -> Vec<(bool, String)> {
         let bubblewrap = match &self.bubblewrap {
             Ok(version) => (true, format!("bubblewrap {version}")),
@@ -92,7 +93,7 @@ impl Offers {
 
 fn namespaces(switches: &[(&str, &str, &str)]) -> Result<(), String> {
     for (file, forbids, name) in switches {
-        // A switch that is not there forbids nothing.
+        // A missing setting forbids nothing.
         let value = std::fs::read_to_string(file).unwrap_or_default();
         if value.trim() == *forbids {
             return Err(format!("sysctl {name} is {forbids}"));
@@ -101,7 +102,7 @@ fn namespaces(switches: &[(&str, &str, &str)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks the kernel in the only way the crate has: by restricting a thread, which then ends.
+/// Queries the kernel by restricting a thread, which then ends. The crate offers no other way.
 fn landlock_version() -> Option<u32> {
     let ask = || {
         let created = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1)).ok()?.create().ok()?;
@@ -112,11 +113,11 @@ fn landlock_version() -> Option<u32> {
             LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => None,
         }
     };
-    // A thread that panicked has found nothing.
+    // If the thread panics, Landlock counts as missing.
     std::thread::scope(|scope| scope.spawn(ask).join()).unwrap_or_default()
 }
 
-/// The control group of this process, if it is of the second version, offers memory and processes, and may be divided.
+/// The control group of this process, if it is of version 2, controls memory and processes, and may be subdivided.
 fn delegated(cgroups: &str) -> Option<PathBuf> {
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let path = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_marked_and_explained() {
+    fn missing_features_are_marked_and_explained() {
         let nothing = Offers {
             bubblewrap: Err("bubblewrap is not installed".to_owned()),
             user_namespaces: Err("sysctl user.max_user_namespaces is 0".to_owned()),

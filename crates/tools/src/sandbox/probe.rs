@@ -1,4 +1,4 @@
-//! Trying the sandbox once, so that what is missing is known at the start and not in the middle of a turn.
+//! Tests the sandbox once, so that a missing requirement is known before the first command runs.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use super::{Grant, Missing, Sandbox, bubblewrap};
 use belay_exec::{self, Launch};
 
-/// Longest time that `true` may take. Ordinary machines need some tens of milliseconds.
+/// Longest time for running `true`. Usual machines need some tens of milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How often the end is looked for.
+/// Pause between two checks whether the process has ended.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Longest explanation that is kept of what failed.
-const WORDS_BYTES: u64 = 4096;
+/// Longest error output that is kept, in bytes.
+const MAX_STDERR_BYTES: u64 = 4096;
 
-/// Runs `true` with the most that may be granted, and without the network if that is some of it.
+/// Runs `true` with the maximum permissions. If these include network access, runs it a second time without.
 pub(super) fn try_all(sandbox: &Sandbox) -> Result<(), Missing> {
     let most = sandbox.most();
     try_one(sandbox, most)?;
@@ -44,22 +44,22 @@ fn try_one(sandbox: &Sandbox, grant: Grant) -> Result<(), Missing> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| Missing(format!("bubblewrap cannot be started: {error}")))?;
-    match ended_well(&mut child) {
+    match exit_success(&mut child) {
         Some(true) => Ok(()),
-        Some(false) => Err(Missing(format!("the sandbox does not work here: {}", said(&mut child)))),
+        Some(false) => Err(Missing(format!("the sandbox does not work here: {}", error_text(&mut child)))),
         None => Err(Missing(format!("the sandbox does not work here: nothing happened for {} s", LIMIT.as_secs()))),
     }
 }
 
-/// Waits for the end; whether it was a good one. `None`: it did not come, and has been brought about.
-fn ended_well(child: &mut Child) -> Option<bool> {
+/// Waits for the end; returns whether it succeeded. `None`: it did not end in time and was killed.
+fn exit_success(child: &mut Child) -> Option<bool> {
     let begin = Instant::now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status.success()),
             Ok(None) if begin.elapsed() < LIMIT => std::thread::sleep(PAUSE),
             Ok(None) | Err(_) => {
-                // It may have ended this very moment; either way it is reaped.
+                // The process may have ended just now. Either way it is reaped.
                 let _ = child.kill();
                 let _ = child.wait();
                 return None;
@@ -68,12 +68,12 @@ fn ended_well(child: &mut Child) -> Option<bool> {
     }
 }
 
-/// What was said about the failure. Everything that could still write has ended with the monitor.
-fn said(child: &mut Child) -> String {
+/// The error output of the failed process. All processes that could still write have ended with the monitor.
+fn error_text(child: &mut Child) -> String {
     let mut words = Vec::new();
     if let Some(stderr) = child.stderr.take() {
-        // What cannot be read is left out of an explanation.
-        let _ = stderr.take(WORDS_BYTES).read_to_end(&mut words);
+        // Unreadable output is omitted.
+        let _ = stderr.take(MAX_STDERR_BYTES).read_to_end(&mut words);
     }
     bubblewrap::explain(&String::from_utf8_lossy(&words))
 }

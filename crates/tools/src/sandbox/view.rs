@@ -1,16 +1,16 @@
-//! Which parts of this machine's file system a command sees.
+//! Determines which parts of the machine's file system a command sees.
 //!
-//! Pure but for one question to the file system, whether a path is a directory: what is hidden and what is shown is a
-//! list of paths, of which the deepest that covers a place decides.
+//! Pure, except that it checks whether a path is a directory. Hidden and shown paths form a list; the deepest path that
+//! contains a file decides.
 
 use std::path::{Path, PathBuf};
 
-/// Hidden whatever the policy: the daemon's settings and the secrets that systemd hands over.
+/// Hidden under every policy: the daemon's settings, and the secrets that systemd provides.
 const SECRETS: &[&str] = &["/etc/belay", "/run/credentials"];
 
-/// Hidden but with the policy `full`: other people's things, sockets of services, and what only root may read, which
-/// counts when Belay runs as root.
-const PLACES: &[&str] = &[
+/// Hidden except under the policy `full`: files of other users, sockets of services, and files that only root may read
+/// (relevant if Belay runs as root).
+const PRIVATE: &[&str] = &[
     "/boot",
     "/etc/gshadow",
     "/etc/gshadow-",
@@ -32,38 +32,38 @@ const PLACES: &[&str] = &[
     "/var/spool",
 ];
 
-/// One change to the file system as it is.
+/// One change to the visible file system.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
-    /// An empty directory in place of one.
+    /// An empty directory replaces a directory.
     Empty(PathBuf),
-    /// Nothing that can be opened in place of a file.
+    /// A device that cannot be opened replaces a file.
     Mask(PathBuf),
-    /// What is really there, in a place that an earlier change has emptied.
+    /// The original content, inside a directory that an earlier change has emptied.
     Show(PathBuf),
 }
 
-/// The paths that are hidden in every sandbox (`all`: with the policy `full`), besides those of the settings.
+/// The paths that are hidden in every sandbox, in addition to those of the settings. `all`: the policy is `full`.
 pub(super) fn hidden<'a>(all: bool) -> impl Iterator<Item = &'a Path> {
-    let places = if all { &[] } else { PLACES };
-    SECRETS.iter().chain(places).map(Path::new)
+    let private = if all { &[] } else { PRIVATE };
+    SECRETS.iter().chain(private).map(Path::new)
 }
 
-/// The changes that hide and show these paths, in the order in which they have to be made. Paths that do not exist, or
-/// that this user cannot get at, are left out: no command of this user can either.
+/// The changes that hide and show these paths, in the order in which they must be applied. Skips paths that do not
+/// exist or that this user cannot access, because commands cannot access them either.
 pub(super) fn changes<'a>(
     hide: impl IntoIterator<Item = &'a Path>,
     show: impl IntoIterator<Item = &'a Path>,
 ) -> Vec<Change> {
     let hide = hide.into_iter().filter_map(real).map(|path| (path, false));
     let show = show.into_iter().filter_map(real).map(|path| (path, true));
-    // Of a path that is to be hidden and shown, the hiding stays: it comes first, and `dedup` keeps the first.
+    // If a path is both hidden and shown, it is hidden: the hidden entry comes first, and `dedup` keeps the first.
     let mut wishes: Vec<_> = hide.chain(show).collect();
     wishes.sort();
     wishes.dedup_by(|later, first| later.0 == first.0);
     let mut changes = Vec::new();
     for (path, shown) in &wishes {
-        // What lies above comes earlier in the order of paths, so the last that covers this one is the nearest.
+        // Parents sort before their children, so the last parent in the list is the nearest.
         let above = wishes.iter().rfind(|(other, _)| other != path && path.starts_with(other));
         let shown_so_far = above.is_none_or(|(_, shown)| *shown);
         match (shown_so_far, shown) {
@@ -76,7 +76,7 @@ pub(super) fn changes<'a>(
     changes
 }
 
-/// The path without links: what is mounted over a link would be mounted over its target.
+/// The path without symbolic links: a mount over a link would be a mount over its target.
 fn real(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()
 }

@@ -1,19 +1,18 @@
-//! Which addresses are public. Pure.
+//! Distinguishes public IP addresses from others. Pure.
 //!
-//! An address passes when the registries call it globally reachable and nothing about it leads elsewhere: addresses that
-//! carry an IPv4 address inside are judged by that one where the kernel or a gateway would connect to it, and refused
-//! where they are tunnels.
+//! An address is public if the IANA registries call it globally reachable. For an address with an embedded IPv4
+//! address, that IPv4 address decides if the kernel or a gateway would connect to it; tunnel addresses are refused.
 //!
 //! **Sources**: the IANA registries of special-purpose addresses (RFC 6890 and its successors,
-//! <https://www.iana.org/assignments/iana-ipv4-special-registry>, `iana-ipv6-special-registry`), RFC 4291 for IPv6,
-//! RFC 6052 and 8215 for NAT64, RFC 3056 for 6to4, RFC 4380 for Teredo.
+//! <https://www.iana.org/assignments/iana-ipv4-special-registry>, `iana-ipv6-special-registry`), RFC 4291 for IPv6, RFC
+//! 6052 and 8215 for NAT64, RFC 3056 for 6to4, RFC 4380 for Teredo.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::net::Net;
 
-/// Why an address is not fetched from, as a noun phrase: `a loopback address: this machine itself`.
-pub(super) type Why = &'static str;
+/// Why an address is refused, as a noun phrase: `a loopback address: this machine itself`.
+pub(super) type Reason = &'static str;
 
 const fn four(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Net {
     Net::v4(Ipv4Addr::new(a, b, c, d), prefix)
@@ -23,17 +22,17 @@ const fn six(a: u16, b: u16, c: u16, prefix: u8) -> Net {
     Net::v6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), prefix)
 }
 
-const PRIVATE: Why = "a private address: this machine's own network";
-const DOCUMENTATION: Why = "an address for documentation only";
-const TUNNEL: Why = "a tunnel address that leads to another one";
+const PRIVATE: Reason = "a private address: this machine's own network";
+const DOCUMENTATION: Reason = "an address for documentation only";
+const TUNNEL: Reason = "a tunnel address that leads to another one";
 
-/// Every IPv4 network that is not public.
-const SPECIAL_V4: &[(Net, Why)] = &[
+/// All IPv4 networks that are not public.
+const SPECIAL_V4: &[(Net, Reason)] = &[
     (four(0, 0, 0, 0, 8), "an unspecified address: this machine itself"),
     (four(10, 0, 0, 0, 8), PRIVATE),
     (four(100, 64, 0, 0, 10), "an address of a provider's inner network"),
     (four(127, 0, 0, 0, 8), "a loopback address: this machine itself"),
-    (four(168, 63, 129, 16, 32), "the address of a cloud's own services"), // Azure: public by form, answered by the host
+    (four(168, 63, 129, 16, 32), "the address of a cloud's own services"), // Azure: looks public, but the host answers
     (four(169, 254, 0, 0, 16), "a link-local address, where clouds keep their secrets"),
     (four(172, 16, 0, 0, 12), PRIVATE),
     (four(192, 0, 0, 0, 24), "an address reserved for protocols"),
@@ -50,12 +49,12 @@ const SPECIAL_V4: &[(Net, Why)] = &[
     (four(240, 0, 0, 0, 4), "a reserved address"),
 ];
 
-/// IPv6 networks that are not public, the narrow ones first.
-const SPECIAL_V6: &[(Net, Why)] = &[
+/// IPv6 networks that are not public; narrow networks come first.
+const SPECIAL_V6: &[(Net, Reason)] = &[
     (Net::v6(Ipv6Addr::UNSPECIFIED, 128), "an unspecified address: this machine itself"),
     (Net::v6(Ipv6Addr::LOCALHOST, 128), "a loopback address: this machine itself"),
     (Net::v6(Ipv6Addr::UNSPECIFIED, 96), TUNNEL), // IPv4-compatible, RFC 4291 2.5.5.1
-    (six(0x64, 0xff9b, 1, 48), TUNNEL),           // NAT64 of one's own network
+    (six(0x64, 0xff9b, 1, 48), TUNNEL),           // NAT64, local use, RFC 8215
     (six(0x100, 0, 0, 64), "an address that discards everything"),
     (six(0x2001, 0, 0, 32), TUNNEL),                              // Teredo
     (six(0x2001, 0, 0, 23), "an address reserved for protocols"), // ORCHID, benchmarking and others
@@ -64,19 +63,20 @@ const SPECIAL_V6: &[(Net, Why)] = &[
     (six(0x3fff, 0, 0, 20), DOCUMENTATION),
     (six(0xfc00, 0, 0, 7), PRIVATE),
     (six(0xfe80, 0, 0, 10), "a link-local address"),
-    (six(0xfec0, 0, 0, 10), PRIVATE), // site-local, deprecated and still routed by some
+    (six(0xfec0, 0, 0, 10), PRIVATE), // site-local; deprecated, but some networks route it
     (six(0xff00, 0, 0, 8), "a multicast address"),
 ];
 
-/// What the registries give out as global unicast; everything else is refused, whatever it may become.
+/// The range of global unicast addresses in the registries. Everything else is refused, including addresses that may be
+/// assigned later.
 const GLOBAL_V6: Net = six(0x2000, 0, 0, 3);
 
-/// NAT64's well-known prefix: the last 32 bits are the IPv4 address that is connected to.
+/// The well-known prefix of NAT64. The last 32 bits are the IPv4 address of the connection.
 const NAT64: Net = six(0x64, 0xff9b, 0, 96);
 
-/// Whether the address is public.
-pub(super) fn check(address: IpAddr) -> Result<(), Why> {
-    let address = judged(address);
+/// Checks that an address is public.
+pub(super) fn check(address: IpAddr) -> Result<(), Reason> {
+    let address = effective(address);
     let special = match address {
         IpAddr::V4(_) => SPECIAL_V4,
         IpAddr::V6(_) => SPECIAL_V6,
@@ -88,8 +88,8 @@ pub(super) fn check(address: IpAddr) -> Result<(), Why> {
     }
 }
 
-/// The address that a connection would end at: the inner one of an IPv4-mapped or NAT64 address.
-pub(super) fn judged(address: IpAddr) -> IpAddr {
+/// The address at which a connection would end: for an IPv4-mapped or NAT64 address, the embedded IPv4 address.
+pub(super) fn effective(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if NAT64.contains(address) => {
             let [.., a, b, c, d] = v6.octets();

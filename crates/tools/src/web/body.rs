@@ -1,28 +1,28 @@
-//! Bodies, read up to a bound and turned into characters.
+//! Reads response bodies up to a limit and decodes them to text.
 
 use encoding_rs::{Encoding, UTF_8};
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
-use super::reach::innermost;
+use super::page_client::innermost;
 
-/// How far into a page its own word about its characters is looked for. HTML standard, "prescan a byte stream": 1024.
+/// Number of bytes that are searched for a page's charset declaration. HTML standard, "prescan a byte stream": 1024.
 const PRESCAN_BYTES: usize = 1024;
 
-/// What a body is.
+/// The kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Html,
-    /// Text of any other kind, shown as it is.
+    /// Any other text, shown unchanged.
     Text,
     Picture,
     Other,
 }
 
-/// The type of a body.
+/// The media type of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MediaType {
-    /// `text/html`; empty: the server does not say.
+    /// For example `text/html`; empty if the server sends none.
     pub(super) essence: String,
     charset: Option<String>,
 }
@@ -43,7 +43,7 @@ impl MediaType {
         Self { essence: if known { essence } else { String::new() }, charset }
     }
 
-    /// What kind of body it is; what says nothing is judged by its first bytes.
+    /// The kind of the body. Without a media type, the first bytes decide.
     pub(super) fn kind(&self, body: &[u8]) -> Kind {
         let essence = self.essence.as_str();
         match essence.split_once('/') {
@@ -61,11 +61,11 @@ impl MediaType {
         }
     }
 
-    /// The characters of a body: by the byte order mark, the head's word, the page's own word, else UTF-8. What cannot
-    /// be read becomes �.
+    /// Decodes the body. Uses the byte order mark, the charset of the header, the charset of the page, or else UTF-8.
+    /// Invalid bytes become �.
     pub(super) fn decode(&self, body: &[u8]) -> String {
         let named = self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes()));
-        let encoding = named.or_else(|| own_word(body)).unwrap_or(UTF_8);
+        let encoding = named.or_else(|| declared_charset(body)).unwrap_or(UTF_8);
         encoding.decode(body).0.into_owned()
     }
 }
@@ -76,39 +76,39 @@ fn is_text(subtype: &str) -> bool {
     NAMES.contains(&subtype) || subtype.ends_with("+json") || subtype.ends_with("+xml") || subtype.ends_with("+yaml")
 }
 
-/// A zero byte is in no text but UTF-16 and UTF-32, which begin with their mark.
+/// Only UTF-16 and UTF-32 texts contain zero bytes, and these begin with a byte order mark.
 fn text_unless_binary(body: &[u8]) -> Kind {
     let marked = Encoding::for_bom(body).is_some();
     if !marked && body.contains(&0) { Kind::Other } else { Kind::Text }
 }
 
-/// `<meta charset=…>` or the same within `content="text/html; charset=…"`.
-fn own_word(body: &[u8]) -> Option<&'static Encoding> {
+/// Reads the charset from `<meta charset=…>` or `content="text/html; charset=…"`.
+fn declared_charset(body: &[u8]) -> Option<&'static Encoding> {
     let head = body[..body.len().min(PRESCAN_BYTES)].to_ascii_lowercase();
     let head = String::from_utf8_lossy(&head);
     let meta = &head[head.find("<meta")?..];
     let rest = meta[meta.find("charset=")? + "charset=".len()..].trim_start_matches(['"', '\'', ' ']);
     let label: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_:".contains(*c)).collect();
-    // A page that says UTF-16 in ASCII letters is mistaken. HTML standard, "prescan", step 11.
+    // A page that declares UTF-16 in ASCII letters is wrong. HTML standard, "prescan", step 11.
     Encoding::for_label(label.as_bytes()).filter(|encoding| encoding.is_ascii_compatible())
 }
 
-/// A body that has been read.
+/// A body that was read.
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// Whether there was more than the bound.
+    /// Whether the body was longer than the limit.
     pub(super) cut: bool,
 }
 
-/// Reads a body up to `max` bytes, counted after decompression: what a small body unpacks to is never held beyond them.
+/// Reads a body up to `max` bytes, counted after decompression. So a compressed body never uses more memory than that.
 ///
 /// # Errors
-/// Why it could not be read, for the model.
+/// Why the body could not be read, for the model.
 ///
 /// # Cancel safety
-/// Dropped, the connection is closed.
+/// If the future is dropped, the connection is closed.
 pub(super) async fn read(mut response: Response, max: usize) -> Result<Body, String> {
-    // What the client has unpacked no longer says so.
+    // The client removes this header from a body that it decompresses.
     if let Some(packed) = response.headers().get(CONTENT_ENCODING).filter(|packed| packed.as_bytes() != b"identity") {
         let packed: String = String::from_utf8_lossy(packed.as_bytes()).chars().take(40).collect();
         return Err(format!("The page is packed as {packed:?}, which was not asked for and is not read."));
@@ -117,9 +117,9 @@ pub(super) async fn read(mut response: Response, max: usize) -> Result<Body, Str
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => {
-                let room = max - bytes.len();
-                bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if chunk.len() > room {
+                let remaining = max - bytes.len();
+                bytes.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+                if chunk.len() > remaining {
                     return Ok(Body { bytes, cut: true });
                 }
             }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_told_apart_by_their_type_and_else_by_their_beginning() {
+    fn the_kind_of_a_body_follows_from_its_type_or_its_first_bytes() {
         for (header, body, kind) in [
             ("text/html; charset=utf-8", "", Kind::Html),
             ("Application/XHTML+XML", "", Kind::Html),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_read_as_the_mark_the_head_or_the_page_says() {
+    fn the_charset_comes_from_the_mark_the_header_or_the_page() {
         for (header, body, text) in [
             ("text/plain", "grün".as_bytes(), "grün"),
             ("text/plain; charset=iso-8859-1", b"gr\xfcn", "grün"),

@@ -1,39 +1,39 @@
-//! Settings of the tools that reach outside: the sections `[tools.web]` and `[tools.search]`.
+//! Settings of the web tools: the sections `[tools.web]` and `[tools.search]`.
 
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::opening::Opening;
+use super::allow_private::AllowPrivate;
 
 /// Settings of `fetch_url`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebConfig {
-    /// Whether there is a tool `fetch_url`.
+    /// Whether the tool `fetch_url` exists.
     pub enabled: bool,
     /// Most bytes of a page that are read, after decompression; 1 to [`MAX_PAGE_BYTES`].
     pub max_bytes: u64,
-    /// Longest time that one call may take, redirects included, in seconds; 1 to [`MAX_SECONDS`].
+    /// Time limit of one call, including redirects, in seconds; 1 to [`MAX_SECONDS`].
     pub timeout_s: u64,
-    /// Ports that are reached; at least one.
+    /// Allowed ports; at least one.
     pub ports: Vec<u16>,
-    /// Addresses that are reached although they are not public: networks such as `10.0.0.0/8` and places such as
-    /// `wiki.intern:8080` or `127.0.0.1:3000`. A place opens its port too.
+    /// Allowed addresses that are not public: networks such as `10.0.0.0/8`, and single hosts with a port such as
+    /// `wiki.intern:8080` or `127.0.0.1:3000`. The port of a single host need not be in [`Self::ports`].
     pub allow_private: Vec<String>,
-    /// Globs of the only hosts that are reached, such as `*.example.com`. Empty: all.
+    /// Globs of the allowed hosts, such as `*.example.com`. Empty: all hosts.
     pub allow_hosts: Vec<String>,
-    /// Globs of hosts that are never reached, stronger than `allow_hosts`.
+    /// Globs of forbidden hosts. They take precedence over `allow_hosts`.
     pub deny_hosts: Vec<String>,
 }
 
-/// Upper end of [`WebConfig::max_bytes`]. 16 MiB: a page is held in memory, several times while it becomes text.
+/// Upper end of [`WebConfig::max_bytes`]. 16 MiB: a page and several intermediate forms are held in memory.
 pub const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Upper end of [`WebConfig::timeout_s`] and [`SearchConfig::timeout_s`]. Five minutes: a run waits for it.
+/// Upper end of [`WebConfig::timeout_s`] and [`SearchConfig::timeout_s`]. Five minutes: a run waits for the result.
 pub const MAX_SECONDS: u64 = 300;
 
-/// Most results that a search asks for. More are of little use to a model and of none to its context.
+/// Most results of one search. More would fill the context without helping the model.
 pub const MAX_RESULTS: u32 = 20;
 
 impl Default for WebConfig {
@@ -51,7 +51,7 @@ impl Default for WebConfig {
 }
 
 impl WebConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         range(&mut problems, "web.max_bytes", self.max_bytes, MAX_PAGE_BYTES);
@@ -59,7 +59,7 @@ impl WebConfig {
         if self.ports.is_empty() || self.ports.contains(&0) {
             problems.push("tools.web.ports: must name at least one port, and none may be 0".to_owned());
         }
-        for problem in self.allow_private.iter().filter_map(|entry| entry.parse::<Opening>().err()) {
+        for problem in self.allow_private.iter().filter_map(|entry| entry.parse::<AllowPrivate>().err()) {
             problems.push(format!("tools.web.allow_private: {problem}"));
         }
         for (key, globs) in [("allow_hosts", &self.allow_hosts), ("deny_hosts", &self.deny_hosts)] {
@@ -75,28 +75,28 @@ impl WebConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchConfig {
-    /// Who searches.
+    /// The search provider.
     pub provider: SearchProvider,
-    /// Where, when it is not the provider's own address. For SearXNG that is `http://127.0.0.1:8888`, its default.
+    /// Base URL of the provider. Absent: the provider's default, for SearXNG `http://127.0.0.1:8888`.
     pub base_url: Option<String>,
-    /// How many results are asked for when the model does not say; 1 to [`MAX_RESULTS`].
+    /// Number of results if the call does not set it; 1 to [`MAX_RESULTS`].
     pub results: u32,
-    /// Longest time that one search may take, in seconds; 1 to [`MAX_SECONDS`].
+    /// Time limit of one search, in seconds; 1 to [`MAX_SECONDS`].
     pub timeout_s: u64,
 }
 
-/// Who searches.
+/// The search provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchProvider {
-    /// Nobody: there is no tool `web_search`.
+    /// No provider: the tool `web_search` does not exist.
     #[default]
     None,
-    /// A SearXNG of one's own, with `json` among its `search.formats`.
+    /// Your own SearXNG instance, with `json` in its `search.formats`.
     Searxng,
-    /// Brave Search; needs a key.
+    /// Brave Search; requires an API key.
     Brave,
-    /// Tavily; needs a key.
+    /// Tavily; requires an API key.
     Tavily,
 }
 
@@ -107,7 +107,7 @@ impl Default for SearchConfig {
 }
 
 impl SearchConfig {
-    /// Every problem at once, each beginning with its key; empty when all is well.
+    /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         range(&mut problems, "search.results", self.results.into(), MAX_RESULTS.into());
@@ -117,7 +117,7 @@ impl SearchConfig {
     }
 }
 
-/// What is wrong with a base address. It is not quoted: it may hold a password.
+/// The problem with a base URL. The text does not quote the URL, because it may contain a password.
 fn base_problem(base: &str) -> Option<String> {
     let wrong = |what| Some(format!("tools.search.base_url: {what}"));
     match Url::parse(base) {
@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_valid_and_nobody_searches() {
+    fn the_defaults_are_valid_and_have_no_search_provider() {
         assert_eq!(WebConfig::default().validate(), Vec::<String>::new());
         assert_eq!(SearchConfig::default().validate(), Vec::<String>::new());
         assert_eq!(SearchConfig::default().provider, SearchProvider::None);
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_key() {
+    fn all_problems_are_reported_with_their_keys() {
         let web = WebConfig {
             enabled: true,
             max_bytes: 0,

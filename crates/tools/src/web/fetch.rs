@@ -1,4 +1,4 @@
-//! `fetch_url`: reads a page of the web.
+//! `fetch_url`: reads a web page.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use url::Url;
 
 use super::body::{self, Body, Kind, MediaType};
 use super::config::WebConfig;
-use super::reach::{Reach, Reached};
+use super::page_client::{PageClient, PageResponse};
 use super::readable::readable;
 use super::resolve::Resolve;
 use super::url::Rules;
 use crate::arguments;
-use crate::picture::{NoPicture, Pictures};
+use crate::picture::{PictureError, Pictures};
 
-/// Most calls of one session. A person who reads along follows a page every two seconds at best.
+/// Most calls of one session. A person can follow one page every two seconds at best.
 const RATE: Rate = Rate { calls: 30, per: Duration::from_secs(60) };
 
-/// What the gate's deadline adds to ours, so that the model reads our words and not the gate's.
+/// Additional time of the gate's deadline, so that the model gets the error text of this tool and not the gate's.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Longest time that a page is turned into text. An honest page of 2 MiB takes a fraction of a second; a tag with a
-/// hundred thousand attributes, each compared with every other, would take minutes.
+/// Longest time for converting a page to text. A usual page of 2 MiB takes a fraction of a second. A tag with 100 000
+/// attributes would take minutes, because each attribute is compared with every other.
 const READING_LIMIT: Duration = Duration::from_secs(5);
 
-/// How much of an error page is shown, and how much of it is read, in bytes: its markup is longer than its text.
+/// Most bytes of an error page that are shown, and that are read: the markup is longer than the text.
 const MAX_ERROR_BYTES: usize = 2000;
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
@@ -51,20 +51,20 @@ struct Arguments {
     url: String,
 }
 
-/// Reads pages.
+/// The tool `fetch_url`.
 pub(crate) struct FetchUrl {
     spec: ToolSpec,
-    reach: Reach,
+    page_client: PageClient,
     pictures: Pictures,
     max_bytes: usize,
     limit: Duration,
 }
 
 impl FetchUrl {
-    /// The tool by a valid configuration.
+    /// Creates the tool from a valid configuration.
     ///
     /// # Errors
-    /// What [`WebConfig::validate`] says first.
+    /// The first problem that [`WebConfig::validate`] returns.
     pub(crate) fn new(config: &WebConfig, resolver: Arc<dyn Resolve>, pictures: Pictures) -> Result<Self, String> {
         let limit = Duration::from_secs(config.timeout_s);
         let spec = ToolSpec {
@@ -73,23 +73,23 @@ impl FetchUrl {
             ..arguments::spec::<Arguments>("fetch_url", DESCRIPTION, Effect::External, limit + GRACE)
         };
         let max_bytes = usize::try_from(config.max_bytes).unwrap_or(usize::MAX);
-        Ok(Self { spec, reach: Reach { rules: Rules::new(config)?, resolver }, pictures, max_bytes, limit })
+        Ok(Self { spec, page_client: PageClient { rules: Rules::new(config)?, resolver }, pictures, max_bytes, limit })
     }
 
     async fn page(&self, url: &str, cancel: &CancellationToken) -> Result<ToolReply, ToolFailure> {
-        let target = self.reach.rules.target(url).map_err(ToolFailure::Failed)?;
-        let reached = self.reach.get(target).await.map_err(ToolFailure::Failed)?;
+        let target = self.page_client.rules.target(url).map_err(ToolFailure::Failed)?;
+        let reached = self.page_client.get(target).await.map_err(ToolFailure::Failed)?;
         let media = MediaType::of(&reached.response);
         let status = reached.response.status();
         if let Some(what) = unread(&media, &reached) {
             return Err(ToolFailure::failed(what));
         }
-        let Reached { target, passed, response } = reached;
+        let PageResponse { target, redirects, response } = reached;
         let max = if status.is_success() { self.max_bytes } else { self.max_bytes.min(MAX_ERROR_BODY_BYTES) };
         let body = body::read(response, max).await.map_err(ToolFailure::Failed)?;
         let url = target.url;
         let mut head = format!("Address: {url}\nStatus: {status}\n");
-        for from in passed {
+        for from in redirects {
             let _ = writeln!(head, "Redirected from: {}", from.url); // writing to a String cannot fail
         }
         match media.kind(&body.bytes) {
@@ -126,8 +126,8 @@ impl FetchUrl {
                 pictures: vec![cleaned.picture],
                 ..ToolReply::default()
             }),
-            Err(NoPicture::Cancelled) => Err(ToolFailure::Cancelled),
-            Err(NoPicture::Because(why)) => {
+            Err(PictureError::Cancelled) => Err(ToolFailure::Cancelled),
+            Err(PictureError::Unreadable(why)) => {
                 Err(ToolFailure::failed(format!("{url} is a picture that cannot be shown: {why}.")))
             }
         }
@@ -142,7 +142,7 @@ impl Tool for FetchUrl {
 
     async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let Arguments { url } = arguments::read(arguments)?;
-        let target = self.reach.rules.target(&url).map_err(ToolFailure::Failed)?;
+        let target = self.page_client.rules.target(&url).map_err(ToolFailure::Failed)?;
         Ok(CallPreview {
             summary: format!("GET {}", target.url),
             bound: vec![("url".into(), target.url.to_string())],
@@ -155,7 +155,7 @@ impl Tool for FetchUrl {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let Arguments { url } = arguments::read(arguments)?;
         let page = tokio::select! {
-            biased; // a call that was told to stop before it began asks nobody
+            biased; // a call that is cancelled before it begins sends no request
             () = context.cancel.cancelled() => return Err(ToolFailure::Cancelled),
             page = timeout(self.limit, self.page(&url, &context.cancel)) => page,
         };
@@ -166,11 +166,11 @@ impl Tool for FetchUrl {
 
 struct Shown {
     text: String,
-    /// Lines of the head.
+    /// Lines of the header.
     notes: String,
 }
 
-/// The text of a body. Takes processor time.
+/// Converts a body to text. CPU-bound.
 fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
     let named = if media.essence.is_empty() { "not said" } else { &media.essence };
     let mut notes = format!("Type: {named}\n");
@@ -195,8 +195,8 @@ fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
     Shown { text: removed(&text).into_owned(), notes: removed(&notes).into_owned() }
 }
 
-/// What is wrong with a body of which the head already says that it is not read.
-fn unread(media: &MediaType, reached: &Reached) -> Option<String> {
+/// The error text for a body that the headers show to be unreadable; `None` if it may be readable.
+fn unread(media: &MediaType, reached: &PageResponse) -> Option<String> {
     if !reached.response.status().is_success() || media.kind(&[]) != Kind::Other {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Networks: an address and how many of its leading bits count.
+//! IP networks in CIDR notation.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network of addresses, such as `10.0.0.0/8`.
+/// An IP network, such as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Net {
     base: IpAddr,
@@ -20,7 +20,7 @@ impl Net {
         Self { base: IpAddr::V6(base), prefix }
     }
 
-    /// Whether the address is one of it. Addresses of the other family never are.
+    /// Whether the network contains the address. False for addresses of the other family.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         match (self.base, address) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
@@ -39,7 +39,7 @@ impl Net {
 impl FromStr for Net {
     type Err = String;
 
-    /// Reads `ADDRESS/BITS`, or a single address. All addresses at once (`/0`) are no network.
+    /// Parses `ADDRESS/BITS`, or a single address. Refuses `/0`, the network of all addresses.
     fn from_str(text: &str) -> Result<Self, String> {
         let (base, bits) = match text.split_once('/') {
             Some((base, bits)) => (base, Some(bits)),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_with_words() {
+    fn an_invalid_network_is_refused_with_the_reason() {
         for text in ["", "10.0.0.0/33", "10.0.0.0/0", "::/0", "::/129", "10.0.0/8", "intranet/8", "10.0.0.0/", "1/8"] {
             assert!(text.parse::<Net>().unwrap_err().contains("is no "), "{text}");
         }

@@ -1,8 +1,8 @@
-//! HTML to text that is good to read: a pure function over the tokens of a page.
+//! Converts HTML to readable text: a pure function over the tokens of a page.
 //!
-//! No tree is built. A tree of hostile markup costs time by the square of its depth; tokens are taken once, in order, and
-//! what has to be known about the elements around them (hidden, preformatted, in a link) is counted along. Scripts,
-//! styles and everything marked as hidden are left away, since a person looking at the page would not read them either.
+//! It builds no tree, because a tree of hostile markup takes time quadratic in its depth. It reads the tokens once, in
+//! order, and counts the surrounding elements that matter (hidden, preformatted, link). It omits scripts, styles and
+//! elements that are marked as hidden, because a person would not see them either.
 
 mod sink;
 
@@ -14,24 +14,24 @@ use url::Url;
 
 use sink::Sink;
 
-/// How much of a page is given to the tokenizer at a time, in bytes; the time is looked at in between.
+/// Number of bytes for the tokenizer per step. The time limit is checked between steps.
 const PIECE_BYTES: usize = 8 * 1024;
 
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Readable {
-    /// Its title; empty: it has none.
+    /// The title; empty if there is none.
     pub(super) title: String,
-    /// Its text, links as `[1]`.
+    /// The text. Links are written as `[1]`.
     pub(super) text: String,
-    /// Where the links lead, in order, each once.
+    /// The distinct targets of the links, in order.
     pub(super) links: Vec<String>,
-    /// Whether it took too long and ends early.
+    /// Whether the conversion took too long and the text ends early.
     pub(super) cut: bool,
 }
 
-/// The readable text of a page that was found at `base`, as far as it can be had in this time. Takes processor time: not
-/// for an async thread.
+/// Converts a page with the URL `base` to text, as far as possible within the time limit. CPU-bound: not for an async
+/// thread.
 pub(super) fn readable(html: &str, base: &Url, limit: Duration) -> Readable {
     let begun = Instant::now();
     let tokenizer = Tokenizer::new(Sink::new(base.clone()), TokenizerOpts::default());
@@ -40,7 +40,7 @@ pub(super) fn readable(html: &str, base: &Url, limit: Duration) -> Readable {
     while !rest.is_empty() && begun.elapsed() < limit {
         let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
         input.push_back(StrTendril::from_slice(piece));
-        // The sink never asks for a script to be run, so each call takes the whole piece.
+        // The sink never requests the execution of a script, so each call consumes the whole piece.
         let _ = tokenizer.feed(&input);
         rest = after;
     }

@@ -1,20 +1,20 @@
-//! Which addresses a name has.
+//! Resolves host names.
 
 use std::io;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
 
-/// Finds the addresses of names. Asked once for each hop of a call; what it says then is what is connected to.
+/// Resolves host names to addresses. Called once per request; the connection uses exactly these addresses.
 #[async_trait]
 pub(crate) trait Resolve: Send + Sync {
-    /// Every address of the name.
+    /// All addresses of the name.
     ///
     /// # Errors
-    /// The name has none, or nobody could be asked.
+    /// The name has no address, or no name server answers.
     ///
     /// # Cancel safety
-    /// Dropped, the answer is lost; a question already asked of the system goes on in its own thread.
+    /// If the future is dropped, the answer is lost. A running system call continues in its own thread.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 

@@ -1,6 +1,6 @@
-//! `web_search`: asks a search engine of the operator's choice.
+//! `web_search`: queries the search provider that the operator has configured.
 //!
-//! Each provider is two pure functions: the request that asks it, and the reading of what it answers.
+//! Each provider has two pure functions: one builds the request, the other parses the answer.
 
 mod provider;
 
@@ -24,18 +24,18 @@ use url::Url;
 use self::provider::{Hit, Provider};
 use super::body;
 use super::config::{MAX_RESULTS, SearchConfig};
-use super::reach::{USER_AGENT, innermost};
+use super::page_client::{USER_AGENT, innermost};
 use crate::arguments;
 
 /// Most searches of one session.
 const RATE: Rate = Rate { calls: 30, per: Duration::from_secs(60) };
-/// What the gate's deadline adds to ours.
+/// Additional time of the gate's deadline.
 const GRACE: Duration = Duration::from_secs(5);
-/// Longest query, in bytes. Brave: 400 characters.
+/// Longest query, in bytes. The limit of Brave: 400 characters.
 const MAX_QUERY_BYTES: usize = 400;
-/// Longest answer that is read, in bytes. Twenty results take some tens of KiB.
+/// Longest answer that is read, in bytes. Twenty results have some tens of KiB.
 const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
-/// Longest title, address and snippet that are shown, in bytes.
+/// Longest title, URL and snippet in the result, in bytes.
 const MAX_TITLE_BYTES: usize = 200;
 const MAX_URL_BYTES: usize = 500;
 const MAX_SNIPPET_BYTES: usize = 600;
@@ -54,7 +54,7 @@ struct Arguments {
     count: Option<u32>,
 }
 
-/// Searches.
+/// The tool `web_search`.
 pub(crate) struct WebSearch {
     spec: ToolSpec,
     provider: Provider,
@@ -65,19 +65,19 @@ pub(crate) struct WebSearch {
 }
 
 impl WebSearch {
-    /// The tool by a valid configuration; `None` when nobody searches.
+    /// Creates the tool from a valid configuration; `None` without a provider.
     ///
     /// # Errors
-    /// What [`SearchConfig::validate`] says first, or that no client can be made.
+    /// The first problem that [`SearchConfig::validate`] returns, or the HTTP client cannot be created.
     pub(crate) fn new(config: &SearchConfig) -> Result<Option<Self>, String> {
         if let Some(problem) = config.validate().into_iter().next() {
             return Err(problem);
         }
         let Some(provider) = Provider::of(config.provider) else { return Ok(None) };
-        let base = config.base_url.as_deref().unwrap_or_else(|| provider.own_address());
+        let base = config.base_url.as_deref().unwrap_or_else(|| provider.default_url());
         let base = Url::parse(base).map_err(|error| format!("tools.search.base_url: cannot be read: {error}"))?;
         let limit = Duration::from_secs(config.timeout_s);
-        // A redirect would take the key along. Where the provider is, the operator says.
+        // A redirect would send the API key to another server. Only the operator decides where the provider is.
         let builder = Client::builder()
             .user_agent(USER_AGENT)
             .no_proxy()
@@ -103,7 +103,7 @@ impl WebSearch {
         let request = self.provider.request(&self.http, &self.base, query, count, context.credential.as_ref());
         let name = self.provider.name();
         let response = request.send().await.map_err(|error| {
-            // The address is the operator's, and the query is in it: neither is repeated.
+            // The URL contains the operator's base URL and the query; the error text repeats neither.
             let what = if error.is_connect() { "cannot be connected to" } else { "did not answer" };
             ToolFailure::failed(format!("{name} {what}: {}.", innermost(&error)))
         })?;
@@ -158,7 +158,7 @@ impl Tool for WebSearch {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let arguments: Arguments = arguments::read(arguments)?;
         let found = tokio::select! {
-            biased; // a call that was told to stop before it began asks nobody
+            biased; // a call that is cancelled before it begins sends no request
             () = context.cancel.cancelled() => return Err(ToolFailure::Cancelled),
             found = timeout(self.limit, self.search(&arguments, context)) => found,
         };
@@ -197,7 +197,7 @@ fn show(query: &str, hits: &[Hit], count: usize) -> String {
     text
 }
 
-/// One line of at most so many bytes.
+/// The text on one line of at most this many bytes.
 fn line(text: &str, max: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut line = removed(&words.join(" ")).into_owned();

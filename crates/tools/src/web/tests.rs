@@ -1,6 +1,6 @@
-//! The tools against real servers on this machine.
+//! Tests of the web tools with real servers on this machine.
 #![allow(clippy::unwrap_used)]
 
 mod fetch;
-mod house;
 mod ssrf;
+mod support;

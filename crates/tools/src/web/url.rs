@@ -1,4 +1,4 @@
-//! Which addresses of the web are fetched: what an address must look like, and where it may lead. Pure.
+//! Checks the URLs to fetch: their form and their target. Pure.
 
 use std::net::IpAddr;
 
@@ -6,40 +6,40 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::{Host, Url};
 
 use super::address;
+use super::allow_private::AllowPrivate;
 use super::config::WebConfig;
-use super::opening::Opening;
 
-/// Longest address, in bytes. Servers commonly take 8 KiB in all; what is longer carries data out rather than a name.
+/// Longest URL, in bytes. Servers commonly accept 8 KiB of headers in all. A longer URL usually smuggles data out.
 const MAX_URL_BYTES: usize = 4096;
 
-/// Names that mean this machine or the network around it, whatever a name server says. RFC 6761, 6762, 7686, 8375,
-/// 9476; `internal` is reserved by ICANN.
-const INNER_NAMES: &[&str] =
+/// Names of this machine or its local network, whatever a name server answers. RFC 6761, 6762, 7686, 8375, 9476;
+/// `internal` is reserved by ICANN.
+const LOCAL_NAMES: &[&str] =
     &["localhost", "localdomain", "local", "internal", "intranet", "lan", "home.arpa", "onion", "alt", "invalid"];
 
 /// The rules of the configuration.
 #[derive(Debug)]
 pub(super) struct Rules {
     ports: Vec<u16>,
-    openings: Vec<Opening>,
-    /// `None`: all.
+    allow_private: Vec<AllowPrivate>,
+    /// `None`: all hosts are allowed.
     allow: Option<GlobSet>,
     deny: GlobSet,
 }
 
-/// An address that may be fetched, as far as can be told without asking for its name's addresses.
+/// A URL that may be fetched, as far as this is known before its host name is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Without a fragment, user and password.
+    /// The URL without fragment, user and password.
     pub(super) url: Url,
-    /// The port that is connected to.
+    /// The port to connect to.
     pub(super) port: u16,
-    /// Whether the operator has opened this very place.
+    /// Whether an exception of the operator names this host and port.
     opened: bool,
 }
 
 impl Target {
-    /// The host, as it stands in the address.
+    /// The host of the URL.
     pub(super) fn host(&self) -> Host<&str> {
         self.url.host().expect("an address without a host is no target")
     }
@@ -54,23 +54,23 @@ impl Rules {
     /// The rules of a valid configuration.
     ///
     /// # Errors
-    /// What [`WebConfig::validate`] says first.
+    /// The first problem that [`WebConfig::validate`] returns.
     pub(super) fn new(config: &WebConfig) -> Result<Self, String> {
         if let Some(problem) = config.validate().into_iter().next() {
             return Err(problem);
         }
         Ok(Self {
             ports: config.ports.clone(),
-            openings: config.allow_private.iter().map(|entry| entry.parse()).collect::<Result<_, _>>()?,
+            allow_private: config.allow_private.iter().map(|entry| entry.parse()).collect::<Result<_, _>>()?,
             allow: if config.allow_hosts.is_empty() { None } else { Some(globs(&config.allow_hosts)?) },
             deny: globs(&config.deny_hosts)?,
         })
     }
 
-    /// Reads an address as browsers do, after refusing what only those who hide something write.
+    /// Parses a URL in the same way as browsers, after refusing unusual spellings that hide the target.
     ///
     /// # Errors
-    /// What is wrong with it, for the model.
+    /// The problem with the URL, for the model.
     pub(super) fn target(&self, text: &str) -> Result<Target, String> {
         let text = text.trim_matches(' ');
         plain(text)?;
@@ -80,10 +80,10 @@ impl Rules {
         self.admit(url)
     }
 
-    /// The address that a page redirects to.
+    /// Resolves and checks the target of a redirect.
     ///
     /// # Errors
-    /// Why it is not followed, for the model.
+    /// Why the redirect is not followed, for the model.
     pub(super) fn redirected(&self, from: &Target, location: &str) -> Result<Target, String> {
         let refused = |why: String| format!("{} redirects to an address that is not fetched. {why}", from.origin());
         plain(location).map_err(refused)?;
@@ -94,18 +94,19 @@ impl Rules {
         self.admit(url).map_err(refused)
     }
 
-    /// Whether a connection to this address of the target is allowed.
+    /// Checks whether a connection to this address of the target is allowed.
     ///
     /// # Errors
-    /// Why not, for the model.
+    /// Why it is not allowed, for the model.
     pub(super) fn check_address(&self, target: &Target, address: IpAddr) -> Result<(), String> {
-        let judged = address::judged(address);
-        if target.opened || self.openings.iter().any(|opening| opening.is_net_of(judged)) {
+        let effective = address::effective(address);
+        if target.opened || self.allow_private.iter().any(|entry| entry.covers_address(effective)) {
             return Ok(());
         }
         let host = target.host().to_string();
         address::check(address).map_err(|why| {
-            // A name's inner address is not repeated: it would map the network for whoever reads along.
+            // The private address of a name is not repeated, because that would reveal the internal network to readers
+            // of the conversation.
             let leads = if matches!(target.host(), Host::Domain(_)) { "leads to" } else { "is" };
             format!(
                 "{host} {leads} {why}. Only public addresses are fetched; the operator can open others in \
@@ -125,7 +126,7 @@ impl Rules {
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err("This address names no host. Write it like https://example.com/page.".into());
         };
-        let opened = self.openings.iter().any(|opening| opening.is_place(&host, port));
+        let opened = self.allow_private.iter().any(|entry| entry.covers_host(&host, port));
         self.check_host(&host, opened)?;
         if !opened && !self.ports.contains(&port) {
             let ports: Vec<_> = self.ports.iter().map(u16::to_string).collect();
@@ -146,7 +147,7 @@ impl Rules {
         }
     }
 
-    /// The operator's lists, and the names that are never public.
+    /// Applies the operator's lists of hosts, and refuses names that are never public.
     fn check_host(&self, host: &Host<&str>, opened: bool) -> Result<(), String> {
         let text = host.to_string();
         let name = text.trim_end_matches('.');
@@ -156,10 +157,10 @@ impl Rules {
             ));
         }
         let Host::Domain(_) = host else { return Ok(()) };
-        let inner = INNER_NAMES
+        let local = LOCAL_NAMES
             .iter()
-            .any(|inner| name.strip_suffix(inner).is_some_and(|before| before.is_empty() || before.ends_with('.')));
-        if !opened && (inner || !name.contains('.')) {
+            .any(|local| name.strip_suffix(local).is_some_and(|before| before.is_empty() || before.ends_with('.')));
+        if !opened && (local || !name.contains('.')) {
             return Err(format!(
                 "{name} is a name of this machine or its own network. Only public addresses are fetched; the operator \
                  can open others in tools.web.allow_private."
@@ -169,7 +170,7 @@ impl Rules {
     }
 }
 
-/// Refuses spellings that programs read differently from one another: what one of them checks, another connects to.
+/// Refuses spellings that programs parse differently: a check and a connection could disagree on the host.
 fn plain(text: &str) -> Result<(), String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("The address has {} bytes; at most {MAX_URL_BYTES} are fetched.", text.len()));
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_is_reached_and_nothing_beside_it() {
+    fn exceptions_allow_exactly_the_listed_addresses() {
         let rules = rules(|config| {
             config.allow_private =
                 vec!["127.0.0.1:3000".into(), "wiki:8000".into(), "10.0.0.0/8".into(), "[::1]:3000".into()];

@@ -8,48 +8,49 @@ use belay_protocol::{WorkerHost, WorkerProcess, WorkerStart};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-use super::docker::{Docker, hand_over};
+use super::docker::{Docker, send_line};
 use super::host::arguments;
 
-/// Where a container finds the workspace, the program, and the socket of its host.
+/// Paths inside the container: the workspace, the program, and the socket of the worker host.
 const WORKSPACE: &str = "/workspace";
 const PROGRAM: &str = "/belay/worker";
 const LINK: &str = "/belay/link";
-/// Size of the private temporary directory. 512 MiB: what IronClaw's containers get.
+/// Size of the private temporary directory. 512 MiB: as in IronClaw's containers.
 const TMP_MB: u64 = 512;
 /// Most processes and threads. 256: as for a command in the sandbox.
 const PROCESSES: u64 = 256;
-/// Seconds from TERM to KILL. 2: as for every process of a run; a worker has nothing to put away.
+/// Seconds from SIGTERM to SIGKILL. 2: as for every process of a run; a worker has no state to save.
 const GRACE_S: u64 = 2;
-/// How long the end of the daemon waits for containers. 5 s: the grace, and time for the server to answer.
+/// How long the shutdown of the daemon waits for containers. 5 s: the grace period, and time for the container engine
+/// to answer.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// Most characters of a worker's last words. 500: as for whatever else is repeated of another program.
-const WORDS_CHARS: usize = 500;
-/// The labels: whose container it is, for which job, and since when (milliseconds since 1970).
+/// Most characters of a worker's standard error in a report. 500: as for other quoted program output.
+const STDERR_CHARS: usize = 500;
+/// Labels of a container: the owning daemon, the job, and the creation time (milliseconds since 1970).
 const OWNER: &str = "belay.owner";
 const JOB: &str = "belay.job";
 const CREATED: &str = "belay.created";
 
-/// What containers of workers are made of.
+/// Settings of worker containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSettings {
     /// The socket of Docker or Podman.
     pub socket: PathBuf,
-    /// The image. It is not fetched: it has to be there.
+    /// The image. It must be present on this machine; it is not pulled.
     pub image: String,
-    /// Memory in MiB, swap included.
+    /// Memory limit in MiB, including swap.
     pub memory_mb: u64,
-    /// Share of the processor where others want it too; 1024 is an ordinary one.
+    /// CPU weight relative to other containers; 1024 is the default of the engine.
     pub cpu_shares: u64,
-    /// The network it is on. Empty: none.
+    /// The network of the container. Empty: no network.
     pub network: String,
-    /// The workspace on this machine.
+    /// The path of the workspace on this machine.
     pub workspace: PathBuf,
-    /// The program on this machine that understands `worker`.
+    /// The path of the program on this machine; it must support the subcommand `worker`.
     pub program: PathBuf,
-    /// The user and group that the worker runs as: the owner of the workspace and of the link's socket. Not root.
+    /// User and group of the worker: the owner of the workspace and of the socket of the worker host. Not root.
     pub user: (u32, u32),
-    /// What tells this daemon's containers from another's: the path of its data, for example.
+    /// Distinguishes the containers of this daemon from those of others, for example the path of its data directory.
     pub owner: String,
 }
 
@@ -58,24 +59,24 @@ pub struct ContainerSettings {
 pub struct ContainerHost {
     docker: Docker,
     settings: ContainerSettings,
-    /// Containers that were dropped and are being ended.
+    /// Tasks that stop the containers of dropped workers.
     endings: TaskTracker,
 }
 
 impl ContainerHost {
-    /// A host of containers of this shape. Connects with the first request.
+    /// Creates a host with these settings. The first request opens the connection.
     ///
     /// # Errors
-    /// No client can be made.
+    /// The HTTP client cannot be created.
     pub fn new(settings: ContainerSettings) -> Result<Self, String> {
         Ok(Self { docker: Docker::new(&settings.socket)?, settings, endings: TaskTracker::new() })
     }
 
-    /// Removes what an earlier daemon of this owner has left behind; how many there were. Meant for the start, when no
-    /// worker of this daemon can be at work.
+    /// Removes the containers that an earlier daemon with the same owner label has left, and returns their number. Call
+    /// it at the start, before this daemon starts workers.
     ///
     /// # Errors
-    /// The server of containers does not answer, or refuses.
+    /// The container engine does not answer, or refuses.
     pub async fn reap(&self) -> Result<usize, String> {
         let left = self.docker.labelled(&format!("{OWNER}={}", self.settings.owner)).await?;
         for id in &left {
@@ -84,8 +85,8 @@ impl ContainerHost {
         Ok(left.len())
     }
 
-    /// The container of a job: no rights, no network unless it is granted, nothing to write to but the workspace and a
-    /// temporary directory in memory.
+    /// The request that creates the container of a job. The container has no capabilities and no network unless one is
+    /// configured. It can only write to the workspace and to a temporary directory in memory.
     fn shape(&self, start: &WorkerStart) -> Value {
         let ContainerSettings { image, memory_mb, cpu_shares, network, workspace, program, user, owner, .. } =
             &self.settings;
@@ -128,16 +129,16 @@ impl ContainerHost {
     }
 
     async fn run(&self, id: &str, start: &WorkerStart) -> Result<(), String> {
-        // Before the start, so that its first read finds us.
+        // Attaches before the start, so that the first read of the worker gets the token.
         let stdin = self.docker.attach(id).await?;
         self.docker.start(id).await?;
-        hand_over(stdin, start.token.expose()).await
+        send_line(stdin, start.token.expose()).await
     }
 }
 
 #[async_trait]
 impl WorkerHost for ContainerHost {
-    /// Whether somebody listens on the socket; whether the image is there shows itself with the first worker.
+    /// Checks that the socket accepts connections. A missing image is only found when the first worker starts.
     fn ready(&self) -> Result<(), String> {
         let ContainerSettings { socket, user, .. } = &self.settings;
         if user.0 == 0 {
@@ -151,11 +152,11 @@ impl WorkerHost for ContainerHost {
     }
 
     /// # Cancel safety
-    /// Dropped midway, a container may stay that is never started, or finds its job gone and ends by itself; the next
-    /// start of the daemon removes it.
+    /// If the future is dropped, a container may remain that was never started, or that finds no job and exits. The
+    /// next start of the daemon removes it.
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String> {
         let id = self.docker.create(&format!("belay-worker-{}", start.job), &self.shape(&start)).await?;
-        // A stop that came meanwhile has found no container yet.
+        // A stop during the creation of the container could not end it, so the generation is checked here.
         let started = match start.generation.is_current() {
             true => self.run(&id, &start).await,
             false => Err("the run was stopped".to_owned()),
@@ -166,7 +167,7 @@ impl WorkerHost for ContainerHost {
                 Ok(Box::new(ContainerWorker { docker, id, endings, ended: false }))
             }
             Err(why) => {
-                gone(self.docker.remove(&id).await);
+                log_failure(self.docker.remove(&id).await);
                 Err(why)
             }
         }
@@ -189,12 +190,12 @@ struct ContainerWorker {
 
 /// Stops and removes a container.
 async fn end(docker: Docker, id: String) {
-    gone(docker.stop(&id, GRACE_S).await);
-    gone(docker.remove(&id).await);
+    log_failure(docker.stop(&id, GRACE_S).await);
+    log_failure(docker.remove(&id).await);
 }
 
 impl Drop for ContainerWorker {
-    /// The host of containers owns the ending, and [`WorkerHost::close`] waits for it.
+    /// The host owns the task that ends the container, and [`WorkerHost::close`] waits for it.
     fn drop(&mut self) {
         if !self.ended {
             self.endings.spawn(end(self.docker.clone(), std::mem::take(&mut self.id)));
@@ -210,10 +211,10 @@ impl WorkerProcess for ContainerWorker {
             Ok(code) => code,
             Err(why) => return why,
         };
-        match self.docker.last_words(&self.id).await {
-            Ok(words) if !words.is_empty() => {
-                let words: String = words.chars().take(WORDS_CHARS).collect();
-                format!("exit code {code}; its last words: {words}")
+        match self.docker.stderr_tail(&self.id).await {
+            Ok(output) if !output.is_empty() => {
+                let output: String = output.chars().take(STDERR_CHARS).collect();
+                format!("exit code {code}; its last words: {output}")
             }
             Ok(_) => format!("exit code {code}"),
             Err(why) => {
@@ -225,12 +226,12 @@ impl WorkerProcess for ContainerWorker {
 
     async fn end(&mut self) {
         end(self.docker.clone(), self.id.clone()).await;
-        self.ended = true; // dropped before this, it is ended once more, which does no harm
+        self.ended = true; // if the future is dropped before this, the container is ended again, which is harmless
     }
 }
 
-/// A container that could not be ended is told to the operator, and tried again with the next start.
-fn gone(ended: Result<(), String>) {
+/// Logs that a container could not be ended. The next start of the daemon tries again.
+fn log_failure(ended: Result<(), String>) {
     if let Err(why) = ended {
         tracing::error!(why, "the container of a worker may be left");
     }

@@ -1,4 +1,4 @@
-//! The few requests to Docker or Podman that a worker's container needs, over its Unix socket.
+//! The requests to Docker or Podman that a worker's container needs, over the Unix socket of the engine.
 //!
 //! Source: Docker Engine API 1.41, which Podman's service offers as well.
 
@@ -10,51 +10,52 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
-/// The oldest version that has all of what we ask for, and that current servers still speak.
+/// The oldest version with all required features. Current engines still support it.
 const VERSION: &str = "v1.41";
-/// Longest wait for an answer that takes no work. 60 s: making a container may unpack an image's layers.
+/// Longest wait for the answer to a request that does not wait for a container. 60 s: creating a container may unpack
+/// the layers of an image.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES: usize = 1024 * 1024;
-/// Lines of a container's standard error that are read when it has failed.
-const WORDS_LINES: usize = 10;
-/// Most characters of a refusal that are repeated.
-const SAID_CHARS: usize = 300;
+/// Number of lines of a failed container's standard error that are read.
+const STDERR_LINES: usize = 10;
+/// Most characters of the engine's error message that are quoted.
+const ERROR_CHARS: usize = 300;
 
-/// A connection to the server of containers.
+/// A client of the container engine.
 #[derive(Clone, Debug)]
 pub(super) struct Docker(reqwest::Client);
 
 impl Docker {
-    /// A client of the server behind this socket. Connects with the first request.
+    /// Creates a client for this socket. The first request opens the connection.
     pub(super) fn new(socket: &Path) -> Result<Self, String> {
         let http = reqwest::Client::builder().tls_certs_only([]).no_proxy().unix_socket(socket);
         http.build().map(Self).map_err(|error| format!("no client for {} can be made: {error}", socket.display()))
     }
 
-    /// Makes a container; its id.
+    /// Creates a container and returns its id.
     pub(super) async fn create(&self, name: &str, shape: &Value) -> Result<String, String> {
         let answer = self.ask(Method::POST, &format!("containers/create?name={name}"), Some(shape), &[]).await?;
         answer["Id"].as_str().map(str::to_owned).ok_or_else(|| "the new container has no id".to_owned())
     }
 
-    /// Takes the standard input of a container that is not started yet.
+    /// Attaches to the standard input of a container that is not started yet.
     pub(super) async fn attach(&self, id: &str) -> Result<reqwest::Upgraded, String> {
         let url = url(&format!("containers/{id}/attach?stream=1&stdin=1"));
         let request = self.0.post(url).header(CONNECTION, "Upgrade").header(UPGRADE, "tcp").timeout(ANSWER_LIMIT);
         let response = request.send().await.map_err(unreachable)?;
         match response.status() {
             StatusCode::SWITCHING_PROTOCOLS => response.upgrade().await.map_err(unreachable),
-            _ => Err(said(response).await),
+            _ => Err(error_message(response).await),
         }
     }
 
-    /// Starts it.
+    /// Starts a container.
     pub(super) async fn start(&self, id: &str) -> Result<(), String> {
         self.ask(Method::POST, &format!("containers/{id}/start"), None, &[]).await.map(drop)
     }
 
-    /// Waits for its end, however long that takes; the exit code.
+    /// Waits without limit until a container exits, and returns its exit code.
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -64,24 +65,25 @@ impl Docker {
         answer["StatusCode"].as_i64().ok_or_else(|| "it ended, and nobody says how".to_owned())
     }
 
-    /// The last lines of its standard error, in one line.
-    pub(super) async fn last_words(&self, id: &str) -> Result<String, String> {
-        let path = format!("containers/{id}/logs?stderr=1&tail={WORDS_LINES}");
+    /// The last lines of a container's standard error, joined to one line.
+    pub(super) async fn stderr_tail(&self, id: &str) -> Result<String, String> {
+        let path = format!("containers/{id}/logs?stderr=1&tail={STDERR_LINES}");
         let response = self.0.get(url(&path)).timeout(ANSWER_LIMIT).send().await.map_err(unreachable)?;
         if !response.status().is_success() {
-            return Err(said(response).await);
+            return Err(error_message(response).await);
         }
-        let words = without_frames(&bytes_of(response).await?);
-        Ok(String::from_utf8_lossy(&words).split_whitespace().collect::<Vec<_>>().join(" "))
+        let output = without_frames(&bytes_of(response).await?);
+        Ok(String::from_utf8_lossy(&output).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// Ends it: TERM, so many seconds, KILL. One that has ended, or is gone, is fine.
+    /// Stops a container: SIGTERM, then SIGKILL after `grace_s` seconds. A container that has exited or does not exist
+    /// is not an error.
     pub(super) async fn stop(&self, id: &str, grace_s: u64) -> Result<(), String> {
         let path = format!("containers/{id}/stop?t={grace_s}");
         self.ask(Method::POST, &path, None, &[StatusCode::NOT_MODIFIED, StatusCode::NOT_FOUND]).await.map(drop)
     }
 
-    /// Removes it with what it has written. One that is gone is fine.
+    /// Removes a container with its files. A container that does not exist is not an error.
     pub(super) async fn remove(&self, id: &str) -> Result<(), String> {
         let path = format!("containers/{id}?force=1&v=1");
         self.ask(Method::DELETE, &path, None, &[StatusCode::NOT_FOUND]).await.map(drop)
@@ -112,7 +114,7 @@ impl Docker {
 }
 
 /// Writes one line to a container's standard input and closes it.
-pub(super) async fn hand_over(mut stdin: reqwest::Upgraded, line: &str) -> Result<(), String> {
+pub(super) async fn send_line(mut stdin: reqwest::Upgraded, line: &str) -> Result<(), String> {
     let written = async {
         stdin.write_all(line.as_bytes()).await?;
         stdin.write_all(b"\n").await?;
@@ -122,18 +124,18 @@ pub(super) async fn hand_over(mut stdin: reqwest::Upgraded, line: &str) -> Resul
 }
 
 fn url(path: &str) -> String {
-    // The host is never looked up: every connection goes to the socket.
+    // The host name is never resolved: every connection uses the socket.
     format!("http://docker.invalid/{VERSION}/{path}")
 }
 
 fn unreachable(error: reqwest::Error) -> String {
-    let mut words = error.to_string();
+    let mut innermost = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
-        words = cause.to_string();
+        innermost = cause.to_string();
         source = cause.source();
     }
-    format!("the server of containers does not answer: {words}")
+    format!("the server of containers does not answer: {innermost}")
 }
 
 async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> {
@@ -142,7 +144,7 @@ async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> 
         return Ok(Value::Null);
     }
     if !status.is_success() {
-        return Err(said(response).await);
+        return Err(error_message(response).await);
     }
     let bytes = bytes_of(response).await?;
     if bytes.is_empty() {
@@ -151,17 +153,17 @@ async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> 
     serde_json::from_slice(&bytes).map_err(|error| format!("the server of containers answers no JSON: {error}"))
 }
 
-/// A refusal in the server's own words, which are `{"message": "…"}`.
-async fn said(response: Response) -> String {
+/// The engine's error message, from the body `{"message": "…"}`.
+async fn error_message(response: Response) -> String {
     let status = response.status().as_u16();
     let bytes = bytes_of(response).await.unwrap_or_default();
     let message =
         serde_json::from_slice::<Value>(&bytes).ok().and_then(|answer| Some(answer["message"].as_str()?.to_owned()));
-    let words: String = message.unwrap_or_default().chars().take(SAID_CHARS).collect();
-    format!("the server of containers says {status}: {words}")
+    let message: String = message.unwrap_or_default().chars().take(ERROR_CHARS).collect();
+    format!("the server of containers says {status}: {message}")
 }
 
-/// What a container without a terminal has written, without the frames that say to which output.
+/// Output of a container without a terminal, without the frame headers that name the stream.
 ///
 /// Source: Docker Engine API, "Attach to a container", stream format: the kind, three zeros, the length as a big-endian
 /// number of four bytes, the bytes.

@@ -1,4 +1,4 @@
-//! Workers behind the walls of commands.
+//! Starts workers in the same sandbox as commands.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use tokio::process::{ChildStderr, ChildStdout};
 use crate::sandbox::{LINK, LazySandbox, Missing, Policy, Sandbox};
 use belay_exec::{Exit, Processes, Running, Stdin};
 
-/// Bytes of a worker's last words that are kept.
-const WORDS_BYTES: usize = 2048;
-/// How long the last words of a worker that has ended are waited for: they are in the pipe already.
-const WORDS_LIMIT: Duration = Duration::from_secs(1);
+/// Most bytes of a worker's standard error that are kept.
+const STDERR_BYTES: usize = 2048;
+/// How long to wait for the standard error of a worker that has exited. Its text is already in the pipe.
+const STDERR_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts workers in the sandbox.
 #[derive(Debug)]
@@ -26,14 +26,15 @@ pub struct SandboxHost {
 }
 
 impl SandboxHost {
-    /// A host that starts its workers in this sandbox. What is missing for it is known once it was tried.
+    /// Creates a host that starts its workers in this sandbox. The first probe of the sandbox finds missing
+    /// requirements.
     pub fn new(processes: Arc<Processes>, sandbox: LazySandbox) -> Self {
         Self { processes, sandbox }
     }
 }
 
-/// The walls of a worker, if this sandbox has any.
-fn walls<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String> {
+/// The sandbox of a worker, or why there is none.
+fn required_sandbox<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String> {
     let sandbox = tried.map_err(ToString::to_string)?;
     match sandbox.policy() {
         Policy::Off => Err("a worker needs the sandbox, and tools.sandbox.policy is off".to_owned()),
@@ -41,7 +42,7 @@ fn walls<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String
     }
 }
 
-/// The command line of a worker, behind the program's name.
+/// The arguments of a worker process, without the program name.
 pub(super) fn arguments(job: LinkId, socket: &str) -> Vec<OsString> {
     ["worker", "--job", &job.to_string(), "--socket", socket].map(OsString::from).into()
 }
@@ -49,24 +50,24 @@ pub(super) fn arguments(job: LinkId, socket: &str) -> Vec<OsString> {
 #[async_trait]
 impl WorkerHost for SandboxHost {
     fn ready(&self) -> Result<(), String> {
-        self.sandbox.tried().map_or(Ok(()), |tried| walls(tried).map(drop))
+        self.sandbox.tried().map_or(Ok(()), |tried| required_sandbox(tried).map(drop))
     }
 
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String> {
         let token = format!("{}\n", start.token.expose()).into_bytes();
-        let launch = walls(self.sandbox.get().await)?
+        let launch = required_sandbox(self.sandbox.get().await)?
             .wrap_worker(arguments(start.job, LINK), Stdin::Bytes(token), &start.socket)
             .map_err(|missing| missing.to_string())?;
         let running = self.processes.start(launch, start.run, &start.generation, "worker");
         let mut running = running.await.map_err(|error| error.to_string())?;
         let (out, err) = running.take_output().unzip();
-        Ok(Box::new(SandboxWorker { running, words: Words { out, err, last: Vec::new() } }))
+        Ok(Box::new(SandboxWorker { running, output: WorkerOutput { out, err, last: Vec::new() } }))
     }
 }
 
 struct SandboxWorker {
     running: Running,
-    words: Words,
+    output: WorkerOutput,
 }
 
 #[async_trait]
@@ -74,16 +75,16 @@ impl WorkerProcess for SandboxWorker {
     async fn ended(&mut self) -> String {
         let exit = tokio::select! {
             exit = self.running.wait() => exit,
-            never = self.words.listen() => match never {},
+            never = self.output.drain() => match never {},
         };
         let how = match exit {
             Exit::Code(code) => format!("exit code {code}"),
             Exit::Signal(signal) => format!("signal {signal}"),
             Exit::Ended => "it was ended".to_owned(),
         };
-        match self.words.last().await {
-            words if words.is_empty() => how,
-            words => format!("{how}; its last words: {words}"),
+        match self.output.last().await {
+            output if output.is_empty() => how,
+            output => format!("{how}; its last words: {output}"),
         }
     }
 
@@ -92,31 +93,31 @@ impl WorkerProcess for SandboxWorker {
     }
 }
 
-/// What a worker prints. It has nothing to print but why it cannot go on.
-struct Words {
+/// The output of a worker. A worker only prints the reason of a failure.
+struct WorkerOutput {
     out: Option<ChildStdout>,
     err: Option<ChildStderr>,
     last: Vec<u8>,
 }
 
-impl Words {
-    /// Reads both outputs, so that the worker never waits for us. Never ends.
-    async fn listen(&mut self) -> Infallible {
+impl WorkerOutput {
+    /// Reads both outputs, so that a full pipe never blocks the worker. Never returns.
+    async fn drain(&mut self) -> Infallible {
         let Self { out, err, last } = self;
         let mut ignored = Vec::new();
         tokio::join!(read(out, &mut ignored), read(err, last));
         std::future::pending().await
     }
 
-    /// The end of what it said on standard error, in one line.
+    /// The end of its standard error, joined to one line.
     async fn last(&mut self) -> String {
-        // Something that it has started may hold the pipe still; then what is there will do.
-        let _ = tokio::time::timeout(WORDS_LIMIT, read(&mut self.err, &mut self.last)).await;
+        // A child process may keep the pipe open. After the time limit, the text that was read so far is used.
+        let _ = tokio::time::timeout(STDERR_LIMIT, read(&mut self.err, &mut self.last)).await;
         String::from_utf8_lossy(&self.last).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Reads to the end and keeps the last of it.
+/// Reads to the end and keeps the last bytes.
 async fn read(from: &mut Option<impl AsyncRead + Unpin>, last: &mut Vec<u8>) {
     let mut buffer = [0; 4096];
     while let Some(pipe) = from {
@@ -124,7 +125,7 @@ async fn read(from: &mut Option<impl AsyncRead + Unpin>, last: &mut Vec<u8>) {
             Ok(0) | Err(_) => *from = None,
             Ok(read) => {
                 last.extend_from_slice(&buffer[..read]);
-                last.drain(..last.len().saturating_sub(WORDS_BYTES));
+                last.drain(..last.len().saturating_sub(STDERR_BYTES));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The tools that a worker carries out itself.
+//! The tools that run inside a worker.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,35 +13,36 @@ use crate::workspace::Workspace;
 use crate::{commands, files, picture};
 use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 
-/// The room that a worker works in, as it sees it.
+/// The environment of a worker process, with the paths that it sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerEnvironment {
     /// The workspace.
     pub workspace: PathBuf,
-    /// Where long outputs of commands may lie until the worker ends.
+    /// Directory for long outputs of commands. It exists until the worker ends.
     pub scratch: PathBuf,
-    /// The program that is the last stage before a command: the worker's own.
+    /// The program that applies the limits of a command and then executes it: the worker's own program.
     pub program: PathBuf,
 }
 
-/// Builds the tools of a worker. Commands have limits and no walls of their own: the whole room is behind walls.
+/// Builds the tools of a worker. Commands have limits but no sandbox of their own, because the whole worker runs in
+/// one.
 ///
 /// # Errors
-/// Plain words: what of the room cannot be used.
-pub fn own_tools(room: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let walls = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
+/// A text in plain words: the part of the environment that cannot be used.
+pub fn own_tools(environment: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String> {
+    let sandbox_config = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
     let config = ToolsConfig {
-        workspace: Some(room.workspace.clone()),
+        workspace: Some(environment.workspace.clone()),
         commands: CommandsConfig { enabled: true, ..CommandsConfig::default() },
         shell: ShellConfig { enabled: false },
-        sandbox: walls.clone(),
+        sandbox: sandbox_config.clone(),
         ..ToolsConfig::default()
     };
-    let workspace = Arc::new(Workspace::open(&room.workspace).map_err(|error| error.to_string())?);
+    let workspace = Arc::new(Workspace::open(&environment.workspace).map_err(|error| error.to_string())?);
     let processes = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
     let processes = Arc::new(Processes::new(processes).map_err(|error| error.to_string())?);
-    let sandbox = Sandbox::probe(&walls, &room.workspace, &room.program);
-    let outputs = KeptOutputs::open(&room.scratch, &config.outputs).map_err(|error| error.to_string())?;
+    let sandbox = Sandbox::probe(&sandbox_config, &environment.workspace, &environment.program);
+    let outputs = KeptOutputs::open(&environment.scratch, &config.outputs).map_err(|error| error.to_string())?;
     let mut tools = commands::tools(&config, workspace.clone(), processes, sandbox.into(), outputs)
         .map_err(|error| error.to_string())?;
     tools.push(Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), &config)));
@@ -52,8 +53,8 @@ pub fn own_tools(room: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, String>
     Ok(tools)
 }
 
-/// Keeps other processes of this user, such as the commands that a worker runs, from looking into this one, where the
-/// job's token is. What it starts can be looked into as ever.
+/// Prevents other processes of this user, such as the worker's own commands, from reading the memory of this process,
+/// which contains the token of the job. Child processes are not protected.
 ///
 /// Source: PR_SET_DUMPABLE(2const): `/proc/PID` belongs to root, and ptrace is refused.
 ///
@@ -75,13 +76,13 @@ mod tests {
     #[test]
     fn a_worker_has_the_tools_that_the_link_promises() {
         let dir = tempfile::tempdir().unwrap();
-        let room = WorkerEnvironment {
+        let environment = WorkerEnvironment {
             workspace: dir.path().join("workspace"),
             scratch: dir.path().join("scratch"),
             program: std::env::current_exe().unwrap(),
         };
-        std::fs::create_dir(&room.workspace).unwrap();
-        let tools = own_tools(&room).unwrap();
+        std::fs::create_dir(&environment.workspace).unwrap();
+        let tools = own_tools(&environment).unwrap();
         let mut names: Vec<_> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         names.sort();
         assert_eq!(names, WORKER_TOOLS);

@@ -1,16 +1,18 @@
-//! What writes have left behind that a crash has cut off.
+//! Removes the temporary files of writes that a crash interrupted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How old a file must be. An hour: another Belay may be writing in the same workspace, and no write takes that long.
+/// Minimum age of a file to be removed. One hour: another Belay may be writing in the same workspace, and no write
+/// takes that long.
 const MIN_AGE: Duration = Duration::from_secs(3600);
 
-/// Longest time for looking. 50 ms: a start waits for it, and what is not found now is found another time.
+/// Longest time for the search. 50 ms: the start waits for it. Files that are not found in this time are found at a
+/// later start.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// Removes the temporary files of writes that were cut off, as far as they are found in time; says how many. Links are not
-/// followed. Blocks: for the blocking pool.
+/// Removes the temporary files of interrupted writes, as far as it finds them in time, and returns their number. Does
+/// not follow links. Blocks; call it on the blocking pool.
 pub fn sweep(workspace: &Path) -> usize {
     sweep_until(workspace, SystemTime::now().checked_sub(MIN_AGE), Instant::now() + LIMIT)
 }
@@ -19,7 +21,7 @@ fn sweep_until(workspace: &Path, before: Option<SystemTime>, deadline: Instant) 
     let mut directories: Vec<PathBuf> = vec![workspace.to_owned()];
     let mut removed = 0;
     while let Some(directory) = directories.pop() {
-        // What cannot be read is nobody's trouble here: whoever works there is told.
+        // Directories that cannot be read are skipped without a message.
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             if Instant::now() >= deadline {
                 return removed;
@@ -38,7 +40,7 @@ fn sweep_until(workspace: &Path, before: Option<SystemTime>, deadline: Instant) 
     removed
 }
 
-/// Whether a write gives such names: see [`super::write`].
+/// Whether [`super::write`] could have created this name.
 fn is_temporary(name: &str) -> bool {
     let digits = name.strip_prefix(".belay-").and_then(|rest| rest.strip_suffix(".tmp"));
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))

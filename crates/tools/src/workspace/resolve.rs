@@ -1,13 +1,13 @@
-//! Resolves a path beneath a directory: by the kernel where it can, else component by component.
+//! Resolves a path beneath a directory: by the kernel if possible, otherwise component by component.
 //!
-//! `openat2` with `RESOLVE_BENEATH` is the first choice (Linux 5.6). A system call filter may refuse it although the
-//! kernel has it: systemd does for `RestrictSUIDSGID=`, and so do container engines with old filter lists. Then each
-//! component is opened by itself, never following a symbolic link; links are read and resolved here, and `..` returns to
-//! the directory that the walk came through. Both give the same answers and the same error numbers; a property test
-//! compares them.
+//! `openat2` with `RESOLVE_BENEATH` is the first choice (Linux 5.6). A system call filter may refuse it even if the
+//! kernel supports it: systemd does for `RestrictSUIDSGID=`, and so do container engines with old filter lists. Then
+//! each component is opened separately, without following symbolic links. Links are read and resolved here, and `..`
+//! returns to the directory through which the walk came. Both ways give the same results and the same error numbers; a
+//! property test compares them.
 //!
-//! The walk is written here rather than taken from `cap-primitives`: the callers need `O_PATH` descriptors, these
-//! error numbers, and a walk that tests can run beside the kernel's.
+//! The walk is our own code instead of `cap-primitives`: the callers need `O_PATH` descriptors and these error numbers,
+//! and the tests compare the walk with the kernel.
 
 #[cfg(test)]
 mod tests;
@@ -21,20 +21,20 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
-/// Times a path is resolved again when something moved meanwhile.
+/// Number of attempts to resolve a path while directories are being renamed.
 ///
-/// Source: openat2(2), `EAGAIN` under `RESOLVE_BENEATH`: the kernel could not ensure that a `..` stayed inside, because
-/// of a rename somewhere on the machine; callers should try again.
+/// Source: openat2(2), `EAGAIN` under `RESOLVE_BENEATH`: because of a rename somewhere on the machine, the kernel could
+/// not ensure that a `..` stayed inside. Callers should try again.
 const RESOLVE_ATTEMPTS: usize = 32;
 
 /// Most symbolic links in one path. Source: path_resolution(7), 40 since Linux 4.2.
 const MAX_LINKS: usize = 40;
 
-/// Directories of the walk that are held open for `..`; those above are opened again when they are needed. 64: deeper
-/// than people nest directories, and far below the limit of open files.
+/// Most directories of the walk that stay open for `..`. Directories above them are opened again if needed. 64: deeper
+/// than usual nesting, and far below the limit of open files.
 const MAX_HELD: usize = 64;
 
-/// The names of the error numbers that filters answer with.
+/// Names of the error numbers that system call filters return.
 const NAMES: [(Errno, &str); 7] = [
     (Errno::NOSYS, "ENOSYS"),
     (Errno::PERM, "EPERM"),
@@ -48,42 +48,43 @@ const NAMES: [(Errno, &str); 7] = [
 /// The first kernel with `openat2`.
 const FIRST_KERNEL: (u32, u32) = (5, 6);
 
-/// How paths of the workspace are kept inside it. Both ways are equally strict.
+/// How paths are confined to the workspace. Both ways are equally strict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathResolution {
-    /// The kernel does it, with `openat2`.
+    /// By the kernel, with `openat2`.
     Kernel,
-    /// Component by component, since `openat2` is refused.
+    /// Component by component, because `openat2` is refused.
     Stepwise(Refusal),
 }
 
 /// Why `openat2` cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The kernel is older than Linux 5.6; with its release.
+    /// The kernel is older than Linux 5.6. Contains its release.
     OldKernel(String),
-    /// The kernel has it, and something refuses it, such as a system call filter of the service or container; with the
-    /// error number.
+    /// The kernel supports it, but a system call filter of the service or container, for example, refuses it. Contains
+    /// the error number.
     Filter(i32),
 }
 
 impl PathResolution {
-    /// Tries `openat2` on `/`, and tells why it is refused. Takes some microseconds.
+    /// Tries `openat2` on `/` and determines why it is refused. Takes a few microseconds.
     pub fn find() -> Self {
         match openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
             Ok(_) => Self::Kernel,
-            // The root directory is always there, so that no error is one of the path. A filter may choose any number.
+            // The root directory always exists, so every error means that the call was refused. A filter may return any
+            // number.
             Err(errno) => {
                 Self::Stepwise(Refusal::of(errno, rustix::system::uname().release().to_str().unwrap_or_default()))
             }
         }
     }
 
-    /// Opens what `path` names beneath `root`. The path is relative, and has no zero byte.
+    /// Opens the file or directory that `path` names beneath `root`. The path is relative and contains no zero byte.
     ///
     /// # Errors
-    /// Those of openat2(2) under `RESOLVE_BENEATH`: `EXDEV` for what leads outside, `ELOOP` for more than 40 links,
-    /// `EAGAIN` when names keep changing meanwhile.
+    /// The errors of openat2(2) under `RESOLVE_BENEATH`: `EXDEV` for a path that leads outside, `ELOOP` for more than
+    /// 40 links, `EAGAIN` if names keep changing during all attempts.
     pub(super) fn open(&self, root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut last = Errno::AGAIN;
         for _ in 0..RESOLVE_ATTEMPTS {
@@ -101,7 +102,8 @@ impl PathResolution {
 }
 
 impl Refusal {
-    /// A filter may answer any number; only a kernel that is too old says ENOSYS without one.
+    /// Distinguishes an old kernel from a filter. A filter may return any number, so ENOSYS of a recent kernel is a
+    /// filter too.
     fn of(errno: Errno, release: &str) -> Self {
         match kernel_version(release) {
             Some(version) if errno == Errno::NOSYS && version < FIRST_KERNEL => Self::OldKernel(release.to_owned()),
@@ -129,7 +131,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// `5.15.0-generic` is (5, 15).
+/// Parses the release: `5.15.0-generic` is (5, 15).
 fn kernel_version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -140,18 +142,18 @@ fn by_kernel(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno
     openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// A walk from the root, one component at a time. Every directory on the way was opened by its name in the one before
-/// it and was no link, so none lies outside, whatever is renamed meanwhile.
+/// A walk from the root, one component at a time. Each directory was opened by its name relative to its parent and is
+/// no link. So the walk stays inside, whatever is renamed meanwhile.
 struct Walk<'a> {
     root: BorrowedFd<'a>,
-    /// The names that lead from the root to where the walk is; none of them is a link.
+    /// The names from the root to the current directory; none of them is a link.
     names: Vec<Vec<u8>>,
-    /// The last directories of `names`, opened. Empty only where `names` is.
+    /// The last directories of `names`, opened. Empty only if `names` is empty.
     held: VecDeque<OwnedFd>,
     links: usize,
 }
 
-/// What a name was.
+/// The kind of entry that a name refers to.
 enum Found {
     Opened(OwnedFd),
     /// A symbolic link, with its target.
@@ -164,7 +166,7 @@ impl<'a> Walk<'a> {
     }
 
     fn open(mut self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        // What is still to be walked, the next component last.
+        // The remaining components, the next one last.
         let mut rest = components(path)?;
         while let Some(name) = rest.pop() {
             let last = rest.is_empty();
@@ -189,11 +191,11 @@ impl<'a> Walk<'a> {
                 },
             }
         }
-        // `components` gives at least one, and the last one returns.
+        // `components` returns at least one component, and the last component returns from the loop.
         Err(Errno::NOENT)
     }
 
-    /// Opens a name where the walk is, or reads the link that it is.
+    /// Opens a name in the current directory, or reads its target if it is a link.
     fn look(&self, name: &[u8], flags: OFlags) -> Result<Found, Errno> {
         let (here, name) = (self.here(), OsStr::from_bytes(name));
         match openat(here, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
@@ -202,7 +204,7 @@ impl<'a> Walk<'a> {
                 Ok(Found::Link(readlinkat(&fd, "", Vec::new())?.into_bytes()))
             }
             Ok(fd) => Ok(Found::Opened(fd)),
-            // A link says ENOTDIR where a directory was wanted, else ELOOP.
+            // For a link, the error is ENOTDIR if a directory was requested, otherwise ELOOP.
             Err(errno @ (Errno::LOOP | Errno::NOTDIR)) => match readlinkat(here, name, Vec::new()) {
                 Ok(target) => Ok(Found::Link(target.into_bytes())),
                 Err(Errno::INVAL) if errno == Errno::LOOP => Err(Errno::AGAIN), // it was a link a moment ago
@@ -225,8 +227,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns to the directory that the walk came through: never to what the file system calls `..`, which may be
-    /// elsewhere by now.
+    /// Returns to the directory through which the walk came. It does not open `..`, because the directory may have been
+    /// moved.
     fn up(&mut self) -> Result<(), Errno> {
         self.names.pop().ok_or(Errno::XDEV)?;
         self.held.pop_back();
@@ -236,14 +238,14 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Opens the directory where the walk is once more, from the root.
+    /// Opens the current directory again, from the root.
     fn again(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |above: BorrowedFd<'_>, name: &[u8]| openat(above, OsStr::from_bytes(name), flags, Mode::empty());
         let mut reached: Option<OwnedFd> = None;
         for name in &self.names {
             let above = reached.as_ref().map_or(self.root, AsFd::as_fd);
-            // What was there has been moved.
+            // The directory has been moved.
             reached = Some(open(above, name).map_err(|_| Errno::AGAIN)?);
         }
         reached.ok_or(Errno::AGAIN)
@@ -254,7 +256,7 @@ fn is_link(fd: &OwnedFd) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode) == FileType::Symlink)
 }
 
-/// The components of a path, the first one last. A path that has to be a directory (`a/`, `a/.`) ends with `.`.
+/// The components of a path in reverse order. A path that must be a directory (`a/`, `a/.`) ends with `.`.
 fn components(path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
     if path.is_empty() {
         return Err(Errno::NOENT);

@@ -1,4 +1,4 @@
-//! Replacing a file of the workspace as one step: whoever looks sees the old content or the new one, never a part.
+//! Replaces a file of the workspace atomically: a reader sees the old content or the new one, never a part.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,23 +14,23 @@ use uuid::Uuid;
 
 use super::{Workspace, check, explain};
 
-/// Bytes written between two looks at the cancellation.
+/// Number of bytes between two checks for cancellation.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// A name in a directory of the workspace, and what was there when it was looked at. The directory is held open, so
-/// that it stays the same one, whatever takes its name.
+/// A file name in a directory of the workspace, and the state of the file when it was examined. The directory stays
+/// open, so it remains the same one even if another directory takes its name.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WriteTarget {
     directory: OwnedFd,
     path: String,
     name: String,
-    /// The file that is there; `None`: nothing.
+    /// The existing file; `None` if there is none.
     seen: Option<Stat>,
 }
 
 impl Workspace {
-    /// Where a file may be put. With `create_dirs`, missing directories on the way are made.
-    pub(crate) fn place(&self, path: &str, create_dirs: bool) -> Result<Place, ToolFailure> {
+    /// Prepares to write a file at this path. `create_dirs` creates missing parent directories.
+    pub(crate) fn write_target(&self, path: &str, create_dirs: bool) -> Result<WriteTarget, ToolFailure> {
         check(path)?;
         let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
         if matches!(name, "" | "." | "..") {
@@ -48,18 +48,18 @@ impl Workspace {
             Err(errno) => return Err(explain(path, errno)),
         };
         let seen = stat(&directory, name).map_err(|errno| explain(path, errno))?;
-        let place = Place { directory, path: path.to_owned(), name: name.to_owned(), seen };
-        place.judge()?;
-        Ok(place)
+        let target = WriteTarget { directory, path: path.to_owned(), name: name.to_owned(), seen };
+        target.check_replaceable()?;
+        Ok(target)
     }
 
-    /// Whether the directory that the path begins with does not exist yet.
+    /// Whether the parent directory of the path does not exist yet.
     pub(crate) fn lacks_directory_of(&self, path: &str) -> bool {
         let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
         check(path).is_ok() && self.open_beneath(parent, OFlags::PATH | OFlags::DIRECTORY).err() == Some(Errno::NOENT)
     }
 
-    /// Opens a directory, making what of it is missing, one by one from the root.
+    /// Opens a directory and creates its missing parts, one by one from the root.
     fn make_directories(&self, path: &str) -> Result<OwnedFd, ToolFailure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let mut reached = String::with_capacity(path.len());
@@ -86,14 +86,14 @@ impl Workspace {
     }
 }
 
-impl Place {
-    /// Whether a file is there.
+impl WriteTarget {
+    /// Whether the file exists.
     pub(crate) fn exists(&self) -> bool {
         self.seen.is_some()
     }
 
-    /// Refuses what is no file that may be replaced.
-    fn judge(&self) -> Result<(), ToolFailure> {
+    /// Refuses a path that is no replaceable file.
+    fn check_replaceable(&self) -> Result<(), ToolFailure> {
         let path = &self.path;
         let Some(seen) = &self.seen else { return check_new_name(path, &self.name) };
         let problem = match FileType::from_raw_mode(seen.st_mode) {
@@ -108,17 +108,17 @@ impl Place {
         Err(ToolFailure::failed(problem))
     }
 
-    /// Puts the content there: into a new file beside, which then takes the name. Mode and owner of the file that was
-    /// there are kept, without the bits that lend its owner's rights.
+    /// Writes the content into a new file in the same directory, and renames that file to the target name. Keeps mode
+    /// and owner of the old file, without the setuid and setgid bits.
     ///
-    /// Until the new file takes the name, a cancellation or an error leaves nothing behind (a crash may leave a file
-    /// `.belay-….tmp`). From then on it is done.
-    pub(crate) fn put(&self, content: &[u8], cancel: &CancellationToken) -> Result<(), ToolFailure> {
+    /// Until the rename, a cancellation or an error leaves nothing behind (a crash may leave a file `.belay-….tmp`).
+    /// The rename completes the write.
+    pub(crate) fn write_content(&self, content: &[u8], cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let temporary = format!(".belay-{}.tmp", Uuid::now_v7().simple());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&self.directory, temporary.as_str(), flags, Mode::from_raw_mode(0o644))
             .map_err(|errno| unwritable(&self.path, errno))?;
-        let done = self.fill(File::from(fd), content, cancel).and_then(|()| self.take_name(&temporary, cancel));
+        let done = self.fill(File::from(fd), content, cancel).and_then(|()| self.rename_into_place(&temporary, cancel));
         if let Err(failure) = done {
             if let Err(errno) = unlinkat(&self.directory, temporary.as_str(), AtFlags::empty()) {
                 tracing::warn!(%errno, "a temporary file of a write stays behind");
@@ -156,8 +156,8 @@ impl Place {
         fchmod(file, Mode::from_raw_mode(seen.st_mode & 0o777)).map_err(|errno| unwritable(&self.path, errno))
     }
 
-    /// The step that counts.
-    fn take_name(&self, temporary: &str, cancel: &CancellationToken) -> Result<(), ToolFailure> {
+    /// Renames the temporary file, which completes the write. Refuses if the target has changed since it was examined.
+    fn rename_into_place(&self, temporary: &str, cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let now = stat(&self.directory, &self.name).map_err(|errno| explain(&self.path, errno))?;
         if now.as_ref().map(stamp) != self.seen.as_ref().map(stamp) {
             return Err(ToolFailure::failed(format!(
@@ -173,7 +173,7 @@ impl Place {
     }
 }
 
-/// What is under a name; links are not followed.
+/// The metadata of a name. Links are not followed.
 fn stat(directory: &OwnedFd, name: &str) -> Result<Option<Stat>, Errno> {
     match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -182,7 +182,7 @@ fn stat(directory: &OwnedFd, name: &str) -> Result<Option<Stat>, Errno> {
     }
 }
 
-/// What tells one state of a file from another.
+/// Identifies the state of a file by its metadata.
 fn stamp(stat: &Stat) -> (u64, u64, i64, i64, i64, u32) {
     let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, nanoseconds, stat.st_mode)
@@ -197,8 +197,8 @@ fn check_new_name(path: &str, name: &str) -> Result<(), ToolFailure> {
     )))
 }
 
-/// Makes a rename or a new directory last over a power cut. It is done already, so a failure is only worth a line in
-/// the log.
+/// Makes a rename or a new directory survive a power failure. The write is already complete, so a failure is only
+/// logged.
 fn sync(directory: &OwnedFd, path: &str) {
     if let Err(errno) = rustix::fs::fsync(directory) {
         tracing::warn!(%errno, path, "a directory of the workspace could not be synced");

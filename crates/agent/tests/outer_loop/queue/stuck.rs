@@ -51,7 +51,7 @@ async fn a_run_that_is_silent_for_too_long_is_ended_and_its_queue_goes_on() {
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(600) && took < Duration::from_secs(620), "{took:?}");
     let said = [agent.one.next().await, agent.one.next().await];
-    assert_eq!(said, ["Ended: nothing came of this for too long. Please try again.", "next"]);
+    assert_eq!(said, ["Ended: this made no progress for too long. Please try again.", "next"]);
     agent.shut_down().await;
 }
 

@@ -1,8 +1,8 @@
-//! git: commands of its own, aliases that are not, and many ways to start other programs.
+//! git: its own subcommands, aliases, and the many ways in which it starts other programs.
 
 use super::{Risk, is_option};
 
-/// Options before the command that change nothing but what is shown.
+/// Options before the subcommand that only change the display.
 const HARMLESS_OPTIONS: [&str; 8] = [
     "--no-pager",
     "-P",
@@ -14,7 +14,7 @@ const HARMLESS_OPTIONS: [&str; 8] = [
     "--version",
 ];
 
-/// Commands that "always" may cover. What is not here may be an alias, which runs anything.
+/// Subcommands that "always" may cover. Any other name may be an alias, which can run anything.
 const COMMANDS: [&str; 42] = [
     "add",
     "am",
@@ -60,7 +60,7 @@ const COMMANDS: [&str; 42] = [
     "worktree",
 ];
 
-/// Commands that start other programs or change git's settings.
+/// Subcommands that start other programs or change git's settings.
 const STARTING_COMMANDS: [&str; 22] = [
     "bisect",
     "config",
@@ -86,7 +86,7 @@ const STARTING_COMMANDS: [&str; 22] = [
     "upload-pack",
 ];
 
-/// Options by which some command of git starts another program, or writes where it is told.
+/// Options of any subcommand that start another program, or write to a given path.
 const STARTING_OPTIONS: [&str; 12] = [
     "--upload-pack",
     "--receive-pack",
@@ -102,7 +102,7 @@ const STARTING_OPTIONS: [&str; 12] = [
     "--trailer",
 ];
 
-/// Options of single commands, and commands with them, that start another program or cannot be taken back.
+/// Options and arguments of single subcommands that start another program or cannot be undone.
 const OPTIONS_OF: [(&str, &[&str]); 10] = [
     ("clone", &["-c", "-u"]),
     ("fetch", &["--upload-pack"]),
@@ -116,8 +116,8 @@ const OPTIONS_OF: [(&str, &[&str]); 10] = [
     ("worktree", &["remove"]),
 ];
 
-/// Judges the arguments of git.
-pub(super) fn judge(arguments: &[String]) -> Risk {
+/// Assesses the arguments of git.
+pub(super) fn assess(arguments: &[String]) -> Risk {
     let mut rest = arguments.iter().map(String::as_str).skip_while(|argument| HARMLESS_OPTIONS.contains(argument));
     let Some(command) = rest.next() else { return Risk::covered("git --version") };
     if command.starts_with('-') {
@@ -146,7 +146,7 @@ pub(super) fn judge(arguments: &[String]) -> Risk {
     if COMMANDS.contains(&command) { Risk::covered(format!("git {command}")) } else { Risk::exact() }
 }
 
-/// Whether an argument is an address such as `ext::sh -c …`, or one whose host is an option.
+/// Whether an argument is an address such as `ext::sh -c …`, or an address with an option as its host.
 fn names_transport(argument: &str) -> bool {
     let scheme = argument.split("::").next().filter(|scheme| scheme.len() < argument.len());
     let is_scheme =

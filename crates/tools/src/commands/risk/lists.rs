@@ -1,13 +1,13 @@
-//! The lists behind the judgement of commands. Names end with `*` where any ending is meant.
+//! The lists for the assessment of commands. A name that ends with `*` matches as a prefix.
 
-/// Options of programs that start others or reach further than the program seems to.
+/// Options that make programs start others, or do more than the program's name says.
 pub(super) struct Options {
     pub(super) programs: &'static [&'static str],
-    /// `--long`, `-x`, `-word`, or the beginning of an argument.
+    /// `--long`, `-x`, `-word`, or a prefix of an argument.
     pub(super) options: &'static [&'static str],
 }
 
-/// Whether a list has a name.
+/// Whether a list contains a name.
 pub(super) fn has(list: &[&str], name: &str) -> bool {
     list.iter().any(|listed| match listed.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -15,7 +15,7 @@ pub(super) fn has(list: &[&str], name: &str) -> bool {
     })
 }
 
-/// Asked for each time, whatever the arguments, and why.
+/// Programs that need an approval each time, with any arguments; each group with its reason.
 pub(super) const ALWAYS: &[(&[&str], &str)] = &[
     (
         &["sudo", "su", "doas", "pkexec", "runuser", "setpriv", "newgrp", "sg", "setuid*"],
@@ -68,8 +68,8 @@ pub(super) const ALWAYS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Options that start nothing, and do more than one answer should cover; each with the reason that a person reads.
-pub(super) const FAR_REACHING: &[(Options, &str)] = &[
+/// Options that start no program but do more than one approval should cover; each with the reason for the person.
+pub(super) const RISKY_OPTIONS: &[(Options, &str)] = &[
     (
         Options { programs: &["rm"], options: &["-r", "-R", "--recursive", "--no-preserve-root"] },
         "it deletes directories with everything in them",
@@ -85,8 +85,8 @@ pub(super) const FAR_REACHING: &[(Options, &str)] = &[
     ),
 ];
 
-/// Programs whose meaning lies in files of the workspace that no answer can be bound to: scripts that load others,
-/// modules, build files and their steps, and whatever they read between the last look at it and their start.
+/// Programs that depend on files of the workspace to which no approval can be bound. They load scripts, modules or
+/// build files, and these may change between the approval and the start.
 pub(super) const OPEN_ENDED: &[&str] = &[
     // Shells and interpreters: a script loads others.
     "sh",
@@ -148,7 +148,7 @@ pub(super) const OPEN_ENDED: &[&str] = &[
     "zig",
     "ts-node",
     "tsx",
-    // Languages of editors, databases, debuggers and calculators: they take scripts, and most start shells.
+    // Scripting languages of editors, databases, debuggers and calculators. Most can start shells.
     "awk",
     "gawk",
     "mawk",
@@ -206,7 +206,7 @@ pub(super) const OPEN_ENDED: &[&str] = &[
     "jekyll",
     "hugo",
     "pandoc",
-    // Build tools, test runners and package managers: they run what the workspace says.
+    // Build tools, test runners and package managers: they run what the files of the workspace define.
     "make",
     "gmake",
     "bmake",
@@ -316,7 +316,7 @@ pub(super) const OPEN_ENDED: &[&str] = &[
     "jupyter*",
     "dvc",
     "dbt",
-    // Version control with hooks and extensions of its own, and what calls git in the workspace.
+    // Version control systems with their own hooks and extensions, and programs that call git in the workspace.
     "hg",
     "svn",
     "cvs",
@@ -326,8 +326,8 @@ pub(super) const OPEN_ENDED: &[&str] = &[
     "glab",
 ];
 
-/// Options by which programs start others, read more files than they are given, or write elsewhere.
-pub(super) const STARTING: &[Options] = &[
+/// Options by which programs start others, read additional files, or write elsewhere.
+pub(super) const STARTING_OPTIONS_OF: &[Options] = &[
     Options {
         programs: &["tar", "bsdtar", "gtar"],
         options: &[
@@ -393,7 +393,7 @@ pub(super) const STARTING: &[Options] = &[
     Options { programs: &["env"], options: &["-S", "--split-string"] },
     Options { programs: &["xargs", "parallel"], options: &["-a", "--arg-file", "--argfile", "::::"] },
     Options { programs: &["install"], options: &["--strip-program"] },
-    // Code among the arguments: it can use any file, and none of those is known.
+    // Code as an argument: it can use any file, and these files are unknown.
     Options {
         programs: &["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "tcsh"],
         options: &["-c", "--command", "--rcfile", "--init-file"],
@@ -412,8 +412,8 @@ pub(super) const STARTING: &[Options] = &[
     Options { programs: &["make", "gmake"], options: &["--eval"] },
 ];
 
-/// Programs that start what their arguments say. Covered by these very arguments alone, where those name nothing that may
-/// change.
+/// Programs that start the program in their arguments. An approval covers these exact arguments only, and only if they
+/// name nothing that may change.
 pub(super) const WRAPPERS: &[&str] = &[
     "busybox",
     "toybox",
@@ -467,8 +467,8 @@ pub(super) const WRAPPERS: &[&str] = &[
     "open",
 ];
 
-/// Covered by these very arguments alone, where those name nothing of the workspace: they show what starts shells, or
-/// reach outside.
+/// An approval covers these exact arguments only, and only if they name nothing of the workspace. Pagers, which can
+/// start shells, and programs that reach other machines.
 pub(super) const EXACT: &[&str] = &[
     // Pagers, which start shells.
     "less",
@@ -477,7 +477,7 @@ pub(super) const EXACT: &[&str] = &[
     "pg",
     "man",
     "info",
-    // What sends elsewhere.
+    // Programs that send data to other machines.
     "ssh",
     "scp",
     "sftp",
@@ -521,14 +521,14 @@ pub(super) const EXACT: &[&str] = &[
     "traceroute",
 ];
 
-/// Programs with commands of their own, and those that "always" may cover together with the program. Of programs that are
-/// open-ended, the commands that only look.
+/// Programs with subcommands, and the subcommands that "always" may cover. For programs of [`OPEN_ENDED`], only
+/// subcommands that read.
 pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("cargo", &[]),
     ("rustup", &["show", "check", "which"]),
     ("go", &["version", "doc"]),
     ("npm", &["ls", "list", "outdated", "audit", "view"]),
-    // Both load code that the workspace's settings name (`.pnpmfile.cjs`, `yarnPath`), whatever the command.
+    // For any subcommand, both load code that the settings of the workspace name (`.pnpmfile.cjs`, `yarnPath`).
     ("pnpm", &[]),
     ("yarn", &[]),
     ("pip", &["list", "show", "freeze", "check"]),
@@ -546,8 +546,8 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("flatpak", &["list", "info", "search"]),
 ];
 
-/// Programs that start nothing but by the options above, whatever words they are given. "Always" covers no program that is
-/// neither here nor, with its command, in [`COMMANDS`].
+/// Programs that start others only by the options above, with any other arguments. "Always" covers a program only if it
+/// is in this list, or with its subcommand in [`COMMANDS`].
 pub(super) const PLAIN: &[&str] = &[
     "basename",
     "base32",

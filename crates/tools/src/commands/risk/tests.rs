@@ -1,14 +1,14 @@
-//! What "always" covers, and which commands are asked for each time, row by row.
+//! A table of commands: what "always" covers, and which commands need an approval each time.
 
 use super::*;
 
-/// What a row expects.
+/// The expected assessment of a command.
 enum Expected {
-    /// "Always" covers this.
+    /// "Always" covers this scope.
     Covers(&'static str),
-    /// These very arguments alone.
+    /// These exact arguments only.
     Exact,
-    /// Asked for each time.
+    /// An approval each time.
     Always,
 }
 
@@ -19,7 +19,7 @@ fn check(rows: &[(&str, Expected)]) {
         let argv: Vec<String> = line.split('|').map(str::to_owned).collect();
         let names_program = |word: &str| ["ls", "test", "./tool", "rm", "cowsay", "git"].contains(&word);
         let in_workspace = |word: &str| [".", "file", "src", "list", "a.c", "a.txt"].contains(&word);
-        let risk = judge(&program(&argv[0]), &argv, names_program, in_workspace);
+        let risk = assess(&program(&argv[0]), &argv, names_program, in_workspace);
         let (covers, always) = match expected {
             Covers(what) => (Some((*what).to_owned()), false),
             Exact => (None, false),
@@ -30,7 +30,7 @@ fn check(rows: &[(&str, Expected)]) {
     }
 }
 
-/// A program of the machine by its name, of the workspace by `./…`, and elsewhere by `/opt/…`; some are links.
+/// A program of the machine by its name, of the workspace by `./…`, or elsewhere by `/opt/…`. Some are links.
 fn program(name: &str) -> Program {
     if let Some(inside) = name.strip_prefix("./") {
         return Program::Inside(inside.to_owned());
@@ -68,7 +68,7 @@ fn plain_programs_are_covered_by_their_name() {
 }
 
 #[test]
-fn programs_with_commands_are_covered_together_with_the_first_word_unless_they_run_what_the_workspace_says() {
+fn a_program_is_covered_with_its_subcommand_unless_that_runs_workspace_code() {
     check(&[
         ("git|status", Covers("git status")),
         ("git|--no-pager|log|--oneline", Covers("git log")),
@@ -100,7 +100,7 @@ fn programs_with_commands_are_covered_together_with_the_first_word_unless_they_r
 }
 
 #[test]
-fn what_runs_code_or_other_programs_is_asked_for_each_time_or_covered_by_its_very_arguments() {
+fn commands_that_run_other_programs_are_never_covered_by_name() {
     check(&[
         ("python3|script.py", Always),
         ("python3.12|script.py", Always),
@@ -130,7 +130,7 @@ fn what_runs_code_or_other_programs_is_asked_for_each_time_or_covered_by_its_ver
 }
 
 #[test]
-fn what_runs_the_content_of_directories_or_runs_again_and_again_is_asked_for_each_time() {
+fn commands_that_run_files_of_directories_need_an_approval_each_time() {
     check(&[
         ("run-parts|hooks.d", Always),
         ("run-parts|/etc/cron.daily", Always),
@@ -143,7 +143,7 @@ fn what_runs_the_content_of_directories_or_runs_again_and_again_is_asked_for_eac
 }
 
 #[test]
-fn these_very_arguments_cover_nothing_that_names_the_workspace() {
+fn exact_arguments_never_cover_files_of_the_workspace() {
     check(&[
         ("timeout|5|ls|src", Always),
         ("nice|find|.|-name|x", Always),
@@ -158,7 +158,7 @@ fn these_very_arguments_cover_nothing_that_names_the_workspace() {
 }
 
 #[test]
-fn what_a_wrapper_starts_is_judged_like_a_program_of_its_own() {
+fn the_program_of_a_wrapper_is_assessed_like_a_direct_call() {
     check(&[
         ("timeout|5|sudo|ls", Always),
         ("env|rm|-r|x", Always),
@@ -276,7 +276,7 @@ fn arguments_that_start_other_programs_are_asked_for_each_time() {
 }
 
 #[test]
-fn what_changes_who_one_is_or_what_cannot_be_taken_back_is_asked_for_each_time() {
+fn privileged_or_irreversible_commands_need_an_approval_each_time() {
     check(&[
         ("sudo|ls", Always),
         ("su|-|root", Always),
@@ -299,7 +299,7 @@ fn what_changes_who_one_is_or_what_cannot_be_taken_back_is_asked_for_each_time()
 }
 
 #[test]
-fn the_reason_says_what_the_command_does() {
+fn the_caution_describes_the_command() {
     for (line, part) in [
         ("rm|-r|x", "deletes directories"),
         ("rm|-rf|x", "deletes directories"),
@@ -316,7 +316,7 @@ fn the_reason_says_what_the_command_does() {
         ("cowsay|hello", "Belay does not know this program"),
     ] {
         let argv: Vec<String> = line.split('|').map(str::to_owned).collect();
-        let caution = judge(&program(&argv[0]), &argv, |_| false, |word| word == "./file").caution.unwrap_or_default();
+        let caution = assess(&program(&argv[0]), &argv, |_| false, |word| word == "./file").caution.unwrap_or_default();
         assert!(caution.contains(part), "{line}: {caution}");
         assert_eq!(
             caution.contains("start another program"),

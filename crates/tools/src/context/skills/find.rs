@@ -1,28 +1,28 @@
-//! Finding skills: folders with a `SKILL.md`, at most so deep below their place, and none that leads out of it.
+//! Finds skills: folders with a `SKILL.md`, up to a maximum depth, without leaving the directory of skills.
 
 use belay_protocol::Skipped;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::read::why;
+use crate::context::read::reason;
 use crate::workspace::{Entry, EntryKind, Stamp, Workspace, shown};
 
-/// The file that makes a folder a skill.
+/// The file that marks a folder as a skill.
 pub(super) const SKILL_FILE: &str = "SKILL.md";
-/// How deep below its place the folder of a skill may be.
+/// Deepest folder of a skill, relative to the directory of skills.
 const MAX_DEPTH: usize = 6;
-/// Most folders of one place that are looked into.
+/// Most folders that are searched in one directory of skills.
 const MAX_FOLDERS: usize = 2000;
 
 /// A `SKILL.md`.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its path from the root.
+    /// Path relative to the root.
     pub(super) path: String,
-    /// How it looks; or why it cannot be opened.
+    /// The stamp of the file, or why it cannot be opened.
     pub(super) stamp: Result<Stamp, String>,
 }
 
-/// What was found in a place.
+/// The skills of one directory.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     pub(super) found: Vec<Found>,
@@ -31,12 +31,12 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Looks through a place, a folder of this root, in the order of the names; a place that is not there has nothing.
-    /// Blocks.
-    pub(super) fn through(root: &Workspace, place: &str) -> Self {
+    /// Searches a directory of skills beneath this root, in the order of the names. A missing directory contains no
+    /// skills. Blocks.
+    pub(super) fn through(root: &Workspace, skill_dir: &str) -> Self {
         let mut walk = Self::default();
-        if !matches!(root.stamped(place), Ok(None)) {
-            walk.folder(root, place, 0);
+        if !matches!(root.stamped(skill_dir), Ok(None)) {
+            walk.folder(root, skill_dir, 0);
         }
         walk
     }
@@ -49,10 +49,10 @@ impl Walk {
             }
             return;
         }
-        // Nobody waits for it: a scan is short.
+        // Never cancelled, because a scan is short.
         let listing = match root.list(folder, &CancellationToken::new()) {
             Ok(listing) => listing,
-            Err(failure) => return self.skip(folder, why(failure)),
+            Err(failure) => return self.skip(folder, reason(failure)),
         };
         if listing.entries.iter().any(|entry| entry.name == SKILL_FILE.as_bytes()) {
             return self.skill(root, join(folder, SKILL_FILE));
@@ -70,7 +70,7 @@ impl Walk {
                 continue;
             };
             let path = join(folder, name);
-            // A link to a file is no skill; one that leads out is told.
+            // A link to a file is not a skill. A link that leads outside is reported as skipped.
             if kind == EntryKind::Directory || root.stamped(&path).is_err() {
                 self.folder(root, &path, depth + 1);
             }
@@ -81,7 +81,7 @@ impl Walk {
         let stamp = match root.stamped(&path) {
             Ok(Some((_, stamp))) => Ok(stamp),
             Ok(None) => Err("it has gone".to_owned()),
-            Err(failure) => Err(why(failure)),
+            Err(failure) => Err(reason(failure)),
         };
         self.found.push(Found { path, stamp });
     }
@@ -95,7 +95,7 @@ fn join(folder: &str, name: &str) -> String {
     if folder == "." { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// The folder of a skill, from the path of its file.
+/// The folder of a skill, from the path of its `SKILL.md`.
 pub(super) fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(".", |(folder, _)| folder)
 }

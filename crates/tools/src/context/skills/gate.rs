@@ -1,4 +1,4 @@
-//! Whether a skill is of use here, and what its commands get.
+//! Checks whether a skill can be used here, and determines the variables of its commands.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,44 +10,44 @@ use serde_json::Value;
 use super::head::{Head, Needs};
 use crate::context::config::{SkillEntry, SkillsConfig, problem_of_variable};
 
-/// What skills may need, as it stands here.
+/// The available programs, variables, keys and settings that a skill may require.
 #[derive(Debug)]
-pub(super) struct Here {
-    /// Where commands find programs.
+pub(super) struct Available {
+    /// The directories in which commands find programs.
     pub(super) path: Vec<PathBuf>,
-    /// Names of the variables that every command has.
+    /// Names of the variables that every command gets.
     pub(super) variables: Vec<String>,
-    /// Keys, by the names of the skills.
+    /// API keys, by the name of the skill.
     pub(super) keys: BTreeMap<String, Secret>,
     /// All settings.
     pub(super) settings: Value,
 }
 
-/// The variables of a skill that can be used.
+/// The variables of a skill, if it can be used.
 ///
 /// # Errors
-/// Why it cannot, in plain words.
-pub(super) fn admit(head: &Head, config: &SkillsConfig, here: &Here) -> Result<Vec<Variable>, String> {
+/// Why it cannot be used, in plain words.
+pub(super) fn admit(head: &Head, config: &SkillsConfig, available: &Available) -> Result<Vec<Variable>, String> {
     let name = &head.name;
     if config.allow.as_ref().is_some_and(|allow| !allow.contains(name)) {
         return Err("it is not in skills.allow".to_owned());
     }
-    let usual = SkillEntry::default();
-    let entry = config.entries.get(name).unwrap_or(&usual);
+    let default = SkillEntry::default();
+    let entry = config.entries.get(name).unwrap_or(&default);
     if !entry.enabled {
         return Err(format!("skills.entries.{name}.enabled is false"));
     }
-    let variables = variables(head, entry, here)?;
+    let variables = variables(head, entry, available)?;
     if !head.needs.always {
-        meet(&head.needs, name, &variables, here)?;
+        check_requirements(&head.needs, name, &variables, available)?;
     }
     Ok(variables)
 }
 
-fn variables(head: &Head, entry: &SkillEntry, here: &Here) -> Result<Vec<Variable>, String> {
+fn variables(head: &Head, entry: &SkillEntry, available: &Available) -> Result<Vec<Variable>, String> {
     let own = entry.env.iter().map(|(name, value)| Variable { name: name.clone(), value: Secret::new(value.clone()) });
     let mut variables: Vec<Variable> = own.collect();
-    let Some(key) = here.keys.get(&head.name) else { return Ok(variables) };
+    let Some(key) = available.keys.get(&head.name) else { return Ok(variables) };
     let Some(primary) = &head.needs.primary_env else {
         return Err(
             "its settings have a key for it, and it does not say in which variable it wants one (primaryEnv)".into()
@@ -61,41 +61,42 @@ fn variables(head: &Head, entry: &SkillEntry, here: &Here) -> Result<Vec<Variabl
     Ok(variables)
 }
 
-fn meet(needs: &Needs, skill: &str, variables: &[Variable], here: &Here) -> Result<(), String> {
+fn check_requirements(needs: &Needs, skill: &str, variables: &[Variable], available: &Available) -> Result<(), String> {
     let os = std::env::consts::OS;
     if !needs.os.is_empty() && !needs.os.iter().any(|wanted| wanted.eq_ignore_ascii_case(os)) {
         return Err(format!("it is for {}, and this is {os}", needs.os.join(", ")));
     }
     let requires = &needs.requires;
-    if let Some(missing) = requires.bins.iter().find(|program| !here.has_program(program)) {
+    if let Some(missing) = requires.bins.iter().find(|program| !available.has_program(program)) {
         return Err(format!("it needs the program {missing}, which is in no directory of tools.commands.path"));
     }
-    if !requires.any_bins.is_empty() && !requires.any_bins.iter().any(|program| here.has_program(program)) {
+    if !requires.any_bins.is_empty() && !requires.any_bins.iter().any(|program| available.has_program(program)) {
         let any = requires.any_bins.join(", ");
         return Err(format!("it needs one of the programs {any}, and none is in a directory of tools.commands.path"));
     }
-    // The daemon's own variables reach no command, so they do not count.
-    let has = |name: &String| here.variables.contains(name) || variables.iter().any(|variable| variable.name == *name);
+    // Commands do not get the daemon's own variables, so these do not count.
+    let has =
+        |name: &String| available.variables.contains(name) || variables.iter().any(|variable| variable.name == *name);
     if let Some(missing) = requires.env.iter().find(|name| !has(name)) {
         return Err(format!(
             "it needs the variable {missing}: set it in skills.entries.{skill} (env, or api_key_env for a key) or in \
              tools.commands.environment"
         ));
     }
-    if let Some(missing) = requires.config.iter().find(|key| !here.is_set(key)) {
+    if let Some(missing) = requires.config.iter().find(|key| !available.is_set(key)) {
         return Err(format!("it needs the setting {missing}"));
     }
     Ok(())
 }
 
-impl Here {
+impl Available {
     fn has_program(&self, name: &str) -> bool {
         let plain = !name.is_empty() && !name.contains(['/', '\0']);
         let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
         plain && self.path.iter().any(|dir| runs(&dir.join(name)))
     }
 
-    /// Whether a setting says anything but no.
+    /// Whether a setting exists and is not false, zero or empty.
     fn is_set(&self, key: &str) -> bool {
         match key.split('.').try_fold(&self.settings, |value, name| value.get(name)) {
             None | Some(Value::Null | Value::Bool(false)) => false,
@@ -116,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    fn here() -> Here {
-        Here {
+    fn available() -> Available {
+        Available {
             path: vec!["/usr/bin".into(), "/bin".into()],
             variables: vec!["EVERYWHERE".into()],
             keys: BTreeMap::from([("weather".to_owned(), Secret::new("hush".into()))]),
@@ -152,35 +153,35 @@ mod tests {
             let entry = SkillEntry { env: BTreeMap::from([("CITY".into(), "Bonn".into())]), ..SkillEntry::default() };
             let config =
                 SkillsConfig { entries: BTreeMap::from([("other".to_owned(), entry)]), ..SkillsConfig::default() };
-            let admitted = admit(&head("other", needs), &config, &here());
+            let admitted = admit(&head("other", needs), &config, &available());
             match (why, admitted) {
                 ("", Ok(variables)) => assert_eq!(variables.len(), 1, "{needs}"),
-                (why, Err(told)) if !why.is_empty() => assert!(told.contains(why), "{needs}: {told}"),
+                (why, Err(error)) if !why.is_empty() => assert!(error.contains(why), "{needs}: {error}"),
                 (_, other) => panic!("{needs}: {other:?}"),
             }
         }
     }
 
     #[test]
-    fn a_key_is_given_under_the_name_that_the_skill_says() {
+    fn a_key_gets_the_name_that_the_skill_defines() {
         let config = SkillsConfig::default();
         let variables =
-            admit(&head("weather", "{primaryEnv: WEATHER_KEY, requires: {env: [WEATHER_KEY]}}"), &config, &here());
+            admit(&head("weather", "{primaryEnv: WEATHER_KEY, requires: {env: [WEATHER_KEY]}}"), &config, &available());
         let variables = variables.unwrap();
         assert_eq!((&*variables[0].name, variables[0].value.expose()), ("WEATHER_KEY", "hush"));
         for needs in ["{}", "{primaryEnv: PATH}", "{primaryEnv: LD_PRELOAD}", "{primaryEnv: 'A B'}"] {
-            let refused = admit(&head("weather", needs), &config, &here()).unwrap_err();
+            let refused = admit(&head("weather", needs), &config, &available()).unwrap_err();
             assert!(!refused.contains("hush"), "{refused}");
         }
     }
 
     #[test]
-    fn the_operator_says_which_are_used() {
+    fn the_operator_selects_the_skills() {
         let config = SkillsConfig { allow: Some(vec!["a".into()]), ..SkillsConfig::default() };
-        assert!(admit(&head("a", "{}"), &config, &here()).is_ok());
-        assert!(admit(&head("b", "{}"), &config, &here()).unwrap_err().contains("skills.allow"));
+        assert!(admit(&head("a", "{}"), &config, &available()).is_ok());
+        assert!(admit(&head("b", "{}"), &config, &available()).unwrap_err().contains("skills.allow"));
         let off = SkillEntry { enabled: false, ..SkillEntry::default() };
         let config = SkillsConfig { entries: BTreeMap::from([("a".to_owned(), off)]), ..SkillsConfig::default() };
-        assert!(admit(&head("a", "{}"), &config, &here()).unwrap_err().contains("enabled is false"));
+        assert!(admit(&head("a", "{}"), &config, &available()).unwrap_err().contains("enabled is false"));
     }
 }

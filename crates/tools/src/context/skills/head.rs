@@ -1,56 +1,56 @@
-//! The head of a `SKILL.md`: YAML between two lines of three dashes. Pure.
+//! Parses the head of a `SKILL.md`: YAML between two lines of three dashes. Pure.
 
 use belay_text::{escaped_line, is_clear, removed};
 use serde::Deserialize;
 use serde_norway::Value;
 
-/// Longest head in bytes. 16 KiB: names and descriptions; a longer one is something else, or meant to be expensive.
+/// Longest head in bytes. 16 KiB: enough for names and descriptions. A longer head is an error or an attack.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Longest name and description, in characters.
 const MAX_NAME_CHARS: usize = 64;
 const MAX_DESCRIPTION_CHARS: usize = 1024;
-/// How much of a parser's complaint is told.
+/// Most characters of a parser error that are quoted.
 const MAX_COMPLAINT_CHARS: usize = 200;
 
-/// What a skill says of itself.
+/// The parsed head of a skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) name: String,
-    /// In one line.
+    /// The description, on one line.
     pub(super) description: String,
     pub(super) user_invocable: bool,
     pub(super) disable_model_invocation: bool,
     pub(super) needs: Needs,
 }
 
-/// What a skill needs, to be of use here.
+/// The requirements of a skill.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Needs {
-    /// It is of use whatever it needs.
+    /// The skill can be used even if the other requirements are not met.
     pub(super) always: bool,
-    /// One of these systems; empty: any.
+    /// Operating systems of which one is required; empty: any.
     pub(super) os: Vec<String>,
     pub(super) requires: Requires,
-    /// The variable in which its programs expect their key.
+    /// The variable in which the skill's programs expect the API key.
     pub(super) primary_env: Option<String>,
 }
 
-/// What has to be there.
+/// The required programs, variables and settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Requires {
-    /// All of these programs.
+    /// Programs; all are required.
     pub(super) bins: Vec<String>,
-    /// One of these programs.
+    /// Programs; one of them is required.
     pub(super) any_bins: Vec<String>,
-    /// All of these variables.
+    /// Variables; all are required.
     pub(super) env: Vec<String>,
-    /// All of these settings, by their keys.
+    /// Keys of settings; all are required.
     pub(super) config: Vec<String>,
 }
 
-/// The head as it is written. What else stands in it (`homepage`, `license`, …) is for people.
+/// The head as written. Other fields (`homepage`, `license`, …) are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Written {
@@ -68,10 +68,10 @@ fn yes() -> bool {
     true
 }
 
-/// Reads the head of a file.
+/// Parses the head of a file.
 ///
 /// # Errors
-/// What is wrong with it, in plain words.
+/// The problem, in plain words.
 pub(super) fn read(text: &str) -> Result<Head, String> {
     let yaml = between_dashes(text)?;
     let written: Written = serde_norway::from_str(yaml).map_err(|error| complaint(&error))?;
@@ -120,15 +120,15 @@ fn name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// A text on one line, without what cannot be seen, and of bounded length.
+/// The text on one line, without hidden characters, and at most [`MAX_DESCRIPTION_CHARS`] long.
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let visible = words.join(" ");
     removed(&visible).chars().take(MAX_DESCRIPTION_CHARS).collect()
 }
 
-/// The needs in the metadata: its own fields, or those of the first program in it for which there are any. Skills are shared
-/// between programs, which write their needs under their own names.
+/// Reads the requirements from the metadata: from its own fields, or from the first program's table that has any of
+/// them. Several programs share skills, and each writes its requirements under its own name.
 fn needs(metadata: Value) -> Result<Needs, String> {
     let known = |value: &Value| {
         ["always", "os", "requires", "primaryEnv"].iter().any(|field| value.get(*field).is_some_and(|it| !it.is_null()))
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_what_the_skill_is_and_needs() {
+    fn a_head_has_description_and_requirements() {
         let head = whole(
             "name: web-search\ndescription: |\n  Looks things\n  up.\nhomepage: https://example.org\nuser-invocable: false\n\
              disable-model-invocation: true\nmetadata: {\"always\": true, \"os\": [\"linux\"], \"primaryEnv\": \"KEY\", \
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_its_usual_value() {
+    fn missing_fields_have_defaults() {
         let head = whole("name: a\ndescription: b").unwrap();
         assert!(head.user_invocable && !head.disable_model_invocation);
         assert_eq!(head.needs, Needs::default());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn problems_are_named() {
         for (text, why) in [
             ("# Just a text", "does not begin with a head"),
             ("", "does not begin with a head"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_one_line_without_what_cannot_be_seen() {
+    fn a_description_is_one_line_without_hidden_characters() {
         let head = whole("name: a\ndescription: \"one\\n\\n## two\\u200b \\u001bthree\"").unwrap();
         assert_eq!(head.description, "one ## two three");
     }
@@ -242,7 +242,7 @@ mod tests {
         for head in [bomb, deep] {
             assert!(whole(&head).unwrap_err().contains("cannot be read"));
         }
-        // The bomb would be 9^30 elements: whoever builds it never comes to an end.
+        // The test document would expand to 9^30 elements, which no parser could build.
         assert!(began.elapsed() < Duration::from_secs(60));
     }
 }

@@ -1,5 +1,5 @@
-//! `read_skill`: reads the files of skills that are not in the workspace. There only where the operator has named such
-//! directories; all others are read by `read_file`.
+//! `read_skill`: reads files of skills outside of the workspace. It exists only if the operator has named such
+//! directories. `read_file` reads all other skills.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::find::SKILL_FILE;
 use super::{Library, MAX_FILE_BYTES};
 use crate::arguments;
-use crate::context::read::{text, why};
+use crate::context::read::{reason, text};
 use crate::files::blocking;
 
 #[derive(Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ struct Arguments {
     path: Option<String>,
 }
 
-/// Reads skills.
+/// The tool `read_skill`.
 pub(in crate::context) struct ReadSkill {
     spec: ToolSpec,
     library: Arc<Library>,
@@ -57,7 +57,7 @@ impl ReadSkill {
         };
         let text = text(file, &stamp, MAX_FILE_BYTES)
             .map_err(|why| ToolFailure::failed(format!("{path:?} of {name} cannot be used: {why}.")))?;
-        let place = root.directory(&folder).map_err(|failure| ToolFailure::failed(why(failure)))?;
+        let place = root.directory(&folder).map_err(|failure| ToolFailure::failed(reason(failure)))?;
         Ok(format!("[The folder of this skill is {}]\n{text}", place.display()))
     }
 }

@@ -11,13 +11,13 @@ use super::*;
 use crate::context::config::SkillEntry;
 use crate::testing::{call, failure};
 
-/// A workspace and a directory of the operator's.
-struct Places {
+/// A workspace and a directory of `skills.dirs`.
+struct Directories {
     workspace: tempfile::TempDir,
     dir: tempfile::TempDir,
 }
 
-impl Places {
+impl Directories {
     fn new() -> Self {
         Self { workspace: tempfile::tempdir().unwrap(), dir: tempfile::tempdir().unwrap() }
     }
@@ -53,15 +53,15 @@ fn why<'a>(skills: &'a Skills, what: &str) -> &'a str {
 }
 
 #[test]
-fn of_two_skills_with_one_name_the_first_place_counts() {
-    let places = Places::new();
-    let (workspace, dir) = (places.workspace.path(), places.dir.path());
+fn of_two_skills_with_one_name_the_first_directory_wins() {
+    let directories = Directories::new();
+    let (workspace, dir) = (directories.workspace.path(), directories.dir.path());
     skill(dir, "weather", "weather", "the operator's");
     skill(dir, "taxes", "taxes", "the operator's");
     skill(workspace, ".agents/skills/weather", "weather", "the agents'");
     skill(workspace, ".agents/skills/notes", "notes", "the agents'");
     skill(workspace, "skills/weather", "weather", "the workspace's");
-    let skills = places.scan();
+    let skills = directories.scan();
     let seen: Vec<_> =
         skills.list.iter().map(|skill| (&*skill.name, &*skill.description, skill.place.clone())).collect();
     let inside = |path: &str| SkillPlace::Workspace(path.to_owned());
@@ -78,16 +78,16 @@ fn of_two_skills_with_one_name_the_first_place_counts() {
 }
 
 #[test]
-fn what_is_broken_is_passed_over_with_its_reason_and_the_others_are_used() {
-    let places = Places::new();
+fn broken_skills_are_skipped_with_the_reason() {
+    let directories = Directories::new();
     let outside = tempfile::tempdir().unwrap();
     skill(outside.path(), "stolen", "stolen", "hush");
-    let at = |name: &str| places.workspace.path().join("skills").join(name);
+    let at = |name: &str| directories.workspace.path().join("skills").join(name);
     let folder = |name: &str| {
         fs::create_dir_all(at(name)).unwrap();
         at(name).join("SKILL.md")
     };
-    skill(places.workspace.path(), "skills/good", "good", "d");
+    skill(directories.workspace.path(), "skills/good", "good", "d");
     symlink("good", at("same")).unwrap();
     symlink(outside.path().join("stolen"), at("escape")).unwrap();
     symlink(outside.path().join("stolen/SKILL.md"), folder("escape-file")).unwrap();
@@ -100,7 +100,7 @@ fn what_is_broken_is_passed_over_with_its_reason_and_the_others_are_used() {
     fs::write(folder("escape\u{1b}"), "---\nname: a\ndescription: b\n---\n").unwrap();
     fs::write(at("a-file"), "no folder").unwrap();
     symlink("../a-file", at("good/link-to-a-file")).unwrap();
-    let skills = places.scan();
+    let skills = directories.scan();
     assert_eq!(names(&skills), ["good"]);
     for (what, expected) in [
         ("skills/same/SKILL.md", "called good too"),
@@ -120,95 +120,95 @@ fn what_is_broken_is_passed_over_with_its_reason_and_the_others_are_used() {
 }
 
 #[test]
-fn places_that_lead_out_are_passed_over_and_those_that_are_not_there_are_not_missed() {
-    let places = Places::new();
+fn outside_directories_are_skipped_and_missing_ones_ignored() {
+    let directories = Directories::new();
     let outside = tempfile::tempdir().unwrap();
     skill(outside.path(), "stolen", "stolen", "d");
-    assert_eq!(*places.scan(), Skills { max_prompt_chars: 18_000, ..Skills::default() });
-    symlink(outside.path(), places.workspace.path().join("skills")).unwrap();
-    let gone = places.library(SkillsConfig::default());
-    drop(places.dir);
-    let skills = gone.scan(&Arc::new(Workspace::open(places.workspace.path()).unwrap()));
+    assert_eq!(*directories.scan(), Skills { max_prompt_chars: 18_000, ..Skills::default() });
+    symlink(outside.path(), directories.workspace.path().join("skills")).unwrap();
+    let gone = directories.library(SkillsConfig::default());
+    drop(directories.dir);
+    let skills = gone.scan(&Arc::new(Workspace::open(directories.workspace.path()).unwrap()));
     assert_eq!(names(&skills), Vec::<&str>::new());
     assert!(skills.skipped[0].why.contains("skills.dirs"), "{:?}", skills.skipped);
     assert!(why(&skills, "skills").contains("leads out of the workspace"));
 }
 
 #[test]
-fn folders_are_looked_into_six_deep_and_not_below_a_skill() {
-    let places = Places::new();
-    let workspace = places.workspace.path();
+fn folders_are_searched_six_deep_and_not_below_a_skill() {
+    let directories = Directories::new();
+    let workspace = directories.workspace.path();
     skill(workspace, "skills/1/2/3/4/5/6", "six", "d");
     skill(workspace, "skills/1/2/3/4/5/x/7", "seven", "d");
     skill(workspace, "skills/1/2/3/4/5/6/below", "below", "d");
     skill(workspace, "skills/.hidden", "hidden", "d");
     symlink("..", workspace.join("skills/1/loop")).unwrap();
-    assert_eq!(names(&places.scan()), ["six"]);
+    assert_eq!(names(&directories.scan()), ["six"]);
 }
 
 #[test]
 fn there_are_at_most_so_many() {
-    let places = Places::new();
+    let directories = Directories::new();
     for n in 0..MAX_SKILLS + 3 {
-        skill(places.workspace.path(), &format!("skills/s{n:03}"), &format!("s{n:03}"), "d");
+        skill(directories.workspace.path(), &format!("skills/s{n:03}"), &format!("s{n:03}"), "d");
     }
-    let skills = places.scan();
+    let skills = directories.scan();
     assert_eq!((skills.list.len(), skills.skipped.len()), (MAX_SKILLS, 3));
     assert!(skills.skipped[0].why.contains("there are 150 skills before it"));
 }
 
 #[test]
-fn what_has_not_changed_is_the_same_and_what_has_is_read_again() {
-    let places = Places::new();
-    skill(places.workspace.path(), "skills/a", "a", "first");
-    let (library, files) = (places.library(SkillsConfig::default()), places.files());
+fn only_changed_skills_are_read_again() {
+    let directories = Directories::new();
+    skill(directories.workspace.path(), "skills/a", "a", "first");
+    let (library, files) = (directories.library(SkillsConfig::default()), directories.files());
     assert_eq!(library.known().list.len(), 0);
     let first = library.scan(&files);
     assert!(Arc::ptr_eq(&first, &library.scan(&files)) && Arc::ptr_eq(&first, &library.known()));
-    skill(places.workspace.path(), "skills/a", "a", "another");
+    skill(directories.workspace.path(), "skills/a", "a", "another");
     let second = library.scan(&files);
     assert_eq!(second.list[0].description, "another");
-    fs::remove_dir_all(places.workspace.path().join("skills/a")).unwrap();
+    fs::remove_dir_all(directories.workspace.path().join("skills/a")).unwrap();
     assert_eq!(library.scan(&files).list.len(), 0);
 }
 
 #[test]
-fn switched_off_nothing_is_looked_for() {
-    let places = Places::new();
-    skill(places.workspace.path(), "skills/a", "a", "d");
-    let library = places.library(SkillsConfig { enabled: false, ..SkillsConfig::default() });
-    assert_eq!(library.scan(&places.files()).list.len(), 0);
+fn nothing_is_searched_when_skills_are_disabled() {
+    let directories = Directories::new();
+    skill(directories.workspace.path(), "skills/a", "a", "d");
+    let library = directories.library(SkillsConfig { enabled: false, ..SkillsConfig::default() });
+    assert_eq!(library.scan(&directories.files()).list.len(), 0);
     assert!(!library.reaches_out());
 }
 
 #[test]
-fn a_skill_says_who_may_use_it_and_the_settings_give_its_variables() {
-    let places = Places::new();
-    let folder = places.workspace.path().join("skills/a");
+fn a_skill_declares_its_users_and_the_settings_its_variables() {
+    let directories = Directories::new();
+    let folder = directories.workspace.path().join("skills/a");
     fs::create_dir_all(&folder).unwrap();
     let head = "---\nname: a\ndescription: d\nuser-invocable: false\ndisable-model-invocation: true\n---\n";
     fs::write(folder.join("SKILL.md"), head).unwrap();
     let entry = SkillEntry { env: BTreeMap::from([("CITY".into(), "Bonn".into())]), ..SkillEntry::default() };
     let config = SkillsConfig { entries: BTreeMap::from([("a".to_owned(), entry)]), ..SkillsConfig::default() };
-    let skills = places.library(config).scan(&places.files());
+    let skills = directories.library(config).scan(&directories.files());
     let a = &skills.list[0];
     assert_eq!((a.user_invocable, a.listed, &*a.variables[0].name), (false, false, "CITY"));
 }
 
 #[tokio::test]
 async fn a_skill_outside_of_the_workspace_is_read_by_its_name_and_nothing_else_is() {
-    let places = Places::new();
-    skill(places.dir.path(), "weather", "weather", "d");
-    skill(places.workspace.path(), "skills/inside", "inside", "d");
-    fs::write(places.dir.path().join("weather/units.md"), "metric").unwrap();
-    fs::write(places.dir.path().join("other.md"), "another's").unwrap();
-    symlink("/etc/hostname", places.dir.path().join("weather/escape")).unwrap();
-    let library = Arc::new(places.library(SkillsConfig::default()));
-    library.scan(&places.files());
+    let directories = Directories::new();
+    skill(directories.dir.path(), "weather", "weather", "d");
+    skill(directories.workspace.path(), "skills/inside", "inside", "d");
+    fs::write(directories.dir.path().join("weather/units.md"), "metric").unwrap();
+    fs::write(directories.dir.path().join("other.md"), "another's").unwrap();
+    symlink("/etc/hostname", directories.dir.path().join("weather/escape")).unwrap();
+    let library = Arc::new(directories.library(SkillsConfig::default()));
+    library.scan(&directories.files());
     let tool = ReadSkill::new(library);
     let read = async |arguments| call(&tool as &dyn Tool, arguments).await;
     let text = read(json!({"name": "weather"})).await.unwrap();
-    let folder = places.dir.path().canonicalize().unwrap().join("weather");
+    let folder = directories.dir.path().canonicalize().unwrap().join("weather");
     assert!(text.starts_with(&format!("[The folder of this skill is {}]\n---\n", folder.display())), "{text}");
     assert!(text.ends_with("Do it.\n"));
     assert!(read(json!({"name": "weather", "path": "units.md"})).await.unwrap().ends_with("\nmetric"));
@@ -221,7 +221,7 @@ async fn a_skill_outside_of_the_workspace_is_read_by_its_name_and_nothing_else_i
         (json!({"name": "weather", "path": "none.md"}), "There is no \"none.md\""),
     ] {
         let output: Result<String, ToolFailure> = read(arguments.clone()).await;
-        let told = failure(output);
-        assert!(told.contains(expected), "{arguments}: {told}");
+        let error = failure(output);
+        assert!(error.contains(expected), "{arguments}: {error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Looks through the files of a walk and collects what matches.
+//! Searches the files of a walk and collects the matching lines.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,41 +13,42 @@ use tokio_util::sync::CancellationToken;
 use super::walk::{LeftOut, Walk};
 use crate::workspace::shown;
 
-/// Longest line that is shown whole, in characters.
+/// Longest line that is shown in full, in characters.
 const MAX_LINE_CHARS: usize = 300;
-/// Room for lines in one result, in bytes; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
+/// Most bytes of lines in one result; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_RESULT_BYTES: usize = 60 * 1024;
-/// Most bytes that one call reads. 512 MiB: a few seconds from a fast disk.
+/// Most bytes that one call reads. 512 MiB: a few seconds on a fast disk.
 const MAX_SEARCHED_BYTES: u64 = 512 * 1024 * 1024;
-/// Longest time one call searches; what it has found by then is its result.
+/// Longest search time of one call. After that, it returns the matches so far.
 pub(super) const MAX_SEARCH_TIME: Duration = Duration::from_secs(20);
-/// Bytes at the beginning of a file in which a zero byte makes it binary: enough to see what every common format is.
+/// Number of bytes at the beginning of a file that are checked for a zero byte, which marks a binary file. Enough for
+/// every common format.
 const SNIFFED_BYTES: usize = 8 * 1024;
 
-/// One search as it goes on.
+/// A search in progress.
 pub(super) struct Search {
     expression: Regex,
-    /// Lines to show before and after each match.
+    /// Context lines before and after each match.
     around: usize,
-    /// Matches that may still be shown.
-    room: usize,
+    /// Number of matches that may still be shown.
+    matches_left: usize,
     max_file_bytes: u64,
     bytes_left: u64,
-    /// What is shown.
+    /// The lines of the result.
     lines: String,
     matches: usize,
     files_with: usize,
     searched: usize,
-    /// Whether there is a match that was not shown.
+    /// Whether there is a match that is not shown.
     more: bool,
 }
 
 impl Search {
-    pub(super) fn new(expression: Regex, around: usize, room: usize, max_file_bytes: u64) -> Self {
+    pub(super) fn new(expression: Regex, around: usize, matches_left: usize, max_file_bytes: u64) -> Self {
         Self {
             expression,
             around,
-            room,
+            matches_left,
             max_file_bytes,
             bytes_left: MAX_SEARCHED_BYTES,
             lines: String::new(),
@@ -58,7 +59,7 @@ impl Search {
         }
     }
 
-    /// Looks through everything that the walk meets; gives what the model reads.
+    /// Searches all files of the walk and returns the result for the model.
     ///
     /// # Errors
     /// Only [`ToolFailure::Cancelled`].
@@ -106,7 +107,8 @@ impl Search {
         }
         let name = shown(path.as_bytes());
         let matches_before = self.matches;
-        // Lines that are shown if the next one matches, lines still to be shown after a match, and the last one shown.
+        // Lines to show if the next line matches; number of lines still to show after a match; the last line that was
+        // shown.
         let mut before = VecDeque::new();
         let mut after = 0;
         let mut last = None;
@@ -114,7 +116,7 @@ impl Search {
         for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if self.expression.is_match(line) {
-                if self.room == 0 || self.lines.len() > MAX_RESULT_BYTES {
+                if self.matches_left == 0 || self.lines.len() > MAX_RESULT_BYTES {
                     self.more = true;
                     break;
                 }
@@ -128,7 +130,7 @@ impl Search {
                 self.show(&name, at, ':', line);
                 (last, after) = (Some(at), self.around);
                 self.matches += 1;
-                self.room -= 1;
+                self.matches_left -= 1;
             } else if after > 0 {
                 self.show(&name, at, '-', line);
                 (last, after) = (Some(at), after - 1);
@@ -142,7 +144,7 @@ impl Search {
         self.files_with += usize::from(self.matches > matches_before);
     }
 
-    /// Shows a line; `at` counts from 0.
+    /// Adds a line to the result; `at` counts from 0.
     fn show(&mut self, name: &str, at: usize, mark: char, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let end = text.char_indices().nth(MAX_LINE_CHARS).map_or(text.len(), |(at, _)| at);
@@ -167,7 +169,7 @@ impl Search {
     }
 }
 
-/// The content of a file, or `None` when it is not text.
+/// The content of a file; `None` if it is not text.
 fn read_text(file: File, most: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let mut file = file.take(most);

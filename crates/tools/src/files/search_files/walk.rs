@@ -1,4 +1,4 @@
-//! Goes through the files beneath a directory, in order, without following links.
+//! Walks the files beneath a directory in a fixed order, without following links.
 
 use std::fs::File;
 
@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use super::Filter;
 use crate::workspace::{EntryKind, Workspace};
 
-/// Most entries that one walk looks at.
+/// Most entries that one walk visits.
 const MAX_ENTRIES: usize = 200_000;
-/// Deepest directory.
+/// Deepest directory that is visited.
 const MAX_DEPTH: usize = 64;
 
-/// What a walk did not show, and why.
+/// What a walk left out, by reason.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     pub(super) binary: usize,
@@ -22,12 +22,12 @@ pub(super) struct LeftOut {
     links: usize,
     special: usize,
     git: usize,
-    /// Why it ended before everything was seen.
+    /// Why the walk ended early.
     pub(super) stopped: Option<&'static str>,
 }
 
 impl LeftOut {
-    /// A list for a person; empty when nothing was left out.
+    /// A list in plain words; empty if nothing was left out.
     pub(super) fn describe(&self, max_file_bytes: u64) -> String {
         let mut parts: Vec<String> = [
             (self.binary, "binary".to_owned()),
@@ -48,30 +48,30 @@ impl LeftOut {
     }
 }
 
-/// A file that was met.
+/// A file of the walk.
 pub(super) struct Found {
-    /// Its path from the root of the workspace.
+    /// Path relative to the root of the workspace.
     pub(super) path: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// The file, open.
+    /// The open file.
     pub(super) file: File,
 }
 
-/// A walk as it goes on.
+/// A walk in progress.
 pub(super) struct Walk<'a> {
     workspace: &'a Workspace,
     filter: Option<&'a Filter>,
     cancel: &'a CancellationToken,
     start: String,
-    /// What is still to be looked at, the next one last: a path beneath the start, its kind and its depth.
+    /// The remaining entries, the next one last: path beneath the start, kind and depth.
     rest: Vec<(String, EntryKind, usize)>,
     looked_at: usize,
     pub(super) left_out: LeftOut,
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at a directory or a file.
+    /// Starts a walk at a directory or a file.
     pub(super) fn new(
         workspace: &'a Workspace,
         path: &str,
@@ -83,16 +83,16 @@ impl<'a> Walk<'a> {
         let mut walk = Self { workspace, filter, cancel, start, rest, looked_at: 0, left_out };
         match workspace.file(path) {
             Ok((_, size)) => walk.rest.push((String::new(), EntryKind::File(size), 0)),
-            // Not a file: a directory then, or a failure that says why it is neither.
+            // Not a file. Opening it as a directory succeeds or returns the reason.
             Err(_) => walk.open_directory("", 0)?,
         }
         Ok(walk)
     }
 
-    /// The next file that is meant.
+    /// The next file that the filter accepts.
     ///
     /// # Errors
-    /// Only [`ToolFailure::Cancelled`]: what cannot be read is counted instead.
+    /// Only [`ToolFailure::Cancelled`]. Unreadable entries are counted instead.
     pub(super) fn next(&mut self) -> Result<Option<Found>, ToolFailure> {
         while let Some((beneath, kind, depth)) = self.rest.pop() {
             self.looked_at += 1;
@@ -136,14 +136,14 @@ impl<'a> Walk<'a> {
             match String::from_utf8(entry.name) {
                 Ok(name) if beneath.is_empty() => self.rest.push((name, entry.kind, depth + 1)),
                 Ok(name) => self.rest.push((format!("{beneath}/{name}"), entry.kind, depth + 1)),
-                // No argument can name it either.
+                // A name that is not UTF-8 cannot be an argument of a tool.
                 Err(_) => self.left_out.unreadable += 1,
             }
         }
         Ok(())
     }
 
-    /// The path from the root of the workspace.
+    /// Path relative to the root of the workspace.
     fn path_of(&self, beneath: &str) -> String {
         match (self.start.as_str(), beneath) {
             (".", beneath) if !beneath.is_empty() => beneath.to_owned(),

@@ -1,4 +1,5 @@
-//! The file tools in a process whose service manager or container refuses `openat2`.
+//! The file tools in a process where a system call filter refuses `openat2`, as under some service managers and
+//! containers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use super::*;
 
-/// Answers `openat2` with this error number from here on: in this thread and those that it starts.
+/// Makes `openat2` fail with this error number, in this thread and the threads that it starts.
 fn refuse_openat2(errno: i32) {
     let rules = BTreeMap::from([(libc::SYS_openat2, Vec::new())]);
     let arch = std::env::consts::ARCH.try_into().unwrap();
@@ -15,7 +16,7 @@ fn refuse_openat2(errno: i32) {
     apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
 }
 
-/// Not of tokio's: the runtime has to be made behind the filter, so that its threads are there too.
+/// Not `#[tokio::test]`: the runtime must start after the filter is set, so that the filter applies to its threads.
 #[test]
 fn where_a_filter_refuses_openat2_every_file_tool_works_and_stays_inside() {
     for errno in [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL, libc::EOPNOTSUPP, libc::EKEYREJECTED] {
@@ -29,20 +30,20 @@ fn where_a_filter_refuses_openat2_every_file_tool_works_and_stays_inside() {
 }
 
 async fn use_everything() {
-    let house = house();
-    symlink("note.txt", house.inside("link")).unwrap();
-    symlink("../outside", house.inside("out")).unwrap();
-    assert!(house.read("link").await.unwrap().contains("three"));
-    assert!(house.list("sub").await.unwrap().contains("inner.txt"));
-    assert!(call(&house.search, json!({"pattern": "inner"})).await.unwrap().contains("sub/inner.txt"));
+    let fixture = fixture();
+    symlink("note.txt", fixture.inside("link")).unwrap();
+    symlink("../outside", fixture.inside("out")).unwrap();
+    assert!(fixture.read("link").await.unwrap().contains("three"));
+    assert!(fixture.list("sub").await.unwrap().contains("inner.txt"));
+    assert!(call(&fixture.search, json!({"pattern": "inner"})).await.unwrap().contains("sub/inner.txt"));
     let written = json!({"path": "new/deep/file.txt", "content": "old", "create_dirs": true});
-    call(&house.write, written).await.unwrap();
-    call(&house.edit, json!({"path": "new/deep/file.txt", "old": "old", "new": "fresh"})).await.unwrap();
-    assert!(house.read("new/deep/file.txt").await.unwrap().contains("fresh"));
+    call(&fixture.write, written).await.unwrap();
+    call(&fixture.edit, json!({"path": "new/deep/file.txt", "old": "old", "new": "fresh"})).await.unwrap();
+    assert!(fixture.read("new/deep/file.txt").await.unwrap().contains("fresh"));
     for path in ["out/secret.txt", "../outside/secret.txt", "sub/../../outside/secret.txt"] {
-        let refused = failure(house.read(path).await);
+        let refused = failure(fixture.read(path).await);
         assert!(refused.contains("leads out of the workspace"), "{path}: {refused}");
     }
-    failure(call(&house.write, json!({"path": "out/new", "content": "x"})).await);
-    assert!(!house.dir.path().join("outside/new").exists());
+    failure(call(&fixture.write, json!({"path": "out/new", "content": "x"})).await);
+    assert!(!fixture.dir.path().join("outside/new").exists());
 }

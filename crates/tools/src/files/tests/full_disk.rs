@@ -1,4 +1,4 @@
-//! Writing where there is no room, on a file system of 64 KiB that only this test sees.
+//! Writes to a full disk: a file system of 64 KiB that only this test can see.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::*;
 
-/// Where the second run of the test finds its small file system.
+/// Variable with the path of the small file system, for the second process of the test.
 const SMALL_DISK: &str = "BELAY_TEST_SMALL_DISK";
 
-/// Starts itself again in a mount namespace of its own, and there does what its name says.
+/// Runs itself again in a separate mount namespace, where the actual test takes place.
 #[tokio::test]
 async fn a_full_disk_leaves_the_old_file_as_it_was_and_nothing_else() {
     if let Some(disk) = std::env::var_os(SMALL_DISK) {
@@ -27,16 +27,16 @@ async fn a_full_disk_leaves_the_old_file_as_it_was_and_nothing_else() {
         .env(SMALL_DISK, disk.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output_text.contains("1 passed"), "{output_text}");
 }
 
 async fn write_too_much(disk: &Path) {
     let workspace = Arc::new(Workspace::open(disk).unwrap());
     let write = WriteFile::new(workspace, &ToolsConfig::default());
     call(&write, json!({"path": "kept.txt", "content": "as it was"})).await.unwrap();
-    let told = failure(call(&write, json!({"path": "kept.txt", "content": "x".repeat(100_000)})).await);
-    assert!(told.contains("the disk is full. Nothing was changed."), "{told}");
+    let message = failure(call(&write, json!({"path": "kept.txt", "content": "x".repeat(100_000)})).await);
+    assert!(message.contains("the disk is full. Nothing was changed."), "{message}");
     assert_eq!(std::fs::read_to_string(disk.join("kept.txt")).unwrap(), "as it was");
     assert_eq!(std::fs::read_dir(disk).unwrap().count(), 1);
     call(&write, json!({"path": "kept.txt", "content": "x".repeat(20_000)})).await.unwrap();

@@ -1,5 +1,5 @@
-//! Somebody swaps what lies in the workspace while the tools work in it. The races are real, so which side wins is
-//! nobody's to say; what must hold is that nothing outside is ever seen or changed.
+//! Names in the workspace are swapped while the tools run. The races are real, so their outcome varies. In every case,
+//! nothing outside of the workspace may be read or changed.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::*;
 
-/// Times each reading tool is called while things are swapped.
+/// Number of calls of each reading tool while names are swapped.
 const READING_ROUNDS: usize = 1000;
 
-/// Times each writing tool is called; fewer, since each call waits for the disk.
+/// Number of calls of each writing tool. Fewer, because each call waits for the disk.
 const WRITING_ROUNDS: usize = 100;
 
-/// Exchanges two names until it is told to stop.
+/// A thread that exchanges two names until it is stopped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -30,7 +30,7 @@ impl Swapper {
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     let flags = rustix::fs::RenameFlags::EXCHANGE;
-                    // A name may be missing for a moment, while a tool puts its file there.
+                    // A name may be missing for a moment while a tool replaces the file.
                     let _ = rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
                 }
             }
@@ -44,28 +44,28 @@ impl Swapper {
     }
 }
 
-/// A directory is swapped for a link to the outside while the tools look into it.
+/// A directory is swapped with a link to the outside while the tools read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
-    for house in houses() {
-        std::fs::create_dir(house.inside("swap")).unwrap();
-        std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
-        std::fs::write(house.dir.path().join("outside/only-outside"), "").unwrap();
-        symlink("../outside", house.inside("out")).unwrap();
-        let swapper = Swapper::start(house.inside("swap"), house.inside("out"));
+async fn a_directory_swapped_with_a_link_never_shows_outside_files() {
+    for fixture in fixtures() {
+        std::fs::create_dir(fixture.inside("swap")).unwrap();
+        std::fs::write(fixture.inside("swap/secret.txt"), "harmless").unwrap();
+        std::fs::write(fixture.dir.path().join("outside/only-outside"), "").unwrap();
+        symlink("../outside", fixture.inside("out")).unwrap();
+        let swapper = Swapper::start(fixture.inside("swap"), fixture.inside("out"));
         for _ in 0..READING_ROUNDS {
             for path in ["swap/secret.txt", "sub/../swap/secret.txt"] {
-                if let Ok(text) = house.read(path).await {
+                if let Ok(text) = fixture.read(path).await {
                     assert!(text.ends_with("harmless"), "{text}");
                 }
             }
-            if let Ok(text) = house.list("swap").await {
+            if let Ok(text) = fixture.list("swap").await {
                 assert!(!text.contains("only-outside"), "{text}");
             }
-            if let Err(ToolFailure::Failed(text)) = house.read("swap/only-outsid").await {
+            if let Err(ToolFailure::Failed(text)) = fixture.read("swap/only-outsid").await {
                 assert!(!text.contains("Did you mean only-outside"), "{text}");
             }
-            if let Ok(text) = call(&house.search, json!({"pattern": "canary", "path": "swap"})).await {
+            if let Ok(text) = call(&fixture.search, json!({"pattern": "canary", "path": "swap"})).await {
                 assert!(!text.contains(CANARY), "{text}");
             }
         }
@@ -73,10 +73,10 @@ async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
     }
 }
 
-/// Everything outside, by name and content.
-fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
+/// All files outside of the workspace, by name and content.
+fn outside(fixture: &Fixture) -> Vec<(PathBuf, Option<String>)> {
     let mut found = Vec::new();
-    let mut rest = vec![house.dir.path().join("outside")];
+    let mut rest = vec![fixture.dir.path().join("outside")];
     while let Some(path) = rest.pop() {
         if path.is_dir() {
             rest.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -90,34 +90,34 @@ fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
     found
 }
 
-/// Directories and files are swapped for links to the outside while the tools write and edit.
+/// Directories and files are swapped with links to the outside while the tools write and edit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_outside_is_written_while_directories_files_and_links_are_swapped() {
-    for house in houses() {
-        let before = outside(&house);
-        std::fs::create_dir(house.inside("swap")).unwrap();
-        std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
-        symlink("../outside", house.inside("out")).unwrap();
-        std::fs::write(house.inside("file"), "harmless").unwrap();
-        symlink("../outside/secret.txt", house.inside("file-out")).unwrap();
+    for fixture in fixtures() {
+        let before = outside(&fixture);
+        std::fs::create_dir(fixture.inside("swap")).unwrap();
+        std::fs::write(fixture.inside("swap/secret.txt"), "harmless").unwrap();
+        symlink("../outside", fixture.inside("out")).unwrap();
+        std::fs::write(fixture.inside("file"), "harmless").unwrap();
+        symlink("../outside/secret.txt", fixture.inside("file-out")).unwrap();
         let swappers = [
-            Swapper::start(house.inside("swap"), house.inside("out")),
-            Swapper::start(house.inside("file"), house.inside("file-out")),
+            Swapper::start(fixture.inside("swap"), fixture.inside("out")),
+            Swapper::start(fixture.inside("file"), fixture.inside("file-out")),
         ];
         for round in 0..WRITING_ROUNDS {
             let content = format!("written {round}");
             for path in ["swap/secret.txt", "swap/new/deep.txt", "sub/../swap/fresh.txt", "file", "file-out"] {
                 let arguments = json!({"path": path, "content": content, "create_dirs": true});
-                if let Err(failed) = call(&house.write, arguments).await {
+                if let Err(failed) = call(&fixture.write, arguments).await {
                     assert!(matches!(failed, ToolFailure::Failed(_)), "{failed:?}");
                 }
             }
             for path in ["swap/secret.txt", "file"] {
                 let arguments = json!({"path": path, "old": "canary", "new": "edited"});
-                assert!(call(&house.edit, arguments).await.is_err(), "the canary was found by {path}");
+                assert!(call(&fixture.edit, arguments).await.is_err(), "the canary was found by {path}");
             }
         }
         swappers.into_iter().for_each(Swapper::end);
-        assert_eq!(outside(&house), before);
+        assert_eq!(outside(&fixture), before);
     }
 }

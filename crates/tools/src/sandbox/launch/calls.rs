@@ -1,10 +1,10 @@
-//! The filter of system calls: what no command needs and what has let programs out before.
+//! The system call filter (seccomp): refuses calls that commands do not need and that have allowed sandbox escapes.
 //!
-//! It is a list of what is refused. A list of what is allowed would be tighter, and would break a program with each new
-//! library: commands are anything. Refused calls answer EPERM, so that programs go on and say what they miss.
+//! It is a deny list. An allow list would be stricter, but would break programs with each new library version, because
+//! a command may be any program. Refused calls return EPERM, so that programs continue and report the error.
 //!
-//! Source of the numbers: the crate libc, for the processor this is compiled for. Programs for another one (32 bit) are
-//! killed; so is nothing else.
+//! Source of the numbers: the crate libc, for the processor that this is compiled for. Only programs for another
+//! architecture (32 bit) are killed.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use seccompiler::{
     TargetArch, apply_filter, sock_filter,
 };
 
-/// Refused whatever the arguments.
+/// Refused with any arguments.
 const REFUSED: &[c_long] = &[
-    // Other file systems than those that were given.
+    // Mounting other file systems.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -32,10 +32,10 @@ const REFUSED: &[c_long] = &[
     libc::SYS_open_by_handle_at,
     libc::SYS_quotactl,
     libc::SYS_fanotify_init,
-    // Other namespaces, in which one is root.
+    // Creating or entering namespaces, where a process may be root.
     libc::SYS_unshare,
     libc::SYS_setns,
-    // Other processes.
+    // Accessing other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -46,14 +46,14 @@ const REFUSED: &[c_long] = &[
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    // Large doors into the kernel.
+    // Large attack surfaces of the kernel.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // The machine.
+    // Changing the machine itself.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
     libc::SYS_init_module,
@@ -81,20 +81,21 @@ const REFUSED: &[c_long] = &[
     libc::SYS_uselib,
 ];
 
-/// `open_tree_attr`, which the crate libc does not name yet. Calls since Linux 5.2 have one number on all processors.
+/// `open_tree_attr`, which the crate libc does not define yet. Calls since Linux 5.2 have the same number on all
+/// processors.
 ///
 /// Source: Linux, scripts/syscall.tbl.
 const OPEN_TREE_ATTR: c_long = 467;
 
-/// The first number beyond the calls that this list has been held against (Linux 6.17: `file_setattr`, 469). Newer ones
-/// are answered as an older kernel would, and so are those of the x32 way of calling, which begin at 0x4000_0000.
+/// The first number after the calls that were reviewed for this list (Linux 6.17: `file_setattr`, 469). Newer calls
+/// return the same error as on an older kernel. This includes the x32 calls, which begin at 0x4000_0000.
 const UNKNOWN: u32 = 470;
 
-/// Kinds of sockets that are left: Unix, both internets, and netlink, by which programs ask for their own interfaces.
-/// Others reach past the network namespace (vsock), or into parts of the kernel that are rarely looked at.
+/// Allowed socket families: Unix, IPv4, IPv6, and netlink, by which programs query their own network interfaces. Others
+/// bypass the network namespace (vsock), or use rarely reviewed parts of the kernel.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Flags of `clone` that make a namespace.
+/// Flags of `clone` that create a namespace.
 const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWUSER,
@@ -105,18 +106,18 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Requests of `ioctl` that type into a terminal as if its user had: `TIOCSTI` and `TIOCLINUX`.
+/// Requests of `ioctl` that insert input into a terminal as if its user had typed it: `TIOCSTI` and `TIOCLINUX`.
 ///
-/// Source: Linux, include/uapi/asm-generic/ioctls.h; the crate libc gives them another type with each C library.
+/// Source: Linux, include/uapi/asm-generic/ioctls.h; in the crate libc, their type depends on the C library.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
 
-/// The argument of `personality` that only asks.
+/// The argument of `personality` that only queries the value.
 const PERSONALITY_ASKED: u64 = 0xffff_ffff;
 
-/// Puts the filters up.
+/// Installs the filters.
 ///
 /// # Errors
-/// The kernel has no seccomp filters, or the processor is one that the list has not been made for.
+/// The kernel does not support seccomp filters, or the list does not support this processor.
 pub(crate) fn restrict() -> Result<(), String> {
     let filters = filters().map_err(|error| format!("the filter of system calls cannot be made: {error}"))?;
     for filter in &filters {
@@ -125,19 +126,19 @@ pub(crate) fn restrict() -> Result<(), String> {
     Ok(())
 }
 
-/// One filter for each kind of answer; the kernel asks all, and the strictest answer counts.
+/// One filter for each kind of error. The kernel runs all filters and applies the strictest result.
 fn filters() -> Result<[BpfProgram; 3], seccompiler::BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let filter = |rules, errno: i32| {
         let answer = SeccompAction::Errno(errno.cast_unsigned());
         SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?.try_into()
     };
-    // Its flags lie in memory, where no filter can look; the C library falls back to clone.
+    // The flags of `clone3` lie in memory, where a filter cannot read them. The C library falls back to `clone`.
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     Ok([filter(refused()?, libc::EPERM)?, filter(clone3, libc::ENOSYS)?, unknown()])
 }
 
-/// The calls that are refused. Those with rules are refused where one of the rules fits.
+/// The refused calls. A call with rules is refused if one of its rules matches.
 fn refused() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
     let argument = |index, op, value| SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value);
     let mut calls: BTreeMap<_, _> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
@@ -155,14 +156,15 @@ fn refused() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendE
     Ok(calls)
 }
 
-/// Answers every number from [`UNKNOWN`] on with ENOSYS. Written out, for the crate compares arguments only.
+/// Returns ENOSYS for every number from [`UNKNOWN`] on. Written as BPF instructions, because the crate can only compare
+/// arguments.
 fn unknown() -> BpfProgram {
     let step = |code: u32, jt, jf, k| {
-        // The codes of the classic packet filter fit in 16 bits.
+        // The opcodes of classic BPF fit in 16 bits.
         sock_filter { code: code as u16, jt, jf, k }
     };
     vec![
-        // The number lies at the beginning of `struct seccomp_data`.
+        // The number is the first field of `struct seccomp_data`.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, UNKNOWN),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()),

@@ -1,17 +1,17 @@
-//! Open files of whoever started us: none of them goes along.
+//! Closes inherited file descriptors.
 //!
-//! The daemon closes its own at an exec, but what it was started with itself (by a shell, a test) may be open still, and
-//! bubblewrap passes it on: a descriptor of a directory outside would be a door through every wall.
+//! The daemon's own descriptors close at an exec. But descriptors that the daemon inherited (from a shell or a test)
+//! may still be open, and bubblewrap passes them on. A descriptor of a directory outside would bypass all restrictions.
 
 use std::fs;
 
-/// Input, output and errors: what a command is meant to have.
+/// Standard input, output and error are kept.
 const STANDARD: i32 = 2;
 
-/// Closes every descriptor but the standard ones and the one to keep, the sealed program.
+/// Closes every descriptor except the standard ones and `keep`, the sealed program.
 ///
 /// # Errors
-/// There is no `/proc` to see them by.
+/// `/proc` cannot be read.
 pub(crate) fn close_all_but(keep: Option<i32>) -> Result<(), String> {
     let failed = |error| format!("open files cannot be looked for in /proc/self/fd: {error}");
     let open: Vec<i32> = fs::read_dir("/proc/self/fd")
@@ -22,7 +22,7 @@ pub(crate) fn close_all_but(keep: Option<i32>) -> Result<(), String> {
         .filter(|descriptor| *descriptor > STANDARD && Some(*descriptor) != keep)
         .collect();
     for descriptor in open {
-        // One of them was the directory just read, and is closed already.
+        // One of them belonged to the directory listing above and is closed already.
         let _ = nix::unistd::close(descriptor);
     }
     Ok(())

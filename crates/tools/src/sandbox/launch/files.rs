@@ -1,7 +1,7 @@
-//! Landlock: what may be read and written, once more, by another part of the kernel than the mounts.
+//! Landlock: a second restriction of reading and writing, independent of the mounts.
 //!
-//! Should a mount be wrong or a call slip through the filter, this still holds. It also closes what mounts cannot:
-//! abstract Unix sockets and signals to processes outside, and TCP ports of a shared network.
+//! It holds even if a mount is wrong or the filter misses a system call. It also restricts what mounts cannot: abstract
+//! Unix sockets and signals to processes outside, and TCP ports of a shared network.
 
 use std::path::Path;
 
@@ -14,17 +14,17 @@ use super::stage::Files;
 use crate::sandbox::config::Landlock;
 use crate::sandbox::{LINK, WORKSPACE};
 
-/// The newest Landlock that we ask for. Of an older kernel we take what it has.
+/// The newest Landlock ABI that is requested. An older kernel applies the part that it supports.
 const ABI_ASKED: ABI = ABI::V9;
 
-/// Private in every sandbox but that of `full`.
+/// Private in every sandbox, except with the policy `full`.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 /// Restricts this process.
 ///
 /// # Errors
-/// The kernel has no Landlock, or none that knows ports where ports are given, and it is required; or the rules are not
-/// taken.
+/// Landlock is required and the kernel has none, or ports are given and its version does not support them; or the
+/// kernel refuses the rules.
 pub(crate) fn restrict(landlock: Landlock, files: Files, ports: Option<&[u16]>) -> Result<(), String> {
     let enforced = enforce(landlock, files, ports)
         .map_err(|error| format!("Landlock does not take the rules: {error}. Ports need Linux 6.7 or later"))?;
@@ -40,7 +40,7 @@ fn enforce(landlock: Landlock, files: Files, ports: Option<&[u16]>) -> Result<Ru
     let mut ruleset =
         Ruleset::default().handle_access(AccessFs::from_all(ABI_ASKED))?.scope(Scope::from_all(ABI_ASKED))?;
     if ports.is_some() {
-        // All else is taken as far as the kernel has it; but a port list that is not kept would be no list.
+        // Everything else is applied as far as the kernel supports it. But a list of ports must be enforced.
         let level = match landlock {
             Landlock::Required => CompatLevel::HardRequirement,
             Landlock::Optional => CompatLevel::BestEffort,
@@ -52,7 +52,7 @@ fn enforce(landlock: Landlock, files: Files, ports: Option<&[u16]>) -> Result<Ru
     }
     let mut created = ruleset.create()?;
     for (path, access) in rules(files) {
-        // A path that is not there needs no rule: what has none is refused.
+        // A missing path needs no rule: access without a rule is refused.
         created = created.add_rules(path_beneath_rules([path], access))?;
     }
     for port in ports.unwrap_or_default() {
@@ -61,7 +61,7 @@ fn enforce(landlock: Landlock, files: Files, ports: Option<&[u16]>) -> Result<Ru
     Ok(created.restrict_self()?.ruleset)
 }
 
-/// What may be done beneath which path. The rules of all directories on the way to a file add up.
+/// The allowed access beneath each path. The rules of all parent directories of a file add up.
 fn rules(files: Files) -> Vec<(&'static Path, BitFlags<AccessFs>)> {
     let all = AccessFs::from_all(ABI_ASKED);
     if files == Files::All {
@@ -70,7 +70,8 @@ fn rules(files: Files) -> Vec<(&'static Path, BitFlags<AccessFs>)> {
     let device = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut rules = vec![(Path::new("/"), AccessFs::from_read(ABI_ASKED)), (Path::new("/dev"), device)];
     rules.extend(TEMPORARY.map(|path| (Path::new(path), all)));
-    // Where a room has no link there is nothing at that path, and so no rule. The socket's owner decides what it answers.
+    // Without a worker there is no file at this path, so there is no rule. The owner of the socket decides which
+    // requests it answers.
     rules.push((Path::new(LINK), AccessFs::ReadFile | AccessFs::ResolveUnix));
     if files == Files::Workspace {
         rules.push((Path::new(WORKSPACE), all));

@@ -1,4 +1,4 @@
-//! Limits of resources, kept by the kernel for each process.
+//! Resource limits, which the kernel enforces for each process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -6,21 +6,22 @@ use super::stage::Limits;
 
 const MIB: u64 = 1024 * 1024;
 
-/// Processor time after XCPU until KILL, for a program that ends itself in order.
+/// Processor seconds between SIGXCPU and SIGKILL, so that a program can exit in an orderly way.
 const CPU_GRACE_S: u64 = 5;
 
-/// Sets the limits, never above what holds already.
+/// Sets the limits. Never raises a limit above its current maximum.
 pub(crate) fn restrict(limits: &Limits) -> Result<(), String> {
     let memory = limits.memory_mb.saturating_mul(MIB);
     let file = limits.file_mb.saturating_mul(MIB);
     for (what, resource, soft, hard) in [
-        // Not the address space: runtimes with a garbage collector reserve far more of it than they use.
+        // Limits the data segment instead of the address space, because runtimes with a garbage collector reserve far
+        // more address space than they use.
         ("memory", Resource::Data, memory, memory),
         ("processes", Resource::Nproc, limits.processes, limits.processes),
         ("open files", Resource::Nofile, limits.open_files, limits.open_files),
         ("file size", Resource::Fsize, file, file),
         ("processor time", Resource::Cpu, limits.cpu_s, limits.cpu_s.saturating_add(CPU_GRACE_S)),
-        // A memory image could hold what the program has read.
+        // A core dump could contain data that the program has read.
         ("memory images", Resource::Core, 0, 0),
     ] {
         let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);

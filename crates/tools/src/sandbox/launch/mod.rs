@@ -1,12 +1,13 @@
-//! The last stage before a command: the daemon's own binary, started as `belay launch`, which restricts itself for good
-//! and then becomes the command.
+//! The launcher: the daemon's own binary, started as `belay launch`. It restricts itself permanently and then executes
+//! the command.
 //!
-//! **For**: what only the process itself can put up, and bubblewrap does not: limits, Landlock, the filter of system
-//! calls. Everything holds for all that the command starts, and nothing can be taken back.
+//! **For**: restrictions that only a process can apply to itself and that bubblewrap does not apply: resource limits,
+//! Landlock, the system call filter. They apply to all processes that the command starts, and cannot be undone.
 //!
-//! **Does not know**: which files there are: bubblewrap has decided that. It reads no settings and no environment.
+//! **Does not know**: which files are visible; bubblewrap has decided that. It reads no settings and no environment.
 //!
-//! Reading order: [`stage`] (its command line) → [`descriptors`] → [`limits`] → [`files`] (Landlock) → [`calls`] (seccomp).
+//! Reading order: [`stage`] (its command line) → [`descriptors`] → [`limits`] → [`files`] (Landlock) → [`calls`]
+//! (seccomp).
 
 pub(crate) mod calls;
 pub(crate) mod descriptors;
@@ -22,19 +23,19 @@ use std::process::{Command, ExitCode};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::set_no_new_privs;
 
-use stage::{Stage, Walls};
+use stage::{Confinement, Stage};
 
-/// A restriction was refused, or the program may not be executed, as shells say it.
+/// Exit code if a restriction was refused or the program cannot be executed, as in shells.
 const CANNOT: u8 = 126;
 
-/// There is no such program, as shells say it.
+/// Exit code if the program does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
 
-/// Restricts this process as its arguments say and becomes the program behind `--`. `args` are those behind the word
-/// `launch`. Returns only when something failed, having said so on standard error in a line that begins with
-/// `belay launch:`; then nothing has been run. To be called while the process has a single thread.
+/// Restricts this process according to its arguments and executes the program after `--`. `args` are the arguments
+/// after `launch`. Returns only on failure; then nothing was executed, and standard error has a line that begins with
+/// `belay launch:`. Must be called while the process has a single thread.
 ///
-/// The code is 127 where there is no such program, else 126.
+/// The exit code is 127 if the program does not exist, otherwise 126.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (code, why) = match Stage::parse(args) {
         Err(why) => (CANNOT, why),
@@ -47,48 +48,49 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// In this order: what needs the most freedom comes first.
+/// Applies the restrictions. Those that need the most permissions to apply come first.
 fn restrict(stage: &Stage) -> Result<(), String> {
-    if let Walls::Group(directory) = &stage.walls {
-        // Without it the tree is still found by its other ties, as where there are no groups; the daemon tries again.
+    if let Confinement::Group(directory) = &stage.confinement {
+        // Failure is harmless: the process tree is also found by other means, as on systems without control groups, and
+        // the daemon tries again.
         let _ = belay_exec::enter_group(directory);
         return Ok(());
     }
     descriptors::close_all_but(stage.sealed)?;
-    die_with_parent(&stage.walls)?;
+    die_with_parent(&stage.confinement)?;
     set_no_new_privs(true).map_err(|errno| format!("privileges cannot be given up for good: {errno}"))?;
-    if let Walls::Inside { landlock, files, ports } = &stage.walls {
+    if let Confinement::Inside { landlock, files, ports } = &stage.confinement {
         files::restrict(*landlock, *files, ports.as_deref())?;
     }
     if let Some(limits) = &stage.limits {
         limits::restrict(limits)?;
     }
-    if matches!(stage.walls, Walls::Inside { .. }) {
+    if matches!(stage.confinement, Confinement::Inside { .. }) {
         calls::restrict()?;
     }
     Ok(())
 }
 
-/// The kernel sends KILL when the thread that started this process ends.
-fn die_with_parent(walls: &Walls) -> Result<(), String> {
+/// Tells the kernel to send SIGKILL to this process when the thread that started it ends.
+fn die_with_parent(confinement: &Confinement) -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| format!("it cannot be tied to the process that started it: {errno}"))?;
-    match walls {
-        // It may have ended before the kernel was asked, and then nothing would be sent.
-        Walls::Bare { parent: Some(parent) }
+    match confinement {
+        // The parent may have ended before this request. Then no signal would be sent.
+        Confinement::Bare { parent: Some(parent) }
             if getppid().map(|pid| pid.as_raw_pid().cast_unsigned()) != Some(*parent) =>
         {
             Err(format!("process {parent}, which started it, is gone"))
         }
-        Walls::Bare { .. } | Walls::Group(_) | Walls::Inside { .. } => Ok(()),
+        Confinement::Bare { .. } | Confinement::Group(_) | Confinement::Inside { .. } => Ok(()),
     }
 }
 
 fn become_program(stage: &Stage) -> (u8, String) {
-    // `Stage::parse` gives no stage without a program.
+    // `Stage::parse` requires a program.
     let [program, args @ ..] = &stage.argv[..] else { return (CANNOT, "no program is given".to_owned()) };
     let error = match stage.sealed {
-        // The descriptor stays open: the interpreter of a script reads it by this path.
+        // The descriptor stays open: the interpreter of a script reads the script by this path.
         Some(number) => Command::new(format!("/proc/self/fd/{number}")).arg0(program).args(args).exec(),
         None => Command::new(program).args(args).exec(),
     };

@@ -1,42 +1,42 @@
-//! The command line between the daemon and the stage that runs inside: written by one, read by the other.
+//! The command line of the launcher. The daemon writes it and the launcher parses it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::sandbox::config::{Landlock, SandboxConfig};
 
-/// What the stage is to do before it becomes the program.
+/// What the launcher does before it executes the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
-    pub(crate) walls: Walls,
-    /// `None`: those that hold already. Inside walls there are always some.
+    pub(crate) confinement: Confinement,
+    /// Resource limits; `None`: the current limits stay. In the sandbox there are always limits.
     pub(crate) limits: Option<Limits>,
-    /// The open descriptor of the sealed copy that is executed in place of the program's file.
+    /// The open descriptor of the sealed copy that is executed instead of the program's file.
     pub(crate) sealed: Option<i32>,
     /// The program and its arguments; never empty.
     pub(crate) argv: Vec<OsString>,
 }
 
-/// What it puts up around itself.
+/// The restrictions that the launcher applies to itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Walls {
-    /// None: it only makes sure that it does not outlive the process that started it.
+pub(crate) enum Confinement {
+    /// None. It only ensures that it does not outlive its parent process.
     Bare {
-        /// The process that started it, if it was named.
+        /// Id of the parent process, if given.
         parent: Option<u32>,
     },
-    /// None: it only enters this control group. What puts up walls is started by it.
+    /// None. It only enters this control group and then starts the program that builds the sandbox.
     Group(PathBuf),
-    /// Landlock and the filter of system calls, inside what bubblewrap has built.
+    /// Landlock and the system call filter, inside the sandbox that bubblewrap has created.
     Inside {
         landlock: Landlock,
         files: Files,
-        /// TCP ports to which it may connect; `None`: the network namespace decides.
+        /// TCP ports to which the command may connect; `None`: only the network namespace restricts them.
         ports: Option<Vec<u16>>,
     },
 }
 
-/// Which files may be written, besides temporary ones.
+/// The files that may be written, in addition to temporary files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
     Readonly,
@@ -44,7 +44,7 @@ pub(crate) enum Files {
     All,
 }
 
-/// Limits of each process.
+/// Resource limits of each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) memory_mb: u64,
@@ -62,18 +62,18 @@ impl From<&SandboxConfig> for Limits {
 }
 
 impl Stage {
-    /// The arguments after the program of the launcher, the word `launch` first.
+    /// The arguments of the launcher, beginning with `launch`.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec!["launch".into()];
-        if matches!(self.walls, Walls::Bare { .. }) {
+        if matches!(self.confinement, Confinement::Bare { .. }) {
             args.push("--bare".into());
         }
         let mut option = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
-        match &self.walls {
-            Walls::Bare { parent: None } => {}
-            Walls::Bare { parent: Some(parent) } => option("--parent", parent.to_string().into()),
-            Walls::Group(directory) => option("--group", directory.into()),
-            Walls::Inside { landlock, files, ports } => {
+        match &self.confinement {
+            Confinement::Bare { parent: None } => {}
+            Confinement::Bare { parent: Some(parent) } => option("--parent", parent.to_string().into()),
+            Confinement::Group(directory) => option("--group", directory.into()),
+            Confinement::Inside { landlock, files, ports } => {
                 option("--files", files.word().into());
                 option("--landlock", landlock_word(*landlock).into());
                 if let Some(ports) = ports {
@@ -96,10 +96,10 @@ impl Stage {
         args
     }
 
-    /// Reads the arguments after the word `launch`.
+    /// Parses the arguments after `launch`.
     ///
     /// # Errors
-    /// What is wrong with them: nothing is left out silently, since a missing wall would not be noticed.
+    /// The problem with the arguments. Nothing is ignored, because a missing restriction would not be noticed.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
         let mut options = Options::default();
@@ -121,18 +121,18 @@ impl Stage {
         }
         let limits = options.limits()?;
         let sealed = options.sealed;
-        let walls = options.walls()?;
-        if limits.is_none() && matches!(walls, Walls::Inside { .. }) {
+        let confinement = options.confinement()?;
+        if limits.is_none() && matches!(confinement, Confinement::Inside { .. }) {
             return Err("limits are missing".to_owned());
         }
-        if sealed.is_some() && matches!(walls, Walls::Group(_)) {
+        if sealed.is_some() && matches!(confinement, Confinement::Group(_)) {
             return Err("--sealed does not go with --group".to_owned());
         }
-        Ok(Self { walls, limits, sealed, argv })
+        Ok(Self { confinement, limits, sealed, argv })
     }
 }
 
-/// Options as they are read, before it is clear that all are there.
+/// The parsed options, before it is checked that all are present.
 #[derive(Default)]
 struct Options {
     bare: bool,
@@ -179,16 +179,18 @@ impl Options {
         Ok(())
     }
 
-    fn walls(self) -> Result<Walls, String> {
+    fn confinement(self) -> Result<Confinement, String> {
         match (self.bare, self.group, self.files, self.landlock) {
-            (true, None, None, None) => Ok(Walls::Bare { parent: self.parent }),
-            (false, Some(directory), None, None) => Ok(Walls::Group(directory)),
-            (false, None, Some(files), Some(landlock)) => Ok(Walls::Inside { landlock, files, ports: self.ports }),
+            (true, None, None, None) => Ok(Confinement::Bare { parent: self.parent }),
+            (false, Some(directory), None, None) => Ok(Confinement::Group(directory)),
+            (false, None, Some(files), Some(landlock)) => {
+                Ok(Confinement::Inside { landlock, files, ports: self.ports })
+            }
             _ => Err("either --bare is given, or --group, or --files and --landlock".to_owned()),
         }
     }
 
-    /// All of them or none.
+    /// Requires all limits or none.
     fn limits(&self) -> Result<Option<Limits>, String> {
         let given = [self.memory_mb, self.processes, self.open_files, self.file_mb, self.cpu_s];
         if given.iter().all(Option::is_none) {
@@ -241,19 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
-        let inside = |landlock, files, ports| Walls::Inside { landlock, files, ports };
-        for walls in [
-            Walls::Bare { parent: None },
-            Walls::Bare { parent: Some(77) },
-            Walls::Group("/sys/fs/cgroup/a b".into()),
+    fn arguments_survive_a_round_trip() {
+        let inside = |landlock, files, ports| Confinement::Inside { landlock, files, ports };
+        for confinement in [
+            Confinement::Bare { parent: None },
+            Confinement::Bare { parent: Some(77) },
+            Confinement::Group("/sys/fs/cgroup/a b".into()),
             inside(Landlock::Required, Files::Readonly, None),
             inside(Landlock::Optional, Files::Workspace, Some(vec![443])),
             inside(Landlock::Required, Files::All, Some(vec![53, 80, 443])),
         ] {
             let argv = vec!["--strange".into(), "--".into(), OsString::from("a b")];
-            let sealed = matches!(walls, Walls::Inside { .. }).then_some(7);
-            let stage = Stage { walls, limits: Some(limits()), sealed, argv };
+            let sealed = matches!(confinement, Confinement::Inside { .. }).then_some(7);
+            let stage = Stage { confinement, limits: Some(limits()), sealed, argv };
             let args = stage.to_args();
             assert_eq!(args[0], "launch");
             assert_eq!(Stage::parse(args.into_iter().skip(1)), Ok(stage));
@@ -261,10 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn without_walls_limits_may_be_left_out() {
+    fn without_a_sandbox_limits_are_optional() {
         let args = ["--bare", "--", "true"].map(OsString::from);
-        let stage =
-            Stage { walls: Walls::Bare { parent: None }, limits: None, sealed: None, argv: vec!["true".into()] };
+        let stage = Stage {
+            confinement: Confinement::Bare { parent: None },
+            limits: None,
+            sealed: None,
+            argv: vec!["true".into()],
+        };
         assert_eq!(Stage::parse(args), Ok(stage.clone()));
         assert_eq!(stage.to_args(), ["launch", "--bare", "--", "true"]);
     }

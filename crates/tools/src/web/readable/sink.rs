@@ -1,4 +1,4 @@
-//! What becomes of each token.
+//! Processes the tokens of a page.
 
 use std::cell::RefCell;
 
@@ -8,16 +8,16 @@ use url::Url;
 
 use super::Readable;
 
-/// Most links that are listed. A page with more is a list of links, and its own text names them.
+/// Most links in the list. A page with more is a list of links, and its text names them.
 const MAX_LINKS: usize = 500;
 
-/// Longest link that is listed, in bytes; longer ones carry data rather than a place.
+/// Longest link in the list, in bytes. Longer ones contain data.
 const MAX_LINK_BYTES: usize = 1000;
 
-/// Deepest nesting of hidden elements that is followed. Beyond it everything stays hidden.
+/// Deepest nesting of hidden elements that is tracked. Beyond it, everything stays hidden.
 const MAX_HIDDEN_DEPTH: usize = 512;
 
-/// Takes tokens and writes text.
+/// Consumes tokens and writes text.
 pub(super) struct Sink {
     base: Url,
     page: RefCell<Page>,
@@ -28,19 +28,19 @@ struct Page {
     title: String,
     in_title: bool,
     text: String,
-    /// What has to come before the next word.
+    /// The white space to write before the next word.
     gap: Gap,
-    /// Names of the open elements from the outermost hidden one inwards; empty: nothing is hidden.
+    /// Names of the open elements, from the outermost hidden one inwards; empty if nothing is hidden.
     hidden: Vec<String>,
-    /// How many elements keep their spaces.
+    /// Number of open elements that preserve white space.
     preformatted: usize,
     lists: usize,
-    /// The number of the link that is open.
+    /// Number of the open link.
     link: Option<usize>,
     links: Vec<String>,
 }
 
-/// The space before the next word, from narrow to wide; the widest that was asked for holds.
+/// The white space before the next word, from narrow to wide. The widest request wins.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     #[default]
@@ -76,7 +76,7 @@ impl TokenSink for Sink {
                     TagKind::StartTag => page.start(name, &tag, &self.base),
                     TagKind::EndTag => page.end(name),
                 }
-                // As the tree builder of a browser does; otherwise `<` within a script would begin a tag.
+                // As in the tree builder of a browser. Otherwise `<` within a script would begin a tag.
                 if tag.kind == TagKind::StartTag {
                     match name {
                         "script" => return TokenSinkResult::RawData(RawKind::ScriptData),
@@ -106,7 +106,7 @@ impl Page {
             self.hidden.clear();
         }
         if !self.hidden.is_empty() || is_unread(name) || is_marked_hidden(tag) {
-            // An element that nothing closes hides only itself.
+            // An element without an end tag hides only itself.
             if !empty && self.hidden.len() < MAX_HIDDEN_DEPTH {
                 self.hidden.push(name.to_owned());
             }
@@ -141,9 +141,10 @@ impl Page {
 
     fn end(&mut self, name: &str) {
         if !self.hidden.is_empty() {
-            // Closes the innermost of that name and whatever was left open inside it; a stray end closes nothing.
+            // Closes the innermost element of that name and all elements inside it. An end tag without a start tag
+            // closes nothing.
             let at = self.hidden.iter().rposition(|open| open == name);
-            // The end of a block around a paragraph is the end of the paragraph too.
+            // The end of a block around a paragraph also ends the paragraph.
             let around = closes_by_itself(&self.hidden[0]) && gap_around(name) != Gap::None;
             match at {
                 Some(at) => return self.hidden.truncate(at),
@@ -183,7 +184,7 @@ impl Page {
         }
     }
 
-    /// Writes words after the gap that is due.
+    /// Writes the pending white space, then the words.
     fn words(&mut self, words: &str) {
         if !words.is_empty() {
             self.flush();
@@ -191,7 +192,7 @@ impl Page {
         }
     }
 
-    /// Writes a mark at the beginning of a line, and a space to its first word.
+    /// Writes a mark at the beginning of a line, followed by a space.
     fn mark(&mut self, mark: &str) {
         self.words(mark);
         self.gap = Gap::Space;
@@ -225,8 +226,8 @@ impl Page {
         if url.len() > MAX_LINK_BYTES || url.split('#').next() == base.as_str().split('#').next() {
             return;
         }
-        // Looked for among the few last ones only: menus repeat a link at once or not at all, and all of them would
-        // cost time by the square.
+        // Searches only the last few links: menus repeat a link at once or not at all, and searching all links would
+        // take quadratic time.
         let last = self.links.len().saturating_sub(16);
         let at = self.links[last..].iter().position(|known| known == url).map(|at| last + at);
         self.link = at.or_else(|| {
@@ -245,7 +246,7 @@ impl Page {
     }
 }
 
-/// HTML's white space, and the space that does not break.
+/// HTML white space, and the no-break space.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{c}' | '\u{a0}')
 }
@@ -254,7 +255,7 @@ fn attribute<'a>(tag: &'a Tag, name: &str) -> Option<&'a str> {
     tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
 }
 
-/// Whether its content is not for reading.
+/// Whether the content of the element is not text for readers.
 fn is_unread(name: &str) -> bool {
     matches!(
         name,
@@ -276,7 +277,7 @@ fn is_unread(name: &str) -> bool {
     )
 }
 
-/// Whether a person would not see it. Style sheets are not applied: only what the element itself says counts.
+/// Whether the element is marked as hidden. Style sheets are not applied; only the element's own attributes count.
 fn is_marked_hidden(tag: &Tag) -> bool {
     tag.attrs.iter().any(|attribute| match &*attribute.name.local {
         "hidden" => true,
@@ -312,7 +313,7 @@ fn is_empty(name: &str) -> bool {
     )
 }
 
-/// Elements whose end tag may be left away. HTML standard, "optional tags".
+/// Elements with an optional end tag. HTML standard, "optional tags".
 fn closes_by_itself(name: &str) -> bool {
     matches!(name, "p" | "li" | "dt" | "dd" | "tr" | "td" | "th" | "option")
 }

@@ -33,7 +33,7 @@ fn a_page_reads_as_a_person_sees_it() {
 }
 
 #[test]
-fn what_a_person_would_not_see_is_left_away() {
+fn hidden_elements_are_omitted() {
     for html in [
         "<script>HIDDEN</script>seen",
         "<script>if (a < b) { '</p>HIDDEN' }</script>seen",
@@ -100,7 +100,7 @@ fn hostile_markup_costs_no_more_than_its_length() {
     }
 }
 
-/// The tokenizer compares each attribute of a tag with all before it: minutes, were it not stopped.
+/// The tokenizer compares each attribute of a tag with all earlier ones. Without the limit, this would take minutes.
 #[test]
 fn a_tag_of_endless_attributes_is_left_when_the_time_is_over() {
     let html = format!("<p>before</p><a {}>", (0..400_000).map(|i| format!("a{i} ")).collect::<String>());

@@ -1,4 +1,4 @@
-//! How each provider is asked, and how its answer is read.
+//! Builds the requests for each provider and parses the answers.
 //!
 //! **Sources**: SearXNG "Search API" (<https://docs.searxng.org/dev/search_api.html>); Brave "Web Search API"
 //! (<https://api-dashboard.search.brave.com/app/documentation/web-search>); Tavily "Search"
@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::web::config::SearchProvider;
 
-/// A provider that searches.
+/// A search provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provider {
     Searxng,
@@ -20,7 +20,7 @@ pub(super) enum Provider {
     Tavily,
 }
 
-/// One result, as the provider gives it.
+/// One result, as the provider returns it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Hit {
     pub(super) title: String,
@@ -29,7 +29,7 @@ pub(super) struct Hit {
 }
 
 impl Provider {
-    /// The provider of the configuration; `None`: nobody searches.
+    /// The configured provider; `None` if there is none.
     pub(super) fn of(configured: SearchProvider) -> Option<Self> {
         match configured {
             SearchProvider::None => None,
@@ -39,7 +39,7 @@ impl Provider {
         }
     }
 
-    /// What people call it.
+    /// The provider's name for people.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Searxng => "SearXNG",
@@ -48,8 +48,8 @@ impl Provider {
         }
     }
 
-    /// Where it is unless the configuration says otherwise. A SearXNG is everybody's own: the usual place on this machine.
-    pub(super) fn own_address(self) -> &'static str {
+    /// The default base URL. For SearXNG, which has no public service, the usual address on this machine.
+    pub(super) fn default_url(self) -> &'static str {
         match self {
             Self::Searxng => "http://127.0.0.1:8888",
             Self::Brave => "https://api.search.brave.com",
@@ -57,7 +57,7 @@ impl Provider {
         }
     }
 
-    /// The name of its key in the vault, and what a person is told who is asked for it.
+    /// The name of its API key in the vault, and the text for the person who is asked for it.
     pub(super) fn key(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Searxng => None,
@@ -69,7 +69,7 @@ impl Provider {
         }
     }
 
-    /// The request that asks for results.
+    /// Builds the request.
     pub(super) fn request(
         self,
         http: &Client,
@@ -99,11 +99,11 @@ impl Provider {
         }
     }
 
-    /// The results of an answer; `None`: it is no answer of this provider's.
+    /// The results in an answer; `None` if this is not an answer of the provider.
     pub(super) fn hits(self, answer: &Value) -> Option<Vec<Hit>> {
         let (results, snippet) = match self {
             Self::Searxng | Self::Tavily => (answer.get("results")?, "content"),
-            // Brave leaves `web` away when it has found nothing.
+            // Brave omits `web` if it finds nothing.
             Self::Brave => match answer.get("web") {
                 Some(web) => (web.get("results")?, "description"),
                 None if answer.get("type").and_then(Value::as_str) == Some("search") => return Some(Vec::new()),
@@ -120,8 +120,8 @@ impl Provider {
     }
 }
 
-/// Adds the key, marked so that no log shows it. One that no header can hold is left away: the provider refuses the
-/// request, and the person is asked again.
+/// Adds the key as a sensitive header, which logs do not show. A key that is no valid header value is omitted: then the
+/// provider refuses the request, and the person is asked for a new key.
 fn with_key(request: RequestBuilder, header: &str, prefix: &str, key: Option<&Secret>) -> RequestBuilder {
     let value = key.and_then(|key| HeaderValue::from_str(&format!("{prefix}{}", key.expose().trim())).ok());
     match value {
@@ -133,7 +133,7 @@ fn with_key(request: RequestBuilder, header: &str, prefix: &str, key: Option<&Se
     }
 }
 
-/// Providers mark the words that matched.
+/// Removes the tags by which providers mark matching words.
 fn without_tags(text: &str) -> String {
     ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"]
         .iter()

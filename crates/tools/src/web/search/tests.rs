@@ -1,4 +1,4 @@
-//! Each provider, played by a server on this machine.
+//! Tests of each provider with a mock server on this machine.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::*;
 use crate::testing::{context, install_tls};
 use crate::web::config::SearchProvider;
 
-/// What a request held.
+/// The content of a request.
 #[derive(Clone, Debug, Default)]
 struct Asked {
     line: String,
@@ -120,7 +120,7 @@ async fn tavily_is_asked_with_its_key_as_a_bearer() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_accepted_is_told_as_such_and_other_refusals_are_not() {
+async fn only_a_rejected_key_is_reported_as_a_refused_credential() {
     use SearchProvider::{Brave, Searxng, Tavily};
     for (provider, status, credential, words) in [
         (Brave, 401, true, "Brave Search does not accept the key"),
@@ -133,13 +133,13 @@ async fn a_key_that_is_not_accepted_is_told_as_such_and_other_refusals_are_not()
     ] {
         let engine = Engine::start(provider, StatusCode::from_u16(status).unwrap(), "sesame").await;
         let seen = engine.search(json!({"query": "ships"})).await.unwrap_err();
-        let (refused, told) = match &seen {
-            ToolFailure::CredentialRefused(told) => (true, told),
-            ToolFailure::Failed(told) => (false, told),
+        let (refused, message) = match &seen {
+            ToolFailure::CredentialRefused(message) => (true, message),
+            ToolFailure::Failed(message) => (false, message),
             other => panic!("{other:?}"),
         };
         assert_eq!(refused, credential, "{provider:?} {status}");
-        assert!(told.contains(words) && !told.contains("sesame"), "{provider:?} {status}: {told}");
+        assert!(message.contains(words) && !message.contains("sesame"), "{provider:?} {status}: {message}");
         assert_eq!(engine.asked.lock().unwrap().len(), 1, "nothing is followed or tried again");
     }
 }
@@ -168,7 +168,7 @@ async fn answers_that_are_no_results_are_failures_and_none_are_not() {
 }
 
 #[tokio::test]
-async fn results_are_bounded_and_without_what_people_do_not_see() {
+async fn results_are_bounded_and_have_no_hidden_characters() {
     let long = "word ".repeat(1000);
     let hits: Vec<_> = (0..50)
         .map(|at| json!({"title": format!("\u{202e}{long}"), "url": format!("https://{at}.example/{long}"), "content": long}))
@@ -181,11 +181,13 @@ async fn results_are_bounded_and_without_what_people_do_not_see() {
 }
 
 #[tokio::test]
-async fn a_query_is_bounded_and_shown_to_whoever_is_asked() {
+async fn a_query_is_bounded_and_shown_in_the_approval() {
     let engine = Engine::start(SearchProvider::Brave, StatusCode::OK, BRAVE).await;
     for (query, words) in [("  ".to_owned(), "is empty"), ("x".repeat(401), "has 401 bytes")] {
-        let Err(ToolFailure::Failed(told)) = engine.search(json!({ "query": query })).await else { panic!("accepted") };
-        assert!(told.contains(words), "{told}");
+        let Err(ToolFailure::Failed(message)) = engine.search(json!({ "query": query })).await else {
+            panic!("accepted")
+        };
+        assert!(message.contains(words), "{message}");
     }
     assert!(engine.asked.lock().unwrap().is_empty());
     let weight = engine.tool.weigh(json!({"query": "ships"}).as_object().unwrap(), &"s".into()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Pages as they come: good, large, slow, packed, and none at all.
+//! Fetches good, large, slow, compressed and missing pages.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::net::TcpSocket;
 use tokio::time::sleep;
 
-use super::house::{Names, Server, fetch, tool};
+use super::support::{Names, Server, fetch, tool};
 use crate::testing::context;
 use crate::web::FetchUrl;
 use crate::web::config::WebConfig;
@@ -68,7 +68,7 @@ async fn hop(uri: Uri) -> Response {
 }
 
 #[tokio::test]
-async fn a_page_comes_as_readable_text_under_a_head_that_says_what_it_is() {
+async fn a_page_becomes_readable_text_under_a_header() {
     let (server, tool) = serve(pages(), |_| ()).await;
     let at = server.address;
     for (path, expected) in [
@@ -102,12 +102,12 @@ async fn a_picture_comes_cleaned() {
     assert_eq!(reply.pictures.iter().map(|picture| &*picture.media_type).collect::<Vec<_>>(), ["image/png"]);
     assert!(reply.outside);
     let (server, tool) = serve(pages(), |config| config.max_bytes = 10).await;
-    let told = failure(fetch(&tool, &format!("http://{}/png", server.address)).await);
-    assert!(told.contains("is a picture of more than 10 bytes"), "{told}");
+    let message = failure(fetch(&tool, &format!("http://{}/png", server.address)).await);
+    assert!(message.contains("is a picture of more than 10 bytes"), "{message}");
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_a_failure_that_says_why() {
+async fn an_unreadable_page_is_a_failure_with_the_reason() {
     let (server, tool) = serve(pages(), |_| ()).await;
     for (path, expected) in [
         ("/pdf", "is application/pdf, 8 bytes. Only text and pictures are read"),
@@ -117,8 +117,8 @@ async fn what_cannot_be_read_is_a_failure_that_says_why() {
         ("/brotli", "packed as \"br\""),
         ("/hop/5", "redirects more than 5 times"),
     ] {
-        let told = failure(fetch(&tool, &format!("http://{}{path}", server.address)).await);
-        assert!(told.contains(expected), "{path}: {told}");
+        let message = failure(fetch(&tool, &format!("http://{}{path}", server.address)).await);
+        assert!(message.contains(expected), "{path}: {message}");
     }
     assert!(fetch(&tool, &format!("http://{}/hop/4", server.address)).await.is_ok());
     drop(server);
@@ -126,17 +126,17 @@ async fn what_cannot_be_read_is_a_failure_that_says_why() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_failure() {
-    // Bound and not listening: the port is nobody else's, and nobody answers.
+    // The socket is bound but does not listen, so no other process can answer on this port.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap().to_string();
     let tool = tool(Names::of(&[]), |config| config.allow_private = vec![address.clone()]);
-    let told = failure(fetch(&tool, &format!("http://{address}/")).await);
-    assert!(told.contains("cannot be connected to: "), "{told}");
+    let message = failure(fetch(&tool, &format!("http://{address}/")).await);
+    assert!(message.contains("cannot be connected to: "), "{message}");
 }
 
 #[tokio::test]
-async fn nothing_but_the_address_and_our_name_is_sent() {
+async fn a_request_contains_only_the_address_and_the_user_agent() {
     let seen: Arc<Mutex<Vec<HeaderMap>>> = Arc::default();
     let keep = seen.clone();
     let page = move |headers: HeaderMap| async move {
@@ -170,8 +170,8 @@ async fn a_page_without_an_end_is_cut_at_its_bound() {
     assert!(page.len() < 10_500, "{}", page.len());
 }
 
-/// A gzip stream of `size` zero bytes, 258 at a time, by RFC 1951 3.2.6 and RFC 1952; without its sum at the end, which
-/// nobody gets to.
+/// A gzip stream of `size` zero bytes, 258 at a time, by RFC 1951 3.2.6 and RFC 1952. It omits the checksum at the end,
+/// because no reader gets there.
 fn bomb(size: usize) -> Vec<u8> {
     let mut bits = Vec::new();
     let mut put = |value: u32, count: u32| bits.extend((0..count).map(|at| value >> at & 1 == 1));
@@ -187,31 +187,31 @@ fn bomb(size: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_a_packed_page_unpacks_to_counts_and_is_never_held_whole() {
+async fn the_size_limit_applies_to_decompressed_bytes() {
     let packed = Bytes::from(bomb(64 * 1024 * 1024));
     assert!(packed.len() < 500_000);
     let page = move || async move { ([("content-encoding", "gzip"), ("content-type", "text/csv")], packed) };
     let (server, tool) = serve(Router::new().route("/", get(page)), |config| config.max_bytes = 5000).await;
-    let told = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
-    assert!(told.contains("is bytes that are no text, 5000 bytes"), "{told}");
+    let message = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
+    assert!(message.contains("is bytes that are no text, 5000 bytes"), "{message}");
 }
 
 #[tokio::test]
 async fn a_page_that_drips_is_left_when_the_time_is_over() {
     let drip = || async {
         let drops = stream::unfold((), |()| async {
-            sleep(Duration::from_millis(50)).await; // a slow server is slow in real time
+            sleep(Duration::from_millis(50)).await; // real time: the server has to be slow
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b".")), ()))
         });
         Body::from_stream(drops)
     };
     let (server, tool) = serve(Router::new().route("/", get(drip)), |config| config.timeout_s = 1).await;
-    let told = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
-    assert_eq!(told, "The page was not whole within 1 s.");
+    let message = failure(fetch(&tool, &format!("http://{}/", server.address)).await);
+    assert_eq!(message, "The page was not whole within 1 s.");
 }
 
 #[tokio::test]
-async fn a_call_that_is_told_to_stop_stops() {
+async fn a_cancelled_call_ends() {
     let (asked, mut heard) = tokio::sync::mpsc::channel(1);
     let silent = move || async move {
         asked.send(()).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_call_that_is_told_to_stop_stops() {
     };
     let (seen, ()) = tokio::join!(tool.call(arguments.as_object().unwrap(), &context), stop);
     assert_eq!(seen, Err(ToolFailure::Cancelled));
-    // And one that was told before it began asks nobody.
+    // A call that was cancelled before it began sends no request.
     assert_eq!(tool.call(arguments.as_object().unwrap(), &context).await, Err(ToolFailure::Cancelled));
     assert!(heard.try_recv().is_err());
 }

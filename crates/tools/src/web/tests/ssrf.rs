@@ -1,4 +1,4 @@
-//! Addresses that lead inside, in every spelling: refused, and nobody is ever connected to.
+//! Internal addresses in every spelling: all are refused, and no connection is made (SSRF).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use belay_protocol::{Tool, ToolFailure};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::house::{Collector, Names, Server, fetch, tool};
+use super::support::{Collector, Names, Server, fetch, tool};
 use crate::web::FetchUrl;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Hosts, to be tried at the collector's port, and a word of the refusal.
+/// Hosts to try at the collector's port, and a word of the refusal.
 const HOSTS: &[(&str, &str)] = &[
-    // This machine, by numbers.
+    // This machine, by IPv4 address.
     ("127.0.0.1", "loopback"),
     ("127.0.0.1.", "loopback"),
     ("127.1", "loopback"),
@@ -48,7 +48,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("0.0.0.0", "unspecified"),
     ("0.1.2.3", "unspecified"),
     ("0.0.0.0.", "unspecified"),
-    // The same with letters that only look different.
+    // The same with escapes and look-alike characters.
     ("%31%32%37.0.0.1", "loopback"),
     ("127%2e0%2e0%2e1", "loopback"),
     ("%30x7f.1", "loopback"),
@@ -125,7 +125,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("[[::1]]", "no address"),
     ("[::1", "no address"),
     ("[::ffff:127.1]", "no address"),
-    // The networks around it.
+    // Private networks.
     ("10.0.0.1", "private"),
     ("10.255.255.255", "private"),
     ("167772161", "private"),
@@ -147,7 +147,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("[64:ff9b::10.0.0.1]", "private"),
     ("100.64.0.1", "provider"),
     ("100.127.255.254", "provider"),
-    // Where clouds keep their secrets.
+    // The metadata services of clouds.
     ("169.254.169.254", "link-local"),
     ("169.254.170.2", "link-local"),
     ("2852039166", "link-local"),
@@ -161,7 +161,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("100.100.100.200", "provider"),
     ("168.63.129.16", "cloud"),
     ("192.0.0.192", "protocols"),
-    // Everything else that is not the public web.
+    // Everything else that is not public.
     ("192.0.2.1", "documentation"),
     ("192.88.99.1", "tunnel"),
     ("198.18.0.1", "measurements"),
@@ -178,7 +178,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("[5f00::1]", "reserved"),
     ("[ff02::1]", "multicast"),
     ("[ff05::1:3]", "multicast"),
-    // Names that lead inside.
+    // Names that resolve to internal addresses.
     ("loopback.example", "loopback"),
     ("loopback.example.", "loopback"),
     ("loopback6.example", "loopback"),
@@ -195,9 +195,9 @@ const HOSTS: &[(&str, &str)] = &[
     ("unknown.example", "cannot be resolved"),
 ];
 
-/// Whole addresses; `P` is the collector's port.
+/// Complete URLs; `P` is the collector's port.
 const URLS: &[(&str, &str)] = &[
-    // Who is before the @ is no host.
+    // The part before the @ is not the host.
     ("http://good.example@127.0.0.1:P/", "user or password"),
     ("http://good.example:80@127.0.0.1:P/", "user or password"),
     ("http://127.0.0.1:P@good.example/", "user or password"),
@@ -211,7 +211,7 @@ const URLS: &[(&str, &str)] = &[
     ("http://127.0.0.1:P?@good.example/", "loopback"),
     ("http://127.0.0.1:P/@good.example/", "loopback"),
     ("http://127.0.0.1:P;@good.example/", ""),
-    // Programs read these differently from one another.
+    // Programs parse these URLs differently.
     ("http://good.example\\@127.0.0.1:P/", "backslash"),
     ("http:\\\\127.0.0.1:P\\", "backslash"),
     ("http://127.0.0.1:P\\.good.example/", "backslash"),
@@ -239,7 +239,7 @@ const URLS: &[(&str, &str)] = &[
     ("http://", "no address"),
     ("http://:P/", "no address"),
     ("http:///", "no address"),
-    // Other ways to ask.
+    // Other schemes.
     ("file:///etc/passwd", "kind file:"),
     ("file://127.0.0.1/etc/passwd", "kind file:"),
     ("FILE:/etc/passwd", "kind file:"),
@@ -292,11 +292,11 @@ fn all(port: u16) -> Vec<(String, &'static str)> {
     hosts.chain(urls).collect()
 }
 
-/// The tool with the collector's port open, so that nothing but the address speaks against it.
-fn tool_for(collector: &Collector, names: Arc<Names>, openings: &[String]) -> FetchUrl {
+/// The tool with the collector's port allowed, so that only the address can be the reason of a refusal.
+fn tool_for(collector: &Collector, names: Arc<Names>, allow_private: &[String]) -> FetchUrl {
     tool(names, |config| {
         config.ports.push(collector.port);
-        config.allow_private = openings.to_vec();
+        config.allow_private = allow_private.to_vec();
     })
 }
 
@@ -315,13 +315,13 @@ async fn no_spelling_of_an_inner_address_is_connected_to() {
     assert!(rows.len() >= 120, "{}", rows.len());
     let mut wrong = Vec::new();
     for (url, why) in &rows {
-        let told = refusal(fetch(&tool, url).await, url);
+        let message = refusal(fetch(&tool, url).await, url);
         let weighed = tool.weigh(json!({ "url": url }).as_object().unwrap(), &"s".into()).await;
-        // A name says nothing before it has been asked for; all else is refused before a person is bothered.
-        let by_name = url.contains(".example") && told.contains("leads to");
-        let by_name = by_name || told.contains("cannot be resolved") || told.contains("has no address");
-        if !told.contains(why) || weighed.is_ok() != by_name {
-            wrong.push(format!("{url:?} ({why}): {told} / {weighed:?}"));
+        // A name is only refused after it is resolved. Everything else is refused before a person is asked.
+        let by_name = url.contains(".example") && message.contains("leads to");
+        let by_name = by_name || message.contains("cannot be resolved") || message.contains("has no address");
+        if !message.contains(why) || weighed.is_ok() != by_name {
+            wrong.push(format!("{url:?} ({why}): {message} / {weighed:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -340,7 +340,7 @@ async fn go(State(to): State<Arc<Vec<String>>>, Path(at): Path<usize>) -> Respon
 async fn no_redirect_leads_to_an_inner_address() {
     let collector = Collector::everywhere().await;
     let rows: Vec<(String, &str)> = all(collector.port);
-    // What no header can hold no server can send; what is no address by itself is one relative to the page.
+    // Excludes URLs that are no valid header value, and texts that a redirect would resolve relative to the page.
     let sendable: Vec<String> = rows
         .into_iter()
         .filter(|(url, why)| HeaderValue::from_bytes(url.as_bytes()).is_ok() && *why != "no address")
@@ -352,28 +352,29 @@ async fn no_redirect_leads_to_an_inner_address() {
     let tool = tool_for(&collector, names(), &[front.address.to_string()]);
     let own = format!("http://{}/", front.address);
     for (at, url) in sendable.iter().enumerate() {
-        let told = refusal(fetch(&tool, &format!("http://{}/go/{at}", front.address)).await, url);
-        // Some are paths of the server itself when they stand in a redirect.
-        assert!(!told.contains("answered") || told.starts_with(&own), "{url}: {told}");
+        let message = refusal(fetch(&tool, &format!("http://{}/go/{at}", front.address)).await, url);
+        // In a redirect, some of them are paths of the server itself.
+        assert!(!message.contains("answered") || message.starts_with(&own), "{url}: {message}");
     }
     assert_eq!(collector.connections(HERE).await, 0);
 }
 
-/// The proof that the two tests above can fail: the same names, opened, reach the same collector.
+/// Proves that the two tests above can fail: with an exception, the same names reach the same collector.
 #[tokio::test]
-async fn what_is_opened_is_connected_to() {
-    for (host, opening) in
+async fn addresses_with_an_exception_are_connected_to() {
+    for (host, allow_private) in
         [("127.0.0.1", "127.0.0.0/8"), ("2130706433", "127.0.0.1"), ("loopback.example", "127.0.0.1/32")]
     {
         let collector = Collector::everywhere().await;
-        let tool = tool_for(&collector, names(), &[opening.to_owned()]);
-        let told = refusal(fetch(&tool, &format!("http://{host}:{}/", collector.port)).await, host);
-        assert!(told.contains("did not answer as a web server does"), "{told}");
+        let tool = tool_for(&collector, names(), &[allow_private.to_owned()]);
+        let message = refusal(fetch(&tool, &format!("http://{host}:{}/", collector.port)).await, host);
+        assert!(message.contains("did not answer as a web server does"), "{message}");
         assert_eq!(collector.connections(HERE).await, 1, "{host}");
     }
 }
 
-/// Two servers at one port of two loopback addresses: one stands for a public address, the other for an inner one.
+/// Two servers with the same port on two loopback addresses: one stands for a public address, the other for an internal
+/// one.
 async fn twins() -> (TcpListener, TcpListener) {
     for _ in 0..100 {
         let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -399,7 +400,7 @@ async fn a_name_that_changes_its_address_is_asked_once_and_reached_where_it_was_
     let page = fetch(&tool, &url).await.unwrap();
     assert!(page.ends_with("the checked one"), "{page}");
     assert_eq!(*rebinding.asked.lock().unwrap(), ["rebind.example"]);
-    // The next call asks anew, and hears the second answer.
+    // The next call resolves the name again and gets the second answer.
     assert!(refusal(fetch(&tool, &url).await, &url).contains("loopback"));
     assert_eq!(rebinding.asked.lock().unwrap().len(), 2);
     assert_eq!(collector.connections("127.0.0.2".parse().unwrap()).await, 0);

@@ -1,4 +1,4 @@
-//! Both ways of resolving give the same answers, and neither leads outside.
+//! Both ways of resolving a path give the same results, and neither leads outside of the root.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -11,7 +11,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// Times a path is resolved while names are swapped.
+/// Number of times that a path is resolved while names are exchanged.
 const ROUNDS: usize = 5_000;
 
 fn stepwise() -> PathResolution {
@@ -22,7 +22,7 @@ fn root(path: &Path) -> OwnedFd {
     rustix::fs::open(path, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
 
-/// What a resolution came to: the device and inode that were opened, or the error.
+/// The result of a resolution: device and inode of the opened file, or the error.
 fn outcome(way: &PathResolution, root: &OwnedFd, path: &str, flags: OFlags) -> Result<(u64, u64), Errno> {
     way.open(root, path, flags).map(|fd| {
         let stat = fstat(&fd).unwrap();
@@ -30,7 +30,7 @@ fn outcome(way: &PathResolution, root: &OwnedFd, path: &str, flags: OFlags) -> R
     })
 }
 
-/// The flags that the workspace opens things with.
+/// The flags with which the workspace opens paths.
 const FLAGS: [OFlags; 4] = [
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY),
     OFlags::PATH.union(OFlags::DIRECTORY),
@@ -49,7 +49,7 @@ fn both_agree(root: &OwnedFd, path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A directory `in` with everything that can be in a path, beside a file and a directory outside.
+/// A directory `in` with every kind of path component, and a file and a directory outside of it.
 fn tree() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let inside = dir.path().join("in");
@@ -137,7 +137,7 @@ fn a_walk_gives_the_answers_of_the_kernel() {
 }
 
 #[test]
-fn a_path_deeper_than_what_is_held_open_is_walked_up_and_down() {
+fn a_path_deeper_than_the_open_directories_is_resolved() {
     let (_dir, inside) = tree();
     let root = root(&inside);
     let deep = vec!["d"; 3 * MAX_HELD].join("/");
@@ -157,7 +157,7 @@ fn a_path_deeper_than_what_is_held_open_is_walked_up_and_down() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Any path over any small tree of directories, files and links: one answer.
+    /// For any path over any small tree of directories, files and links, both ways agree.
     #[test]
     fn any_path_over_any_tree_has_one_answer(
         links in prop::collection::vec((component_path(), component_path()), 0..8),
@@ -168,9 +168,9 @@ proptest! {
         fs::create_dir_all(inside.join("a/b")).unwrap();
         fs::write(inside.join("f"), "").unwrap();
         fs::write(inside.join("a/f"), "").unwrap();
-        for (place, target) in links {
-            // A place that is taken, or has no directory, stays as it is.
-            let _ = symlink(target, inside.join(place.trim_end_matches('/')));
+        for (link, target) in links {
+            // Fails if the name is taken or its directory does not exist, which is fine.
+            let _ = symlink(target, inside.join(link.trim_end_matches('/')));
         }
         let root = root(&inside);
         for path in paths {
@@ -204,7 +204,7 @@ fn while_names_are_swapped_a_walk_never_leaves_the_root() {
         }
     };
     std::thread::scope(|scope| {
-        // A directory for a link to the outside, a file for one, and a directory out of its parent.
+        // Swaps a directory with a link to the outside, a file with a link, and moves a directory out of its parent.
         scope.spawn(|| swap("a", "out"));
         scope.spawn(|| swap("f", "to-f"));
         let mut opened = 0;
@@ -222,7 +222,7 @@ fn while_names_are_swapped_a_walk_never_leaves_the_root() {
 }
 
 #[test]
-fn a_filter_is_told_from_an_old_kernel() {
+fn a_filter_is_distinguished_from_an_old_kernel() {
     let (nosys, perm) = (Errno::NOSYS, Errno::PERM);
     for (errno, release, old) in [
         (nosys, "5.5.19", true),

@@ -1,9 +1,9 @@
-//! One page is asked for: hop by hop, each to an address that has been checked, and to no other.
+//! Requests one page, redirect by redirect. Each request connects only to addresses that were checked.
 //!
-//! A hop is: read the address by the [`Rules`] → ask for its name's addresses, once → refuse unless every one of them may
-//! be reached → connect to exactly those. The client of a hop is made for it and thrown away: it knows no proxy, keeps no
-//! connection and no cookie, follows nothing by itself, and its resolver has one answer. What a name server says later
-//! is never heard.
+//! For each request: parse the URL by the [`Rules`] → resolve its host name once → refuse unless every address is
+//! allowed → connect to exactly these addresses. The HTTP client of a request is created for it and dropped after it.
+//! It uses no proxy, keeps no connection or cookie, follows no redirect, and its resolver returns only the checked
+//! addresses. So later answers of a name server (DNS rebinding) have no effect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,75 +20,75 @@ use url::Host;
 use super::resolve::Resolve;
 use super::url::{Rules, Target};
 
-/// Most redirects that are followed. Honest pages need two or three: to https, to `www`, to the new address.
+/// Most redirects that are followed. Usual pages need two or three: to https, to `www`, to the new URL.
 const MAX_REDIRECTS: usize = 5;
 
-/// Longest wait for a connection. 10 s: the system's own first retransmissions happen within it.
+/// Longest time for connecting. 10 s: includes the first retransmissions of the system.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Longest silence while a head or body is read. A server that sends a byte now and then is ended by the whole limit.
+/// Longest silence while headers or body are read. The limit of the whole call ends a server that sends single bytes.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What is asked for: text first.
+/// The accepted media types: text first.
 const ACCEPTED: &str = "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.5";
 
-/// What this daemon calls itself; the same for everybody, so that nothing about its operator is told.
+/// The user agent; the same for all installations, so that it reveals nothing about the operator.
 pub(super) const USER_AGENT: &str = concat!("belay/", env!("CARGO_PKG_VERSION"));
 
-/// Asks for pages.
-pub(super) struct Reach {
+/// Requests pages.
+pub(super) struct PageClient {
     pub(super) rules: Rules,
     pub(super) resolver: Arc<dyn Resolve>,
 }
 
-/// The head of the last answer; its body has not been read.
-pub(super) struct Reached {
-    /// Where it came from in the end.
+/// The headers of the last response; its body has not been read.
+pub(super) struct PageResponse {
+    /// The target that returned the response.
     pub(super) target: Target,
-    /// The addresses that redirected, in order.
-    pub(super) passed: Vec<Target>,
-    /// The answer.
+    /// The targets that redirected, in order.
+    pub(super) redirects: Vec<Target>,
+    /// The response.
     pub(super) response: Response,
 }
 
-impl Reach {
-    /// Asks for a page and follows what it redirects to. The caller bounds the time.
+impl PageClient {
+    /// Requests a page and follows its redirects. The caller limits the time.
     ///
     /// # Errors
-    /// Why there is no answer, for the model.
+    /// Why there is no response, for the model.
     ///
     /// # Cancel safety
-    /// Dropped, the connection is closed.
-    pub(super) async fn get(&self, target: Target) -> Result<Reached, String> {
+    /// If the future is dropped, the connection is closed.
+    pub(super) async fn get(&self, target: Target) -> Result<PageResponse, String> {
         let mut target = target;
-        let mut passed = Vec::new();
+        let mut redirects = Vec::new();
         loop {
-            let response = self.hop(&target).await?;
+            let response = self.request_once(&target).await?;
             if !is_redirect(response.status().as_u16()) {
-                return Ok(Reached { target, passed, response });
+                return Ok(PageResponse { target, redirects, response });
             }
             let Some(next) = location(&response)? else {
-                return Ok(Reached { target, passed, response });
+                return Ok(PageResponse { target, redirects, response });
             };
-            if passed.len() == MAX_REDIRECTS {
-                return Err(format!("{} redirects more than {MAX_REDIRECTS} times.", passed[0].origin()));
+            if redirects.len() == MAX_REDIRECTS {
+                return Err(format!("{} redirects more than {MAX_REDIRECTS} times.", redirects[0].origin()));
             }
             let next = self.rules.redirected(&target, &next)?;
-            passed.push(std::mem::replace(&mut target, next));
+            redirects.push(std::mem::replace(&mut target, next));
         }
     }
 
-    async fn hop(&self, target: &Target) -> Result<Response, String> {
+    async fn request_once(&self, target: &Target) -> Result<Response, String> {
         let addresses = self.addresses(target).await?;
         let https = target.url.scheme() == "https";
-        // Reading the system's certificates takes some milliseconds of file reading and parsing.
+        // Loading the system's certificates reads and parses files for some milliseconds.
         let client = spawn_blocking(move || client(addresses, https)).await;
         let client = client.map_err(|_| "The client could not be made.".to_owned())?;
         let client = client.map_err(|error| format!("The client could not be made: {}.", innermost(&error)))?;
         client.get(target.url.clone()).send().await.map_err(|error| unreachable_because(target, &error))
     }
 
-    /// Every address of the target, all of them checked.
+    /// Resolves the target; all of its addresses are checked.
     async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, String> {
         let found = match target.host() {
             Host::Ipv4(ip) => vec![IpAddr::V4(ip)],
@@ -98,7 +98,8 @@ impl Reach {
         if found.is_empty() {
             return Err(format!("{} has no address.", target.host()));
         }
-        // One inner address among public ones is a trap, or a mistake: either way the next answer may be it alone.
+        // A private address among public ones is an attack or a mistake. In both cases, the next answer may contain
+        // only the private one.
         found.iter().try_for_each(|ip| self.rules.check_address(target, *ip))?;
         Ok(found.into_iter().map(|ip| SocketAddr::new(ip, target.port)).collect())
     }
@@ -132,7 +133,7 @@ fn client(addresses: Vec<SocketAddr>, https: bool) -> reqwest::Result<Client> {
     builder.build()
 }
 
-/// A resolver that has one answer.
+/// A resolver with one fixed answer.
 struct Pinned(Vec<SocketAddr>);
 
 impl reqwest::dns::Resolve for Pinned {
@@ -155,7 +156,7 @@ fn unreachable_because(target: &Target, error: &reqwest::Error) -> String {
     format!("{origin} {doing}: {}.", innermost(error))
 }
 
-/// The cause at the bottom: the layers above it only say that something went wrong.
+/// The innermost cause. The outer layers only say that the request failed.
 pub(super) fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {

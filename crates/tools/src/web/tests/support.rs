@@ -1,4 +1,4 @@
-//! Servers on this machine, names that lead to them, and calls of the tool.
+//! Test servers on this machine, host names for them, and calls of the tool.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,10 +21,10 @@ use crate::web::FetchUrl;
 use crate::web::config::WebConfig;
 use crate::web::resolve::Resolve;
 
-/// Longest wait for anything a test expects; it only decides how long a failing test takes.
+/// Longest wait for an expected event. It only determines how long a failing test takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A web server on a loopback address, until it is dropped.
+/// A web server on a loopback address. It stops when it is dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     _tasks: JoinSet<()>,
@@ -43,7 +43,7 @@ impl Server {
     }
 }
 
-/// Counts connections, whoever makes them.
+/// Counts incoming connections of any client.
 pub(super) struct Collector {
     pub(super) port: u16,
     seen: Arc<AtomicUsize>,
@@ -51,7 +51,8 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// On every address of this machine and at any port, since what is tested is that none of its many names is reached.
+    /// Listens on every address of this machine at a free port, because the tests check that no name of this machine is
+    /// reached.
     pub(super) async fn everywhere() -> Self {
         let listener = match TcpListener::bind("[::]:0").await {
             Ok(listener) => listener,
@@ -73,22 +74,22 @@ impl Collector {
         Self { port, seen, _tasks: tasks }
     }
 
-    /// How many connections came before this one of the test's own: connections are accepted in order, so once it has
-    /// been counted, all before it have.
+    /// The number of connections before a test connection that this function opens. Connections are accepted in order,
+    /// so when the test connection is counted, all earlier ones are.
     pub(super) async fn connections(&self, at: IpAddr) -> usize {
         let before = self.seen.load(Ordering::SeqCst);
         let _own = TcpStream::connect((at, self.port)).await.unwrap();
         let deadline = Instant::now() + PATIENCE;
         while self.seen.load(Ordering::SeqCst) == before {
             assert!(Instant::now() < deadline, "the collector does not accept");
-            sleep(Duration::from_millis(5)).await; // another task has to run: there is no clock to move
+            sleep(Duration::from_millis(5)).await; // real time: another task has to run
         }
-        // Our own was the last.
+        // The test connection was the last.
         self.seen.load(Ordering::SeqCst) - 1
     }
 }
 
-/// Names of a table. Each question takes the next answer; the last one holds from then on.
+/// A table of host names. Each query takes the next answer; the last answer is repeated.
 #[derive(Default)]
 pub(super) struct Names {
     answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
@@ -123,7 +124,7 @@ pub(super) fn tool(names: Arc<Names>, change: impl FnOnce(&mut WebConfig)) -> Fe
     FetchUrl::new(&config, names, Pictures::new()).unwrap()
 }
 
-/// The text that fetching an address gives.
+/// Fetches a URL and returns the text of the result.
 pub(super) async fn fetch(tool: &FetchUrl, url: &str) -> Result<String, ToolFailure> {
     let arguments = json!({ "url": url });
     let reply = tool.call(arguments.as_object().unwrap(), &context("s")).await?;

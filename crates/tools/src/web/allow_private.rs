@@ -1,4 +1,4 @@
-//! What the operator opens although it is not public: a network, or one port of one host.
+//! Exceptions of the operator for addresses that are not public: a network, or one port of one host.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,21 +10,21 @@ use super::net::Net;
 
 /// One entry of `tools.web.allow_private`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Opening {
-    /// These addresses, at the ports that are allowed anyway.
+pub(super) enum AllowPrivate {
+    /// These addresses, at the allowed ports.
     Net(Net),
-    /// This host, by name or address, at this port and wherever its name leads.
-    Place(Host, u16),
+    /// This host (a name or an address) at this port, with any address that the name resolves to.
+    HostPort(Host, u16),
 }
 
-impl Opening {
-    /// Whether it opens this port of this host.
-    pub(super) fn is_place(&self, host: &Host<&str>, port: u16) -> bool {
-        matches!(self, Self::Place(open, at) if *at == port && same(open, host))
+impl AllowPrivate {
+    /// Whether the exception covers this port of this host.
+    pub(super) fn covers_host(&self, host: &Host<&str>, port: u16) -> bool {
+        matches!(self, Self::HostPort(open, at) if *at == port && same(open, host))
     }
 
-    /// Whether it opens this address.
-    pub(super) fn is_net_of(&self, address: IpAddr) -> bool {
+    /// Whether the exception covers this address.
+    pub(super) fn covers_address(&self, address: IpAddr) -> bool {
         matches!(self, Self::Net(net) if net.contains(address))
     }
 }
@@ -38,7 +38,7 @@ fn same(open: &Host, host: &Host<&str>) -> bool {
     }
 }
 
-impl FromStr for Opening {
+impl FromStr for AllowPrivate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -50,17 +50,17 @@ impl FromStr for Opening {
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let host = Host::parse(host).map_err(|_| wrong())?;
         match port.parse() {
-            Ok(port) if port > 0 => Ok(Self::Place(host, port)),
+            Ok(port) if port > 0 => Ok(Self::HostPort(host, port)),
             _ => Err(wrong()),
         }
     }
 }
 
-impl fmt::Display for Opening {
+impl fmt::Display for AllowPrivate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Net(net) => net.fmt(f),
-            Self::Place(host, port) => write!(f, "{host}:{port}"),
+            Self::HostPort(host, port) => write!(f, "{host}:{port}"),
         }
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_opening_is_a_network_or_a_place() {
+    fn an_exception_is_a_network_or_a_host_with_a_port() {
         for (text, read) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("fd00::/8", "fd00::/8"),
@@ -81,19 +81,19 @@ mod tests {
             ("[::1]:8080", "[::1]:8080"),
             ("Wiki.Example:443", "wiki.example:443"),
         ] {
-            assert_eq!(text.parse::<Opening>().unwrap().to_string(), read);
+            assert_eq!(text.parse::<AllowPrivate>().unwrap().to_string(), read);
         }
         for text in ["", "wiki", "wiki:", "wiki:0", "wiki:70000", "http://wiki:80", "10.0.0.0/0", "a b:80", ":80"] {
-            assert!(text.parse::<Opening>().unwrap_err().contains("is neither"), "{text}");
+            assert!(text.parse::<AllowPrivate>().unwrap_err().contains("is neither"), "{text}");
         }
     }
 
     #[test]
-    fn a_place_opens_its_own_port_alone() {
-        let opening: Opening = "wiki.example:8080".parse().unwrap();
-        assert!(opening.is_place(&Host::Domain("wiki.example"), 8080));
-        assert!(opening.is_place(&Host::Domain("wiki.example."), 8080));
-        assert!(!opening.is_place(&Host::Domain("wiki.example"), 8081));
-        assert!(!opening.is_place(&Host::Domain("a.wiki.example"), 8080));
+    fn a_host_exception_covers_only_its_own_port() {
+        let allow_private: AllowPrivate = "wiki.example:8080".parse().unwrap();
+        assert!(allow_private.covers_host(&Host::Domain("wiki.example"), 8080));
+        assert!(allow_private.covers_host(&Host::Domain("wiki.example."), 8080));
+        assert!(!allow_private.covers_host(&Host::Domain("wiki.example"), 8081));
+        assert!(!allow_private.covers_host(&Host::Domain("a.wiki.example"), 8080));
     }
 }

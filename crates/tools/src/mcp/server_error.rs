@@ -1,11 +1,11 @@
-//! What can go wrong with a server, in words that end a sentence which names it: "The MCP server files …".
+//! Errors of a server. Each text follows the name of the server: "The MCP server files …".
 
 use std::time::Duration;
 
-/// Something went wrong with a server.
+/// An error of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Trouble {
-    /// It could not be started, or its address not be used.
+pub(super) enum ServerError {
+    /// Its program cannot be started, or its URL cannot be used.
     #[error("cannot be started: {0}")]
     Start(String),
     /// It was started too often in one run.
@@ -13,39 +13,39 @@ pub(super) enum Trouble {
         "has ended {0} times in this run and is not started again. Continue without it, or report that it does not \
              work"
     )]
-    EndsAgainAndAgain(u32),
-    /// It said nothing in time.
+    TooManyStarts(u32),
+    /// It did not answer in time.
     #[error("did not answer {what} within {} s{noise}", limit.as_secs())]
     Silent {
-        /// What it was asked.
+        /// The request.
         what: &'static str,
-        /// How long it was given.
+        /// The time limit.
         limit: Duration,
-        /// What it wrote instead, or nothing.
+        /// What it wrote instead; may be empty.
         noise: String,
     },
-    /// It is gone.
+    /// It has exited, or the connection has ended.
     #[error("has ended: {0}")]
     Ended(String),
-    /// It writes what is no MCP.
+    /// Its output is not MCP.
     #[error("does not speak MCP: {0}")]
     NotMcp(String),
-    /// It speaks a version of MCP that we do not.
+    /// It speaks an unsupported version of MCP.
     #[error("speaks MCP {0}, and this Belay speaks 2024-11-05 to 2025-11-25")]
     Version(String),
     /// It answered with an error.
     #[error("answered with an error: {0}")]
     Error(String),
-    /// It does not take the token, or wants one.
+    /// It requires a token, or rejects the configured one.
     #[error("does not let us in: {0}. The operator has to set token_env or token_file of the server")]
-    NotLetIn(String),
+    Unauthorized(String),
     /// It cannot be reached, or the connection broke.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
-    /// It asks for what we do not do.
+    /// It asks for something that Belay does not support.
     #[error("asks for {0}, which Belay does not offer to servers")]
-    Asks(&'static str),
-    /// It offers too much.
+    Unsupported(&'static str),
+    /// Its tool list exceeds a limit.
     #[error("lists its tools without an end: more than {0}")]
     Endless(String),
     /// The run was stopped.

@@ -1,4 +1,4 @@
-//! What a call asks for, checked: an argument vector that is whole and has a program, and a directory.
+//! A checked request to run a command: a valid argument vector with a program, and a directory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use belay_text::{escaped_line, is_unclear};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::environment;
-use super::program::{Places, Program};
+use super::program::{CommandPaths, Program};
 use super::sealed::{SCRIPT_VARIABLE, digest_of, seal};
 use crate::config::CommandsConfig;
 use crate::digest;
@@ -17,37 +17,37 @@ use crate::error::ToolsError;
 use crate::workspace::Workspace;
 use belay_exec::{Launch, SealedProgram, Stdin};
 
-/// Most arguments, the program included.
+/// Most arguments, including the program.
 pub(super) const MAX_ARGUMENTS: usize = 512;
-/// Most bytes of all arguments. 16 KiB: a person has to read them.
+/// Most bytes of all arguments together. 16 KiB: a person has to read them.
 pub(super) const MAX_ARGV_BYTES: usize = 16 * 1024;
-/// Most files among the arguments that an answer is bound to.
+/// Most files among the arguments that an approval is bound to.
 const MAX_BOUND_FILES: usize = 64;
 
-/// Turns calls into orders.
+/// Checks calls and builds the processes that they start.
 #[derive(Debug)]
-pub(super) struct Orders {
-    pub(super) places: Places,
+pub(super) struct CommandRequests {
+    pub(super) paths: CommandPaths,
     allow: GlobSet,
     deny: GlobSet,
     env: Vec<(OsString, OsString)>,
 }
 
-/// A command that could be run.
+/// A checked command, ready to run.
 #[derive(Debug)]
-pub(super) struct Order {
-    /// The arguments as they were given, the program first.
+pub(super) struct CommandRequest {
+    /// The arguments as given; the program is the first.
     pub(super) argv: Vec<String>,
     pub(super) program: Program,
-    /// Where it works, from the root of the workspace; `.` is the root.
+    /// The working directory, relative to the root of the workspace; `.` is the root.
     pub(super) directory: String,
-    /// The same, from the root of the machine.
+    /// The working directory as an absolute path.
     real_directory: PathBuf,
 }
 
-impl Orders {
+impl CommandRequests {
     /// # Errors
-    /// A directory of programs lies in the workspace, where the model could put programs of its own.
+    /// A directory of programs lies in the workspace, where the model could write programs.
     pub(super) fn new(
         workspace: Arc<Workspace>,
         config: &CommandsConfig,
@@ -61,28 +61,28 @@ impl Orders {
         }
         let view = view.unwrap_or(workspace.path()).to_owned();
         let env = environment::of(config, &view);
-        let places = Places { workspace, path: config.path.clone(), view };
-        Ok(Self { places, allow: globs("allow", &config.allow)?, deny: globs("deny", &config.deny)?, env })
+        let paths = CommandPaths { workspace, path: config.path.clone(), view };
+        Ok(Self { paths, allow: globs("allow", &config.allow)?, deny: globs("deny", &config.deny)?, env })
     }
 
-    /// Checks a call. Reads directories: for the blocking pool.
+    /// Checks a call. Reads directories; call it on the blocking pool.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) fn read(&self, argv: Vec<String>, directory: Option<&str>) -> Result<Order, ToolFailure> {
+    /// The problem with the call, for the model.
+    pub(super) fn read(&self, argv: Vec<String>, directory: Option<&str>) -> Result<CommandRequest, ToolFailure> {
         check(&argv)?;
-        let real_directory = self.places.workspace.directory(directory.unwrap_or("."))?;
-        let below = real_directory.strip_prefix(self.places.workspace.path()).ok().and_then(Path::to_str);
+        let real_directory = self.paths.workspace.directory(directory.unwrap_or("."))?;
+        let below = real_directory.strip_prefix(self.paths.workspace.path()).ok().and_then(Path::to_str);
         let Some(below) = below else {
             return Err(ToolFailure::failed("The workspace has moved, or the directory's name is not UTF-8."));
         };
         let directory = if below.is_empty() { ".".to_owned() } else { below.to_owned() };
-        let program = self.places.program(&argv[0], &directory)?;
+        let program = self.paths.program(&argv[0], &directory)?;
         self.permit(&program)?;
-        Ok(Order { argv, program, directory, real_directory })
+        Ok(CommandRequest { argv, program, directory, real_directory })
     }
 
-    /// What the operator's lists say.
+    /// Applies the operator's lists of allowed and denied programs.
     fn permit(&self, program: &Program) -> Result<(), ToolFailure> {
         let path = program.path();
         let listed = |globs: &GlobSet| globs.is_match(path) || program.names().iter().any(|name| globs.is_match(name));
@@ -98,32 +98,32 @@ impl Orders {
         Ok(())
     }
 
-    /// The program as a person has approved it, where it is one of the workspace and one was asked. Blocks.
+    /// The approved copy of the program, if the program lies in the workspace and a person was asked. Blocks.
     ///
     /// # Errors
-    /// It has changed since, or nothing keeps it from changing.
+    /// The program has changed since the approval, or it cannot be protected against changes.
     pub(super) fn sealed(
         &self,
-        order: &Order,
+        request: &CommandRequest,
         approved: Option<&Approved>,
     ) -> Result<Option<SealedProgram>, ToolFailure> {
-        match (&order.program, approved) {
-            (Program::Inside(path), Some(approved)) => seal(&self.places.workspace, path, approved).map(Some),
+        match (&request.program, approved) {
+            (Program::Inside(path), Some(approved)) => seal(&self.paths.workspace, path, approved).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// What is to be started, with these variables besides its own; `sealed` in place of the program's file.
+    /// Describes the process to start, with these additional variables. `sealed` replaces the program's file.
     pub(super) fn launch(
         &self,
-        order: &Order,
+        request: &CommandRequest,
         stdin: Stdin,
         variables: &[Variable],
         sealed: Option<SealedProgram>,
     ) -> Launch {
-        let program = match &order.program {
-            // As it is seen from where the command works.
-            Program::Inside(path) => self.places.view.join(path),
+        let program = match &request.program {
+            // The path of the program as the command sees it.
+            Program::Inside(path) => self.paths.view.join(path),
             other => other.path().to_owned(),
         };
         let mut env = environment::with(&self.env, variables);
@@ -133,16 +133,16 @@ impl Orders {
         }
         Launch {
             program: program.into(),
-            args: order.argv[1..].iter().map(OsString::from).collect(),
+            args: request.argv[1..].iter().map(OsString::from).collect(),
             env,
-            directory: order.real_directory.clone(),
+            directory: request.real_directory.clone(),
             stdin,
             isolated: false,
             sealed,
         }
     }
 
-    /// The environment, as a digest.
+    /// A digest of the environment.
     pub(super) fn environment_digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for (name, value) in &self.env {
@@ -154,27 +154,27 @@ impl Orders {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// The files of the workspace among the program and its arguments, with what tells them from changed ones. A script
-    /// is one of them.
+    /// The workspace files among the program and its arguments, each with a digest that identifies its content. A
+    /// script is one of them.
     ///
     /// # Errors
-    /// Why an answer cannot be bound to all of them, as the end of a sentence. Bound to some of them it would be a yes to
-    /// whatever becomes of the others.
-    pub(super) fn files(&self, order: &Order) -> Result<Vec<(String, String)>, String> {
-        let named = order.argv[1..].iter().flat_map(|word| {
+    /// Why an approval cannot be bound to all of them, as the end of a sentence. An approval that is bound to only some
+    /// of them would allow any later content of the others.
+    pub(super) fn files(&self, request: &CommandRequest) -> Result<Vec<(String, String)>, String> {
+        let named = request.argv[1..].iter().flat_map(|word| {
             let value = word.split_once('=').map(|(_, value)| value);
             std::iter::once(word.as_str()).chain(value)
         });
-        let inside = named.filter_map(|path| self.places.inside(path, &order.directory));
+        let inside = named.filter_map(|path| self.paths.inside(path, &request.directory));
         let mut files: Vec<(String, String)> = Vec::new();
-        if let Program::Inside(path) = &order.program {
-            files.push((path.clone(), digest_of(&self.places.workspace, path)?));
+        if let Program::Inside(path) = &request.program {
+            files.push((path.clone(), digest_of(&self.paths.workspace, path)?));
         }
         for path in inside {
             if files.iter().any(|(known, _)| *known == path) {
                 continue;
             }
-            let found = self.places.workspace.fingerprint(&path).map_err(|failure| match failure {
+            let found = self.paths.workspace.fingerprint(&path).map_err(|failure| match failure {
                 ToolFailure::Failed(text) => text.trim_end_matches('.').to_owned(),
                 _ => format!("{path:?} could not be looked at"),
             })?;
@@ -191,7 +191,7 @@ impl Orders {
     }
 }
 
-/// Refuses what no program can be given, and what hides which program it is.
+/// Refuses arguments that no program accepts, and characters that hide which program is meant.
 fn check(argv: &[String]) -> Result<(), ToolFailure> {
     let failed = |text: String| Err(ToolFailure::failed(text));
     let Some(program) = argv.first().filter(|program| !program.is_empty()) else {
@@ -232,11 +232,11 @@ fn globs(key: &'static str, globs: &[String]) -> Result<GlobSet, ToolsError> {
     set.build().map_err(failed)
 }
 
-/// What a command reads on its standard input, as a person is shown it and an answer is bound to it.
+/// The standard input of a command, as a person sees it and as the approval is bound to it.
 pub(super) fn input_shown(stdin: Option<&str>) -> String {
     match stdin {
         None => "nothing".to_owned(),
-        // Whole: what a program is fed may be a program.
+        // Shown in full, because the input of a program may be a program.
         Some(text) => format!("{} ({})", escaped_line(text), digest::of_bytes(text.as_bytes())),
     }
 }

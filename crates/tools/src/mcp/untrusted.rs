@@ -1,8 +1,8 @@
-//! Words of the outside: what a server says of itself, made fit to be shown.
+//! Cleans texts of a server, which are untrusted content, before they are shown.
 
 use belay_text::removed;
 
-/// The text without hidden characters, cut to so many bytes with a mark at the cut.
+/// Removes hidden characters and cuts the text to at most this many bytes, with a mark at the cut.
 pub(super) fn shown(text: &str, max_bytes: usize) -> String {
     let mut shown = String::new();
     for c in removed(text.trim()).chars() {
@@ -15,7 +15,7 @@ pub(super) fn shown(text: &str, max_bytes: usize) -> String {
     shown
 }
 
-/// The same in one line.
+/// The same, on one line.
 pub(super) fn line(text: &str, max_bytes: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     shown(&words.join(" "), max_bytes)
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_characters_are_taken_out_and_long_texts_cut() {
+    fn hidden_characters_are_removed_and_long_texts_cut() {
         for (text, expected) in [
             ("plain\nand\ttabbed", "plain\nand\ttabbed"),
             ("a\u{1b}[31mred\u{7}", "a[31mred"),
