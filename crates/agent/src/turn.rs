@@ -1,5 +1,5 @@
-//! One turn: from the queue to its outcome. It runs in a task of its own, which its lane owns, and gives back everything that it
-//! was lent. A panic in a turn costs the lane a reload and the run its answer, nothing else.
+//! One turn: from the queue to its outcome. It runs in a task of its own, which its lane owns, and gives back everything
+//! that it was lent. A panic in a turn costs the lane a reload and the run its answer, nothing else.
 //!
 //! Reading order: [`run_turn`] → `gathered` (what it begins with) → `enter` → `work` → `resume` → `ending`.
 
@@ -121,8 +121,8 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
-/// Defers autonomous work at the end of the daemon, with what it has done so far: the next start continues from there, and nobody is
-/// told. Returns whether it was deferred.
+/// Defers autonomous work at the end of the daemon, with what it has done so far. The next start continues from there,
+/// and nobody is told. Returns whether it was deferred.
 ///
 /// # Cancel safety
 /// Dropped midway, the next start continues from an earlier step.

@@ -1,5 +1,5 @@
-//! How far a run has come: what changes from checkpoint to checkpoint. Its queue entry owns it, lends it to the turn, and gets it
-//! back whole.
+//! How far a run has come: what changes from checkpoint to checkpoint. Its queue entry owns it, lends it to the turn,
+//! and gets it back whole.
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{PendingRun, RunStatus, RunUsage, UnixMillis};
@@ -35,7 +35,8 @@ impl RunProgress {
         Self { state, ..Self::default() }
     }
 
-    /// The progress of a run that an earlier boot, or an earlier task of its lane, left unfinished. Takes the state out of `pending`.
+    /// The progress of a run that an earlier boot, or an earlier task of its lane, left unfinished. Takes the state out of
+    /// `pending`.
     pub fn restored(pending: &mut PendingRun, answers: Answers) -> Self {
         Self {
             attempt: pending.attempt,

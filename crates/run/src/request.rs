@@ -1,7 +1,8 @@
-//! What was asked of a run: made once, when its message is accepted or restored, and shared by everything that works on it.
+//! What was asked of a run. It is made once, when the message is accepted or restored, and shared by everything that
+//! works on the run.
 //!
-//! [`LiveRun`] has the same id and session. It is older: the dispatcher makes it before the message is accepted, and after a
-//! restart without reading the message.
+//! [`LiveRun`] has the same id and session. It is older: the dispatcher makes it before the message is accepted, and
+//! after a restart without reading the message.
 
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ impl RunRequest {
         }
     }
 
-    /// The request of work that the conversation itself needs and no message asks for, such as a compaction. It answers nobody.
+    /// The request of work that the conversation itself needs and no message asks for, such as a compaction. It
+    /// answers nobody.
     pub fn without_message(run: &LiveRun, options: RunOptions, accepted_at: UnixMillis) -> Self {
         let principal = run.origin.principal.to_string();
         Self {

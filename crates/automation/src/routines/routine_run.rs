@@ -27,8 +27,8 @@ const JOB_LOOK: Duration = Duration::from_secs(5);
 /// How often a run is looked at that came without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);
 
-/// Leads a routine run to its end, or until the daemon ends. `claimed_with`: the row of its routine that the engine has claimed it
-/// with; without one, and for a heartbeat, whose failures in a row count, the row is read here.
+/// Leads a routine run to its end, or until the daemon ends. `claimed_with`: the row of its routine that the engine has
+/// claimed it with. Without one, the row is read here; so it is for a heartbeat, whose failures in a row may have changed.
 ///
 /// # Cancel safety
 /// Dropped, the next start leads it on.
@@ -41,7 +41,8 @@ pub(super) async fn pursue(
     let routine = match claimed_with.filter(|routine| routine.origin != RoutineOrigin::Heartbeat) {
         Some(routine) => Some(routine),
         None => match until_stored(&service, || service.routines.routine(name)).await {
-            Some(routine) => routine.filter(|routine| routine.routine_id == routine_run.routine_id), // else it is another one
+            // One of another id was made anew under the name.
+            Some(routine) => routine.filter(|routine| routine.routine_id == routine_run.routine_id),
             None => return,
         },
     };
