@@ -54,7 +54,7 @@ pub(crate) fn told(
     end: &RunEnd,
     reply: Option<String>,
 ) -> Option<ReplyParts> {
-    let (core, options) = (&delegate.core, &delegate.core.options);
+    let (core, options) = (&delegate.core, &delegate.core.request.options);
     let said = end.evidence.contains_key(SAID_BY_TOOL);
     let told =
         core.live.control.stopped_by().is_some_and(|cause| cause.told) && end.reason.status() == RunStatus::Stopped;

@@ -3,7 +3,7 @@
 //!
 //! A lane never decides alone to sleep: the dispatcher retires it by dropping its sender, and it empties the mailbox
 //! first. While a turn runs the lane goes on taking mail: what arrives is committed, acknowledged and kept for the next
-//! turn. A run that rests on a question is in [`rest`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
+//! turn. A run that is paused on a question is in [`pause`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
 
 mod accept;
 mod anew;
@@ -13,9 +13,9 @@ mod ends;
 mod first;
 mod next;
 mod opening;
+mod pause;
 mod port;
 mod receive;
-mod rest;
 mod settings;
 mod state;
 
@@ -123,7 +123,7 @@ impl Lane {
             if !busy && (draining.is_cancelled() || no_mail) {
                 return Ok(());
             }
-            let (expiry, quiet_at) = (self.state.paused().map(|resting| resting.until), self.quiet_at());
+            let (expiry, quiet_at) = (self.state.paused().map(|paused| paused.until), self.quiet_at());
             // What is large is boxed, so that a lane that waits is small.
             tokio::select! {
                 biased; // a stop before the turn it stops, an end before what waits for it

@@ -18,7 +18,7 @@ pub(crate) enum LaneMail {
     Input(Box<LaneInput>),
     /// A command that changes the thread or what the session asks for, in order with the messages.
     Command(Box<LaneCommand>),
-    /// An answer to the question that a run of the lane rests on.
+    /// An answer to the question that a run of the lane is paused on.
     Answer(Box<LaneAnswer>),
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum LaneNote {
     Settled { run: RunId, key: Option<IdempotencyKey>, outcome: Settled },
     /// A run has ended and its end is committed.
     Ended { run: RunId },
-    /// A run of an earlier boot has been taken up.
+    /// A run of an earlier boot has been restored.
     Recovered { run: Arc<LiveRun> },
     /// The lane is open: everything that was unfinished in it is known.
     Opened { session: SessionKey },
@@ -110,10 +110,10 @@ pub(crate) enum LaneNote {
     WantsParking { session: SessionKey, runs: usize, go_on: oneshot::Sender<()> },
     /// A run that an earlier task of the lane left behind is unknown to the store: it was never accepted.
     Lost { run: RunId },
-    /// A run rests on a question, which is stored.
-    Rests(Box<PendingQuestion>),
-    /// It goes on.
-    Woke { gate: GateId },
+    /// A run is paused on a question, which is stored.
+    Paused(Box<PendingQuestion>),
+    /// The run continues.
+    Resumed { gate: GateId },
     /// This run is to stop: a newer message takes its place.
     Stop { run: Arc<LiveRun>, cause: StopCause },
     /// A command or an answer was not acted on, for now: it may be given again.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::LoopState;
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Asker, Audience, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Provenance, ReplyRoute,
-    RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis, Work,
+    Audience, ChannelId, FinishedRun, Gate, Message, MessageBody, Outbound, PendingRun, RunEnd, RunRecord, RunStatus,
+    StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -16,55 +15,43 @@ use crate::queue::QueueRules;
 use crate::submission::{self, Submission};
 use belay_delegates::subagent::Goal;
 use belay_run::approvals::Answers;
+use belay_run::journal::Remainder;
 use belay_run::live::{LiveRun, StopCause};
+use belay_run::progress::RunProgress;
+use belay_run::request::RunRequest;
 
 /// A message that waits for its turn, or is having it.
 pub(crate) struct QueuedRun {
     pub(crate) run: Arc<LiveRun>,
-    pub(crate) reply_to: Option<ReplyRoute>,
-    pub(crate) accepted_at: UnixMillis,
-    pub(crate) started_at: Option<UnixMillis>,
-    pub(crate) attempt: u32,
-    /// When the store was told that this attempt begins.
-    pub(crate) begun_at: Option<UnixMillis>,
-    /// Whether an earlier attempt began: the thread has its messages.
-    pub(crate) in_thread: bool,
-    /// A place in the global lane, where one was free at once.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// What was asked of it.
+    pub(crate) request: Arc<RunRequest>,
+    /// How far it has come; the running turn is lent its state and its answers.
+    pub(crate) progress: RunProgress,
     /// The history that it brought along, until its first start appends it to the thread; in the store alone while it waits.
     pub(crate) history: Vec<Arc<Message>>,
     /// Its own messages; empty while its text is in the store alone.
     pub(crate) own: Vec<Arc<Message>>,
-    /// Bytes of its text.
-    pub(crate) bytes: usize,
-    /// The platform's id of its message, by which an edit finds it.
-    pub(crate) message_id: Option<String>,
-    /// Who reads its conversation.
-    pub(crate) audience: Audience,
-    /// Digests of the instructions that it brought along, until it begins.
-    pub(crate) instructions: Vec<String>,
-    /// Where its loop goes on; `None`: at its beginning, or lent to the running turn. Boxed, for it is large.
-    pub(crate) state: Option<Box<LoopState>>,
-    pub(crate) usage: RunUsage,
-    pub(crate) cost_micro_usd: u64,
-    /// For whom it works.
-    pub(crate) asker: Asker,
-    /// What people have answered about its calls.
-    pub(crate) answers: Answers,
-    /// What its message asks of it.
-    pub(crate) options: RunOptions,
-    /// It rested on a question and goes on: that is no new attempt.
-    pub(crate) rested: bool,
+    /// A new conversation has begun with it by itself, of which the person is told with the answer.
+    pub(crate) began_anew: bool,
+    pub(crate) queueing: Queueing,
+}
+
+/// What only the queue needs of a message.
+pub(crate) struct Queueing {
     /// By which rules it waits.
     pub(crate) rules: QueueRules,
-    /// When it came, as far as this lane knows.
+    /// When it arrived, as far as this lane knows.
     pub(crate) arrived: Instant,
+    /// Bytes of its text.
+    pub(crate) bytes: usize,
+    /// Digests of the instructions that it brought along, until it begins.
+    pub(crate) instructions: Vec<String>,
     /// Whether it is words alone: no plan, no outputs, no history of its own.
     pub(crate) words_alone: bool,
     /// Whether it is to become a line of a digest, since too many wait.
     pub(crate) shortened: bool,
-    /// A new conversation has begun with it by itself, of which the person is told with the answer.
-    pub(crate) began_anew: bool,
+    /// A slot in the global lane, if one was free at once.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What stands before the first answer of a conversation that has begun by itself.
@@ -79,13 +66,8 @@ pub(crate) struct RunEnding {
     pub(crate) silent: bool,
     /// What the conversation is told.
     pub(crate) delivery: Delivery,
-    /// What the run has said before that and the store does not have yet.
-    pub(crate) said: Vec<Outbound>,
-    /// Messages that the thread does not have yet.
-    pub(crate) messages: Vec<Arc<Message>>,
-    pub(crate) events: Vec<NewEvent>,
-    /// Totals of usage and cost; `None`: those of the last checkpoint.
-    pub(crate) totals: Option<(RunUsage, u64)>,
+    /// Messages and facts that the store does not have yet.
+    pub(crate) unstored: Remainder,
 }
 
 /// What a conversation is told at the end of a run.
@@ -117,16 +99,7 @@ pub(crate) fn says(end: &RunEnd, reply: Option<String>, silent: bool) -> Option<
 impl RunEnding {
     /// An end without a turn's yield.
     pub(crate) fn early(end: RunEnd) -> Self {
-        Self {
-            end,
-            reply: None,
-            silent: false,
-            delivery: Delivery::default(),
-            said: Vec::new(),
-            messages: Vec::new(),
-            events: Vec::new(),
-            totals: None,
-        }
+        Self { end, reply: None, silent: false, delivery: Delivery::default(), unstored: Remainder::default() }
     }
 
     /// The end of a run that was told to stop while it waited.
@@ -149,95 +122,70 @@ fn is_words(message: &Message, work: Work) -> bool {
     work.is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
 }
 
-fn audience_of(provenance: Option<&Provenance>) -> Audience {
-    provenance.map_or(Audience::Person, |provenance| provenance.audience)
-}
-
-/// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
-fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
-    serde_json::from_value(state).unwrap_or_else(|error| {
-        tracing::error!(%run, %error, "the state of a run cannot be read, it begins anew");
-        LoopState::default()
-    })
-}
-
 impl QueuedRun {
     /// A message that is about to be accepted.
-    pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
+    pub(crate) fn accepted(input: &LaneInput, at: UnixMillis, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
         let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
         let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work);
-        Self {
-            run: run.clone(),
-            own: vec![Arc::new(message)],
-            bytes: text.len(),
-            message_id: inbound.provenance.as_ref().and_then(|provenance| provenance.message_id.clone()),
-            audience: audience_of(inbound.provenance.as_deref()),
-            instructions: digests_of_instructions(&history),
-            reply_to: inbound.reply_to.clone(),
-            accepted_at: UnixMillis::default(),
-            started_at: None,
-            attempt: 0,
-            begun_at: None,
-            in_thread: false,
-            permit: None,
-            history: history.into_iter().map(Arc::new).collect(),
-            state: declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone()))),
-            usage: RunUsage::default(),
-            cost_micro_usd: 0,
-            asker,
-            options: inbound.options.clone(),
-            answers: Answers::new(),
-            rested: false,
-            began_anew: false,
+        let queueing = Queueing {
             rules,
             arrived: Instant::now(),
+            bytes: text.len(),
+            instructions: digests_of_instructions(&history),
             words_alone,
             shortened: false,
+            permit: None,
+        };
+        Self {
+            run: run.clone(),
+            request: Arc::new(RunRequest::of(run, inbound, at)),
+            progress: RunProgress::accepted(declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone())))),
+            history: history.into_iter().map(Arc::new).collect(),
+            own: vec![Arc::new(message)],
+            began_anew: false,
+            queueing,
         }
     }
 
     /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
-    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
+    pub(crate) fn restored(run: Arc<LiveRun>, mut pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
+        let has_state = pending.state.is_some();
+        let progress = RunProgress::restored(&mut pending, answers);
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
-        let in_thread = !own.is_empty();
         let message = Message::sent(pending.text, pending.provenance);
-        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&message, pending.work);
-        Self {
-            run,
-            own,
-            bytes: message.text().len(),
-            message_id: message.provenance.as_ref().and_then(|provenance| provenance.message_id.clone()),
-            audience: audience_of(message.provenance.as_deref()),
-            instructions: digests_of_instructions(&pending.history),
-            reply_to: pending.reply_to,
-            accepted_at: pending.accepted_at,
-            started_at: pending.started_at,
-            attempt: pending.attempt,
-            begun_at: None,
-            in_thread,
-            permit: None,
-            history: Vec::new(),
-            state: pending.state.map(|state| Box::new(state_of(pending.run_id, state))),
-            usage: pending.usage,
-            cost_micro_usd: pending.cost_micro_usd,
+        let words_alone = !has_state && pending.history.is_empty() && is_words(&message, pending.work);
+        let provenance = message.provenance.as_deref();
+        let request = RunRequest {
+            run: run.id,
+            session: run.session.clone(),
+            work: pending.work,
+            channel: pending.channel,
             asker: pending.asker,
+            reply_to: pending.reply_to,
+            audience: provenance.map_or(Audience::Person, |provenance| provenance.audience),
+            message_id: provenance.and_then(|provenance| provenance.message_id.clone()),
             options: pending.options,
-            answers,
-            rested: pending.status == RunStatus::Paused,
+            accepted_at: pending.accepted_at,
+        };
+        let queueing = Queueing {
             rules,
             arrived: Instant::now(),
+            bytes: message.text().len(),
+            instructions: digests_of_instructions(&pending.history),
             words_alone,
             shortened: false,
-            began_anew: false,
-        }
+            permit: None,
+        };
+        let (request, history) = (Arc::new(request), Vec::new());
+        Self { run, request, progress, history, own, began_anew: false, queueing }
     }
 
-    /// Takes in what is left to know of an edit of its message, which the store has.
+    /// Takes in an edit of its message, which the store has.
     pub(crate) fn edit(&mut self, message: Message) {
-        self.words_alone = self.words_alone && is_words(&message, self.run.origin.work);
-        self.bytes = message.text().len();
+        self.queueing.words_alone = self.queueing.words_alone && is_words(&message, self.request.work);
+        self.queueing.bytes = message.text().len();
         if !self.is_unread() {
             self.own = vec![Arc::new(message)];
         }
@@ -251,7 +199,7 @@ impl QueuedRun {
     /// From now on its text is in the store alone, unless it begins at once. What has begun keeps its messages: there are no more
     /// of them than places.
     pub(crate) fn leave_text_in_store(&mut self) {
-        if self.permit.is_none() && !self.has_begun() {
+        if self.queueing.permit.is_none() && !self.progress.has_begun() {
             (self.own, self.history) = (Vec::new(), Vec::new());
         }
     }
@@ -264,99 +212,85 @@ impl QueuedRun {
 
     /// Whether it may become part of another run: it never began, and it is words alone.
     pub(crate) fn is_plain(&self) -> bool {
-        self.words_alone && !self.has_begun()
-    }
-
-    /// Whether an earlier attempt began, or it has rested on a question.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.attempt > 0 || self.in_thread
+        self.queueing.words_alone && !self.progress.has_begun()
     }
 
     /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the
     /// same conversation, and asks the same of its run.
     pub(crate) fn is_akin(&self, other: &Self) -> bool {
-        let to = |waiting: &Self| waiting.reply_to.as_ref().map(|to| (to.channel.clone(), to.conversation.clone()));
-        self.run.origin.channel == other.run.origin.channel
-            && self.asker == other.asker
-            && to(self) == to(other)
-            && self.options.of_the_run() == other.options.of_the_run()
+        fn to(request: &RunRequest) -> Option<(&ChannelId, &str)> {
+            request.reply_to.as_ref().map(|to| (&to.channel, &*to.conversation))
+        }
+        let (own, other) = (&*self.request, &*other.request);
+        own.channel == other.channel
+            && own.asker == other.asker
+            && to(own) == to(other)
+            && own.options.of_the_run() == other.options.of_the_run()
     }
 
-    /// It goes on after a rest.
-    pub(crate) fn go_on(&mut self) {
-        (self.begun_at, self.rested) = (None, true);
+    /// It continues after a pause, with these answers.
+    pub(crate) fn resume(&mut self, answers: Answers) {
+        self.progress.resume();
+        self.progress.answers = answers;
         self.run.activity.resume();
     }
 
-    /// What its watchers are shown while it rests.
-    pub(crate) fn record_at_rest(&self, gate: &Gate, question: String) -> RunRecord {
+    /// What its watchers are shown while it is paused.
+    pub(crate) fn record_while_paused(&self, gate: &Gate, question: String) -> RunRecord {
+        RunRecord { reply: Some(question), waiting_for: Some(gate.into()), ..self.record(RunStatus::Paused) }
+    }
+
+    /// The record of the run as it is, without an end.
+    fn record(&self, status: RunStatus) -> RunRecord {
+        let RunProgress { attempt, started_at, usage, cost_micro_usd, .. } = self.progress;
         RunRecord {
             run_id: self.run.id,
             session: self.run.session.clone(),
-            status: RunStatus::Paused,
+            status,
             reason: None,
             evidence: serde_json::Map::new(),
-            reply: Some(question),
-            usage: self.usage,
-            cost_micro_usd: self.cost_micro_usd,
-            attempt: self.attempt,
-            accepted_at: self.accepted_at,
-            started_at: self.started_at,
+            reply: None,
+            usage,
+            cost_micro_usd,
+            attempt,
+            accepted_at: self.request.accepted_at,
+            started_at,
             ended_at: None,
-            waiting_for: Some(gate.into()),
-        }
-    }
-
-    /// Notes that this attempt has begun.
-    pub(crate) fn begin(&mut self, at: UnixMillis) {
-        if self.begun_at.is_none() {
-            self.begun_at = Some(at);
-            self.attempt += u32::from(!std::mem::take(&mut self.rested));
-            self.started_at.get_or_insert(at);
+            waiting_for: None,
         }
     }
 
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: RunEnding, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let RunEnding { mut end, reply, silent, delivery, said, messages, events, totals } = ending;
+        let RunEnding { mut end, reply, silent, delivery, unstored } = ending;
+        let Remainder { messages, events, said } = unstored;
         if let Some(cause) = self.run.control.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }
         let status = end.reason.status();
-        let says = says(&end, reply, silent);
-        let (usage, cost_micro_usd) = totals.unwrap_or((self.usage, self.cost_micro_usd));
+        let reply = says(&end, reply, silent);
         let thread_state = match status {
-            _ if self.begun_at.is_none() && !self.in_thread => None,
+            _ if self.progress.begun_at.is_none() && !self.progress.in_thread => None,
             RunStatus::Stopped => Some(ThreadState::Interrupted),
             _ => Some(ThreadState::Idle),
         };
         let record = RunRecord {
-            run_id: self.run.id,
-            session: self.run.session.clone(),
-            status,
             reason: Some(end.reason),
             evidence: end.evidence.clone(),
-            reply: says.clone(),
-            usage,
-            cost_micro_usd,
-            attempt: self.attempt,
-            accepted_at: self.accepted_at,
-            started_at: self.started_at,
+            reply: reply.clone(),
             ended_at: Some(at),
-            waiting_for: None,
+            ..self.record(status)
         };
-        let outbound = self.outbound(status, delivery, says.as_deref());
-        let run = self.run.id;
         let row = FinishedRun {
-            run,
+            run: record.run_id,
             messages,
             end,
-            reply: says,
-            usage,
-            cost_micro_usd,
+            usage: record.usage,
+            cost_micro_usd: record.cost_micro_usd,
             at,
             said,
-            outbound,
+            outbound: self.outbound(status, delivery, reply.as_deref()),
+            reply,
             events,
             thread_state,
         };
@@ -373,7 +307,7 @@ impl QueuedRun {
             ReplyText::Nothing => return None,
             ReplyText::This(text) => text,
         };
-        let route = self.reply_to.clone()?;
+        let route = self.request.reply_to.clone()?;
         let text = match status {
             RunStatus::Completed if self.began_anew => format!("{BEGAN_ANEW}\n\n{text}"),
             _ => text,

@@ -30,7 +30,7 @@ pub(crate) async fn agree(
         other => return (end, other),
     };
     let mut facts = Vec::new();
-    let place = HookContext { session: &core.live.session, run: core.live.id };
+    let place = HookContext::from(&*core.request);
     let decided = tokio::select! {
         biased; // a stop does not wait for hooks
         () = core.cancel.cancelled() => None,

@@ -1,5 +1,5 @@
-//! One turn: from its place in the queue to its outcome. Runs in a task of its own, owned by its lane, and gives back
-//! everything it was lent; a panic in here costs the lane a reload and the run its answer, nothing else.
+//! One turn: from the queue to its outcome. It runs in a task of its own, which its lane owns, and gives back everything
+//! that it was lent. A panic in a turn costs the lane a reload and the run its answer, nothing else.
 //!
 //! Reading order: [`run_turn`] → `gathered` (what it begins with) → `enter` → `work` → `resume` → `ending`.
 
@@ -12,10 +12,8 @@ mod work;
 use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
-use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, LoopState};
-use belay_protocol::{
-    Asker, Audience, Durability, Lease, Message, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason, UnixMillis, Work,
-};
+use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
+use belay_protocol::{Authority, Durability, Lease, Message, RunEnd, StopReason, Work};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::end_processes;
@@ -25,13 +23,12 @@ use self::gathered::joined_at_start;
 pub(crate) use self::gathered::{COLLECT, Gathered, MergedMessage, SUMMARIZE};
 use self::work::work;
 use crate::agent_services::AgentServices;
-use crate::queued_run::Delivery;
+use crate::queued_run::RunEnding;
 use crate::streaming::screen::Screen;
-use belay_automation::jobs::{JobRequester, JobToolContext};
+use belay_automation::jobs::JobToolContext;
 use belay_automation::routines::RoutineToolContext;
 use belay_delegates::chat::ChatDelegate;
 use belay_delegates::subagent::{Goal, spawned};
-use belay_run::approvals::Answers;
 use belay_run::compaction::Shortener;
 use belay_run::core::{RunClock, RunCore, RunStart};
 use belay_run::effect_gate::{Asking, put_changed};
@@ -39,6 +36,8 @@ use belay_run::estimate::Calibration;
 use belay_run::joining::Joining;
 use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
+use belay_run::progress::RunProgress;
+use belay_run::request::RunRequest;
 use belay_run::send_message::MessageSender;
 use belay_run::tally::Tally;
 
@@ -46,103 +45,89 @@ use belay_run::tally::Tally;
 pub(crate) struct TurnJob {
     pub(crate) services: Arc<AgentServices>,
     pub(crate) run: Arc<LiveRun>,
+    /// What was asked of it: by its message and, beyond that, by its session.
+    pub(crate) request: Arc<RunRequest>,
     pub(crate) lease: Lease,
-    /// The conversation before this turn, a pinned summary first.
-    pub(crate) history: Vec<Arc<Message>>,
-    /// The run's own messages: the user's, and whatever earlier attempts have added.
-    pub(crate) own: Vec<Arc<Message>>,
-    /// The loop's state at the last checkpoint; the turn takes it.
-    pub(crate) state: Option<Box<LoopState>>,
-    pub(crate) usage: RunUsage,
-    pub(crate) cost_micro_usd: u64,
-    pub(crate) reply_to: Option<ReplyRoute>,
-    /// A place in the global lane, where one was free at once.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// A seat to wait for it; given back once it has the place.
-    pub(crate) seat: Option<OwnedSemaphorePermit>,
-    /// When the store was told that this attempt begins; `None`: it is told once there is a place.
-    pub(crate) begun_at: Option<UnixMillis>,
-    /// What people have answered about its calls.
-    pub(crate) answers: Answers,
-    /// For whom it works.
-    pub(crate) asker: Asker,
-    /// Who reads the conversation of its message.
-    pub(crate) audience: Audience,
-    /// Whether whom it works for may have it write to other conversations.
-    pub(crate) elsewhere: bool,
-    /// What its message and its session ask of it.
-    pub(crate) options: Arc<RunOptions>,
+    pub(crate) conversation: Conversation,
+    /// How far the run had come at its last checkpoint.
+    pub(crate) progress: RunProgress,
+    pub(crate) slot: TurnSlot,
     /// What it is answered together with, until it begins.
     pub(crate) gathered: Option<Gathered>,
     /// What may become part of it while it runs.
     pub(crate) joining: Arc<Joining>,
-    /// What the session knows of the provider's way of counting.
+}
+
+/// The conversation that a turn is lent.
+#[derive(Default)]
+pub(crate) struct Conversation {
+    /// What came before this turn, a pinned summary first.
+    pub(crate) history: Vec<Arc<Message>>,
+    /// The run's own messages: the user's, and those that earlier attempts have added.
+    pub(crate) own: Vec<Arc<Message>>,
+    /// What the session knows of the provider's way of counting tokens.
     pub(crate) calibration: Calibration,
 }
 
-/// Why a run that works without a person's message asks nobody.
-const BY_ITSELF: &str = "this run is autonomous, and nobody can be asked; do what is possible without it";
-/// Why a run whose message was relayed asks nobody.
-const RELAYED: &str =
-    "this message was relayed by another bot, so nobody can be asked; the person can send it directly";
+/// What a turn waits for its beginning with.
+#[derive(Default)]
+pub(crate) struct TurnSlot {
+    /// A slot in the global lane, if one was free at once.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// A seat to wait for a slot; given back once the turn has its slot.
+    pub(crate) seat: Option<OwnedSemaphorePermit>,
+}
 
 /// What comes back.
 pub(crate) struct TurnEnd {
-    /// The whole context.
-    pub(crate) messages: Vec<Arc<Message>>,
-    /// Where the turn's user message stands in it.
-    pub(crate) turn_start: usize,
-    /// Messages and facts that are not stored yet.
-    pub(crate) unstored: Remainder,
-    pub(crate) end: RunEnd,
-    /// The model's answer; `None` where it gave none.
-    pub(crate) reply: Option<String>,
-    pub(crate) silent: bool,
-    /// What the conversation is told.
-    pub(crate) delivery: Delivery,
-    /// When this attempt began; `None`: it did not.
-    pub(crate) begun_at: Option<UnixMillis>,
-    pub(crate) usage: RunUsage,
-    pub(crate) cost_micro_usd: u64,
-    /// Another owner has the lane: nothing may be written any more.
-    pub(crate) lease_lost: bool,
-    /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
-    pub(crate) parked: bool,
-    /// What it has learnt of the provider's way of counting.
-    pub(crate) calibration: Calibration,
-    /// The question that it rests on, and the loop's state to go on from.
-    pub(crate) rest: Option<Box<(Asking, LoopState)>>,
+    /// The conversation, the run's own messages behind its history.
+    pub(crate) conversation: Conversation,
+    /// How far the run has come; with the loop's state, if it is paused.
+    pub(crate) progress: RunProgress,
+    pub(crate) outcome: TurnOutcome,
 }
 
-/// Waits for a place in the global lane, then runs the loop to its outcome.
+/// How a turn left its run.
+pub(crate) enum TurnOutcome {
+    /// The run has ended.
+    Ended(RunEnding),
+    /// The run is paused on a question.
+    Paused(Box<Asking>, Remainder),
+    /// The run stays in the store for the next start: the drain came before it had a slot, or it is autonomous.
+    Deferred,
+    /// Another owner has the lane: nothing may be written any more.
+    LeaseLost,
+}
+
+/// Waits for a slot in the global lane, then runs the loop to its outcome.
 ///
 /// Thousands of turns may wait for the model at the same time: what is large and not on the way to it is boxed.
 pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
-    let permit = job.permit.take();
+    let permit = job.slot.permit.take();
     let (goal, mut delegate, mut context) = open(&mut job);
     let mut screen = None;
     let begun = enter(&mut job, permit).await;
-    let mut parked = matches!(begun, Err(NotBegun::Draining));
+    let mut deferred = matches!(begun, Err(NotBegun::Draining));
     let outcome = match begun {
         Ok(permit) => {
             screen = begin(&mut job, &mut delegate, &mut context).await;
             let outcome = pursue(goal, &mut delegate, &mut context, &job).await;
             drop(permit);
-            parked = lay_aside(&job, &mut delegate, &context).await;
+            deferred = defer(&job, &mut delegate, &context).await;
             outcome
         }
         Err(not_begun) => not_begun.outcome(),
     };
-    Box::pin(conclude(&job, Left { delegate, context, outcome, screen, parked })).await
+    Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
-/// Lays a job or a routine run aside at the end of the daemon, with what it has done so far: the next start goes on from there, and
-/// nobody need be told. Returns whether it was laid aside.
+/// Defers autonomous work at the end of the daemon, with what it has done so far. The next start continues from there,
+/// and nobody is told. Returns whether it was deferred.
 ///
 /// # Cancel safety
-/// Dropped midway, the next start goes on from an earlier step.
-async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
-    if !job.run.origin.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
+/// Dropped midway, the next start continues from an earlier step.
+async fn defer(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
+    if !job.request.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
@@ -153,73 +138,51 @@ async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopCon
 
 /// What a turn must come up with, its delegate, and the conversation as the model sees it.
 fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopContext) {
-    let state = job.state.take().map(|state| *state).unwrap_or_default();
-    let goal = Goal::of(&state, &job.own);
-    let turn_start = job.history.len();
+    let state = job.progress.state.take().map(|state| *state).unwrap_or_default();
+    let goal = Goal::of(&state, &job.conversation.own);
+    let turn_start = job.conversation.history.len();
     let mut delegate = ChatDelegate::new(core_of(job), job.services.children.clone(), turn_start);
     delegate.post = Some(MessageSender {
         channels: job.services.channels.clone(),
         sessions: job.services.store.sessions.clone(),
         hooks: job.services.hooks.clone(),
-        session: job.run.session.clone(),
-        run: job.run.id,
-        here: job.reply_to.clone(),
-        elsewhere: job.elsewhere,
+        request: job.request.clone(),
+        elsewhere: job.request.asker.place == Authority::Operator,
         saying: delegate.core.journal.saying(),
     });
-    if job.run.origin.work == Work::Chat {
-        let client = Arc::new(JobRequester {
-            asker: job.asker.clone(),
-            channel: job.run.origin.channel.clone(),
-            session: job.run.session.clone(),
-            reply_to: job.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
-            parent: Some(job.run.id),
-            routine_run: None,
-        });
-        let services = &job.services;
-        delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), client: client.clone() });
-        delegate.routines = Some(RoutineToolContext { service: services.routines.clone(), client });
+    if job.request.work == Work::Chat {
+        let (services, request) = (&job.services, &job.request);
+        delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), request: request.clone() });
+        delegate.routines = Some(RoutineToolContext { service: services.routines.clone(), request: request.clone() });
     }
-    delegate.shortener = Shortener::of(&state, job.calibration);
-    let mut messages = std::mem::take(&mut job.history);
-    messages.append(&mut job.own);
+    delegate.shortener = Shortener::of(&state, job.conversation.calibration);
+    let Conversation { history: mut messages, mut own, .. } = std::mem::take(&mut job.conversation);
+    messages.append(&mut own);
     let mut context = LoopContext { messages, state };
     put_changed(&mut context);
     (goal, delegate, context)
 }
 
 /// The shared part of a turn's run.
-fn core_of(job: &TurnJob) -> RunCore {
-    let tally = Tally::new(job.usage, job.cost_micro_usd, 0);
-    if job.history.iter().chain(&job.own).any(|message| message.outside) {
+fn core_of(job: &mut TurnJob) -> RunCore {
+    let tally = Tally::new(job.progress.usage, job.progress.cost_micro_usd, 0);
+    let Conversation { history, own, .. } = &job.conversation;
+    if history.iter().chain(own).any(|message| message.outside) {
         tally.see_outside();
     }
-    let core = RunCore::root(RunStart {
-        services: job.services.run.clone(),
-        live: job.run.clone(),
-        lease: job.lease.clone(),
-        stored: job.history.len() + job.own.len(),
-        tally,
-        spawned: spawned(&job.own),
-        purpose: job.run.origin.work.purpose(),
-        may_ask: match job.run.origin.work {
-            Work::Chat if job.asker.relayed => Err(RELAYED),
-            Work::Chat => Ok(()),
-            Work::Job { .. } | Work::RoutineRun { .. } | Work::Heartbeat { .. } => Err(BY_ITSELF),
-        },
-        options: job.options.clone(),
-    });
+    let start = RunStart { lease: job.lease.clone(), stored: history.len() + own.len(), tally, spawned: spawned(own) };
+    let core = RunCore::root(job.services.run.clone(), job.run.clone(), job.request.clone(), start);
     RunCore {
-        rules: rules_of(&job.services.run.rules(), &job.options),
-        answers: job.answers.clone(),
+        rules: rules_of(&job.services.run.rules(), &job.request),
+        answers: std::mem::take(&mut job.progress.answers),
         joining: Some(job.joining.clone()),
         ..core
     }
 }
 
 /// The rules of a run: everybody's, but for the time that its message asks for.
-fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
-    match options.timeout_ms {
+fn rules_of(rules: &Arc<StopRules>, request: &RunRequest) -> Arc<StopRules> {
+    match request.options.timeout_ms {
         Some(ms) => Arc::new(rules.with_active_ms(ms)),
         None => rules.clone(),
     }
@@ -235,7 +198,7 @@ async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut Loo
     joined_at_start(job, &mut delegate.core);
     delegate.core.clock = RunClock::starting(job.services.clock.now());
     let journal = || delegate.core.journal.seed().grow();
-    Screen::open(&job.services, &job.run, job.reply_to.as_ref(), &job.options, journal).await
+    Screen::open(&job.services, &job.run, &job.request, journal).await
 }
 
 /// Works towards what was declared, or towards an answer.

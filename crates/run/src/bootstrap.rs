@@ -98,7 +98,7 @@ pub async fn begin(
     let files: Vec<ToldFile> = briefing.files.files.iter().map(file).collect();
     let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data always serialises
     let mut facts = Vec::new();
-    let place = HookContext { session: &core.live.session, run: core.live.id };
+    let place = HookContext::from(&*core.request);
     let decided = tokio::select! {
         biased; // a stopped run calls no hook
         () = core.cancel.cancelled() => None,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{Brake, Fired, LoopContext};
-use belay_protocol::{EventKind, Lease, Message, Purpose, RunId, RunOptions, StopReason};
+use belay_protocol::{EventKind, Lease, Message, RunId, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,7 @@ use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::prompt::Briefing;
+use crate::request::RunRequest;
 use crate::services::RunServices;
 use crate::tally::Tally;
 
@@ -52,6 +53,8 @@ pub struct RunCore {
     pub services: Arc<RunServices>,
     /// The run that a person can stop: this one, or the one that started it.
     pub live: Arc<LiveRun>,
+    /// What was asked of it, or of the run that started it.
+    pub request: Arc<RunRequest>,
     /// Says stop to this run and to everything it starts.
     pub cancel: CancellationToken,
     /// Whether another run started this one.
@@ -74,14 +77,10 @@ pub struct RunCore {
     pub tree: RunTree,
     /// What people have answered about calls of this run.
     pub answers: Answers,
-    /// What the tree of runs is for that it belongs to.
-    pub purpose: Purpose,
     /// The work that the tree belongs to, such as a job.
     pub work: Option<Arc<dyn WorkItem>>,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub may_ask: Result<(), &'static str>,
-    /// What its message, its session and the configuration ask of it.
-    pub options: Arc<RunOptions>,
     /// What it is told of its surroundings; a run that another one started knows what that one was told.
     pub briefing: Arc<Briefing>,
     /// Messages of the person that may become part of it; `None`: none may.
@@ -94,10 +93,6 @@ pub struct RunCore {
 
 /// What a run that no other one has started begins with.
 pub struct RunStart {
-    /// What it uses.
-    pub services: Arc<RunServices>,
-    /// The run, as others see and stop it.
-    pub live: Arc<LiveRun>,
     /// The claim to the session that every write is checked by.
     pub lease: Lease,
     /// How many messages of its context are in the store.
@@ -106,19 +101,13 @@ pub struct RunStart {
     pub tally: Tally,
     /// How many runs its earlier attempts have started.
     pub spawned: u32,
-    /// What it is for.
-    pub purpose: Purpose,
-    /// Whether a person can be asked; else why nobody can, as the end of a sentence.
-    pub may_ask: Result<(), &'static str>,
-    /// What its message and its session ask of it.
-    pub options: Arc<RunOptions>,
 }
 
 impl RunCore {
     /// The core of a run at the top of its tree, with what every such run has: everybody's rules, no answers of people yet,
     /// and nothing that may join it.
-    pub fn root(root: RunStart) -> Self {
-        let RunStart { services, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
+    pub fn root(services: Arc<RunServices>, live: Arc<LiveRun>, request: Arc<RunRequest>, start: RunStart) -> Self {
+        let RunStart { lease, stored, tally, spawned } = start;
         let (store, clock) = (services.journal.clone(), services.clock.clone());
         Self {
             cancel: live.control.cancel.clone(),
@@ -131,10 +120,9 @@ impl RunCore {
             closing: None,
             tree: RunTree::root(&services.config.subagents, spawned),
             answers: Answers::new(),
-            purpose,
             work: None,
-            may_ask,
-            options,
+            may_ask: request.may_ask(),
+            request,
             briefing: Arc::default(), // before it asks anybody it is told more
             joining: None,
             cut_short: None,

@@ -9,6 +9,7 @@
 mod batch;
 mod clean;
 mod consult;
+mod context;
 mod preflight;
 mod rates;
 mod says;
@@ -17,30 +18,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    CallId, Durability, EventKind, GateStore, Generation, Message, MessageBody, OutputKeeper, Picture, Progress, RunId,
-    SecretVault, SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
-    Variable,
+    CallId, Durability, EventKind, GateStore, Message, MessageBody, OutputKeeper, Picture, SecretVault, StoreError,
+    Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
 };
 use jsonschema::Validator;
-use tokio_util::sync::CancellationToken;
 
-use crate::approvals::{Answers, ApprovalAnswer, Policy, Wanted};
+use crate::approvals::{Policy, Wanted};
 pub use crate::effect_gate::batch::CRASHED;
 use crate::effect_gate::batch::{End, Ran, Runnable, SKIPPED};
 pub use crate::effect_gate::consult::put_changed;
+pub use crate::effect_gate::context::CallContext;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
 use crate::error::AgentError;
 use crate::hooks::HookChain;
-use crate::joining::Joining;
-use crate::journal::RunJournal;
-use crate::live::LiveRun;
 use crate::metrics;
 use crate::own_tools::{creates_work, denied};
-use crate::tally::Tally;
 use crate::tool_health::{Health, Permit};
 
 /// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
@@ -76,51 +71,6 @@ pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + S
 /// For runs without tools that act on them.
 pub fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
     None
-}
-
-/// Who calls.
-pub struct CallContext<'a> {
-    /// The session.
-    pub session: &'a SessionKey,
-    /// The run.
-    pub run: RunId,
-    /// The run's tools.
-    pub tools: &'a ToolSet,
-    /// Gives a tool that acts on the run itself its hold on that run.
-    pub bind: Bind<'a>,
-    /// Where calls are counted, and whether words of the outside were seen.
-    pub tally: &'a Tally,
-    /// The limits that they are counted by.
-    pub limits: &'a RunLimits,
-    /// Says stop.
-    pub cancel: &'a CancellationToken,
-    /// Which life of the run this is.
-    pub generation: &'a Generation,
-    /// What people have answered about these calls.
-    pub answers: &'a Answers,
-    /// Whether it works by itself: nobody has asked this very run for what it does.
-    pub(crate) by_itself: bool,
-    /// Whether a person can be asked; else why nobody can, as the end of a sentence.
-    pub may_ask: Result<(), &'static str>,
-    /// Where intent and result are written.
-    pub journal: &'a mut RunJournal,
-    /// Where calls say how they get on.
-    pub progress: Progress,
-    /// Variables of the run's skills, for tools that start programs.
-    pub variables: Arc<[Variable]>,
-    /// The run that a person can stop.
-    pub live: &'a LiveRun,
-    /// What the person may have said meanwhile; calls that have not begun then do not.
-    pub newer: Option<&'a Joining>,
-}
-
-impl CallContext<'_> {
-    /// Whether a call that has not begun is skipped: the person has said something newer. One that a person was asked about
-    /// is not: its answer would be lost.
-    fn skips(&self, call: &ToolCall) -> bool {
-        let answered = self.answers.get(&call.id).is_some_and(ApprovalAnswer::is_open);
-        !answered && self.newer.is_some_and(Joining::is_offered)
-    }
 }
 
 /// A batch that waits for a person.
@@ -284,7 +234,7 @@ impl EffectGate {
         }
         let admitted = ready.len();
         let (ran, begun) = batch::run(caller, ready).await;
-        caller.tally.give_back_tools(admitted.saturating_sub(begun));
+        caller.tally().give_back_tools(admitted.saturating_sub(begun));
         for ran in ran {
             let at = ran.at;
             slots[at] = Slot::Ended(Box::new(self.conclude(caller, ran).await));
@@ -315,10 +265,11 @@ impl EffectGate {
             End::Broken(_, status, text) | End::Ours(status, text) => return ours(&call, took, status, text, about),
         };
         let keeper = self.outputs.as_deref();
-        let ToolReply { text, pictures, outside, .. } = clean::clean(reply, spec, caller.run, &call.id, keeper).await;
+        let ToolReply { text, pictures, outside, .. } =
+            clean::clean(reply, spec, caller.request.run, &call.id, keeper).await;
         let result = result_of(&call, status, text);
         // A failure may quote what was read on the way, by a subagent for example.
-        let outside = outside || (status != ToolStatus::Success && caller.tally.outside());
+        let outside = outside || (status != ToolStatus::Success && caller.tally().outside());
         Outcome { result, took_ms: took.as_millis() as u64, outside, pictures, own_words: false, about }
     }
 
@@ -329,7 +280,7 @@ impl EffectGate {
         let Outcome { result, took_ms, outside, pictures, about, .. } = *outcome;
         if let Some(about) = about {
             let About { tool, pass, end } = *about;
-            self.health.ended(pass, tool.spec(), caller.run, &end.seen_in(&result.text)).await;
+            self.health.ended(pass, tool.spec(), caller.request.run, &end.seen_in(&result.text)).await;
         }
         metrics::tool_called(result.status);
         caller.journal.note(EventKind::ToolFinished {
@@ -339,7 +290,7 @@ impl EffectGate {
             took_ms,
         });
         if outside {
-            caller.tally.see_outside();
+            caller.tally().see_outside();
         }
         context.messages.push(Arc::new(Message::tool(result).from_outside(outside).with_pictures(pictures)));
     }
@@ -353,7 +304,7 @@ impl EffectGate {
     /// A secret that the other side does not take is asked for anew with the next call.
     async fn forget_secret(&self, caller: &CallContext<'_>, tool: &dyn Tool) {
         let Some(need) = &tool.spec().credential else { return };
-        if let Err(error) = self.vault.forget(caller.session, &need.name).await {
+        if let Err(error) = self.vault.forget(&caller.request.session, &need.name).await {
             tracing::error!(%error, name = need.name, "a refused secret could not be forgotten");
         }
     }

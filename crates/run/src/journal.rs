@@ -106,6 +106,11 @@ impl RunJournal {
         }
     }
 
+    /// The account of the run's tree.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// The lane's lease.
     pub fn lease(&self) -> &Lease {
         &self.lease

@@ -7,11 +7,12 @@
 //! **Does not know**: which kind of run it serves, what started it, the queues of channels, or how a reply is
 //! delivered.
 //!
-//! Reading order: [`services`] (used by every run) → [`core`] (the parts of one run) → [`model_call`] (the model call,
-//! with compaction and the wait for an outage) → [`effect_gate`] (passed by every tool call), with [`approvals`],
-//! [`hooks`] and [`tool_health`] → [`journal`] → [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and
-//! [`prompt`] (the context) → [`closing`] (the last step) → [`rights`] (the permissions of autonomous work). Shared by the parts
-//! around runs: [`restart`] (tasks that panic), [`retry`] (a store that does not answer), [`run_tool`] (tools that act on their run).
+//! Reading order: [`services`] (used by every run) → [`request`] (what was asked of one run) → [`core`] (the parts of one
+//! run) → [`model_call`] (the model call, with compaction and the wait for an outage) → [`effect_gate`] (passed by every
+//! tool call), with [`approvals`], [`hooks`] and [`tool_health`] → [`journal`] → [`progress`] (how far a run has come) →
+//! [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and [`prompt`] (the context) → [`closing`] (the last
+//! step) → [`rights`] (the permissions of autonomous work). Shared by the parts around runs: [`restart`] (tasks that
+//! panic), [`retry`] (a store that does not answer), [`run_tool`] (tools that act on their run).
 
 pub mod approvals;
 pub mod bootstrap;
@@ -37,9 +38,11 @@ mod model_stream;
 pub mod outage;
 pub mod own_tools;
 pub mod pending_outbound;
+pub mod progress;
 pub mod prompt;
 mod pulse;
 pub mod reply;
+pub mod request;
 pub mod restart;
 pub mod retry;
 pub mod rights;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, SessionKey,
+    Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, SessionKey,
     SessionReader, StoreError, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value, json};
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::hooks::{HookChain, HookContext};
 use crate::own_tools::SEND_MESSAGE;
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
+use crate::request::RunRequest;
 use crate::rights::Channels;
 use crate::run_tool::{DeclaredTool, RunTool};
 
@@ -67,12 +68,8 @@ pub struct MessageSender {
     pub sessions: Arc<dyn SessionReader>,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
-    /// The session.
-    pub session: SessionKey,
-    /// The run.
-    pub run: RunId,
-    /// The conversation that the run answers, if there is one.
-    pub here: Option<ReplyRoute>,
+    /// What was asked of the run: with the conversation that it answers, if there is one.
+    pub request: Arc<RunRequest>,
     /// Whether whom it works for may write to other conversations.
     pub elsewhere: bool,
     /// The queue of messages, which are committed with the step.
@@ -82,9 +79,9 @@ pub struct MessageSender {
 impl MessageSender {
     /// Where a place is.
     async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
-        if is_here(place, &self.session) {
+        if is_here(place, &self.request.session) {
             let nowhere = "this run does not belong to a conversation, so there is no `here`: answer with text";
-            return self.here.clone().ok_or_else(|| ToolFailure::failed(nowhere));
+            return self.request.reply_to.clone().ok_or_else(|| ToolFailure::failed(nowhere));
         }
         if !self.elsewhere {
             let no = "only an operator's request may write to other conversations; use the place `here`, or answer with text";
@@ -113,7 +110,7 @@ impl MessageSender {
         if !hooks.is_bound(HookPoint::MessageSending) {
             return Ok(text.to_owned());
         }
-        let place = HookContext { session: &self.session, run: self.run };
+        let place = HookContext::from(&*self.request);
         let decided = hooks.message_sending(place, Some(&route.channel), text.to_owned(), &mut said.facts).await;
         decided.map_err(|refusal| ToolFailure::Denied(format!("denied: {refusal}. It was not sent.")))
     }
@@ -144,7 +141,7 @@ impl RunTool for MessageSender {
         if text_of(arguments).trim().is_empty() {
             return Err(ToolFailure::failed("text: must not be empty"));
         }
-        if is_here(place, &self.session) {
+        if is_here(place, &self.request.session) {
             return Ok(CallPreview::default());
         }
         let shown: String = text_of(arguments).chars().take(SHOWN_CHARS).collect();

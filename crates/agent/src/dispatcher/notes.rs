@@ -23,11 +23,11 @@ impl Dispatcher {
                 }
             }
             LaneNote::WantsParking { session, runs, go_on } => self.park(&session, runs, go_on),
-            LaneNote::Rests(waits) => {
+            LaneNote::Paused(waits) => {
                 self.admission.pause(waits.run, true);
                 self.questions.insert(waits.gate, *waits);
             }
-            LaneNote::Woke { gate } => {
+            LaneNote::Resumed { gate } => {
                 if let Some(waits) = self.questions.remove(&gate) {
                     self.admission.pause(waits.run, false);
                 }

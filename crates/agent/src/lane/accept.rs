@@ -3,8 +3,8 @@
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Acceptance, Accepted, Ack, Asker, Body, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput,
-    QueueMode, Refusal, RunEnd, RunOptions, StopReason, StoreError,
+    Acceptance, Accepted, Ack, Body, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
+    Refusal, RunEnd, RunOptions, StopReason, StoreError,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -28,14 +28,14 @@ impl Lane {
         let spoken = self.services.is_spoken(&input.inbound);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
-        let waiting = QueuedRun::arriving(&input, asker_of(&input), history, rules);
+        let at = self.services.clock.now();
+        let mut waiting = QueuedRun::accepted(&input, at, history, rules);
         let room = self.room_for(&waiting);
         if room == Capacity::None {
             return Box::pin(self.busy(input)).await;
         }
         let permit = self.place_at_once();
         let new = self.new_input(&input, &waiting, permit.is_some());
-        let at = new.at;
         let outcome = match self.services.store.lanes.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
                 let LaneInput { run, inbound, ack, .. } = input;
@@ -54,8 +54,8 @@ impl Lane {
                 }
                 let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome: Settled::Accepted { at } };
                 note(&self.port.notes, settled).await;
-                let began_anew = std::mem::take(&mut self.announce);
-                return self.put(QueuedRun { accepted_at: at, began_anew, ..waiting }, permit, room).await;
+                waiting.began_anew = std::mem::take(&mut self.announce);
+                return self.put(waiting, permit, room).await;
             }
             Ok(Acceptance::Known(known)) => known,
             Ok(Acceptance::Conflict(known)) => {
@@ -83,17 +83,17 @@ impl Lane {
 
     /// What a new message finds among those that wait.
     fn room_for(&self, new: &QueuedRun) -> Capacity {
-        let waits = |waiting: &QueuedRun| match waiting.shortened {
+        let waits = |waiting: &QueuedRun| match waiting.queueing.shortened {
             // What has begun is the model's already, and no longer somebody's to take back for want of room.
-            _ if self.is_in_flight(waiting.run.id) || waiting.has_begun() => Position::InFlight,
+            _ if self.is_in_flight(waiting.run.id) || waiting.progress.has_begun() => Position::InFlight,
             true => Position::Shortened,
             // Whoever reads the run itself, since nobody is told, waits for an answer in it.
-            false if waiting.reply_to.is_none() => Position::Alone,
+            false if waiting.request.reply_to.is_none() => Position::Alone,
             false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Position::Shortenable,
             false => Position::Alone,
         };
         let waiting: Vec<Position> = self.queue.iter().map(waits).collect();
-        room(&waiting, new.rules.cap, new.rules.drop)
+        room(&waiting, new.queueing.rules.cap, new.queueing.rules.drop)
     }
 
     /// A place in the global lane for a message that nothing is before, where one is free.
@@ -106,28 +106,29 @@ impl Lane {
         let outputs = !input.inbound.outputs.is_empty();
         let before = self.queue.len() + usize::from(self.state.is_answering());
         let queued = (before > 0).then(|| EventKind::Queued {
-            mode: waiting.rules.mode.word().into(),
+            mode: waiting.queueing.rules.mode.word().into(),
             before: u32::try_from(before).unwrap_or(u32::MAX),
         });
+        let request = &waiting.request;
         NewInput {
-            run_id: input.run.id,
+            run_id: request.run,
             key: input.inbound.key.clone(),
-            channel: input.inbound.channel.clone(),
-            work: input.inbound.work,
-            asker: waiting.asker.clone(),
+            channel: request.channel.clone(),
+            work: request.work,
+            asker: request.asker.clone(),
             text: input.text.clone(),
             provenance: input.inbound.provenance.clone(),
             digest: input.sent.as_ref().map(|sent| sent.digest.clone()),
-            reply_to: input.inbound.reply_to.clone(),
-            options: input.inbound.options.clone(),
+            reply_to: request.reply_to.clone(),
+            options: request.options.clone(),
             events: queued
                 .into_iter()
-                .map(|kind| self.services.run.event(&input.run.session, input.run.id, kind))
+                .map(|kind| self.services.run.event(&request.session, request.run, kind))
                 .collect(),
             history: waiting.history.iter().map(|message| Message::clone(message)).collect(),
             // Kept from the acceptance on: a restart knows what the message has asked for.
-            state: outputs.then(|| serde_json::to_value(&waiting.state).ok()).flatten(),
-            at: self.services.clock.now(),
+            state: outputs.then(|| serde_json::to_value(&waiting.progress.state).ok()).flatten(),
+            at: request.accepted_at,
             start,
             spoken: self.services.is_spoken(&input.inbound),
         }
@@ -141,20 +142,20 @@ impl Lane {
         room: Capacity,
     ) -> Result<(), LeaseLost> {
         if permit.is_some() {
-            waiting.begin(waiting.accepted_at);
-            waiting.permit = permit;
+            waiting.progress.begin(waiting.request.accepted_at);
+            waiting.queueing.permit = permit;
         }
         waiting.leave_text_in_store();
         let ended = match room {
             Capacity::Shorten(at) if self.gives_way(at) => {
-                self.queue.iter_mut().skip(at).take(1).for_each(|oldest| oldest.shortened = true);
+                self.queue.iter_mut().skip(at).take(1).for_each(|oldest| oldest.queueing.shortened = true);
                 None
             }
             Capacity::End(at) if self.gives_way(at) => self.queue.remove(at),
             _ => None,
         };
         let by = waiting.run.id;
-        match (waiting.rules.mode, self.state.running()) {
+        match (waiting.queueing.rules.mode, self.state.running()) {
             (QueueMode::Steer, Some(running)) if waiting.is_plain() && waiting.is_akin(&running.waiting) => {
                 running.joining.offer(JoinOffer { run: waiting.run.clone() });
                 self.queue.push_back(waiting);
@@ -163,7 +164,9 @@ impl Lane {
                 let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
                 note(&self.port.notes, LaneNote::Stop { run: running.waiting.run.clone(), cause }).await;
                 // Behind those that came to interrupt the same turn: they are answered in the order they came in.
-                let before = |other: &&QueuedRun| other.rules.mode == QueueMode::Interrupt && !other.has_begun();
+                let before = |other: &&QueuedRun| {
+                    other.queueing.rules.mode == QueueMode::Interrupt && !other.progress.has_begun()
+                };
                 let at = self.queue.iter().take_while(before).count();
                 self.queue.insert(at, waiting);
             }
@@ -204,7 +207,7 @@ impl Lane {
 
     /// Acknowledges a duplicate.
     pub(super) async fn known(&self, input: LaneInput, known: KnownInput) {
-        let paused = self.state.paused().map(|resting| &resting.waiting);
+        let paused = self.state.paused().map(|paused| &paused.waiting);
         let alive = self
             .state
             .current()
@@ -220,7 +223,7 @@ impl Lane {
 
     /// The messages that a client brings along, without instructions that the thread has already, or is about to have.
     fn fresh_history(&self, lines: &[HistoryLine]) -> Vec<Message> {
-        let coming: Vec<&String> = self.queue.iter().flat_map(|waiting| &waiting.instructions).collect();
+        let coming: Vec<&String> = self.queue.iter().flat_map(|waiting| &waiting.queueing.instructions).collect();
         let here: Vec<&str> = self.messages.iter().filter_map(|message| instruction(message)).collect();
         let comes = |text: &str| !coming.is_empty() && coming.contains(&&input_digest(text));
         let summary = self.summary.as_deref().unwrap_or_default();
@@ -234,14 +237,6 @@ impl Lane {
             HistoryRole::Assistant => Some(Message::assistant(&line.text)),
         };
         lines.iter().filter_map(message).collect()
-    }
-}
-
-fn asker_of(input: &LaneInput) -> Asker {
-    Asker {
-        principal: input.inbound.principal.id.to_string(),
-        place: input.inbound.principal.role.into(),
-        relayed: input.inbound.relayed,
     }
 }
 

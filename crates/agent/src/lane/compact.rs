@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Ack, ActedOn, CommandReply, EventKind, NewEvent, Purpose, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage,
-    StopReason, UnixMillis,
+    Ack, ActedOn, CommandReply, EventKind, NewEvent, Refusal, RunEnd, RunId, RunRecord, RunUsage, StopReason,
+    UnixMillis,
 };
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
@@ -20,6 +20,7 @@ use belay_run::compaction::cut::Compacted;
 use belay_run::compaction::{Cut, How, Shortened, context_of, shorten};
 use belay_run::core::{RunCore, RunStart};
 use belay_run::live::LiveRun;
+use belay_run::request::RunRequest;
 use belay_run::tally::Tally;
 
 /// Why nobody is asked while a conversation is shortened.
@@ -170,18 +171,10 @@ impl Lane {
 
     /// The shared part of a run that the store does not know: it is metered, guarded and stopped like every other.
     fn core_of_no_run(&self, live: Arc<LiveRun>) -> RunCore {
-        let core = RunCore::root(RunStart {
-            services: self.services.run.clone(),
-            live,
-            lease: self.lease.clone(),
-            stored: 0,
-            tally: Tally::default(),
-            spawned: 0,
-            purpose: Purpose::Chat,
-            may_ask: Err(NOBODY),
-            options: Arc::new(RunOptions::default().over(&self.options)),
-        });
-        RunCore { journal: core.journal.of_no_run(), ..core }
+        let request = RunRequest::without_message(&live, self.options.clone(), self.services.clock.now());
+        let start = RunStart { lease: self.lease.clone(), stored: 0, tally: Tally::default(), spawned: 0 };
+        let core = RunCore::root(self.services.run.clone(), live, Arc::new(request), start);
+        RunCore { journal: core.journal.of_no_run(), may_ask: Err(NOBODY), ..core }
     }
 
     /// Answers a command.

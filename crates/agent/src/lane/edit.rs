@@ -57,9 +57,9 @@ impl Lane {
     fn edited(&self, input: &LaneInput) -> Option<usize> {
         let id = input.inbound.provenance.as_ref()?.message_id.as_deref()?;
         self.queue.iter().position(|waiting| {
-            waiting.message_id.as_deref() == Some(id)
-                && *waiting.asker.principal == *input.inbound.principal.id
-                && !waiting.has_begun()
+            waiting.request.message_id.as_deref() == Some(id)
+                && *waiting.request.asker.principal == *input.inbound.principal.id
+                && !waiting.progress.has_begun()
                 && !waiting.run.control.cancel.is_cancelled()
                 && !self.is_in_flight(waiting.run.id)
         })
@@ -68,7 +68,7 @@ impl Lane {
     /// Offers a message that waits to the running turn again, from which it was taken back.
     fn offer_again(&self, at: usize) {
         if let (Some(waiting), Some(running)) = (self.queue.get(at), self.state.running())
-            && waiting.rules.mode == QueueMode::Steer
+            && waiting.queueing.rules.mode == QueueMode::Steer
             && waiting.is_plain()
             && waiting.is_akin(&running.waiting)
         {
@@ -78,7 +78,7 @@ impl Lane {
 
     fn accepted_at(&self, run: RunId) -> belay_protocol::UnixMillis {
         let waiting = self.queue.iter().find(|waiting| waiting.run.id == run);
-        waiting.map(|waiting| waiting.accepted_at).unwrap_or_default()
+        waiting.map(|waiting| waiting.request.accepted_at).unwrap_or_default()
     }
 
     /// Refuses an edit, unless it changes nothing of what was said: platforms call a message edited when only its preview is

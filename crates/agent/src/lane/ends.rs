@@ -10,12 +10,11 @@ use tokio::task::JoinError;
 
 use super::port::{note, until_stored};
 use super::state::Running;
-use super::{Lane, LeaseLost, rest};
+use super::{Lane, LeaseLost, pause};
 use crate::mail::LaneNote;
 use crate::queued_run::{QueuedRun, RunEnding};
-use crate::turn::{TurnEnd, end_processes};
+use crate::turn::{Conversation, TurnEnd, TurnOutcome, end_processes};
 use belay_run::compaction;
-use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
 use belay_run::metrics;
 use belay_run::reply::CUT_SHORT;
@@ -35,54 +34,40 @@ impl Lane {
         self.end_stopped_in_queue().await
     }
 
-    /// Commits the end of the turn that ran, or lays it to rest.
+    /// Commits the end of the turn that ran, or pauses its run.
     async fn conclude(&mut self, mut current: QueuedRun, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         self.instructions.clear();
         if let Ok(ended) = &ended {
-            self.calibration = ended.calibration;
+            self.calibration = ended.conversation.calibration;
         }
-        let ended = match ended {
-            Ok(ended) if ended.lease_lost => return Err(LeaseLost),
-            Ok(ended) if ended.parked => return Ok(()),
-            Ok(ended) if ended.rest.is_some() => return Box::pin(self.rest(current, ended)).await,
+        let TurnEnd { conversation, progress, outcome } = match ended {
             Ok(ended) => ended,
             Err(error) => return self.end_crashed(current, &error).await,
         };
-        let TurnEnd {
-            mut messages,
-            turn_start,
-            unstored,
-            end,
-            reply,
-            silent,
-            delivery,
-            begun_at,
-            usage,
-            cost_micro_usd,
-            ..
-        } = ended;
-        if let Some(at) = begun_at {
-            current.begin(at);
+        let mut ending = match outcome {
+            TurnOutcome::LeaseLost => return Err(LeaseLost),
+            TurnOutcome::Deferred => return Ok(()),
+            TurnOutcome::Paused(asking, unstored) => {
+                current.progress = progress;
+                return Box::pin(self.pause(current, conversation, *asking, unstored)).await;
+            }
+            TurnOutcome::Ended(ending) => ending,
+        };
+        current.progress = progress;
+        let begun = current.progress.begun_at.is_some();
+        if !begun && current.progress.in_thread {
+            // Stopped before its next attempt began: the thread has its messages, and the reload shows them.
+            return self.end_early(vec![(current, RunEnding::early(ending.end))]).await;
         }
-        let begun = current.begun_at.is_some();
-        if !begun && current.in_thread {
-            // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
-            return self.end_early(vec![(current, RunEnding::early(end))]).await;
+        if !begun {
+            ending.unstored.messages.clear();
         }
-        let Remainder { messages: new, events, said } = unstored;
-        let new = if begun { new } else { Vec::new() };
-        let totals = Some((usage, cost_micro_usd));
-        let ending = RunEnding { end, reply, silent, delivery, messages: new, events, said, totals };
         self.commit_ends(vec![(current, ending)]).await?;
-        if begun {
+        let Conversation { history: mut messages, own, .. } = conversation;
+        match begun {
             // What steered this run alone is of no use to the next one.
-            let mut at = 0;
-            messages.retain(|message| {
-                at += 1;
-                at <= turn_start || message.scope.is_thread()
-            });
-        } else {
-            messages.truncate(turn_start - self.brought);
+            true => messages.extend(own.into_iter().filter(|message| message.scope.is_thread())),
+            false => messages.truncate(messages.len() - self.brought),
         }
         self.keep(messages);
         Ok(())
@@ -138,15 +123,15 @@ impl Lane {
         };
         let mut ending = RunEnding::early(end);
         if let Some(record) = stored {
-            ending.totals = Some((record.usage, record.cost_micro_usd));
+            (current.progress.usage, current.progress.cost_micro_usd) = (record.usage, record.cost_micro_usd);
             // It had begun, unless it crashed before it could say so.
             if let Some(at) = record.started_at {
-                current.begin(at);
+                current.progress.begin(at);
             }
         }
         // Before it began, its own message is not in the thread.
-        if error.is_cancelled() && current.begun_at.is_some() {
-            ending.messages = self.said_last(&current.run).await;
+        if error.is_cancelled() && current.progress.begun_at.is_some() {
+            ending.unstored.messages = self.said_last(&current.run).await;
         }
         self.commit_ends(vec![(current, ending)]).await?;
         self.reload().await.map(|_| ())
@@ -183,17 +168,17 @@ impl Lane {
             .partition(|waiting| waiting.run.control.cancel.is_cancelled() && is_here(waiting.run.id));
         self.queue = waiting.into();
         let waited = stopped.into_iter().map(|waiting| {
-            let ending = rest::stopped(&waiting);
+            let ending = pause::stopped(&waiting);
             (waiting, ending)
         });
-        let endings = self.stopped_at_rest().into_iter().chain(waited.collect::<Vec<_>>());
+        let endings = self.stopped_while_paused().into_iter().chain(waited.collect::<Vec<_>>());
         self.end_early(endings.collect()).await
     }
 
     /// Ends runs without a turn. Where one of them had begun in an earlier attempt, the thread is read anew: it has that
     /// attempt's messages.
     pub(super) async fn end_early(&mut self, ends: Vec<(QueuedRun, RunEnding)>) -> Result<(), LeaseLost> {
-        let reload = ends.iter().any(|(waiting, _)| waiting.in_thread) && self.state.running().is_none();
+        let reload = ends.iter().any(|(waiting, _)| waiting.progress.in_thread) && self.state.running().is_none();
         self.commit_ends(ends).await?;
         if reload { self.reload().await.map(|_| ()) } else { Ok(()) }
     }

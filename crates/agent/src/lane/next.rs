@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::store::QueuedInput;
-use belay_protocol::{Authority, JoinedRun, Message, QueueMode, RunId, StoreError};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use belay_protocol::{JoinedRun, Message, QueueMode, RunId, StoreError};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -16,7 +16,7 @@ use super::state::{LaneState, Running};
 use super::{Lane, QueuedRun};
 use crate::mail::LaneNote;
 use crate::queue::fits_in;
-use crate::turn::{COLLECT, Gathered, MergedMessage, SUMMARIZE, TurnJob, run_turn};
+use crate::turn::{COLLECT, Conversation, Gathered, MergedMessage, SUMMARIZE, TurnJob, TurnSlot, run_turn};
 use belay_run::compaction::context_of;
 use belay_run::joining::Joining;
 
@@ -44,9 +44,9 @@ impl Lane {
             self.seat = None;
             return;
         };
-        let Some(place) = self.place_for(at) else { return self.ask_to_be_parked().await };
+        let Some(slot) = self.slot_for(at) else { return self.ask_to_be_parked().await };
         let Some(mut next) = self.queue.remove(at) else { return };
-        next.shortened = false;
+        next.queueing.shortened = false;
         let mut gathered = self.gather(&next);
         if let Err(error) = self.read_texts(&mut next, gathered.as_mut()).await {
             tracing::error!(%error, run = %next.run.id, "a message that waits cannot be read; trying again");
@@ -74,24 +74,13 @@ impl Lane {
         let job = TurnJob {
             services: self.services.clone(),
             run: next.run.clone(),
+            request: next.request.over(&self.options),
             lease: self.lease.clone(),
-            history,
-            own,
-            state: next.state.take(),
-            usage: next.usage,
-            cost_micro_usd: next.cost_micro_usd,
-            reply_to: next.reply_to.clone(),
-            permit: next.permit.take().or(place.permit),
-            seat: place.seat,
-            begun_at: next.begun_at,
-            answers: std::mem::take(&mut next.answers),
-            asker: next.asker.clone(),
-            audience: next.audience,
-            elsewhere: next.asker.place == Authority::Operator,
-            options: Arc::new(next.options.clone().over(&self.options)),
+            progress: next.progress.lend(),
+            conversation: Conversation { history, own, calibration: self.calibration },
+            slot: TurnSlot { permit: next.queueing.permit.take().or(slot.permit), ..slot },
             gathered,
             joining: joining.clone(),
-            calibration: self.calibration,
         };
         next.run.control.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
@@ -105,11 +94,11 @@ impl Lane {
             return None;
         }
         let mut collected =
-            self.queue.iter().filter(|waiting| !waiting.shortened).take_while(|waiting| collects(waiting));
+            self.queue.iter().filter(|waiting| !waiting.queueing.shortened).take_while(|waiting| collects(waiting));
         let first = collected.next()?;
         let last = collected.last().unwrap_or(first);
-        let debounce = last.rules.debounce;
-        Some((last.arrived + debounce).min(first.arrived + debounce * MOST_DEBOUNCES))
+        let debounce = last.queueing.rules.debounce;
+        Some((last.queueing.arrived + debounce).min(first.queueing.arrived + debounce * MOST_DEBOUNCES))
     }
 
     /// The place of the oldest message that waits. One that was to become a line of a digest is the next where no other is left.
@@ -118,32 +107,33 @@ impl Lane {
         if !self.queue.iter().all(is_wanted) {
             self.port.wake.notify_one();
         }
-        let at = self.queue.iter().position(|waiting| !waiting.shortened && is_wanted(waiting));
+        let at = self.queue.iter().position(|waiting| !waiting.queueing.shortened && is_wanted(waiting));
         at.or_else(|| self.queue.iter().rposition(is_wanted))
     }
 
-    /// A place in the global lane for this message, or a seat to wait for one. Messages of which the store does not know
+    /// A slot in the global lane for this message, or a seat to wait for one. Messages of which the store does not know
     /// everything, and those that had begun before, wait without a seat as well.
-    fn place_for(&mut self, at: usize) -> Option<PlaceOrSeat> {
-        if self.queue.get(at).is_some_and(|next| next.permit.is_some()) {
-            return Some(PlaceOrSeat::default());
+    fn slot_for(&mut self, at: usize) -> Option<TurnSlot> {
+        if self.queue.get(at).is_some_and(|next| next.queueing.permit.is_some()) {
+            return Some(TurnSlot::default());
         }
         if let Ok(permit) = self.services.permits.clone().try_acquire_owned() {
-            return Some(PlaceOrSeat { permit: Some(permit), seat: None });
+            return Some(TurnSlot { permit: Some(permit), seat: None });
         }
         let seat = self.seat.take().or_else(|| self.services.seats.clone().try_acquire_owned().ok());
         if seat.is_some() || !self.may_be_parked() {
-            return Some(PlaceOrSeat { permit: None, seat });
+            return Some(TurnSlot { permit: None, seat });
         }
         None
     }
 
     /// Whether the store knows everything of the messages that wait, their order included.
     fn may_be_parked(&self) -> bool {
-        let known = |waiting: &QueuedRun| !waiting.shortened && !waiting.began_anew && !waiting.has_begun();
+        let known =
+            |waiting: &QueuedRun| !waiting.queueing.shortened && !waiting.began_anew && !waiting.progress.has_begun();
         !matches!(self.parking, Parking::No { refused } if refused >= MOST_REFUSALS)
             && self.queue.iter().all(known)
-            && self.queue.iter().is_sorted_by_key(|waiting| waiting.accepted_at)
+            && self.queue.iter().is_sorted_by_key(|waiting| waiting.request.accepted_at)
     }
 
     async fn ask_to_be_parked(&mut self) {
@@ -189,10 +179,10 @@ impl Lane {
         }
         let joins = |waiting: &&QueuedRun| waiting.is_plain() && waiting.is_akin(next);
         let wanted = || self.queue.iter().filter(|waiting| is_wanted(waiting));
-        let shortened: Vec<&QueuedRun> = wanted().filter(|waiting| waiting.shortened).filter(joins).collect();
+        let shortened: Vec<&QueuedRun> = wanted().filter(|waiting| waiting.queueing.shortened).filter(joins).collect();
         let mut collected: Vec<&QueuedRun> = Vec::new();
         if collects(next) && !self.individually {
-            let behind = wanted().filter(|waiting| !waiting.shortened).take_while(|waiting| collects(waiting));
+            let behind = wanted().filter(|waiting| !waiting.queueing.shortened).take_while(|waiting| collects(waiting));
             collected = behind.collect();
             if !collected.iter().all(joins) {
                 // They want their answers in different places: each gets its own, until all are answered.
@@ -200,7 +190,8 @@ impl Lane {
                 collected.clear();
             }
         }
-        let fitting = fits_in(std::iter::once(next).chain(collected.iter().copied()).map(|waiting| waiting.bytes));
+        let fitting =
+            fits_in(std::iter::once(next).chain(collected.iter().copied()).map(|waiting| waiting.queueing.bytes));
         collected.truncate(fitting - 1);
         if shortened.is_empty() && collected.is_empty() {
             return None;
@@ -257,13 +248,6 @@ pub(super) async fn may_go_on(parking: &mut Parking) -> Parking {
     }
 }
 
-/// What a message waits with.
-#[derive(Default)]
-struct PlaceOrSeat {
-    permit: Option<OwnedSemaphorePermit>,
-    seat: Option<OwnedSemaphorePermit>,
-}
-
 /// Whether nobody has told it to stop.
 fn is_wanted(waiting: &QueuedRun) -> bool {
     !waiting.run.control.cancel.is_cancelled()
@@ -271,5 +255,5 @@ fn is_wanted(waiting: &QueuedRun) -> bool {
 
 /// Whether a message waits for others to come with it. One that had begun before does not.
 fn collects(waiting: &QueuedRun) -> bool {
-    waiting.rules.mode == QueueMode::Collect && waiting.attempt == 0
+    waiting.queueing.rules.mode == QueueMode::Collect && waiting.progress.attempt == 0
 }

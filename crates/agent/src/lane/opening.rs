@@ -1,4 +1,4 @@
-//! The beginning of a lane: it is opened, and what is unfinished in it is taken up again.
+//! The beginning of a lane: it is opened, and what is unfinished in it is restored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
 use belay_run::retry::STORE;
 
-/// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
+/// Attempts after which a run is given up. 5: a crash that one message causes shows itself at once, and
 /// four restarts of an upgrade do not.
 const MAX_ATTEMPTS: u32 = 5;
 /// What a call reads whose result a crash has swallowed.
@@ -95,7 +95,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
         turn: JoinSet::new(),
     };
     lane.show(thread);
-    if Box::pin(lane.take_up(unfinished, adopted)).await.is_err() || lane.run().await.is_err() {
+    if Box::pin(lane.restore(unfinished, adopted)).await.is_err() || lane.run().await.is_err() {
         tracing::error!(%session, "the lane belongs to another owner and is let go");
     }
     Box::pin(lane.let_go()).await;
@@ -122,7 +122,7 @@ impl Lane {
     }
 
     /// Queues what an earlier boot, or an earlier task of this lane, left unfinished.
-    async fn take_up(&mut self, unfinished: Vec<PendingRun>, adopted: Vec<Arc<LiveRun>>) -> Result<(), LeaseLost> {
+    async fn restore(&mut self, unfinished: Vec<PendingRun>, adopted: Vec<Arc<LiveRun>>) -> Result<(), LeaseLost> {
         for ghost in adopted.iter().filter(|run| unfinished.iter().all(|pending| pending.run_id != run.id)) {
             note(&self.port.notes, LaneNote::Lost { run: ghost.id }).await;
         }
@@ -153,13 +153,13 @@ impl Lane {
                 None => Answers::new(),
             };
             let rules = self.rules_of(&pending.options, &pending.channel);
-            let waiting = QueuedRun::again(run, pending, answers, rules);
-            if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.rested) {
-                self.rest_again(waiting, gate).await;
+            let waiting = QueuedRun::restored(run, pending, answers, rules);
+            if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.progress.resumed) {
+                self.restore_paused(waiting, gate).await;
                 continue;
             }
             if exhausted {
-                let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.attempt);
+                let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.progress.attempt);
                 given_up.push((waiting, RunEnding::early(end)));
             } else {
                 self.queue.push_back(waiting);

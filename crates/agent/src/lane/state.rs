@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::compact::Compacting;
-use super::rest::Resting;
+use super::pause::PausedTurn;
 use crate::queued_run::QueuedRun;
 use belay_run::joining::Joining;
 
@@ -13,8 +13,8 @@ pub(super) enum LaneState {
     Idle,
     /// A turn runs. It has the conversation.
     Running(Box<Running>),
-    /// A run waits for a person's answer. Nothing begins before it goes on.
-    Paused(Box<Resting>),
+    /// A run waits for a person's answer. Nothing begins before it continues.
+    Paused(Box<PausedTurn>),
     /// The conversation is being shortened. Nothing begins before that is done.
     Compacting(Box<Compacting>),
 }
@@ -58,16 +58,16 @@ impl LaneState {
         self.running().map(|running| &running.joining)
     }
 
-    pub(super) fn paused(&self) -> Option<&Resting> {
+    pub(super) fn paused(&self) -> Option<&PausedTurn> {
         match self {
-            Self::Paused(resting) => Some(resting),
+            Self::Paused(paused) => Some(paused),
             _ => None,
         }
     }
 
-    pub(super) fn paused_mut(&mut self) -> Option<&mut Resting> {
+    pub(super) fn paused_mut(&mut self) -> Option<&mut PausedTurn> {
         match self {
-            Self::Paused(resting) => Some(resting),
+            Self::Paused(paused) => Some(paused),
             _ => None,
         }
     }
@@ -98,9 +98,9 @@ impl LaneState {
     }
 
     /// Ends a pause, if it is of this kind; the lane is idle then.
-    pub(super) fn take_paused_if(&mut self, is_meant: impl FnOnce(&Resting) -> bool) -> Option<Resting> {
+    pub(super) fn take_paused_if(&mut self, is_meant: impl FnOnce(&PausedTurn) -> bool) -> Option<PausedTurn> {
         match std::mem::replace(self, Self::Idle) {
-            Self::Paused(resting) if is_meant(&resting) => Some(*resting),
+            Self::Paused(paused) if is_meant(&paused) => Some(*paused),
             other => {
                 *self = other;
                 None

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Channel, HookPoint, ReplyRoute, RunOptions, Streaming};
+use belay_protocol::{Channel, HookPoint, ReplyRoute, Streaming};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +13,7 @@ use crate::agent_services::AgentServices;
 use belay_run::chunking::Blocks;
 use belay_run::journal::RunJournal;
 use belay_run::live::LiveRun;
+use belay_run::request::RunRequest;
 
 /// Shows one turn. If it is dropped, it shows nothing more.
 pub(crate) struct Screen {
@@ -30,7 +31,7 @@ struct Shower {
     channel: Arc<dyn Channel>,
     route: ReplyRoute,
     services: Arc<AgentServices>,
-    options: Arc<RunOptions>,
+    request: Arc<RunRequest>,
 }
 
 /// What happens to a preview at the end of a turn.
@@ -47,18 +48,17 @@ impl Screen {
     pub(crate) async fn open(
         services: &Arc<AgentServices>,
         run: &Arc<LiveRun>,
-        route: Option<&ReplyRoute>,
-        options: &Arc<RunOptions>,
+        request: &Arc<RunRequest>,
         journal: impl FnOnce() -> RunJournal,
     ) -> Option<Self> {
-        let route = route?.clone();
+        let route = request.reply_to.clone()?;
         let channel = services.channels.get(&route.channel)?.clone();
         // Nobody may read text that the operator's hooks have not checked.
         if services.hooks.is_bound(HookPoint::MessageSending) {
             return None;
         }
         let (mut task, finish) = (JoinSet::new(), CancellationToken::new());
-        let shower = Shower { run: run.clone(), channel, route, services: services.clone(), options: options.clone() };
+        let shower = Shower { run: run.clone(), channel, route, services: services.clone(), request: request.clone() };
         match shower.channel.streaming() {
             Streaming::Off => return None,
             Streaming::Blocks { max_chars } => {
@@ -131,7 +131,7 @@ impl Shower {
             preview,
             route: &self.route,
             pace: self.services.streaming.preview_pace().max(preview.pace()),
-            reasoning: self.options.reasoning.unwrap_or_default(),
+            reasoning: self.request.options.reasoning.unwrap_or_default(),
         })
     }
 }

@@ -6,9 +6,10 @@ use belay_protocol::{
     ToolStatus,
 };
 
-use super::{TurnEnd, TurnJob};
+use super::{Conversation, TurnEnd, TurnJob, TurnOutcome};
 use crate::agent_services::AgentServices;
 use crate::compose;
+use crate::queued_run::RunEnding;
 use crate::reply_hooks;
 use crate::streaming::screen::Screen;
 use belay_delegates::chat::ChatDelegate;
@@ -24,30 +25,30 @@ pub(super) struct Left {
     pub(super) outcome: Result<LoopOutcome, LoopError>,
     /// What has shown its answer on the way.
     pub(super) screen: Option<Screen>,
-    /// The daemon ends before there was a place for it.
-    pub(super) parked: bool,
+    /// The next start continues it.
+    pub(super) deferred: bool,
 }
 
 /// Makes of a turn that has left the loop what its lane stores and tells.
-pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
-    let Left { mut delegate, mut context, outcome, screen, parked } = left;
+pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
+    let Left { mut delegate, mut context, outcome, screen, deferred } = left;
     let (services, run) = (&job.services, &job.run);
-    if job.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
+    if job.progress.begun_at.is_some() && !deferred && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
         // Where a resumed batch failed before it began, its calls have no results yet.
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
-    let said = provider_line(job.asker.place, &outcome);
+    let said = provider_line(job.request.asker.place, &outcome);
     let (mut end, mut reply) = ending(&delegate, outcome);
     reply = reply.or(said);
     end = with_force(end, context.state.forced);
     (end, reply) = compose::instead_of_nothing(&mut delegate, &context, (end, reply));
     if !lease_lost {
-        let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
+        let (start, channel) = (delegate.turn_start, job.request.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = reply_hooks::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
     // Nobody watches work that goes on by itself: its end says what it was that did not work.
-    if job.run.origin.work.is_autonomous() && end.reason.status() != RunStatus::Completed {
+    if job.request.work.is_autonomous() && end.reason.status() != RunStatus::Completed {
         end = services.run.health.blame(run.id, end);
     }
     // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.
@@ -56,32 +57,27 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
         context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
     }
     let unstored = delegate.core.journal.remainder(&context.messages);
-    let (usage, cost_micro_usd) = delegate.core.tally.spent();
-    let told = match lease_lost || parked || delegate.asking.is_some() {
+    let mut progress = job.progress.lend();
+    (progress.usage, progress.cost_micro_usd) = delegate.core.tally.spent();
+    let told = match lease_lost || deferred || delegate.asking.is_some() {
         true => None,
         false => compose::told(&delegate, &context, &end, reply.clone()),
     };
     let delivery = compose::deliver(run, screen, told).await;
-    let rest = delegate.asking.take().map(|asking| Box::new((asking, context.state)));
-    if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
+    let asking = delegate.asking.take().map(Box::new);
+    progress.state = asking.is_some().then(|| Box::new(context.state));
+    if asking.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(services, run.id).await;
     }
-    TurnEnd {
-        rest,
-        calibration: delegate.shortener.calibration,
-        turn_start: delegate.turn_start,
-        silent: delegate.silent,
-        delivery,
-        usage,
-        cost_micro_usd,
-        messages: context.messages,
-        unstored,
-        end,
-        reply,
-        begun_at: job.begun_at,
-        lease_lost,
-        parked,
-    }
+    let own = context.messages.split_off(delegate.turn_start.min(context.messages.len()));
+    let conversation = Conversation { history: context.messages, own, calibration: delegate.shortener.calibration };
+    let outcome = match asking {
+        _ if lease_lost => TurnOutcome::LeaseLost,
+        _ if deferred => TurnOutcome::Deferred,
+        Some(asking) => TurnOutcome::Paused(asking, unstored),
+        None => TurnOutcome::Ended(RunEnding { end, reply, silent: delegate.silent, delivery, unstored }),
+    };
+    TurnEnd { conversation, progress, outcome }
 }
 
 /// Ends what a run has left behind. A run that was stopped has others do this, at once.

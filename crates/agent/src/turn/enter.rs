@@ -1,4 +1,4 @@
-//! The beginning of a turn: a place in the global lane, and the store's word that it begins.
+//! The beginning of a turn: a slot in the global lane, and the store's word that it begins.
 
 use belay_agent_loop::{LoopError, LoopOutcome};
 use belay_protocol::{StopReason, StoreError, Together};
@@ -13,7 +13,7 @@ pub(super) enum NotBegun {
     Stopped(StopReason),
     /// The store did not take its beginning.
     Store(StoreError),
-    /// The daemon ends before there was a place for it.
+    /// The daemon ends before there was a slot for it.
     Draining,
 }
 
@@ -28,10 +28,10 @@ impl NotBegun {
     }
 }
 
-/// Takes a place in the global lane and notes the beginning in the store.
+/// Takes a slot in the global lane and notes the beginning in the store.
 ///
 /// # Cancel safety
-/// Dropped midway, the store may have the beginning, and the place is given back.
+/// Dropped midway, the store may have the beginning, and the slot is given back.
 pub(super) async fn enter(
     job: &mut TurnJob,
     permit: Option<OwnedSemaphorePermit>,
@@ -48,8 +48,8 @@ pub(super) async fn enter(
             permit = job.services.permits.clone().acquire_owned() => permit.ok(),
         },
     };
-    job.seat = None;
-    if job.begun_at.is_none() {
+    job.slot.seat = None;
+    if job.progress.begun_at.is_none() {
         let (now, runs) = (job.services.clock.now(), &job.services.store.run_store);
         if let Some(gathered) = &mut job.gathered {
             // The last moment: whoever is stopped from now on has joined, and whoever was before has not.
@@ -64,7 +64,7 @@ pub(super) async fn enter(
             }
         };
         begun.map_err(NotBegun::Store)?;
-        job.begun_at = Some(now);
+        job.progress.begin(now);
     }
     Ok(permit)
 }

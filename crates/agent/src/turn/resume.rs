@@ -1,4 +1,4 @@
-//! A turn that is taken up again: what an earlier attempt has left open.
+//! A turn that continues an earlier attempt: what that has left open.
 
 use belay_agent_loop::{AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
 
@@ -7,7 +7,7 @@ use belay_run::approvals::ApprovalAnswer;
 use belay_run::effect_gate::open_calls;
 use belay_run::terminate;
 
-/// Takes up what an earlier attempt left: each call that has no result gets one before the model is asked, unless a
+/// Completes what an earlier attempt left: each call that has no result gets one before the model is asked, unless a
 /// person has to be asked first. Returns how the run leaves here, if it does.
 pub(super) async fn resume(
     delegate: &mut ChatDelegate,

@@ -1,4 +1,4 @@
-//! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it goes on.
+//! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it works.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use belay_run::bootstrap::{self, Beginning};
 use belay_run::closing::{self, closing_turn};
 use belay_run::prompt::{About, Briefing};
 
-/// Takes a turn that has begun to its outcome, showing on the channel that work goes on.
+/// Takes a turn that has begun to its outcome, showing on the channel that it works.
 ///
 /// # Errors
 /// The model cannot be asked, or the store does not answer.
@@ -29,7 +29,7 @@ pub(super) async fn work(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    let background = match job.run.origin.work {
+    let background = match job.request.work {
         Work::Job { job: id, attempt } => {
             match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs, id, attempt)).await? {
                 Begun::Active(background) => Some(background),
@@ -42,13 +42,13 @@ pub(super) async fn work(
         post.elsewhere = background.job.creator.place == Authority::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
-    if let Some(end) = take_up(delegate, context, job) {
+    if let Some(end) = restore(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }
     let indicator = job.run.control.cancel.child_token();
     // Boxed, since it is moved: in place it would be here twice.
     let mut looping = Box::pin(carry_out(delegate, context, job, background));
-    let route = job.reply_to.as_ref();
+    let route = job.request.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.services.channels.get(&route.channel)?)))
     else {
         return looping.await;
@@ -70,14 +70,14 @@ async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopErr
         return Ok(0);
     }
     let spent = services.store.spend.session_spent(&job.run.session).await?;
-    Ok(spent.saturating_sub(job.cost_micro_usd)) // this run's earlier attempts are in its own account
+    Ok(spent.saturating_sub(job.progress.cost_micro_usd)) // this run's earlier attempts are in its own account
 }
 
-/// Goes on with the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
-fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Option<RunEnd> {
+/// Restores the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
+fn restore(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Option<RunEnd> {
     context.state.stops.detection_off = job.run.control.loops_off();
     if let Some(last) = context.state.stops.measures.time.newest() {
-        // Taken up again: while nobody was there, the run was not at work.
+        // While no attempt ran, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
         let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.apply_verdict(verdict) {
@@ -116,7 +116,7 @@ async fn carry_out(
             return Ok(LoopOutcome::Stopped(end));
         }
     }
-    if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.run.origin.work {
+    if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.request.work {
         return match routines::lightweight_task(&job.services.routines, id).await? {
             Ok(task) => lightweight::run(delegate, context, task).await,
             Err(end) => Ok(LoopOutcome::Stopped(end)),
@@ -124,7 +124,7 @@ async fn carry_out(
     }
     let planned = match &background {
         Some(background) => background.job.plan.then(|| background.request(context, delegate.turn_start)),
-        None => (job.run.origin.work == Work::Chat).then(|| plan_request(delegate, context)).flatten(),
+        None => (job.request.work == Work::Chat).then(|| plan_request(delegate, context)).flatten(),
     };
     if let Some(request) = planned {
         if background.is_none() {
@@ -176,9 +176,9 @@ async fn carry_out(
 async fn briefing_of(job: &TurnJob) -> Briefing {
     let about = About {
         session: &job.run.session,
-        channel: job.reply_to.as_ref().map(|route| &route.channel),
-        group: job.audience == Audience::Group && job.run.origin.work == Work::Chat,
-        options: &job.options,
+        channel: job.request.reply_to.as_ref().map(|route| &route.channel),
+        group: job.request.audience == Audience::Group && job.request.work == Work::Chat,
+        options: &job.request.options,
     };
     tokio::select! {
         biased; // a stop waits for no disk

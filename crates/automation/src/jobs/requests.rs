@@ -13,6 +13,7 @@ use belay_protocol::{
 use super::service::JobService;
 use super::{supervisor, text};
 use belay_run::metrics;
+use belay_run::request::RunRequest;
 use belay_run::rights;
 
 /// When whoever has too many jobs may ask again.
@@ -36,6 +37,19 @@ pub struct JobRequester {
 }
 
 impl JobRequester {
+    /// A run that asks in the name of whom it works for.
+    pub(crate) fn of_run(request: &RunRequest) -> Self {
+        let RunRequest { asker, channel, session, .. } = request;
+        Self {
+            asker: asker.clone(),
+            channel: channel.clone(),
+            session: session.clone(),
+            reply_to: request.conversation(),
+            parent: Some(request.run),
+            routine_run: None,
+        }
+    }
+
     /// Whoever sends this message.
     pub(super) fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;

@@ -12,6 +12,7 @@ use super::commands::id_of;
 use super::requests::{JobRequester, create};
 use super::service::JobService;
 use belay_run::own_tools::CREATE_JOB;
+use belay_run::request::RunRequest;
 use belay_run::run_tool::{DeclaredTool, RunTool};
 
 /// The tool as models see it. It works once it is bound to the run of a conversation, by a [`JobToolContext`].
@@ -53,8 +54,8 @@ pub fn create_job_tool() -> DeclaredTool {
 pub struct JobToolContext {
     /// The service that carries out its requests.
     pub service: Arc<JobService>,
-    /// Who asks, and where.
-    pub client: Arc<JobRequester>,
+    /// What was asked of the run: who asks, and where.
+    pub request: Arc<RunRequest>,
 }
 
 #[async_trait]
@@ -69,7 +70,7 @@ impl RunTool for JobToolContext {
             plan: arguments.get("plan").and_then(Value::as_bool).unwrap_or_default(),
             ..JobOrder::default()
         };
-        match create(&self.service, order, JobRequester::clone(&self.client)).await {
+        match create(&self.service, order, JobRequester::of_run(&self.request)).await {
             Ok(job) => Ok(format!(
                 "Job {} is created and starts as soon as a slot is free. Its result will be sent automatically.",
                 job.job_id

@@ -114,7 +114,7 @@ impl Engine {
         }
         heartbeat::set_up(&self.service).await?;
         for routine_run in self.service.routine_run_store.open_routine_runs().await? {
-            self.lead(routine_run);
+            self.lead(routine_run, None);
         }
         Ok(())
     }
@@ -172,12 +172,12 @@ impl Engine {
                 let claim = step.is_claim();
                 claims += usize::from(claim);
                 let done = carry_out(&service, step);
-                under_way.push(async move { (claim, done.await) });
+                under_way.push(async move { (claim, routine, done.await) });
             }
-            let Some((claim, done)) = under_way.next().await else { break };
+            let Some((claim, routine, done)) = under_way.next().await else { break };
             claims -= usize::from(claim);
             match done {
-                Ok(Done::Fired(routine_run)) => self.lead(*routine_run),
+                Ok(Done::Fired(routine_run)) => self.lead(*routine_run, Some(routine)),
                 Ok(Done::NoRoom) => full = true,
                 Ok(Done::Settled) => {}
                 Err(error) => failed = Some(error),
@@ -199,13 +199,13 @@ impl Engine {
         for handed in service.registry.take_handed() {
             let id = match handed {
                 Handed::Claimed(routine_run) => {
-                    self.lead(*routine_run);
+                    self.lead(*routine_run, None);
                     continue;
                 }
                 Handed::Unsure(id) => id,
             };
             match service.routines.routine_run(id).await {
-                Ok(Some(routine_run)) if routine_run.ended_at.is_none() => self.lead(routine_run),
+                Ok(Some(routine_run)) if routine_run.ended_at.is_none() => self.lead(routine_run, None),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, routine_run = %id, "whether a routine run was claimed cannot be seen; asking again");
@@ -229,13 +229,13 @@ impl Engine {
         busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS)))
     }
 
-    /// Leads a routine run to its end, unless that is being done.
-    fn lead(&mut self, routine_run: RoutineRunRecord) {
+    /// Leads a routine run to its end, unless that is being done. `routine`: the row that it was claimed with.
+    fn lead(&mut self, routine_run: RoutineRunRecord, routine: Option<RoutineRecord>) {
         if self.routine_runs.values().any(|known| known.routine_run_id == routine_run.routine_run_id) {
             return;
         }
         let span = tracing::info_span!("routine_run", id = %routine_run.routine_run_id, routine = routine_run.routine);
-        let task = self.at_work.spawn(pursue(self.service.clone(), routine_run.clone()).instrument(span));
+        let task = self.at_work.spawn(pursue(self.service.clone(), routine_run.clone(), routine).instrument(span));
         self.routine_runs.insert(task.id(), routine_run);
     }
 

@@ -27,14 +27,25 @@ const JOB_LOOK: Duration = Duration::from_secs(5);
 /// How often a run is looked at that came without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);
 
-/// Leads a routine run to its end, or until the daemon ends.
+/// Leads a routine run to its end, or until the daemon ends. `claimed_with`: the row of its routine that the engine has
+/// claimed it with. Without one, the row is read here; so it is for a heartbeat, whose failures in a row may have changed.
 ///
 /// # Cancel safety
 /// Dropped, the next start leads it on.
-pub(super) async fn pursue(service: Arc<RoutineService>, routine_run: RoutineRunRecord) {
+pub(super) async fn pursue(
+    service: Arc<RoutineService>,
+    routine_run: RoutineRunRecord,
+    claimed_with: Option<RoutineRecord>,
+) {
     let name = &routine_run.routine;
-    let Some(routine) = until_stored(&service.draining, || service.routines.routine(name)).await else { return };
-    let routine = routine.filter(|routine| routine.routine_id == routine_run.routine_id); // else it is another one
+    let routine = match claimed_with.filter(|routine| routine.origin != RoutineOrigin::Heartbeat) {
+        Some(routine) => Some(routine),
+        None => match until_stored(&service.draining, || service.routines.routine(name)).await {
+            // A routine with another id was created under the same name later.
+            Some(routine) => routine.filter(|routine| routine.routine_id == routine_run.routine_id),
+            None => return,
+        },
+    };
     if let Some(routine) = routine.as_ref().filter(|routine| routine.origin == RoutineOrigin::Heartbeat) {
         if let Some(end) = heartbeat::beat(&service, &routine_run, routine).await {
             settle(&service, &routine_run, end).await;

@@ -73,7 +73,7 @@ pub(super) fn decide(
     }))
 }
 
-/// What has come of it.
+/// The result of a step.
 pub(super) enum Done {
     /// A routine run was claimed.
     Fired(Box<RoutineRunRecord>),

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::commands::{self, RoutineCommand};
 use super::requests::{RoutineRequester, find, request};
 use super::service::RoutineService;
-use crate::jobs::JobRequester;
 use belay_run::own_tools::ROUTINE;
+use belay_run::request::RunRequest;
 use belay_run::run_tool::{DeclaredTool, RunTool};
 
 /// Characters of a prompt that are shown to whoever is asked about it.
@@ -72,18 +72,18 @@ pub fn routine_tool() -> DeclaredTool {
 pub struct RoutineToolContext {
     /// The service that carries out its requests.
     pub service: Arc<RoutineService>,
-    /// Who asks, and where.
-    pub client: Arc<JobRequester>,
+    /// What was asked of the run: who asks, and where.
+    pub request: Arc<RunRequest>,
 }
 
 impl RoutineToolContext {
     fn by(&self, run: Option<RunId>, call: &str) -> RoutineRequester {
-        let client = &self.client;
+        let RunRequest { asker, channel, session, .. } = &*self.request;
         RoutineRequester {
-            asker: client.asker.clone(),
-            channel: client.channel.clone(),
-            session: client.session.clone(),
-            reply_to: client.reply_to.clone(),
+            asker: asker.clone(),
+            channel: channel.clone(),
+            session: session.clone(),
+            reply_to: self.request.conversation(),
             key: run.map(|run| format!("{run}/{call}")),
         }
     }

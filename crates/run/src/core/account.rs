@@ -2,7 +2,7 @@
 //! tree) and the day's (the [`CostGuard`](crate::cost_guard::CostGuard)). Reserved before it is made, settled behind it.
 
 use belay_agent_loop::LoopError;
-use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
+use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, Purpose, RunEnd, Usage};
 
 use super::call_model::Dropped;
 use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
@@ -35,7 +35,7 @@ impl RunCore {
         };
         let request = ModelRequest { max_attempts: hold.attempts, ..*request };
         let model = request.model.unwrap_or(&self.services.model.info().model);
-        match self.services.cost.reserve(self.live.id, self.purpose, model, &request).await {
+        match self.services.cost.reserve(self.live.id, self.purpose(), model, &request).await {
             Ok(reservation) => match self.stopped() {
                 None => Ok(Ok((hold, reservation))),
                 Some(reason) => {
@@ -100,8 +100,13 @@ impl RunCore {
         }
     }
 
+    /// What its tree of runs is for.
+    fn purpose(&self) -> Purpose {
+        self.request.work.purpose()
+    }
+
     fn charge(&self, hold: Hold, charge: Charge) {
-        metrics::charged(self.purpose, charge.micro_usd);
+        metrics::charged(self.purpose(), charge.micro_usd);
         self.tally.settle(hold, charge);
     }
 

@@ -90,7 +90,7 @@ impl RunCore {
     /// there are few tokens.
     fn thinking(&self, purpose: CallPurpose) -> Option<Thinking> {
         match purpose {
-            CallPurpose::Step => self.options.thinking.or(self.services.config.thinking),
+            CallPurpose::Step => self.request.options.thinking.or(self.services.config.thinking),
             CallPurpose::Closing(_) | CallPurpose::Aside => None,
         }
     }
@@ -189,7 +189,7 @@ impl RunCore {
     /// The request within what the call may take, for the model that the run asks.
     fn within<'a>(&'a self, allowance: Allowance, request: ModelRequest<'a>) -> ModelRequest<'a> {
         // What a client asks for is about the answer it waits for: not for what Belay asks models beside it.
-        let sampling = self.options.sampling.as_deref().filter(|_| allowance.purpose == CallPurpose::Step);
+        let sampling = self.request.options.sampling.as_deref().filter(|_| allowance.purpose == CallPurpose::Step);
         ModelRequest {
             max_attempts: allowance.attempts,
             max_tokens: match (allowance.purpose.closing(), sampling.and_then(|sampling| sampling.max_tokens)) {
@@ -198,7 +198,7 @@ impl RunCore {
                 (None, None) => request.max_tokens,
             },
             sampling,
-            model: request.model.or(self.options.model.as_deref()),
+            model: request.model.or(self.request.options.model.as_deref()),
             thinking: self.thinking(allowance.purpose),
             ..request
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_agent_loop::policies::StopRules;
-use belay_protocol::{Purpose, RunOptions};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +13,7 @@ use crate::approvals::Answers;
 use crate::journal::JournalSeed;
 use crate::live::LiveRun;
 use crate::prompt::Briefing;
+use crate::request::RunRequest;
 use crate::services::RunServices;
 use crate::tally::Tally;
 
@@ -25,6 +25,7 @@ const NOBODY: &str = "a run started by another run cannot ask anybody; report wh
 pub struct ChildStart {
     services: Arc<RunServices>,
     live: Arc<LiveRun>,
+    request: Arc<RunRequest>,
     cancel: CancellationToken,
     journal: JournalSeed,
     tally: Tally,
@@ -34,9 +35,7 @@ pub struct ChildStart {
     /// When the run that hands it out must have ended.
     deadline: Option<Instant>,
     tree: RunTree,
-    purpose: Purpose,
     work: Option<Arc<dyn WorkItem>>,
-    options: Arc<RunOptions>,
     briefing: Arc<Briefing>,
 }
 
@@ -67,6 +66,7 @@ impl ChildStart {
         RunCore {
             services: self.services.clone(),
             live: self.live.clone(),
+            request: self.request.clone(),
             cancel: self.cancel.child_token(),
             child: true,
             journal: self.journal.grow(),
@@ -78,10 +78,8 @@ impl ChildStart {
             closing: None,
             tree: self.tree.clone(),
             answers: Answers::new(),
-            purpose: self.purpose,
             work: self.work.clone(),
             may_ask: Err(NOBODY),
-            options: self.options.clone(),
             briefing: self.briefing.clone(),
             joining: None,
             cut_short: None,
@@ -96,6 +94,7 @@ impl RunCore {
         ChildStart {
             services: self.services.clone(),
             live: self.live.clone(),
+            request: self.request.clone(),
             cancel: self.cancel.clone(),
             journal: self.journal.seed(),
             tally: self.tally.clone(),
@@ -103,9 +102,7 @@ impl RunCore {
             clock: self.clock,
             deadline: self.deadline(context, self.allowance(1).purpose),
             tree: self.tree.clone(),
-            purpose: self.purpose,
             work: self.work.clone(),
-            options: self.options.clone(),
             briefing: self.briefing.clone(),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_agent_loop::{AdmittedCall, LoopContext, LoopError};
-use belay_protocol::{EventKind, Progress, ToolSet};
+use belay_protocol::{EventKind, ToolSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::RunCore;
@@ -47,22 +47,19 @@ impl RunCore {
         let cancel = self.cancel.child_token();
         let generation = self.live.control.generation.renewed();
         let caller = CallContext {
-            session: &self.live.session,
-            run: self.live.id,
+            request: &self.request,
+            live: &self.live,
             tools,
             bind,
             cancel: &cancel,
             generation: &generation,
             answers: &self.answers,
-            by_itself: self.child || self.purpose.is_autonomous(),
+            by_itself: self.child || self.request.work.is_autonomous(),
             may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
-            tally: &self.tally,
             limits: self.rules.limits(),
             journal: &mut self.journal,
-            progress: Progress::to(self.live.clone()),
             // Who is not told of skills has no use for their variables.
             variables: if self.child { Arc::default() } else { self.briefing.variables() },
-            live: &self.live,
             newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
         };
         let asking = {

@@ -153,20 +153,7 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
                 true => caller.live.activity.touch(),
                 false => caller.live.activity.quiet_for(tool.spec().timeout), // it has a deadline of its own
             }
-            let context = ToolContext {
-                session: caller.session.clone(),
-                run_id: caller.run,
-                call_id: call.id.clone(),
-                cancel: caller.cancel.child_token(),
-                generation: caller.generation.clone(),
-                credential: credential.clone(),
-                progress: caller.progress.clone(),
-                variables: match tool.spec().takes_variables {
-                    true => caller.variables.clone(),
-                    false => Arc::default(),
-                },
-                approved,
-            };
+            let context = caller.tool_context(&call, tool.spec(), credential.clone(), approved);
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
             places.insert(id, RunningCall { at, call, tool, begun: Instant::now(), pass, credential });
             begun += 1;
@@ -181,7 +168,7 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             () = caller.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
-                tell_abandoned(caller.run, &places);
+                tell_abandoned(caller.request.run, &places);
                 break;
             }
         }

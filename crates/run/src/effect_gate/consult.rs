@@ -85,7 +85,7 @@ impl EffectGate {
 }
 
 fn place<'a>(caller: &CallContext<'a>) -> HookContext<'a> {
-    HookContext { session: caller.session, run: caller.run }
+    caller.request.into()
 }
 
 fn about<'a>(caller: &CallContext<'a>, call: &'a ToolCall) -> CallAbout<'a> {

@@ -90,7 +90,7 @@ impl EffectGate {
             None => None,
         };
         uses.extend(answer.supplied);
-        self.rates.admit(&call.name, caller.session).map_err(|wait| {
+        self.rates.admit(&call.name, &caller.request.session).map_err(|wait| {
             let seconds = wait.as_secs().max(1);
             Rejected(
                 ToolStatus::Error,
@@ -98,7 +98,7 @@ impl EffectGate {
             )
         })?;
         let pass = self.health.admit(tool.spec()).map_err(|refusal| Rejected(ToolStatus::Denied, refusal))?;
-        if let Some(limit) = caller.tally.admit_tool(caller.limits, &call.name) {
+        if let Some(limit) = caller.tally().admit_tool(caller.limits, &call.name) {
             let text = format!(
                 "not executed: the run has used up its tool calls (limit {limit}); give your final answer as \
                          text"
@@ -143,7 +143,7 @@ impl EffectGate {
             return Err(Rejected(ToolStatus::Denied, denied.clone()).into());
         }
         let digest = digest(&spec.name, arguments, &weight);
-        let untrusted = if caller.tally.outside() {
+        let untrusted = if caller.tally().outside() {
             Untrusted::Content
         } else if caller.tools.iter().any(|tool| tool.spec().foreign) {
             Untrusted::Descriptions // they are in every request
@@ -170,7 +170,7 @@ impl EffectGate {
             (Need::Yes { unless_approved, why }, None) => (unless_approved, why),
         };
         let covers = weight.covers.unwrap_or_else(|| format!("exactly this call ({})", &digest[..16]));
-        if unless_approved && self.gates.granted(caller.session, &spec.name, &covers).await? {
+        if unless_approved && self.gates.granted(&caller.request.session, &spec.name, &covers).await? {
             return Ok((answer.yeses(), None));
         }
         if let Some(unbound) = weight.unbound {
@@ -215,7 +215,7 @@ impl EffectGate {
         need: &CredentialNeed,
         answer: &ApprovalAnswer,
     ) -> Result<Secret, Blocked> {
-        if let Some(secret) = self.vault.find(caller.session, &need.name).await? {
+        if let Some(secret) = self.vault.find(&caller.request.session, &need.name).await? {
             return Ok(secret);
         }
         let nobody = caller.may_ask.err().or_else(|| {
@@ -255,7 +255,7 @@ async fn weigh(
     let weighed = tokio::select! {
         biased; // who is stopped weighs nothing any more
         () = caller.cancel.cancelled() => Ok(Err(ToolFailure::Cancelled)),
-        weighed = timeout(WEIGH_LIMIT, tool.weigh(arguments, caller.session)) => weighed,
+        weighed = timeout(WEIGH_LIMIT, tool.weigh(arguments, &caller.request.session)) => weighed,
     };
     match weighed {
         Ok(Ok(weight)) => Ok(weight),

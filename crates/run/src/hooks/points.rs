@@ -8,6 +8,7 @@ use belay_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::{About, HookChain, HookDecision, HookRefusal};
+use crate::request::RunRequest;
 
 /// The session and run of an event.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,12 @@ pub struct CallAbout<'a> {
     pub place: HookContext<'a>,
     pub id: &'a CallId,
     pub tool: &'a str,
+}
+
+impl<'a> From<&'a RunRequest> for HookContext<'a> {
+    fn from(RunRequest { session, run, .. }: &'a RunRequest) -> Self {
+        Self { session, run: *run }
+    }
 }
 
 impl<'a> From<HookContext<'a>> for About<'a> {

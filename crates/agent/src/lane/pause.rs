@@ -1,7 +1,7 @@
-//! A run that rests on a question: laid to rest, woken by an answer or by time, ended by a stop.
+//! Runs that are paused on a question. An answer, or the end of the question's time, resumes the run; a stop ends it.
 //!
-//! The question is in the store before anybody sees it, and so is the answer before the run goes on. While a run rests,
-//! its lane takes mail and starts nothing: the conversation goes on where it stands.
+//! The question is in the store before anybody sees it, and so is the answer before the run continues. While a run is
+//! paused, its lane takes mail and starts nothing: the conversation continues where it stands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::state::LaneState;
 use super::{Lane, LeaseLost};
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, PendingQuestion};
 use crate::queued_run::{QueuedRun, RunEnding};
-use crate::turn::TurnEnd;
+use crate::turn::Conversation;
 use belay_run::approvals::question_text;
 use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::journal::Remainder;
@@ -27,7 +27,7 @@ use belay_run::retry::STORE;
 const STOPPED: &str = "not executed: the run was stopped while it waited for a person's answer";
 
 /// A run that waits for a person.
-pub(super) struct Resting {
+pub(super) struct PausedTurn {
     pub(super) waiting: QueuedRun,
     pub(super) gate: Gate,
     /// When to look whether its time is up.
@@ -35,16 +35,15 @@ pub(super) struct Resting {
 }
 
 impl Lane {
-    /// Stores the question that a turn has stopped at, and lays its run to rest. A store that does not take it is asked
+    /// Stores the question that a turn has stopped at, and pauses its run. A store that does not take it is asked
     /// again until it does: shown before it is stored is never an option.
-    pub(super) async fn rest(&mut self, mut current: QueuedRun, ended: TurnEnd) -> Result<(), LeaseLost> {
-        let TurnEnd { mut messages, turn_start, unstored, begun_at, usage, cost_micro_usd, rest, .. } = ended;
-        let Some(rest) = rest else { return Ok(()) };
-        let (asking, state) = *rest;
-        if let Some(at) = begun_at {
-            current.begin(at);
-        }
-        (current.usage, current.cost_micro_usd) = (usage, cost_micro_usd);
+    pub(super) async fn pause(
+        &mut self,
+        mut current: QueuedRun,
+        conversation: Conversation,
+        asking: Asking,
+        unstored: Remainder,
+    ) -> Result<(), LeaseLost> {
         let now = self.services.clock.now();
         let gate = self.gate_of(&current, asking, now);
         let text = question_text(&gate, now);
@@ -53,7 +52,7 @@ impl Lane {
             offers_always: gate.covers.is_some(),
             decidable: gate.kind == GateKind::Approval,
         };
-        let outbound = current.reply_to.clone().map(|route| Outbound {
+        let outbound = current.request.reply_to.clone().map(|route| Outbound {
             question: Some(question),
             ..Outbound::new(Some(gate.run_id), route, text.clone())
         });
@@ -61,9 +60,9 @@ impl Lane {
         let checkpoint = Checkpoint {
             run: gate.run_id,
             messages: new.clone(),
-            state: serde_json::to_value(&state).ok(),
-            usage,
-            cost_micro_usd,
+            state: current.progress.state.as_ref().and_then(|state| serde_json::to_value(state).ok()),
+            usage: current.progress.usage,
+            cost_micro_usd: current.progress.cost_micro_usd,
             events,
             used: Vec::new(),
             joined: Vec::new(),
@@ -71,18 +70,17 @@ impl Lane {
             durability: Durability::Committed,
         };
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
-        let own = messages.split_off(turn_start.min(messages.len()));
-        self.keep(messages);
-        (current.own, current.state) = (own, Some(Box::new(state)));
+        self.keep(conversation.history);
+        current.own = conversation.own;
         self.announce(&gate).await;
         let mut pauses = STORE.pauses();
         loop {
             if current.run.control.cancel.is_cancelled() {
                 // Nobody has seen the question, and nobody is to see it any more.
-                note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
+                note(&self.port.notes, LaneNote::Resumed { gate: gate.id }).await;
                 let mut ending = stopped(&current);
-                ending.messages = new.into_iter().chain(ending.messages).collect();
-                (ending.said, ending.events) = (said, paused.checkpoint.events);
+                let messages = new.into_iter().chain(ending.unstored.messages).collect();
+                ending.unstored = Remainder { messages, events: paused.checkpoint.events, said };
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await.map(|_| ());
             }
@@ -95,19 +93,19 @@ impl Lane {
                 }
             }
         }
-        current.in_thread = true;
+        current.progress.in_thread = true;
         tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run waits for \
                                                                                                         approval");
-        current.run.activity.pause(Arc::new(current.record_at_rest(&gate, text)));
+        current.run.activity.pause(Arc::new(current.record_while_paused(&gate, text)));
         self.await_answer(current, gate);
         Ok(())
     }
 
-    /// Takes up a run that rested when the daemon ended: its question was asked.
-    pub(super) async fn rest_again(&mut self, waiting: QueuedRun, gate: Gate) {
+    /// Restores a run that was paused when the daemon ended: its question was asked.
+    pub(super) async fn restore_paused(&mut self, waiting: QueuedRun, gate: Gate) {
         let text = question_text(&gate, self.services.clock.now());
         waiting.run.activity.begin();
-        waiting.run.activity.pause(Arc::new(waiting.record_at_rest(&gate, text)));
+        waiting.run.activity.pause(Arc::new(waiting.record_while_paused(&gate, text)));
         self.announce(&gate).await;
         self.await_answer(waiting, gate);
     }
@@ -122,7 +120,7 @@ impl Lane {
             decidable: gate.kind == GateKind::Approval,
             summary: gate.summary.clone(),
         };
-        note(&self.port.notes, LaneNote::Rests(Box::new(waits))).await;
+        note(&self.port.notes, LaneNote::Paused(Box::new(waits))).await;
     }
 
     fn await_answer(&mut self, waiting: QueuedRun, gate: Gate) {
@@ -130,7 +128,7 @@ impl Lane {
         if waiting.run.control.cancel.is_cancelled() {
             self.port.wake.notify_one(); // told to stop while it was stored
         }
-        self.state = LaneState::Paused(Box::new(Resting { waiting, gate, until }));
+        self.state = LaneState::Paused(Box::new(PausedTurn { waiting, gate, until }));
     }
 
     fn gate_of(&self, current: &QueuedRun, asking: Asking, now: UnixMillis) -> Gate {
@@ -152,7 +150,7 @@ impl Lane {
             bound: wanted.bound,
             digest: wanted.digest,
             covers: wanted.covers,
-            asker: current.asker.clone(),
+            asker: current.request.asker.clone(),
             asked_at: now,
             expires_at: UnixMillis(now.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
             state: GateState::Waiting,
@@ -171,27 +169,27 @@ impl Lane {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
         let LaneAnswer { gate, reply, who, from, word, reply_to, sent, ack } = answer;
         let acted_on = sent.map(|sent| reply.acted_on(sent));
-        if self.state.paused().is_some_and(|resting| self.services.clock.now().0 >= resting.gate.expires_at.0) {
+        if self.state.paused().is_some_and(|paused| self.services.clock.now().0 >= paused.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
         let now = self.services.clock.now();
-        let outcome = match self.state.paused().filter(|resting| resting.gate.id == gate) {
+        let outcome = match self.state.paused().filter(|paused| paused.gate.id == gate) {
             // Its time is up, and the store has not taken that yet: a yes comes too late all the same.
-            Some(resting) if now.0 >= resting.gate.expires_at.0 => {
+            Some(paused) if now.0 >= paused.gate.expires_at.0 => {
                 Err(Refusal::Store("the end of this question could not be stored yet".into()))
             }
-            Some(resting) if !resting.gate.asker.may_be_decided_by(&resting.gate.session, &who, &from) => Err(
+            Some(paused) if !paused.gate.asker.may_be_decided_by(&paused.gate.session, &who, &from) => Err(
                 Refusal::Forbidden("This question is for the person who started the run, or for an operator.".into()),
             ),
-            Some(resting) => self.store_answer(&resting.gate, reply, &who.id).await,
+            Some(paused) => self.store_answer(&paused.gate, reply, &who.id).await,
             None => Err(self.told(gate).await),
         };
         let say = match outcome {
             Ok(text) => {
                 self.remember(acted_on).await;
-                let resumes = self.state.paused().map(|resting| {
-                    resting.waiting.run.activity.resume();
-                    resting.gate.run_id
+                let resumes = self.state.paused().map(|paused| {
+                    paused.waiting.run.activity.resume();
+                    paused.gate.run_id
                 });
                 // It is stored: whoever gave it hears so, however long reading it back may take.
                 let reply = text.clone();
@@ -270,19 +268,19 @@ impl Lane {
         }
     }
 
-    /// Time has passed: a question whose time is up becomes a denial, and the run goes on with it.
+    /// Time has passed: a question whose time is up becomes a denial, and the run continues with it.
     pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
-        let Some(resting) = self.state.paused() else { return Ok(()) };
+        let Some(paused) = self.state.paused() else { return Ok(()) };
         let now = self.services.clock.now();
-        if now.0 < resting.gate.expires_at.0 {
-            let until = resting.gate.expires_at;
+        if now.0 < paused.gate.expires_at.0 {
+            let until = paused.gate.expires_at;
             let until = self.instant_of(until);
-            if let Some(resting) = self.state.paused_mut() {
-                resting.until = until;
+            if let Some(paused) = self.state.paused_mut() {
+                paused.until = until;
             }
             return Ok(());
         }
-        let (id, run) = (resting.gate.id, resting.gate.run_id);
+        let (id, run) = (paused.gate.id, paused.gate.run_id);
         match self.services.store.gates.decide(id, GateState::Expired, false, "nobody", now).await {
             Ok(_) => {
                 tracing::info!(%run, gate = %id, "nobody answered in time");
@@ -290,28 +288,27 @@ impl Lane {
             }
             Err(error) => {
                 tracing::error!(%error, gate = %id, "the end of a question could not be stored; trying again");
-                if let Some(resting) = self.state.paused_mut() {
-                    resting.until = Instant::now() + STORE.longest;
+                if let Some(paused) = self.state.paused_mut() {
+                    paused.until = Instant::now() + STORE.longest;
                 }
                 Ok(())
             }
         }
     }
 
-    /// Lets the resting run go on, before every other message.
+    /// Resumes the paused run, before every other message.
     async fn resume(&mut self) -> Result<(), LeaseLost> {
-        let Some(Resting { mut waiting, gate, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
-        waiting.answers = self.answers_of(gate.run_id).await?;
-        waiting.go_on();
+        let Some(PausedTurn { mut waiting, gate, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
+        waiting.resume(self.answers_of(gate.run_id).await?);
         self.queue.push_front(waiting);
-        note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
+        note(&self.port.notes, LaneNote::Resumed { gate: gate.id }).await;
         Ok(())
     }
 
-    /// The resting run, when it was told to stop, and how it ends.
-    pub(super) fn stopped_at_rest(&mut self) -> Option<(QueuedRun, RunEnding)> {
-        let is_stopped = |resting: &Resting| resting.waiting.run.control.cancel.is_cancelled();
-        let Resting { waiting, .. } = self.state.take_paused_if(is_stopped)?;
+    /// The paused run, when it was told to stop, and how it ends.
+    pub(super) fn stopped_while_paused(&mut self) -> Option<(QueuedRun, RunEnding)> {
+        let is_stopped = |paused: &PausedTurn| paused.waiting.run.control.cancel.is_cancelled();
+        let PausedTurn { waiting, .. } = self.state.take_paused_if(is_stopped)?;
         let ending = stopped(&waiting);
         Some((waiting, ending))
     }
@@ -326,5 +323,6 @@ pub(super) fn stopped(waiting: &QueuedRun) -> RunEnding {
         let (status, text) = (ToolStatus::NotExecuted, STOPPED.to_owned());
         Arc::new(Message::tool(ToolResult { call_id: call.id, name: call.name, status, text }))
     });
-    RunEnding { messages: results.collect(), ..RunEnding::stopped(waiting) }
+    let unstored = Remainder { messages: results.collect(), ..Remainder::default() };
+    RunEnding { unstored, ..RunEnding::stopped(waiting) }
 }

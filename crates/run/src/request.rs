@@ -1,0 +1,143 @@
+//! What was asked of a run. It is made once, when the message is accepted or restored, and shared by everything that
+//! works on the run.
+//!
+//! [`LiveRun`] has the same id and session. It is older: the dispatcher makes it before the message is accepted, and
+//! after a restart without reading the message.
+
+use std::sync::Arc;
+
+use belay_protocol::{
+    Asker, Audience, Authority, ChannelId, Inbound, ReplyRoute, RunId, RunOptions, SessionKey, UnixMillis, Work,
+};
+
+use crate::live::LiveRun;
+
+/// Why a run that works without a person's message asks nobody.
+const BY_ITSELF: &str = "this run is autonomous, and nobody can be asked; do what is possible without it";
+/// Why a run whose message was relayed asks nobody.
+const RELAYED: &str =
+    "this message was relayed by another bot, so nobody can be asked; the person can send it directly";
+
+/// What was asked of a run: who, where, what, and how. It never changes.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// The run.
+    pub run: RunId,
+    /// The session that it belongs to.
+    pub session: SessionKey,
+    /// What the run is.
+    pub work: Work,
+    /// The channel that its message came through.
+    pub channel: ChannelId,
+    /// For whom it works.
+    pub asker: Asker,
+    /// Where the reply goes; `None`: nobody is told.
+    pub reply_to: Option<ReplyRoute>,
+    /// Who reads the conversation of its message.
+    pub audience: Audience,
+    /// The platform's id of its message, by which an edit finds it.
+    pub message_id: Option<String>,
+    /// What its message asks of it; in a turn also what its session asks, see [`Self::over`].
+    pub options: RunOptions,
+    /// When its message was accepted.
+    pub accepted_at: UnixMillis,
+}
+
+impl RunRequest {
+    /// The request of a message that is accepted at this date.
+    pub fn of(run: &LiveRun, inbound: &Inbound, accepted_at: UnixMillis) -> Self {
+        let provenance = inbound.provenance.as_deref();
+        Self {
+            run: run.id,
+            session: run.session.clone(),
+            work: inbound.work,
+            channel: inbound.channel.clone(),
+            asker: Asker::of(&inbound.principal, inbound.relayed),
+            reply_to: inbound.reply_to.clone(),
+            audience: provenance.map_or(Audience::Person, |provenance| provenance.audience),
+            message_id: provenance.and_then(|provenance| provenance.message_id.clone()),
+            options: inbound.options.clone(),
+            accepted_at,
+        }
+    }
+
+    /// The request of work that the conversation itself needs and no message asks for, such as a compaction. It
+    /// answers nobody.
+    pub fn without_message(run: &LiveRun, options: RunOptions, accepted_at: UnixMillis) -> Self {
+        let principal = run.origin.principal.to_string();
+        Self {
+            run: run.id,
+            session: run.session.clone(),
+            work: Work::Chat,
+            channel: run.origin.channel.clone(),
+            asker: Asker { principal, place: Authority::Conversation, relayed: false },
+            reply_to: None,
+            audience: Audience::Person,
+            message_id: None,
+            options,
+            accepted_at,
+        }
+    }
+
+    /// The request as its turn has it: what the message does not ask for, the session does.
+    #[must_use]
+    pub fn over(self: &Arc<Self>, session: &RunOptions) -> Arc<Self> {
+        if session.is_default() {
+            return self.clone();
+        }
+        let mut request = Self::clone(self);
+        request.options = request.options.over(session);
+        Arc::new(request)
+    }
+
+    /// Whether a person can be asked.
+    ///
+    /// # Errors
+    /// Why nobody can, as the end of a sentence.
+    pub fn may_ask(&self) -> Result<(), &'static str> {
+        match self.work {
+            Work::Chat if self.asker.relayed => Err(RELAYED),
+            Work::Chat => Ok(()),
+            Work::Job { .. } | Work::RoutineRun { .. } | Work::Heartbeat { .. } => Err(BY_ITSELF),
+        }
+    }
+
+    /// Where its work writes to later: to the conversation, not as an answer to its message.
+    pub fn conversation(&self) -> Option<ReplyRoute> {
+        self.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::JobId;
+
+    use super::*;
+    use crate::live::RunOrigin;
+
+    fn request(options: RunOptions) -> Arc<RunRequest> {
+        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        let run = LiveRun::new(RunId::new(), "alice".into(), origin, false);
+        Arc::new(RunRequest::without_message(&run, options, UnixMillis(1)))
+    }
+
+    #[test]
+    fn the_session_says_what_the_message_leaves_open() {
+        let message = request(RunOptions { verbose: Some(false), ..RunOptions::default() });
+        assert!(Arc::ptr_eq(&message, &message.over(&RunOptions::default())), "nothing is copied");
+        let session = RunOptions { verbose: Some(true), model: Some("m".into()), ..RunOptions::default() };
+        let both = message.over(&session);
+        assert_eq!((both.options.verbose, both.options.model.as_deref()), (Some(false), Some("m")));
+        assert_eq!((both.run, message.options.model.as_deref()), (message.run, None));
+    }
+
+    #[test]
+    fn a_person_is_asked_by_a_chat_that_was_not_relayed_and_by_nothing_else() {
+        let job = Work::Job { job: JobId::new(), attempt: Some(1) };
+        for (work, relayed, may) in [(Work::Chat, false, true), (Work::Chat, true, false), (job, false, false)] {
+            let mut request = RunRequest::clone(&request(RunOptions::default()));
+            (request.work, request.asker.relayed) = (work, relayed);
+            assert_eq!(request.may_ask().is_ok(), may, "{work:?} {relayed}");
+        }
+    }
+}
