@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::{PROGRESS_EVENTS_MAX, UnfinishedRun};
 use belay_protocol::{
-    ChannelId, Conversation, Doing, Event, EventQuery, HistoryEntry, Message, Note, Presence, ReplyRoute, RunFilter,
-    RunId, RunRecord, RunsIn, SessionFilter, SessionKey, SessionSummary, UnixMillis,
+    ChannelId, Conversation, Event, EventQuery, HistoryEntry, JobProgress, Message, Note, Presence, ReplyRoute,
+    RunFilter, RunId, RunRecord, RunsIn, SessionFilter, SessionKey, SessionSummary, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -246,11 +246,11 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
     }
 }
 
-pub(super) fn progress(conn: &Connection, run: RunId, runs_in: RunsIn) -> Done<Doing> {
+pub(super) fn progress(conn: &Connection, run: RunId, runs_in: RunsIn) -> Done<JobProgress> {
     let mut statement = conn
         .prepare_cached("SELECT seq, at, session, run_id, kind FROM events WHERE run_id = ?1 ORDER BY seq LIMIT ?2")?;
     let mut found = statement.query(params![run.as_uuid(), PROGRESS_EVENTS_MAX])?;
-    let mut progress = Doing::in_room(runs_in);
+    let mut progress = JobProgress::running_in(runs_in);
     while let Some(row) = found.next()? {
         let event = rows::event(row)?;
         progress.take(event.at, event.kind);

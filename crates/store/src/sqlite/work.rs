@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Aside, BootId, Claim, Doing, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
-    JobNumbers, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId, RoutineNumbers,
-    RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
-    RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Settled, StoreError, UnixMillis,
+    Aside, BootId, Claim, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
+    JobNumbers, JobProgress, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
+    RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Settled, StoreError, UnixMillis,
 };
 
 use super::{SqliteStore, damaged, jobs, reads, routine_runs, routines};
@@ -21,7 +21,7 @@ impl JobReader for SqliteStore {
         self.read(move |conn| jobs::jobs(conn, &filter)).await
     }
 
-    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<Doing, StoreError> {
+    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<JobProgress, StoreError> {
         self.read(move |conn| reads::progress(conn, run, runs_in)).await
     }
 
