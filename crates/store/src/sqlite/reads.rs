@@ -146,7 +146,7 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
            AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position",
     )?;
-    told(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
+    history_lines(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
 }
 
 pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32) -> Done<Vec<HistoryEntry>> {
@@ -157,13 +157,13 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
            AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position DESC",
     )?;
-    let mut entries = told(statement.query(params![session.as_str()])?, limit)?;
+    let mut entries = history_lines(statement.query(params![session.as_str()])?, limit)?;
     entries.reverse();
     Ok(entries)
 }
 
 /// The first `limit` lines of history among these rows.
-fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
+fn history_lines(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
     let limit = limit.min(PAGE_MAX) as usize;
     let mut entries = Vec::new();
     while entries.len() < limit
