@@ -1,11 +1,11 @@
-//! A history made such that every provider takes it. Pure.
+//! The repair of a history, so that every provider accepts it. Pure.
 //!
-//! Providers refuse a whole conversation for one call without a result, one result without a call, or one id that comes
-//! twice, and they go on refusing it with every later request. A crash, an edit or a bug must not do that to anybody, so
-//! each request passes here. What is sound is borrowed: looking at 400 messages costs a scan and copies nothing.
+//! Providers reject a whole conversation for one call without a result, one result without a call, or one repeated id,
+//! and they reject every later request with it too. A crash, an edit or a bug must not end a conversation in that way,
+//! so each request passes here. A valid history is borrowed: checking 400 messages is one scan and copies nothing.
 //!
-//! What is left to the wire formats: where roles have to alternate, texts of one side are joined there; where a
-//! conversation has to begin with the person, a filler is put there; instructions may stand anywhere.
+//! The wire formats do the rest: they join texts if roles have to alternate, and add a filler if a conversation has to
+//! begin with the user. Instructions may be anywhere.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -13,24 +13,24 @@ use std::sync::Arc;
 
 use belay_protocol::{CallId, Message, MessageBody, ToolCall, ToolResult, ToolStatus};
 
-/// What a call reads whose result is not there.
+/// The result for a call whose result is missing.
 const NO_RESULT: &str = "no result was recorded: this may or may not have been done; check before doing it again";
 
-/// What a call without a name is called.
+/// The name for a call without a name.
 const UNNAMED: &str = "unnamed";
 
-/// The history as it can be sent: each call has a name, an id that no other call has, and exactly one result, directly
-/// behind its batch and in its order; there is no other result, and no assistant message that says nothing.
+/// The history in a valid form: each call has a name, an id that no other call has, and exactly one result, directly
+/// behind its batch and in its order. There are no other results and no empty assistant messages.
 ///
-/// Where something is wrong: a result that stands elsewhere is brought to its call, and the first of several counts. A
-/// missing one becomes a result that says so. A result that nobody asked for and an assistant message that says nothing are left
-/// out. A call without a name gets one, and so does a call whose id is empty or taken: a new id, the same each time.
-/// Everything else stays as and where it is.
+/// Repairs: a misplaced result moves to its call, and the first of several results counts. A missing result becomes one
+/// that says so. A result without a call and an empty assistant message are removed. A call without a name gets one. A
+/// call with an empty or repeated id gets a new id, which is the same at each repair. All other messages stay unchanged
+/// and in place.
 pub fn normalise(messages: &[Arc<Message>]) -> Cow<'_, [Arc<Message>]> {
     if is_sound(messages) { Cow::Borrowed(messages) } else { Cow::Owned(repair(messages)) }
 }
 
-/// Whether nothing has to be done.
+/// Whether the history is valid.
 fn is_sound(messages: &[Arc<Message>]) -> bool {
     let mut ids = HashSet::new();
     let mut at = 0;
@@ -76,8 +76,8 @@ fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     repaired
 }
 
-/// Where the result of each call stands: the call by its message and its place in that. A result is that of the newest
-/// batch before it which has a call of its id; of several such calls, that of the first without one.
+/// The position of the result of each call. A call is given by its message and its index in it. A result belongs to the
+/// newest batch before it that has a call with its id; of several such calls, to the first one without a result.
 fn results_of_calls(messages: &[Arc<Message>]) -> HashMap<(usize, usize), usize> {
     let mut open: HashMap<&CallId, (usize, VecDeque<usize>)> = HashMap::new();
     let mut found = HashMap::new();
@@ -101,9 +101,9 @@ fn results_of_calls(messages: &[Arc<Message>]) -> HashMap<(usize, usize), usize>
 
 /// The ids of a history's calls.
 struct Ids {
-    /// Those that some call has been given.
+    /// The ids of repaired calls so far.
     given: HashSet<CallId>,
-    /// Those that some call came with.
+    /// The ids of all calls before the repair.
     known: HashSet<CallId>,
 }
 
@@ -113,7 +113,7 @@ impl Ids {
         Self { given: HashSet::new(), known }
     }
 
-    /// The call with a name and an id that no other call has; `at` and `n` say where it stands.
+    /// The call with a name and a unique id. `at` and `n` are its position.
     fn usable(&mut self, call: &ToolCall, at: usize, n: usize) -> ToolCall {
         let mut call = call.clone();
         if is_blank(&call.name) {
@@ -136,7 +136,7 @@ impl Ids {
     }
 }
 
-/// The message with these calls; shared where they are its own.
+/// The message with these calls; shared if they are its own.
 fn with_calls(message: &Arc<Message>, calls: &[ToolCall]) -> Arc<Message> {
     if message.tool_calls() == calls {
         return Arc::clone(message);
@@ -148,7 +148,7 @@ fn with_calls(message: &Arc<Message>, calls: &[ToolCall]) -> Arc<Message> {
     Arc::new(changed)
 }
 
-/// The result as that of this call; shared where it is.
+/// The result with the id of this call; shared if it has that id.
 fn with_id(message: &Arc<Message>, id: &CallId) -> Arc<Message> {
     if result(message).is_some_and(|result| result.call_id == *id) {
         return Arc::clone(message);
@@ -180,8 +180,8 @@ mod tests {
     use super::*;
     use belay_protocol::Arguments;
 
-    /// A history in short: `u:hi` a person's text, `s:…` an instruction, `a:…` an answer, `a:…!c1,c2` one with calls of
-    /// these ids, `r:c1=text` a result. Calls are named `t`, but `?c1` has no name.
+    /// A history in short form: `u:hi` a user message, `s:…` an instruction, `a:…` an answer, `a:…!c1,c2` one with
+    /// calls of these ids, `r:c1=text` a result. Calls are named `t`, but `?c1` has no name.
     fn history(lines: &[&str]) -> Vec<Arc<Message>> {
         let line = |line: &&str| {
             let (kind, rest) = line.split_once(':').expect("a kind");

@@ -115,7 +115,7 @@ pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, Sa
 pub use outbound::{DeliverError, Outbound};
 pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECISION_MS};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
-pub use progress::{Action, Doing};
+pub use progress::{Action, JobProgress};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{NO_SESSION, Purpose, Spent};
 pub use refusal::{ProviderFault, ProviderRefusal};

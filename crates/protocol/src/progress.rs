@@ -3,7 +3,8 @@
 //! A run with a plan or a worker consists of pieces: each execution of a step of the plan, and each worker. A piece
 //! counts its own steps from 1, and again from 1 after a crash. The count here is over all pieces.
 //!
-//! The fold [`Doing::take`] is in this crate since the store, the job scheduler and the fakes of tests all need it.
+//! The fold [`JobProgress::take`] is in this crate since the store computes the progress, the gateway and
+//! the job commands show it, and fakes of the store compute it too.
 
 use serde::Serialize;
 
@@ -13,14 +14,14 @@ use crate::time::UnixMillis;
 
 /// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Doing {
+pub struct JobProgress {
     /// The steps that have started, over all its pieces.
     pub steps: u32,
     /// Its newest tool call.
     pub last_action: Option<Action>,
     /// The place where it runs.
     #[serde(skip)]
-    room: RunsIn,
+    runs_in: RunsIn,
     /// The steps of its present piece.
     #[serde(skip)]
     piece: u32,
@@ -43,10 +44,10 @@ pub struct Action {
     pub status: &'static str,
 }
 
-impl Doing {
+impl JobProgress {
     /// No progress yet, of a run in this place.
-    pub fn in_room(room: RunsIn) -> Self {
-        Self { room, ..Self::default() }
+    pub fn running_in(runs_in: RunsIn) -> Self {
+        Self { runs_in, ..Self::default() }
     }
 
     /// The steps of its present piece: those that a crash would repeat.
@@ -65,7 +66,7 @@ impl Doing {
             }
             EventKind::PlanCreated { .. } | EventKind::PlanStep { .. } => self.begin_piece(),
             // The steps of a worker are steps of the job.
-            EventKind::SubagentStarted { .. } if self.room == RunsIn::Worker => self.begin_piece(),
+            EventKind::SubagentStarted { .. } if self.runs_in == RunsIn::Worker => self.begin_piece(),
             EventKind::SubagentStarted { .. } => self.children = self.children.saturating_add(1),
             EventKind::SubagentEnded { .. } => self.children = self.children.saturating_sub(1),
             // Its child runs have ended with the process.
@@ -113,7 +114,7 @@ mod tests {
     fn steps_are_counted_over_all_pieces_and_without_those_of_others() {
         let again = || EventKind::RunStarted { attempt: 2 };
         let planned = || EventKind::PlanCreated { plan_id: "p".into(), title: "t".into(), steps: Vec::new() };
-        for (name, room, facts, expected) in [
+        for (name, runs_in, facts, expected) in [
             ("a check within a step", RunsIn::Local, vec![asked(1), asked(1), asked(2)], (2, 2)),
             ("a subagent", RunsIn::Local, vec![asked(1), begun(), asked(1), asked(2), ended(), asked(2)], (2, 2)),
             ("a crash", RunsIn::Local, vec![asked(1), begun(), asked(1), again(), asked(2)], (2, 2)),
@@ -139,20 +140,20 @@ mod tests {
             ),
             ("a worker", RunsIn::Worker, vec![begun(), asked(1), asked(2), again(), begun(), asked(1)], (3, 1)),
         ] {
-            let mut doing = Doing::in_room(room);
-            facts.into_iter().for_each(|fact| doing.take(UnixMillis(0), fact));
-            assert_eq!((doing.steps, doing.piece()), expected, "{name}");
+            let mut progress = JobProgress::running_in(runs_in);
+            facts.into_iter().for_each(|fact| progress.take(UnixMillis(0), fact));
+            assert_eq!((progress.steps, progress.piece()), expected, "{name}");
         }
     }
 
     #[test]
     fn the_newest_call_says_how_it_stands() {
-        let mut doing = Doing::default();
+        let mut progress = JobProgress::default();
         let (call_id, name) = (crate::ids::CallId::from("c"), "look".to_owned());
-        doing.take(UnixMillis(1), EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone() });
-        assert_eq!(doing.last_action.as_ref().map(|action| action.status), Some("running"));
+        progress.take(UnixMillis(1), EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone() });
+        assert_eq!(progress.last_action.as_ref().map(|action| action.status), Some("running"));
         let status = ToolStatus::Success;
-        doing.take(UnixMillis(2), EventKind::ToolFinished { call_id, name: name.clone(), status, took_ms: 1 });
-        assert_eq!(doing.last_action, Some(Action { at: UnixMillis(2), tool: name, status: "success" }));
+        progress.take(UnixMillis(2), EventKind::ToolFinished { call_id, name: name.clone(), status, took_ms: 1 });
+        assert_eq!(progress.last_action, Some(Action { at: UnixMillis(2), tool: name, status: "success" }));
     }
 }

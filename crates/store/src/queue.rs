@@ -11,7 +11,7 @@ use belay_protocol::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// An item of the queue.
-pub(crate) enum Letter<J> {
+pub(crate) enum Item<J> {
     /// A job. Its slot becomes free when the permit is dropped.
     Job(J, OwnedSemaphorePermit),
     /// The end: the thread finishes and exits. There is one for each thread.
@@ -20,16 +20,16 @@ pub(crate) enum Letter<J> {
 
 /// The sending end.
 pub(crate) struct Queue<J> {
-    letters: SyncSender<Letter<J>>,
-    places: Arc<Semaphore>,
+    items: SyncSender<Item<J>>,
+    slots: Arc<Semaphore>,
     listeners: usize,
 }
 
 /// A queue of `capacity` slots for this many listening threads.
-pub(crate) fn queue<J>(capacity: usize, listeners: usize) -> (Queue<J>, Receiver<Letter<J>>) {
+pub(crate) fn queue<J>(capacity: usize, listeners: usize) -> (Queue<J>, Receiver<Item<J>>) {
     // Capacity for the closing items too, so that sending never blocks: each job has a slot of the semaphore.
-    let (letters, receiver) = sync_channel(capacity + listeners);
-    (Queue { letters, places: Arc::new(Semaphore::new(capacity)), listeners }, receiver)
+    let (items, receiver) = sync_channel(capacity + listeners);
+    (Queue { items, slots: Arc::new(Semaphore::new(capacity)), listeners }, receiver)
 }
 
 impl<J> Queue<J> {
@@ -38,18 +38,18 @@ impl<J> Queue<J> {
     /// # Cancel safety
     /// If the future is dropped before it returns, the job was not passed on.
     pub(crate) async fn send(&self, job: J) -> Result<(), StoreError> {
-        let place = self.places.clone().acquire_owned().await.map_err(|_| closed())?;
-        self.letters.try_send(Letter::Job(job, place)).map_err(|_| closed())
+        let slot = self.slots.clone().acquire_owned().await.map_err(|_| closed())?;
+        self.items.try_send(Item::Job(job, slot)).map_err(|_| closed())
     }
 
     /// Makes the threads finish the queued jobs and exit. Callers that wait for a slot get an error.
     pub(crate) fn close(&self) {
-        if self.places.is_closed() {
+        if self.slots.is_closed() {
             return;
         }
-        self.places.close();
+        self.slots.close();
         for _ in 0..self.listeners {
-            let _ = self.letters.try_send(Letter::Close); // the thread has ended by itself: that is what was wanted
+            let _ = self.items.try_send(Item::Close); // the thread has ended already
         }
     }
 }

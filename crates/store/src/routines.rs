@@ -173,7 +173,7 @@ pub(crate) fn is_settled(routine: &RoutineRecord, time: UnixMillis) -> bool {
 
 /// Moves the routine on to the next time if it waits for `upto` or an earlier time. A later time that it waits for
 /// already stays.
-pub(crate) fn go_on(routine: &mut RoutineRecord, upto: UnixMillis, next_at: Option<UnixMillis>) {
+pub(crate) fn advance(routine: &mut RoutineRecord, upto: UnixMillis, next_at: Option<UnixMillis>) {
     if routine.enabled && routine.next_at.is_none_or(|waits_for| waits_for <= upto) {
         routine.next_at = next_at;
     }
@@ -249,7 +249,7 @@ pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) 
 }
 
 /// The events of a routine run: its claim, and its end if it has ended.
-pub(crate) fn told(routine_run: &RoutineRunRecord, disabled: bool) -> Vec<NewEvent> {
+pub(crate) fn events_of(routine_run: &RoutineRunRecord, disabled: bool) -> Vec<NewEvent> {
     let mut events = Vec::with_capacity(3);
     let missed = routine_run.status == RoutineRunStatus::Missed;
     if routine_run.ended_at.is_none() || missed {

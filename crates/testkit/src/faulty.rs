@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use belay_protocol::store::{QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, Archive, Aside, BootId, Checkpoint, Claim, Conversation, ConversationReader, Decided,
-    DispatcherStore, Doing, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Gate,
-    GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, InputReader, JobAttempts, JobCaps,
-    JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobReader, JobRecord, JobStore, JournalStore,
+    DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter,
+    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange,
+    JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore,
     KnownInput, KnownPrincipal, LaneStore, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine,
     NewRoutineRun, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun,
     Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader,
@@ -179,7 +179,7 @@ faulty! {
     JobReader {
         ReadJob => job(id: JobId) -> Option<JobRecord>;
         ListJobs => jobs(filter: JobFilter) -> Vec<JobRecord>;
-        JobProgress => progress(run: RunId, runs_in: RunsIn) -> Doing;
+        JobProgress => progress(run: RunId, runs_in: RunsIn) -> JobProgress;
         CountJobs => numbers() -> JobNumbers;
     }
     JobStore {

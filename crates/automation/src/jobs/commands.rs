@@ -1,8 +1,8 @@
 //! `/job`, `/jobs` and `/cancel`: the same requests, asked in a conversation and answered in words.
 
 use belay_protocol::{
-    Ack, Body, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobState, Purpose,
-    Refusal, RunRecord, RunWatch, RunsIn, StopReason,
+    Ack, Body, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobProgress, JobRecord, JobState,
+    Purpose, Refusal, RunRecord, RunWatch, RunsIn, StopReason,
 };
 use uuid::Builder;
 
@@ -146,11 +146,11 @@ async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
 }
 
 /// The newest attempt at a job that has a place, and what that does.
-async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRecord, Doing)>, Refusal> {
+async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRecord, JobProgress)>, Refusal> {
     let Some(run) = job.run_id.filter(|_| job.state.takes_place()) else { return Ok(None) };
     let Some(record) = service.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
-    let doing = service.jobs.progress(run, job.runs_in).await.map_err(unstored)?;
-    Ok(Some((record, doing)))
+    let progress = service.jobs.progress(run, job.runs_in).await.map_err(unstored)?;
+    Ok(Some((record, progress)))
 }
 
 /// Passes a message on to a job at work, which reads it with its next step.

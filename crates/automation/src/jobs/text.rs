@@ -1,6 +1,6 @@
 //! What the model and people read about jobs. Pure.
 
-use belay_protocol::{Doing, JobOrder, JobRecord, JobState, NO_SESSION, RunRecord, StopReason};
+use belay_protocol::{JobOrder, JobProgress, JobRecord, JobState, NO_SESSION, RunRecord, StopReason};
 
 use belay_run::untrusted;
 
@@ -118,16 +118,16 @@ pub(super) fn notice_in_session(job: &JobRecord, outcome: &AttemptOutcome) -> St
 }
 
 /// A job in a list: one line. `at_work`: its newest attempt and what that does, while it has a place.
-pub(super) fn line(job: &JobRecord, at_work: Option<&(RunRecord, Doing)>) -> String {
+pub(super) fn line(job: &JobRecord, at_work: Option<&(RunRecord, JobProgress)>) -> String {
     let mut line = format!("- `{}` {}: {}", job.job_id, words(job.state), job.title);
     if job.attempt > 1 {
         line.push_str(&format!(" (attempt {})", job.attempt));
     }
-    if let Some((run, doing)) = at_work {
+    if let Some((run, progress)) = at_work {
         let (calls, tools) = (run.usage.model_calls, run.usage.tool_calls);
         let tokens = run.usage.input.saturating_add(run.usage.output);
-        line.push_str(&format!(", step {}", doing.steps));
-        if let Some(action) = &doing.last_action {
+        line.push_str(&format!(", step {}", progress.steps));
+        if let Some(action) = &progress.last_action {
             line.push_str(&format!(", {} ({})", action.tool, action.status));
         }
         line.push_str(&format!(", {calls} model calls, {tools} tool calls, {tokens} tokens"));

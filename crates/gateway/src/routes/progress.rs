@@ -1,6 +1,6 @@
 //! The progress of a job: the usage of its runs, and the activity of the newest run.
 
-use belay_protocol::{Doing, JobRecord, RunFilter, RunUsage};
+use belay_protocol::{JobProgress, JobRecord, RunFilter, RunUsage};
 use serde::Serialize;
 
 use crate::app::App;
@@ -16,7 +16,7 @@ pub(crate) struct JobView {
     usage: RunUsage,
     cost_micro_usd: u64,
     #[serde(flatten)]
-    doing: Option<Doing>,
+    progress: Option<JobProgress>,
 }
 
 /// A job with its usage, for lists; without its activity.
@@ -29,14 +29,14 @@ pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError>
             cost_micro_usd = cost_micro_usd.saturating_add(run.cost_micro_usd);
         }
     }
-    Ok(JobView { job, usage, cost_micro_usd, doing: None })
+    Ok(JobView { job, usage, cost_micro_usd, progress: None })
 }
 
 /// A job with its usage and its current activity.
 pub(crate) async fn seen(app: &App, job: JobRecord) -> Result<JobView, ApiError> {
-    let doing = match job.run_id {
+    let progress = match job.run_id {
         Some(run) => app.jobs.progress(run, job.runs_in).await?,
-        None => Doing::default(),
+        None => JobProgress::default(),
     };
-    Ok(JobView { doing: Some(doing), ..used(app, job).await? })
+    Ok(JobView { progress: Some(progress), ..used(app, job).await? })
 }

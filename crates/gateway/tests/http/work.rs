@@ -255,7 +255,7 @@ impl JobReader for FakeWork {
         };
         Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
-    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<Doing, StoreError> {
+    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<JobProgress, StoreError> {
         Ok(self.store.as_ref().map(|store| store.progress(run, runs_in)).unwrap_or_default())
     }
     async fn numbers(&self) -> Result<JobNumbers, StoreError> {

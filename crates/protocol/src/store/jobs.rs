@@ -7,7 +7,7 @@ use crate::approval::Asker;
 use crate::ids::{BootId, ChannelId, IdPrefix, JobId, RoutineRunId, RunId, SessionKey};
 use crate::job::{JobBudget, JobRecord, JobState, RunsIn};
 use crate::outbound::Outbound;
-use crate::progress::Doing;
+use crate::progress::JobProgress;
 use crate::route::ReplyRoute;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
@@ -23,7 +23,7 @@ pub trait JobReader: Send + Sync {
 
     /// The progress of a job's run: its steps and its newest tool call, computed from the first [`PROGRESS_EVENTS_MAX`]
     /// events of the run. `runs_in`: the place where the job runs.
-    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<Doing, StoreError>;
+    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<JobProgress, StoreError>;
 
     /// The numbers of open jobs. The cost does not depend on the number of ended jobs.
     async fn numbers(&self) -> Result<JobNumbers, StoreError>;

@@ -26,7 +26,7 @@ pub(super) struct Damaged {
 }
 
 /// Disables a damaged row. Returns whether that changed anything.
-pub(super) type SetAside = fn(&mut Tx<'_>, &Damaged) -> Done<bool>;
+pub(super) type Disable = fn(&mut Tx<'_>, &Damaged) -> Done<bool>;
 
 /// All rows of a query, with the damaged ones apart. `name`: the column that identifies a row.
 pub(super) fn sift<T>(
@@ -75,20 +75,20 @@ pub(super) fn routine_run(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
 
 impl SqliteStore {
     /// The valid rows. The damaged ones are disabled and logged once.
-    pub(super) async fn pass_over<T>(&self, sifted: Sifted<T>, aside: SetAside) -> Vec<T> {
+    pub(super) async fn valid_rows<T>(&self, sifted: Sifted<T>, disable: Disable) -> Vec<T> {
         let Sifted { rows, damaged } = sifted;
         if !damaged.is_empty() {
             let set_aside = move |tx: &mut Tx<'_>| {
                 let mut changed = Vec::new();
                 for row in &damaged {
-                    if aside(tx, row)? {
+                    if disable(tx, row)? {
                         changed.push(row.clone());
                     }
                 }
                 Ok(changed)
             };
             match self.write(Durability::Committed, set_aside).await {
-                Ok(changed) => changed.iter().for_each(tell),
+                Ok(changed) => changed.iter().for_each(log_damaged),
                 Err(error) => tracing::warn!(%error, "rows that cannot be read were passed over, and stay as they are"),
             }
         }
@@ -97,7 +97,7 @@ impl SqliteStore {
 }
 
 /// Logs a damaged row.
-pub(super) fn tell(row: &Damaged) {
+pub(super) fn log_damaged(row: &Damaged) {
     let name = match &row.name {
         Value::Text(name) => name.clone(),
         Value::Blob(id) => Uuid::from_slice(id).map_or_else(|_| format!("{id:02x?}"), |id| id.to_string()),

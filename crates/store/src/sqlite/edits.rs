@@ -57,7 +57,7 @@ pub(super) fn edit_thread(
     if !done {
         return Ok(EditOutcome::Nothing);
     }
-    rest(tx, &lane, session, at)?;
+    set_idle(tx, &lane, session, at)?;
     append_events(tx, &[edited(session, edit, at)])?;
     Ok(EditOutcome::Done(snapshot(tx, session, lane.thread)?))
 }
@@ -126,7 +126,7 @@ fn complete(tx: &mut Tx<'_>, lane: &Lane) -> Done<()> {
 }
 
 /// Sets the thread to idle after an edit, unless a turn is running.
-fn rest(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, at: UnixMillis) -> Done<()> {
+fn set_idle(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, at: UnixMillis) -> Done<()> {
     tx.exec(
         concat!(
             "UPDATE threads SET state = CASE WHEN EXISTS ",

@@ -129,7 +129,7 @@ impl SqliteStore {
         let signals = Arc::new(Signals::new(Seq(last)));
         let counters = Arc::new(Counters::default());
 
-        let (writes, letters) = queue(WRITE_QUEUE, 1);
+        let (writes, items) = queue(WRITE_QUEUE, 1);
         let (reads, requests) = queue(READ_QUEUE, READERS);
         let requests = Arc::new(Mutex::new(requests));
         // From here on a failure drops the queues, which ends the threads that run already.
@@ -144,7 +144,7 @@ impl SqliteStore {
                 drop(locks); // after the connection, see there
             })?);
         }
-        let writer = Writer::new(conn, letters, signals.clone(), counters.clone(), Some(locks));
+        let writer = Writer::new(conn, items, signals.clone(), counters.clone(), Some(locks));
         threads.push(spawn(path, "store-write".into(), move || writer.run())?);
 
         let executor = Executor::Threads(Threads { writes, reads: Arc::new(reads), handles: Mutex::new(threads) });

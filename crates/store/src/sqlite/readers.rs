@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::tx::Done;
-use crate::queue::{Letter, Queue, closed};
+use crate::queue::{Item, Queue, closed};
 
 /// The number of reading threads.
 pub(super) const READERS: usize = 2;
@@ -21,12 +21,12 @@ pub(super) type Read = Box<dyn FnOnce(&Connection) + Send>;
 
 /// Executes reads until the queue is closed. The readers share one queue; the thread that holds the receiver waits for
 /// the next item.
-pub(super) fn run(conn: &Connection, letters: &Mutex<Receiver<Letter<Read>>>) {
+pub(super) fn run(conn: &Connection, items: &Mutex<Receiver<Item<Read>>>) {
     loop {
-        let letter = letters.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match letter {
-            Ok(Letter::Job(read, _place)) => read(conn),
-            Ok(Letter::Close) | Err(_) => return,
+        let item = items.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match item {
+            Ok(Item::Job(read, _slot)) => read(conn),
+            Ok(Item::Close) | Err(_) => return,
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::{PROGRESS_EVENTS_MAX, UnfinishedRun};
 use belay_protocol::{
-    ChannelId, Conversation, Doing, Event, EventQuery, HistoryEntry, Message, Note, Presence, ReplyRoute, RunFilter,
-    RunId, RunRecord, RunsIn, SessionFilter, SessionKey, SessionSummary, UnixMillis,
+    ChannelId, Conversation, Event, EventQuery, HistoryEntry, JobProgress, Message, Note, Presence, ReplyRoute,
+    RunFilter, RunId, RunRecord, RunsIn, SessionFilter, SessionKey, SessionSummary, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -146,7 +146,7 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
            AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position",
     )?;
-    told(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
+    history_lines(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
 }
 
 pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32) -> Done<Vec<HistoryEntry>> {
@@ -157,13 +157,13 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
            AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position DESC",
     )?;
-    let mut entries = told(statement.query(params![session.as_str()])?, limit)?;
+    let mut entries = history_lines(statement.query(params![session.as_str()])?, limit)?;
     entries.reverse();
     Ok(entries)
 }
 
 /// The first `limit` lines of history among these rows.
-fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
+fn history_lines(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
     let limit = limit.min(PAGE_MAX) as usize;
     let mut entries = Vec::new();
     while entries.len() < limit
@@ -246,11 +246,11 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
     }
 }
 
-pub(super) fn progress(conn: &Connection, run: RunId, runs_in: RunsIn) -> Done<Doing> {
+pub(super) fn progress(conn: &Connection, run: RunId, runs_in: RunsIn) -> Done<JobProgress> {
     let mut statement = conn
         .prepare_cached("SELECT seq, at, session, run_id, kind FROM events WHERE run_id = ?1 ORDER BY seq LIMIT ?2")?;
     let mut found = statement.query(params![run.as_uuid(), PROGRESS_EVENTS_MAX])?;
-    let mut progress = Doing::in_room(runs_in);
+    let mut progress = JobProgress::running_in(runs_in);
     while let Some(row) = found.next()? {
         let event = rows::event(row)?;
         progress.take(event.at, event.kind);

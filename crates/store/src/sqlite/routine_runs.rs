@@ -14,8 +14,8 @@ use super::routines::{self, Kept};
 use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use super::{outbox, rows};
 use crate::routines::{
-    check_end, claimed, count_end, ended, go_on, held_back, is_echo, is_settled, left_ms, missed, no_routine,
-    no_routine_run, off, routine_runs_limit, settle_time, told,
+    advance, check_end, claimed, count_end, ended, events_of, held_back, is_echo, is_settled, left_ms, missed,
+    no_routine, no_routine_run, off, routine_runs_limit, settle_time,
 };
 
 /// The columns that [`record`] reads.
@@ -44,12 +44,12 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewRoutineRun, global: u32) -> Done<C
     let known = known(tx, new)?;
     let routine = routines::by_id(tx, new.routine_id)?;
     if let Some(known) = known {
-        pass_by(tx, routine, new)?;
+        advance_past(tx, routine, new)?;
         return Ok(Claim::Known(Box::new(known)));
     }
     let Some(mut routine) = routine else { return Ok(no_routine(&new.routine)) };
     if let Some(off) = off(&routine.record, new.scheduled_at) {
-        pass_by(tx, Some(routine), new)?;
+        advance_past(tx, Some(routine), new)?;
         return Ok(off);
     }
     let held = held(tx, &routine, new, global)?;
@@ -59,7 +59,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewRoutineRun, global: u32) -> Done<C
     record_missed(tx, &mut routine.record, &new.missed, new.at)?;
     if let Some(time) = new.scheduled_at {
         settle_time(&mut routine.record, time);
-        go_on(&mut routine.record, time, new.next_at);
+        advance(&mut routine.record, time, new.next_at);
     }
     let revision = routine.record.revision;
     let claim = match held {
@@ -94,10 +94,10 @@ fn known(tx: &mut Tx<'_>, new: &NewRoutineRun) -> Done<Option<RoutineRunRecord>>
 }
 
 /// Moves the routine on to the next time if it still waits for this settled time.
-fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewRoutineRun) -> Done<()> {
+fn advance_past(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewRoutineRun) -> Done<()> {
     let (Some(mut routine), Some(time)) = (routine, new.scheduled_at) else { return Ok(()) };
     let before = routine.record.next_at;
-    go_on(&mut routine.record, time, new.next_at);
+    advance(&mut routine.record, time, new.next_at);
     if routine.record.next_at == before { Ok(()) } else { routines::keep(tx, &routine) }
 }
 
@@ -140,7 +140,7 @@ pub(super) fn miss(
         return Ok(());
     };
     record_missed(tx, &mut routine.record, times, at)?;
-    go_on(&mut routine.record, times.iter().copied().fold(at, UnixMillis::max), next_at);
+    advance(&mut routine.record, times.iter().copied().fold(at, UnixMillis::max), next_at);
     routines::keep(tx, &routine)
 }
 
@@ -185,7 +185,7 @@ fn insert(tx: &mut Tx<'_>, routine_run: &RoutineRunRecord, claim: Option<&NewRou
             ":ended_at": routine_run.ended_at.map(|at| at.0),
         },
     )?;
-    append_events(tx, &told(routine_run, false))
+    append_events(tx, &events_of(routine_run, false))
 }
 
 fn record(row: &Row<'_>) -> Done<RoutineRunRecord> {
@@ -256,7 +256,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &RoutineRunEnd) -> Done<Settled> {
     for notice in notices {
         outbox::insert(tx, notice)?;
     }
-    append_events(tx, &told(&routine_run, disabled))?;
+    append_events(tx, &events_of(&routine_run, disabled))?;
     Ok(Settled::Now { routine_run: Box::new(routine_run), disabled })
 }
 

@@ -209,7 +209,7 @@ pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
     let mut found = tx.sift(&sql, params![id.as_uuid()], "name", kept)?;
     for row in &found.damaged {
         if damaged::routine(tx, row)? {
-            damaged::tell(row);
+            damaged::log_damaged(row);
         }
     }
     Ok(found.rows.pop())

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Aside, BootId, Claim, Doing, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
-    JobNumbers, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId, RoutineNumbers,
-    RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
-    RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Settled, StoreError, UnixMillis,
+    Aside, BootId, Claim, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
+    JobNumbers, JobProgress, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
+    RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Settled, StoreError, UnixMillis,
 };
 
 use super::{SqliteStore, damaged, jobs, reads, routine_runs, routines};
@@ -21,7 +21,7 @@ impl JobReader for SqliteStore {
         self.read(move |conn| jobs::jobs(conn, &filter)).await
     }
 
-    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<Doing, StoreError> {
+    async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<JobProgress, StoreError> {
         self.read(move |conn| reads::progress(conn, run, runs_in)).await
     }
 
@@ -73,18 +73,18 @@ impl RoutineReader for SqliteStore {
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
         let name = name.to_owned();
         let found = self.read(move |conn| routines::routine(conn, &name)).await?;
-        Ok(self.pass_over(found, damaged::routine).await.pop())
+        Ok(self.valid_rows(found, damaged::routine).await.pop())
     }
 
     async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
         let path = path.to_owned();
         let found = self.read(move |conn| routines::routine_at(conn, &path)).await?;
-        Ok(self.pass_over(found, damaged::routine).await.pop())
+        Ok(self.valid_rows(found, damaged::routine).await.pop())
     }
 
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
         let found = self.read(routines::routines).await?;
-        Ok(self.pass_over(found, damaged::routine).await)
+        Ok(self.valid_rows(found, damaged::routine).await)
     }
 
     async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError> {
@@ -93,7 +93,7 @@ impl RoutineReader for SqliteStore {
 
     async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError> {
         let found = self.read(move |conn| routine_runs::routine_runs(conn, &filter)).await?;
-        Ok(self.pass_over(found, damaged::routine_run).await)
+        Ok(self.valid_rows(found, damaged::routine_run).await)
     }
 
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
@@ -133,7 +133,7 @@ impl RoutineSchedule for SqliteStore {
 
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError> {
         let found = self.read(move |conn| routines::due(conn, now, limit)).await?;
-        Ok(self.pass_over(found, damaged::routine).await)
+        Ok(self.valid_rows(found, damaged::routine).await)
     }
 
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
@@ -176,6 +176,6 @@ impl RoutineRunStore for SqliteStore {
 
     async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError> {
         let found = self.read(routine_runs::open_routine_runs).await?;
-        Ok(self.pass_over(found, damaged::routine_run).await)
+        Ok(self.valid_rows(found, damaged::routine_run).await)
     }
 }

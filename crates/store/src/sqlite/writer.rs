@@ -21,7 +21,7 @@ use tracing::{error, warn};
 
 use super::open::Locks;
 use super::tx::{Done, Effects, Failure, Tx};
-use crate::queue::Letter;
+use crate::queue::Item;
 
 /// The maximum number of queued jobs. Beyond it, callers wait.
 pub(super) const WRITE_QUEUE: usize = 1024;
@@ -125,7 +125,7 @@ impl Signals {
 /// The state of the writing thread.
 pub(super) struct Writer {
     conn: Connection,
-    letters: Receiver<Letter<Box<dyn Job>>>,
+    items: Receiver<Item<Box<dyn Job>>>,
     signals: Arc<Signals>,
     counters: Arc<Counters>,
     /// The jobs of the open transaction, in order; while none is open, the answered jobs of a failed one.
@@ -143,14 +143,14 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         conn: Connection,
-        letters: Receiver<Letter<Box<dyn Job>>>,
+        items: Receiver<Item<Box<dyn Job>>>,
         signals: Arc<Signals>,
         counters: Arc<Counters>,
         locks: Option<Arc<Option<Locks>>>,
     ) -> Self {
         Self {
             conn,
-            letters,
+            items,
             signals,
             counters,
             batch: Vec::new(),
@@ -167,8 +167,8 @@ impl Writer {
         while !self.closing {
             self.wait();
             while !self.closing && self.batch.len() < BATCH_MAX {
-                let Ok(letter) = self.letters.try_recv() else { break };
-                self.read(letter);
+                let Ok(item) = self.items.try_recv() else { break };
+                self.read(item);
             }
             if self.must_commit() {
                 self.commit();
@@ -179,21 +179,21 @@ impl Writer {
 
     /// Waits for the first job, or until the batch is due.
     fn wait(&mut self) {
-        let letter = match self.due {
-            None => self.letters.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(due) => self.letters.recv_timeout(due.saturating_duration_since(Instant::now())),
+        let item = match self.due {
+            None => self.items.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => self.items.recv_timeout(due.saturating_duration_since(Instant::now())),
         };
-        match letter {
-            Ok(letter) => self.read(letter),
+        match item {
+            Ok(item) => self.read(item),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => self.closing = true,
         }
     }
 
-    fn read(&mut self, letter: Letter<Box<dyn Job>>) {
-        match letter {
-            Letter::Job(job, _place) => self.take(job),
-            Letter::Close => self.closing = true,
+    fn read(&mut self, item: Item<Box<dyn Job>>) {
+        match item {
+            Item::Job(job, _slot) => self.take(job),
+            Item::Close => self.closing = true,
         }
     }
 
@@ -211,7 +211,7 @@ impl Writer {
         }
         if let Err(failure) = self.begin() {
             job.answer(Err(StoreError::Unavailable(failure.to_string())));
-            return self.give_up(&failure);
+            return self.abort(&failure);
         }
         let before = self.conn.total_changes();
         match job.execute(&mut Tx::new(&self.conn, &mut self.effects)) {
@@ -245,7 +245,7 @@ impl Writer {
     fn redo(&mut self) {
         self.rollback();
         if let Err(failure) = self.begin() {
-            self.give_up(&failure);
+            self.abort(&failure);
         }
     }
 
@@ -295,13 +295,13 @@ impl Writer {
 
     fn commit(&mut self) {
         match self.begin().and_then(|()| self.sql("COMMIT")) {
-            Ok(()) => self.tell(),
-            Err(failure) => self.give_up(&failure),
+            Ok(()) => self.announce(),
+            Err(failure) => self.abort(&failure),
         }
     }
 
     /// Wakes the readers of events and the outbox after a commit, and answers the waiting callers.
-    fn tell(&mut self) {
+    fn announce(&mut self) {
         self.open = false;
         self.due = None;
         self.signals.committed(&self.counters, self.effects);
@@ -312,7 +312,7 @@ impl Writer {
 
     /// Handles a transaction that cannot be committed: the waiting callers get the error, and the answered jobs are
     /// kept.
-    fn give_up(&mut self, failure: &Failure) {
+    fn abort(&mut self, failure: &Failure) {
         self.rollback();
         let (promised, waiting) = self.batch.drain(..).partition(|job| job.is_promised());
         self.batch = promised;
@@ -376,9 +376,9 @@ mod tests {
                  CREATE TABLE rows (n INTEGER, parent INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED);",
             )
             .expect("tables");
-            let (queue, letters) = queue(16, 1);
+            let (queue, items) = queue(16, 1);
             let signals = Arc::new(Signals::new(Seq::default()));
-            let writer = Writer::new(conn, letters, signals.clone(), Arc::default(), None);
+            let writer = Writer::new(conn, items, signals.clone(), Arc::default(), None);
             let thread = std::thread::spawn(move || writer.run());
             Self { queue, signals, thread, file }
         }

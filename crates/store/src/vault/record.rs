@@ -24,8 +24,8 @@ impl VaultKey {
         // Allocated in its final size: growing would leave a copy that is never wiped.
         let mut buffer = Zeroizing::new(Vec::with_capacity(plain.len() + TAG_BYTES));
         buffer.extend_from_slice(plain);
-        let place = Aad::from(place(session, name));
-        let nonce = self.cipher().seal_in_place_append_tag(place, &mut *buffer).map_err(|_| {
+        let location = Aad::from(location(session, name));
+        let nonce = self.cipher().seal_in_place_append_tag(location, &mut *buffer).map_err(|_| {
             StoreError::Unavailable("a secret could not be sealed: the system gives no randomness".into())
         })?;
         Ok([&[VERSION][..], nonce.as_ref(), &buffer].concat())
@@ -42,17 +42,17 @@ impl VaultKey {
     }
 
     fn opened(&self, session: &SessionKey, name: &str, sealed: Vec<u8>) -> Option<Secret> {
-        let mut sealed = Zeroizing::new(sealed); // it is opened in its place
+        let mut sealed = Zeroizing::new(sealed); // it is decrypted in place
         let (version, rest) = sealed.split_first_mut()?;
         let (nonce, rest) = (*version == VERSION).then_some(rest)?.split_first_chunk_mut::<NONCE_LEN>()?;
-        let place = Aad::from(place(session, name));
-        let plain = self.cipher().open_in_place(Nonce::assume_unique_for_key(*nonce), place, rest).ok()?;
+        let location = Aad::from(location(session, name));
+        let plain = self.cipher().open_in_place(Nonce::assume_unique_for_key(*nonce), location, rest).ok()?;
         std::str::from_utf8(plain).ok().map(|text| Secret::new(text.to_owned()))
     }
 }
 
 /// The authenticated location of a record. The length before the session makes the form unambiguous.
-fn place(session: &SessionKey, name: &str) -> Vec<u8> {
+fn location(session: &SessionKey, name: &str) -> Vec<u8> {
     let session = session.as_str().as_bytes();
     [&[VERSION][..], &(session.len() as u64).to_be_bytes(), session, name.as_bytes()].concat()
 }
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn a_record_that_was_changed_anywhere_or_cut_off_does_not_open() {
         let whole = sealed("hunter2");
-        for place in 0..whole.len() {
+        for at in 0..whole.len() {
             let mut changed = whole.clone();
-            changed[place] ^= 1;
-            assert!(key(1).open(&"s".into(), "n", changed).is_err(), "changed at {place}");
-            assert!(key(1).open(&"s".into(), "n", whole[..place].to_vec()).is_err(), "cut off at {place}");
+            changed[at] ^= 1;
+            assert!(key(1).open(&"s".into(), "n", changed).is_err(), "changed at {at}");
+            assert!(key(1).open(&"s".into(), "n", whole[..at].to_vec()).is_err(), "cut off at {at}");
         }
     }
 }

@@ -140,20 +140,20 @@ impl FaultPlan {
         let mut released = self.0.released.subscribe();
         self.unless_dead().await;
         let done = match self.next(op) {
-            None => self.do_it(work).await,
+            None => self.execute(work).await,
             Some(Fault::Fail) => Err(injected(op)),
-            Some(Fault::LoseAnswer) => self.do_it(work).await.and(Err(injected(op))),
+            Some(Fault::LoseAnswer) => self.execute(work).await.and(Err(injected(op))),
             Some(Fault::Panic) => panic!("injected panic at {op:?}"),
             Some(Fault::Stall) => {
                 released.changed().await.map_err(|_| injected(op))?;
-                self.do_it(work).await
+                self.execute(work).await
             }
             Some(Fault::Die) => {
                 self.0.died_of.send_replace(Some(op));
                 Err(injected(op))
             }
             Some(Fault::DieAfter) => {
-                let done = self.do_it(work).await;
+                let done = self.execute(work).await;
                 self.0.died_of.send_replace(Some(op));
                 done
             }
@@ -170,16 +170,16 @@ impl FaultPlan {
         }
     }
 
-    async fn do_it<T>(&self, work: impl Future<Output = T>) -> T {
-        let _still = self.0.holds_time.load(Ordering::SeqCst).then(Still::begin);
+    async fn execute<T>(&self, work: impl Future<Output = T>) -> T {
+        let _hold = self.0.holds_time.load(Ordering::SeqCst).then(TimeHold::begin);
         work.await
     }
 }
 
 /// Stops paused time until it is dropped: time does not advance while a task is running on the blocking pool.
-struct Still(#[expect(dead_code, reason = "its end is what the pool waits for")] mpsc::SyncSender<()>);
+struct TimeHold(#[expect(dead_code, reason = "its end is what the pool waits for")] mpsc::SyncSender<()>);
 
-impl Still {
+impl TimeHold {
     fn begin() -> Self {
         let (sender, end) = mpsc::sync_channel::<()>(0);
         // Nothing is ever sent: `recv` returns when the sender is dropped.
