@@ -1,4 +1,4 @@
-//! What jobs use.
+//! Services that jobs use.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use super::scheduler::Wakeup;
 use crate::submitter::Submitter;
 use belay_run::rights::AccessPolicy;
 
-/// What making jobs, carrying them out and answering requests about them use.
+/// Services for creating jobs, running them and answering requests about them.
 pub struct JobService {
     /// `[jobs]`
     pub config: JobsConfig,
-    /// Where jobs are kept.
+    /// Stores jobs.
     pub jobs: Arc<dyn JobStore>,
-    /// Where ended runs are read.
+    /// Reads ended runs.
     pub runs: Arc<dyn RunReader>,
-    /// Where conversations are kept.
+    /// Stores conversations.
     pub threads: Arc<dyn ThreadStore>,
-    /// Where events are recorded.
+    /// Records events.
     pub events: Arc<dyn EventLog>,
-    /// Says what set off the routine that made a job.
+    /// Reads the trigger of the routine that created a job.
     pub routines: Arc<dyn RoutineStore>,
-    /// What ends the processes of a run.
+    /// Ends the processes of a run.
     pub processes: Arc<dyn RunProcesses>,
-    /// The time.
+    /// Tells the current time.
     pub clock: Arc<dyn Clock>,
     /// This start of the daemon.
     pub boot: BootId,
-    /// Where attempts are put in as messages.
+    /// Submits attempts as messages.
     pub submitter: Submitter,
-    /// Wakes the part that begins jobs.
+    /// Wakes the job scheduler.
     pub bell: Wakeup,
-    /// Who is let in through which channel.
+    /// Decides which principals may use which channel.
     pub access: Arc<AccessPolicy>,
-    /// Whether a job may be carried out in a worker.
+    /// Whether a job may run in a worker.
     pub has_workers: bool,
     /// Cancelled when the drain begins.
     pub draining: CancellationToken,
