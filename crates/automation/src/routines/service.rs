@@ -1,4 +1,4 @@
-//! What routines use.
+//! Services that routines use.
 
 use std::sync::Arc;
 
@@ -12,33 +12,33 @@ use crate::submitter::Submitter;
 use belay_run::rights::{AccessPolicy, Channels};
 use belay_run::services::RunServices;
 
-/// What changing routines, claiming their routine runs and carrying them out use.
+/// Services for changing routines, claiming their routine runs and executing them.
 pub struct RoutineService {
-    /// What the engine shares.
+    /// State that the engine shares with the sources of requests.
     pub registry: RoutineRegistry,
-    /// The heartbeat, with its state.
+    /// The settings of the heartbeat, parsed.
     pub heartbeat: Heartbeat,
-    /// Where routines and their runs are kept.
+    /// Stores routines and routine runs.
     pub routines: Arc<dyn RoutineStore>,
-    /// Where ended runs are read.
+    /// Reads ended runs.
     pub runs: Arc<dyn RunReader>,
-    /// Where conversations are kept.
+    /// Stores conversations.
     pub threads: Arc<dyn ThreadStore>,
-    /// Carries out the routines that make jobs.
+    /// Runs the jobs of routines.
     pub jobs: Arc<JobService>,
-    /// The time.
+    /// Tells the current time.
     pub clock: Arc<dyn Clock>,
     /// This start of the daemon.
     pub boot: BootId,
-    /// Where routine runs are put in as messages.
+    /// Submits the messages of routine runs.
     pub submitter: Submitter,
     /// Reads files of the workspace.
     pub context: Arc<dyn ContextSource>,
     /// The configured channels, by name.
     pub channels: Channels,
-    /// Who is let in through which channel.
+    /// Decides which principals may use which channel.
     pub access: Arc<AccessPolicy>,
-    /// Says whether there is money for a heartbeat.
+    /// Tells whether the budget allows a heartbeat.
     pub run: Arc<RunServices>,
     /// Cancelled when the drain begins.
     pub draining: CancellationToken,
