@@ -4,9 +4,9 @@
 //! accepted, checkpointed, stopped, watched and metered like any other. This module adds:
 //!
 //! ```text
-//!  requests ──row──▶ desk ──message (job, attempt)──▶ lane ──▶ begin ──▶ delegate ──▶ end of the run
-//!  (tool, command,     ▲                                                                   │
-//!   control)           └──────────── settle: done, failed, cancelled, stuck ◀──── outcome ─┘
+//!  requests ──row──▶ scheduler ──message (job, attempt)──▶ lane ──▶ begin ──▶ delegate ──▶ end of the run
+//!  (tool, command,       ▲                                                                      │
+//!   control)             └────────── settle: done, failed, cancelled, stuck ◀──── outcome ──────┘
 //! ```
 //!
 //! **Does not know**: how the agent makes, resumes or stops a run; when routines start.

@@ -29,7 +29,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
                 "somebody created a routine of this name; the configuration's routine has the name now"
             );
         }
-        let old = old.filter(|old| old.origin == RoutineOrigin::Config); // a routine takes over nothing from another one whose name it takes
+        let old = old.filter(|old| old.origin == RoutineOrigin::Config); // no other routine's schedule or state
         let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
             Ok(written) => written,
             Err(error) => {

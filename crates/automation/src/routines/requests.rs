@@ -207,7 +207,7 @@ async fn delete(service: &RoutineService, name: &str, by: &RoutineRequester) -> 
     let id = match find(service, name, by).await {
         Ok(routine) => {
             not_of_config(&routine)?;
-            Some(routine.routine_id) // the permission was checked for this id; the name may belong to another routine by now
+            Some(routine.routine_id) // the name may belong to another routine by now
         }
         // A stored routine that can no longer be read has no owner; an operator may delete it.
         Err(Refusal::Unknown(_)) if by.asker.place == Authority::Operator => None,
