@@ -1,12 +1,12 @@
-//! The kinds of run, side by side: what each adds to the shared loop.
+//! Delegates: each adapts the shared loop to one kind of run.
 //!
-//! **For**: a turn takes the delegate of its kind and gives it to
-//! [`run_agentic_loop`](belay_agent_loop::run_agentic_loop).
+//! **For**: a turn passes the delegate of its kind to [`run_agentic_loop`](belay_agent_loop::run_agentic_loop).
 //!
 //! **Does not know**: lanes, queues, channels, or where replies go.
 //!
-//! Reading order: [`chat`] (the delegate of every turn) → [`job`] and [`job_worker`] (a job's turn, here or in a container) →
-//! [`lightweight`] (a routine's small loop) → [`subagent`] → [`plan`] → [`container`] (the worker's side and the host's).
+//! Reading order: [`chat`] (the delegate of a conversation's turn) → [`job`] and `job_worker` (a job's turn, in the
+//! daemon or in a worker) → [`lightweight`] (the small loop of a routine) → [`subagent`] → [`plan`] → [`container`]
+//! (workers: their side and the host's).
 
 pub mod chat;
 pub mod container;
