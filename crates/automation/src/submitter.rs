@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Messages in the queue that the outer loop has not read yet. When it is full, [`Submitter::send`] waits.
 const CAPACITY: usize = 64;
-/// First and longest pause between two attempts when the store does not answer or a lane is busy.
+/// First and longest pause between two attempts to reach the store, or a lane that is busy.
 pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// An accepted run.
@@ -68,7 +68,7 @@ impl Submitter {
                     return Some(Ok(Submitted { run: run_id, watch: None }));
                 }
                 Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Some(Err(why)),
-                // The lane is busy, the store does not answer, or the lane ended.
+                // Busy, a store that does not answer, a lane that was let go.
                 _ => sleep(pause).await,
             }
             pause = (pause * 2).min(BACKOFF.1);

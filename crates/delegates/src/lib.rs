@@ -4,9 +4,8 @@
 //!
 //! **Does not know**: lanes, queues, channels, or where replies go.
 //!
-//! Reading order: [`chat`] (the delegate of a conversation's turn) → [`job`] and `job_worker` (a job's turn, in the
-//! daemon or in a worker) → [`lightweight`] (the small loop of a routine) → [`subagent`] → [`plan`] → [`container`]
-//! (workers: their side and the host's).
+//! Reading order: [`chat`] (the delegate of every turn) → [`job`] and [`job_worker`] (a job's turn, here or in a container) →
+//! [`lightweight`] (a routine's small loop) → [`subagent`] → [`plan`] → [`container`] (the worker's side and the host's).
 
 pub mod chat;
 pub mod container;

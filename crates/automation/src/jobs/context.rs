@@ -44,7 +44,7 @@ impl JobContext {
             0 => 0,
             _ => Doing::of_run(&*service.events, run, job.runs_in).await?.piece(),
         };
-        let progressed = AtomicBool::new(job.crashes == 0); // without a crash there is no count to reset
+        let progressed = AtomicBool::new(job.crashes == 0); // then there is nothing to take back
         Ok(Self { job, budget, reached, progressed, store: service.jobs.clone() })
     }
 

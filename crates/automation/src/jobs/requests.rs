@@ -36,7 +36,7 @@ pub struct JobRequester {
 }
 
 impl JobRequester {
-    /// The sender of this message.
+    /// Whoever sends this message.
     pub(super) fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;
         let asker = Asker::of(principal, *relayed);

@@ -14,17 +14,17 @@ use belay_run::rights::AccessPolicy;
 pub struct JobService {
     /// `[jobs]`
     pub config: JobsConfig,
-    /// Stores jobs.
+    /// Where jobs are kept.
     pub jobs: Arc<dyn JobStore>,
-    /// Reads ended runs.
+    /// Where ended runs are read.
     pub runs: Arc<dyn RunReader>,
-    /// Stores conversations.
+    /// Where conversations are kept.
     pub threads: Arc<dyn ThreadStore>,
-    /// Records events.
+    /// Where events are recorded.
     pub events: Arc<dyn EventLog>,
-    /// Reads the trigger of the routine that created a job.
+    /// Says what set off the routine that made a job.
     pub routines: Arc<dyn RoutineStore>,
-    /// Ends the processes of a run.
+    /// What ends the processes of a run.
     pub processes: Arc<dyn RunProcesses>,
     /// Tells the current time.
     pub clock: Arc<dyn Clock>,

@@ -1,4 +1,4 @@
-//! `create_job`: the tool by which the run of a conversation gives work to a job.
+//! `create_job`: the tool with which the run of a conversation creates a job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,10 +68,10 @@ impl Tool for CreateJob {
     }
 }
 
-/// For whom a run makes jobs.
+/// The client in whose name a run creates jobs.
 #[derive(Clone)]
 pub struct JobToolContext {
-    /// The service that carries out its requests.
+    /// Executes the requests.
     pub service: Arc<JobService>,
     /// Who asks, and where.
     pub client: Arc<JobRequester>,

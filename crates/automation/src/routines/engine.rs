@@ -233,7 +233,7 @@ impl Engine {
         busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS)))
     }
 
-    /// Follows a routine run to its end, unless a task already does.
+    /// Leads a routine run to its end, unless that is being done.
     fn lead(&mut self, routine_run: RoutineRunRecord) {
         if self.routine_runs.values().any(|known| known.routine_run_id == routine_run.routine_run_id) {
             return;
@@ -269,7 +269,7 @@ impl Engine {
 /// # Errors
 /// The store does not answer.
 pub async fn show(service: &RoutineService, seen: Option<u64>) -> Result<Option<u64>, StoreError> {
-    let number = service.routines.changes().await?; // before the list: a change in between leads to another load
+    let number = service.routines.changes().await?; // before the list: what is changed in between is read again
     if seen == Some(number) {
         return Ok(seen);
     }

@@ -134,7 +134,7 @@ async fn put(
 ) -> Result<RoutineAnswer, Refusal> {
     is_on(service)?;
     let (store, now) = (&service.routines, service.clock.now());
-    // Only for the parts that remain unchanged: the store checks the owner and the number of routines when it writes.
+    // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
     let old = store.routine(&spec.name).await.map_err(unstored)?;
     let spec = check::with_known_secret(spec, old.as_ref().filter(|old| by.may_touch(old)));
     let mut problems = check::problems(&spec);

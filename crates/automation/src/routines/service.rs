@@ -18,13 +18,13 @@ pub struct RoutineService {
     pub registry: RoutineRegistry,
     /// The settings of the heartbeat, parsed.
     pub heartbeat: Heartbeat,
-    /// Stores routines and routine runs.
+    /// Where routines and their runs are kept.
     pub routines: Arc<dyn RoutineStore>,
-    /// Reads ended runs.
+    /// Where ended runs are read.
     pub runs: Arc<dyn RunReader>,
-    /// Stores conversations.
+    /// Where conversations are kept.
     pub threads: Arc<dyn ThreadStore>,
-    /// Runs the jobs of routines.
+    /// Carries out the routines that make jobs.
     pub jobs: Arc<JobService>,
     /// Tells the current time.
     pub clock: Arc<dyn Clock>,

@@ -74,7 +74,7 @@ pub(super) fn decide(
     }))
 }
 
-/// The result of an action.
+/// What has come of it.
 pub(super) enum Done {
     /// A routine run was claimed.
     Fired(Box<RoutineRunRecord>),

@@ -1,4 +1,4 @@
-//! `routine`: the tool by which the run of a conversation makes, changes, lists and fires routines of the person it works for.
+//! `routine`: the tool with which the run of a conversation creates, changes, lists and starts routines of its person.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::service::RoutineService;
 use crate::jobs::JobRequester;
 use belay_run::own_tools::ROUTINE;
 
-/// Characters of a prompt that are shown to whoever is asked about it.
+/// Characters of a prompt that a question for approval shows.
 const SHOWN_CHARS: usize = 200;
 
 /// Declares the tool. It works once it is bound to the run of a conversation.
@@ -92,10 +92,10 @@ impl Tool for RoutineTool {
     }
 }
 
-/// For whom a run changes routines.
+/// The client in whose name a run changes routines.
 #[derive(Clone)]
 pub struct RoutineToolContext {
-    /// The service that carries out its requests.
+    /// Executes the requests.
     pub service: Arc<RoutineService>,
     /// Who asks, and where.
     pub client: Arc<JobRequester>,
@@ -151,7 +151,7 @@ fn action_of(arguments: &Map<String, Value>) -> &str {
     text_of(arguments, "action").unwrap_or_default()
 }
 
-/// The routine that the arguments describe.
+/// Builds the routine that the arguments describe.
 fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
     let needed = |key: &str| text_of(arguments, key).map(str::to_owned).ok_or_else(|| format!("{key}: is missing"));
     let trigger = match (text_of(arguments, "schedule"), text_of(arguments, "pattern")) {
@@ -180,7 +180,7 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
         },
     };
     let cooldown_s = match trigger {
-        Trigger::Schedule { .. } => 0, // the schedule says how often
+        Trigger::Schedule { .. } => 0, // the schedule sets the frequency
         _ => Guardrails::default().cooldown_s,
     };
     Ok(RoutineSpec {
