@@ -76,7 +76,7 @@ impl LoopDelegate for JobDelegate<'_> {
     }
 
     async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
-        self.texts.forget(); // texts before the message do not count towards its answers
+        self.texts.forget(); // only texts after the new message count
         self.turn.on_injected(context).await
     }
 

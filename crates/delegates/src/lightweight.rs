@@ -175,7 +175,7 @@ fn result(
     }
 }
 
-/// A tool with shortened results.
+/// A tool with a lower limit for the length of its results.
 struct Brief {
     tool: Arc<dyn Tool>,
     spec: ToolSpec,

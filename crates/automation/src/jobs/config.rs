@@ -23,7 +23,7 @@ pub struct JobsConfig {
     pub max_steps: u32,
     /// Most input and output tokens over all attempts of a job. 0: no limit.
     pub max_tokens: u64,
-    /// Most US dollars over all attempts of a job. Absent: no limit for a job.
+    /// Most US dollars over all attempts of a job. Absent: a job has no limit of its own.
     pub usd_per_job: Option<f64>,
     /// Most seconds of active time of one attempt. 1 to 604800 (a week).
     pub job_timeout_s: u64,

@@ -54,9 +54,9 @@ impl JobContext {
         (self.job.crashes > 0).then_some(self.reached)
     }
 
-    /// The request for the planner: the task and, in a later attempt, the last message of the attempts before. A
-    /// planner and its executors do not see the conversation. `start` is the index in `context` of the first message
-    /// of this attempt.
+    /// The request for the planner: the task and, in a later attempt, the last text that the model wrote before this
+    /// attempt. A planner and its executors do not see the conversation. `start` is the index in `context` of the
+    /// first message of this attempt.
     pub fn request(&self, context: &LoopContext, start: usize) -> String {
         let before = LoopContext::new(context.messages.get(..start).unwrap_or_default().to_vec());
         text::request(&self.job, last_words(&before, 0).as_deref())

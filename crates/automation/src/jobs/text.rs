@@ -51,7 +51,7 @@ pub(super) fn deaf(title: &str) -> String {
 pub const WORKED_AT: &str = "An earlier attempt at this task ended before the task was done. Its effects remain: check \
 them first, do not repeat them, and continue from there with a different approach than one that got stuck.";
 
-/// The request for the planner. `so_far`: the last message of the earlier attempts.
+/// The request for the planner. `so_far`: the last text that the model wrote in the earlier attempts.
 pub(super) fn request(job: &JobRecord, so_far: Option<&str>) -> String {
     let task = &job.task;
     match so_far.filter(|_| job.attempt > 1) {

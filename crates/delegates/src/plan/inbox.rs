@@ -37,7 +37,7 @@ impl PlanInbox<'_> {
     /// The store does not answer: no message has joined the run.
     ///
     /// # Cancel safety
-    /// Dropped midway, the run is over. Whether the messages were stored is then unknown.
+    /// Dropped midway, the run is over. The store keeps the messages, as part of the run or as queued input.
     pub(super) async fn keep(&mut self) -> Result<(), LoopError> {
         let at = self.core.services.clock.now();
         let (runs, said): (Vec<RunId>, Vec<Arc<Message>>) = std::mem::take(&mut self.taken).into_iter().unzip();

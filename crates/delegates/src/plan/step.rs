@@ -19,7 +19,7 @@ use belay_run::terminate::Terminated;
 use belay_run::unattended::{Manner, Texts, last_words};
 use std::sync::Arc;
 
-/// An executor ends when it writes two texts in a row: other executors continue with the rest of the plan.
+/// The second text in a row ends an executor: other executors continue with the rest of the plan.
 const MANNER: Manner = Manner { nudge: texts::NUDGE, empty: texts::EMPTY, second_is_end: true };
 
 /// The end of a plan's child run, from the view of the plan.
@@ -133,7 +133,7 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
     })
 }
 
-/// Adapts the loop to an executor. It works autonomously, and a text does not end it.
+/// Adapts the loop to an executor. It works autonomously; a single text ends it only if it reports a finished step.
 struct StepDelegate<'a> {
     core: RunCore,
     children: &'a Arc<ChildServices>,
@@ -160,7 +160,7 @@ impl LoopDelegate for StepDelegate<'_> {
     }
 
     async fn on_injected(&mut self, _context: &LoopContext) -> Result<(), LoopError> {
-        self.texts.forget(); // texts before the message do not count towards its answers
+        self.texts.forget(); // only texts after the new message count
         self.inbox.keep().await
     }
 

@@ -76,7 +76,7 @@ impl Bounds {
     }
 
     /// Counts the expensive keywords. The value of a keyword is a string, or an object for `patternProperties`. A
-    /// property that only has the name of a keyword has a schema as its value, so that it does not count as a string.
+    /// property that is only named like a keyword is not counted, since its value is a schema.
     fn keyword(&mut self, key: &str, value: &Value) -> Result<(), String> {
         match (key, value) {
             ("pattern" | "format", Value::String(text)) => self.pattern(text)?,

@@ -12,8 +12,8 @@ use crate::container::WorkersParts;
 use belay_run::config::SubagentsConfig;
 use belay_run::live::LiveRun;
 
-/// Interval at which a run that waits for a slot reports that it is alive. It is far below any limit after which a run
-/// counts as stuck.
+/// Interval at which a run that waits for a slot reports that it is alive. It is far below the default of
+/// `jobs.stuck_threshold_s`, 300 s.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// Services with which runs start other runs, over all sessions.

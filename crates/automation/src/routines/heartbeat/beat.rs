@@ -16,8 +16,7 @@ use crate::routines::routine_run::{by_run, key_of, until_stored};
 const SAME_MS: i64 = 86_400_000;
 /// Most alerts of that time that are compared. The shortest interval gives no more.
 const ALERTS_MAX: u32 = 300;
-/// Failures in a row after which people are notified, unless the key was rejected before. A single failure may pass by
-/// itself.
+/// Failures in a row at which people are notified. A single failure may pass by itself.
 const TOLD_AT: u32 = 3;
 
 /// Executes a beat and returns its end for the commit. Returns `None` when the daemon ends first.
