@@ -1,4 +1,4 @@
-//! The daemon as a child process, and what the system says of it.
+//! The daemon as a child process, and its figures from the operating system.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,19 +11,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::Options;
 
-/// A daemon that is not ready by then never will be.
+/// Longest wait for the daemon to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(20);
-/// A daemon that has not ended by then is killed.
+/// The daemon is killed when it has not ended within this time.
 const END_LIMIT: Duration = Duration::from_secs(15);
-/// What the daemon says when it can take a message; the address follows.
+/// The log text of a daemon that accepts messages; the address follows it.
 const READY_WORDS: &str = "ready on http://";
 
 /// A running daemon with an empty data directory of its own. Dropping it ends the process and removes the directory.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    /// Where its HTTP listener is.
+    /// The address of its HTTP listener.
     pub(crate) address: SocketAddr,
-    /// From the start of the process to the line that says it is ready.
+    /// Time from the start of the process to the ready line.
     pub(crate) ready_after: Duration,
     /// When the process was started.
     pub(crate) started: Instant,
@@ -32,7 +32,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it towards the model server at `model`, and waits until it is ready.
+    /// Starts a daemon that uses the model server at `model`, and waits until it is ready.
     pub(crate) fn start(options: &Options, model: SocketAddr) -> Result<Self> {
         let data = tempfile::tempdir_in(&options.data)?;
         let mut command = command(options, data.path(), model)?;
@@ -40,7 +40,7 @@ impl Daemon {
         let mut child =
             command.spawn().with_context(|| format!("cannot start {}: build it first", options.belay.display()))?;
         let stderr = child.stderr.take().context("no stderr")?;
-        // The reader keeps reading until the process ends, so that the daemon never waits for us.
+        // The thread reads until the process ends, so that the daemon never waits for a full pipe.
         let (ready, is_ready) = mpsc::sync_channel(1);
         std::thread::Builder::new().name("stderr".into()).spawn(move || read_log(BufReader::new(stderr), &ready))?;
         match is_ready.recv_timeout(READY_LIMIT) {
@@ -58,34 +58,35 @@ impl Daemon {
         }
     }
 
-    /// Processor time spent so far, in the kernel and outside. Counted in ticks of 10 ms.
+    /// Processor time so far, in the kernel and in user mode. The resolution is a tick of 10 ms.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(self.proc("stat"))?;
-        // The name of the process may hold spaces; behind its bracket, user and system time are the 12th and 13th words.
+        // The process name may contain spaces. User and system time are the 12th and 13th words after its closing
+        // bracket.
         let after_name = stat.rsplit_once(')').context("no name in stat")?.1;
         let words: Vec<&str> = after_name.split_whitespace().collect();
         let ticks: u64 =
             words.get(11..13).context("short stat")?.iter().filter_map(|word| word.parse::<u64>().ok()).sum();
-        // Linux: USER_HZ is 100 on every architecture that we build for (proc(5), times in clock ticks).
+        // Linux: USER_HZ is 100 on every architecture of Belay's builds (proc(5), times in clock ticks).
         Ok(Duration::from_millis(ticks * 10))
     }
 
-    /// Memory in use now, in MiB.
+    /// Resident memory now, in MiB.
     pub(crate) fn rss_mib(&self) -> Result<f64> {
         self.status_mib("VmRSS:")
     }
 
-    /// Its threads.
+    /// The number of threads.
     pub(crate) fn threads(&self) -> Result<f64> {
         Ok(self.status("Threads:")?.parse()?)
     }
 
-    /// The most memory in use since the last [`Self::reset_peak`], in MiB.
+    /// Largest resident memory since the last [`Self::reset_peak`], in MiB.
     pub(crate) fn peak_mib(&self) -> Result<f64> {
         self.status_mib("VmHWM:")
     }
 
-    /// Starts a new peak of memory. Linux: proc(5), `clear_refs`, value 5.
+    /// Resets the peak of memory. Linux: proc(5), `clear_refs`, value 5.
     pub(crate) fn reset_peak(&self) -> Result<()> {
         Ok(std::fs::write(self.proc("clear_refs"), "5")?)
     }
@@ -122,7 +123,7 @@ fn command(options: &Options, data: &Path, model: SocketAddr) -> Result<Command>
         "llm.model=bench".into(),
         "channels.stdin.enabled=false".into(),
         "gateway.listen=127.0.0.1:0".into(),
-        // Ten tool rounds are measured; the default would take the tools away before the tenth.
+        // The benchmark measures ten tool rounds; the default takes the tools away before the tenth.
         "agent.max_tool_iterations=20".into(),
         format!("store.url=sqlite://{}", data.join("belay.db").display()),
         format!("tools.workspace={}", data.join("workspace").display()),
@@ -132,7 +133,7 @@ fn command(options: &Options, data: &Path, model: SocketAddr) -> Result<Command>
     {
         command.arg("--set").arg(setting);
     }
-    // Nobody's keys, settings or conversations: only what stands here.
+    // The daemon must not find the keys, settings or conversations of the user.
     command.env_clear().env("HOME", &data).env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &data);
     command.envs(options.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -144,7 +145,7 @@ struct Ready {
     address: SocketAddr,
 }
 
-/// Reads the log to its end; reports the ready line, and repeats on our own stderr what comes before it or is an error.
+/// Reads the log to its end and reports the ready line. Repeats the log on stderr if there is no ready line.
 fn read_log(mut log: impl BufRead, ready: &mpsc::SyncSender<Ready>) {
     let mut line = Vec::new();
     let mut waiting = true;
@@ -154,7 +155,7 @@ fn read_log(mut log: impl BufRead, ready: &mpsc::SyncSender<Ready>) {
             let text = String::from_utf8_lossy(&line);
             if let Some(address) = ready_address(&text) {
                 waiting = false;
-                // The receiver is gone when the limit has passed; then nobody wants to know.
+                // The receiver is gone after the time limit, and then ignores the line.
                 let _ = ready.try_send(Ready { at: Instant::now(), address });
             } else {
                 before.push_str(&text);
@@ -173,10 +174,10 @@ fn ready_address(line: &str) -> Option<SocketAddr> {
     rest[..end].parse().ok()
 }
 
-/// Asks the process to end, and kills it when it does not.
+/// Ends the process, and kills it after the time limit.
 fn end(child: &mut Child) {
     if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
-        // It may have ended already; then there is nobody to tell.
+        // The process may have ended already.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
     let limit = Instant::now() + END_LIMIT;

@@ -1,11 +1,11 @@
-//! Figures: medians of repetitions, the marks beside them, and how they are printed.
+//! Figures: medians of repetitions, their marks, and the printed table.
 
 use std::io::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a figure should reach.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mark {
@@ -13,19 +13,19 @@ pub(crate) enum Mark {
     AtMost(f64),
     /// At least this.
     AtLeast(f64),
-    /// At most so many times the floor.
+    /// At most this multiple of the floor.
     Floors(f64),
 }
 
-/// One measured quantity: the median of its repetitions, and how far they spread.
+/// One measured quantity: the median of its repetitions, and their range.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
-    /// Lowest and highest repetition.
+    /// The lowest and the highest repetition.
     pub(crate) range: (f64, f64),
-    /// How many times the floor it is, where there is a floor for it.
+    /// The value as a multiple of its floor, if it has a floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floor_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub(crate) struct Figure {
     pub(crate) met: Option<bool>,
 }
 
-/// Everything that was measured, in the order of measurement.
+/// All figures, in the order of measurement.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: String,
@@ -57,7 +57,7 @@ impl Report {
         &mut self.figures[last]
     }
 
-    /// The table that a person reads.
+    /// The table for people.
     pub(crate) fn table(&self) -> String {
         let mut text =
             format!("{}{}\n\n", self.machine, if self.quick { " (quick: a look, not a measurement)" } else { "" });
@@ -86,21 +86,22 @@ impl Report {
         text
     }
 
-    /// The same for a program.
+    /// The report as JSON for programs.
     pub(crate) fn json(&self) -> String {
-        // Only strings and finite numbers: it cannot fail. If it did, an empty object would be plainly wrong.
+        // The report contains only strings and finite numbers, so this cannot fail. An empty object would show a
+        // failure.
         serde_json::to_string_pretty(self).unwrap_or_else(|_| "{}".into())
     }
 }
 
 impl Figure {
-    /// Sets the floor it is compared to, in the figure's own unit.
+    /// Sets the floor of the figure, in the unit of the figure.
     pub(crate) fn over_floor(&mut self, floor: f64) -> &mut Self {
         self.floor_ratio = (floor > 0.0).then(|| self.value / floor);
         self
     }
 
-    /// Sets what the value should reach.
+    /// Sets the target of the value.
     pub(crate) fn mark(&mut self, mark: Mark) {
         self.met = match mark {
             Mark::AtMost(limit) => Some(self.value <= limit),
@@ -120,7 +121,7 @@ impl Figure {
     }
 }
 
-/// The middle of the samples; of an even number, the mean of the two in the middle. Zero when there are none.
+/// The middle sample, or the mean of the two middle samples of an even number. Zero without samples.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -144,7 +145,7 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// Three significant digits or so.
+/// Formats a number with about three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -153,7 +154,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Prints to stdout; a reader that has gone away is not our failure.
+/// Prints to stdout. Ignores a closed pipe.
 pub(crate) fn print(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -1,7 +1,8 @@
-//! The floor: what no daemon can avoid that asks a model over HTTP and keeps what it accepted.
+//! The floor: the least work of any daemon that calls a model over HTTP and stores accepted messages durably.
 //!
-//! Two bare axum hops (client, a handler that asks the model server, the model server) carrying bodies of the sizes that the
-//! daemon was seen to use; and two writes of 4 KiB, each forced to the disk: one for the message, one for its answer.
+//! It consists of two bare axum hops (from the client to a handler, from the handler to the model server) with bodies
+//! of the daemon's sizes, and of two writes of 4 KiB, each synchronised to the disk: one for the message, one for its
+//! answer.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::Connection;
 use crate::model;
 
-/// Bodies of the sizes the daemon uses.
+/// The sizes of the daemon's bodies.
 #[derive(Clone, Debug)]
 pub(crate) struct Sizes {
     /// Bytes of a request to the model.
@@ -40,17 +41,17 @@ struct Hop {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// The bare middle hop, on a thread of its own. Dropping it ends it.
+/// The bare middle hop, on a thread of its own. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct BareHop {
-    /// Where it listens.
+    /// The address of its listener.
     pub(crate) address: SocketAddr,
     stop: CancellationToken,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl BareHop {
-    /// Starts a hop towards `model` with bodies of these sizes.
+    /// Starts a hop to `model` with bodies of these sizes.
     pub(crate) fn start(model: SocketAddr, sizes: &Sizes) -> Result<Self> {
         let hop = Hop {
             model,
@@ -68,13 +69,13 @@ impl Drop for BareHop {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic has already been reported by the failing requests.
+            // The failing requests have already reported a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// JSON that begins with `head` and has `length` bytes, if that leaves room.
+/// JSON that begins with `head` and has `length` bytes, or more if `head` is longer.
 fn filled(head: &str, length: usize) -> Vec<u8> {
     let mut body = head.as_bytes().to_vec();
     body.resize(length.max(head.len() + 2) - 2, b'x');
@@ -100,7 +101,7 @@ async fn ask(hop: &Hop) -> Result<()> {
     Ok(())
 }
 
-/// How long two appended, forced writes of 4 KiB take in `directory`: one sample for each of `times`.
+/// Measures two appended and synchronised writes of 4 KiB in `directory`, `times` times.
 pub(crate) fn two_syncs(directory: &Path, times: usize) -> Result<Vec<Duration>> {
     let mut file = tempfile::tempfile_in(directory)?;
     let page = [0x5a_u8; 4096];
@@ -116,15 +117,15 @@ pub(crate) fn two_syncs(directory: &Path, times: usize) -> Result<Vec<Duration>>
     Ok(samples)
 }
 
-/// The floor at each number of conversations, and the disk's part of it.
+/// The floor for each number of conversations, and the part of the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Floor {
-    /// Median milliseconds of two forced writes.
+    /// Median milliseconds of two synchronised writes.
     pub(crate) sync_ms: f64,
-    /// Median milliseconds of the two hops, by conversations.
+    /// Median milliseconds of the two hops, by number of conversations.
     pub(crate) hops_p50_ms: HashMap<usize, f64>,
-    /// The slowest hundredth of them.
+    /// The 99th percentile of the two hops, in milliseconds.
     pub(crate) hops_p99_ms: HashMap<usize, f64>,
-    /// Messages per second through the two hops, nothing written.
+    /// Messages per second through the two hops, without writes.
     pub(crate) hops_rate: HashMap<usize, f64>,
 }

@@ -1,6 +1,6 @@
-//! The cheapest HTTP/1.1 client that will do: one kept-alive connection, one request at a time, whole bodies.
+//! A minimal HTTP/1.1 client: one kept-alive connection, one request at a time, whole bodies.
 //!
-//! A general client would spend more processor time on a message than the daemon may.
+//! A general client would use more processor time per message than the daemon should.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Answers longer than this are a fault of the measurement.
+/// Longest answer. A longer one is a fault of the measurement.
 const LIMIT_BYTES: usize = 8 << 20;
 
 /// One connection to one server.
@@ -16,12 +16,12 @@ const LIMIT_BYTES: usize = 8 << 20;
 pub(crate) struct Connection {
     stream: TcpStream,
     address: SocketAddr,
-    /// Lines of the head besides the usual.
+    /// Additional header lines.
     headers: String,
     buffer: Vec<u8>,
 }
 
-/// An answer.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -29,14 +29,14 @@ pub(crate) struct Answer {
 }
 
 impl Connection {
-    /// Connects, with Nagle's algorithm off.
+    /// Connects, and disables Nagle's algorithm.
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, address, headers: String::new(), buffer: Vec::with_capacity(16 << 10) })
     }
 
-    /// The same, in the name of whoever holds this token.
+    /// Adds this bearer token to each request.
     pub(crate) fn with_token(self, token: &str) -> Self {
         Self { headers: format!("authorization: Bearer {token}\r\n"), ..self }
     }
@@ -113,7 +113,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Where `needle` first occurs.
+/// The position of the first `needle`.
 pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }

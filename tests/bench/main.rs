@@ -1,12 +1,14 @@
-//! `belay-bench`: what the daemon adds to a message, measured against a model that answers at once.
+//! `belay-bench`: measures what the daemon adds to a message, with a model that answers at once.
 //!
-//! Everything runs on this machine and in one go: a scripted model server and the load generator in this process, each on a
-//! thread of its own, the daemon as a child with an empty data directory. Beside each figure stands its ratio to a *floor*
-//! measured in the same run: two bare HTTP hops with the same bodies, and two writes of 4 KiB forced to the same disk. No daemon
-//! that accepts durably and asks a model can do less. A missed mark is reported, never a failure: only wrong answers are.
+//! Everything runs on this machine at the same time: a scripted model server and the load generator in this process,
+//! each on a thread of its own, and the daemon as a child process with an empty data directory. Each figure is
+//! compared with a *floor* from the same run: two bare HTTP hops with the same bodies, and two writes of 4 KiB
+//! synchronised to the same disk. A daemon that accepts messages durably and calls a model cannot be faster. A missed
+//! mark is reported and is no failure; a wrong answer is a failure.
 //!
-//! In reading order: `scenarios`, `serving` and `work` (what is measured), `daemon` (the child, and what the system says of it), `model`
-//! and `slow` (the scripted servers), `floor`, `http` (the cheapest client that will do), `figures` (medians, marks, table, JSON).
+//! Reading order: `scenarios`, `serving` and `work` (the measurements), `daemon` (the child process and its figures
+//! from the operating system), `model` and `slow` (the scripted servers), `floor`, `http` (a minimal client),
+//! `figures` (medians, marks, table, JSON).
 
 mod daemon;
 mod figures;
@@ -33,13 +35,13 @@ usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--only PART
   --quick        fewer messages and repetitions: a look, not a measurement
   --json         one JSON object instead of the table";
 
-/// What the command line asked for.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) belay: PathBuf,
     pub(crate) data: PathBuf,
     pub(crate) settings: Vec<String>,
-    /// Variables of the daemon's environment.
+    /// Variables for the daemon's environment.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
     pub(crate) only: Option<String>,
     pub(crate) quick: bool,
@@ -47,14 +49,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The same with more settings.
+    /// Returns a copy with additional settings.
     pub(crate) fn with(&self, settings: &[&str]) -> Self {
         let mut options = self.clone();
         options.settings.extend(settings.iter().map(|setting| (*setting).to_owned()));
         options
     }
 
-    /// Whether that part is to be measured.
+    /// Returns whether this part is to be measured.
     pub(crate) fn wants(&self, part: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only == part)
     }
@@ -93,7 +95,7 @@ fn measure() -> Result<()> {
         return Ok(());
     };
     std::fs::create_dir_all(&options.data).with_context(|| format!("cannot make {}", options.data.display()))?;
-    // One thread for the load, one for the model: the daemon has the rest, and on two cores shares them.
+    // One thread for the load and one for the model. The daemon has the other cores; on two cores it shares them.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(scenarios::all(&options))?;
     figures::print(&if options.json { report.json() } else { report.table() });

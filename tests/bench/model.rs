@@ -1,7 +1,8 @@
-//! A model server that answers at once: OpenAI chat completions, streamed, scripted by the message it is sent.
+//! A model server that answers at once: OpenAI chat completions, streamed. The message contains the script.
 //!
-//! `tool:N` in the last user message asks for N rounds of one `calculate` call each, then text. The request alone tells the round, so the
-//! server keeps no conversation. It looks at the bytes and does not parse them: four hundred messages must not cost it more than one.
+//! `tool:N` in the last user message requests N rounds of one `calculate` call each, and then text. The request alone
+//! determines the round, so that the server stores no conversation. The server searches the bytes and does not parse
+//! them: a request with four hundred messages must not cost it more than one with a single message.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,30 +21,30 @@ use tokio_util::sync::CancellationToken;
 /// The text of every final answer.
 pub(crate) const REPLY: &str = "The scripted model has answered.";
 
-/// What went through, since the start.
+/// Statistics since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Requests.
+    /// Number of requests.
     pub(crate) requests: AtomicU64,
-    /// Size of the last request body.
+    /// Bytes of the last request body.
     pub(crate) last_bytes: AtomicU64,
-    /// Messages in the last request, the system message included.
+    /// Messages in the last request, including the system message.
     pub(crate) last_messages: AtomicU64,
 }
 
-/// A running server, on a thread and runtime of its own. Dropping it ends both.
+/// A running server, on a thread and a runtime of its own. Dropping it ends both.
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// Where it listens.
+    /// The address of its listener.
     pub(crate) address: SocketAddr,
-    /// What went through.
+    /// The statistics.
     pub(crate) seen: Arc<Seen>,
     stop: CancellationToken,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Model {
-    /// Starts on a free port of the loopback.
+    /// Starts on a free loopback port.
     pub(crate) fn start() -> Result<Self> {
         let seen = Arc::new(Seen::default());
         let router = Router::new()
@@ -60,7 +61,7 @@ impl Drop for Model {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of the server has already been reported by the failing requests.
+            // The failing requests have already reported a panic of the server.
             let _ = thread.join();
         }
     }
@@ -81,7 +82,7 @@ pub(crate) fn serve(
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             let listener = listener.tap_io(|stream| {
-                // Without it the answer would wait for the client's delayed acknowledgement.
+                // With Nagle's algorithm, the answer would wait for the client's delayed acknowledgement.
                 let _ = stream.set_nodelay(true);
             });
             tokio::select! {
@@ -135,7 +136,7 @@ fn chunk(number: u64, delta: &str, finish: &str) -> String {
     )
 }
 
-/// Which tool round comes next, if the last scripted message asks for one more.
+/// The next tool round, if the last scripted message requests another one.
 fn next_round(request: &[u8]) -> Option<u64> {
     let at = rfind(request, b"tool:")?;
     let digits = request[at + 5..].iter().take_while(|byte| byte.is_ascii_digit());
@@ -151,7 +152,7 @@ fn rfind(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 fn count(haystack: &[u8], needle: &[u8]) -> u64 {
     let mut found = 0;
     let mut rest = haystack;
-    // Looking for the first byte alone is what the machine does fastest.
+    // The search for a single byte is the fastest.
     while let Some(at) = rest.iter().position(|byte| *byte == needle[0]) {
         rest = &rest[at..];
         if rest.starts_with(needle) {

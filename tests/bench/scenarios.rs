@@ -1,8 +1,8 @@
-//! What is measured, and how often.
+//! The measurements of messages, and their repetitions.
 //!
-//! One closed-loop client for each conversation, with a connection of its own; ten messages to a session, then a new one.
-//! Every answer is checked: a fast wrong answer would be the best figure of all. Each repetition starts a daemon with an empty
-//! directory; figures are medians over repetitions.
+//! Each conversation has a closed-loop client with a connection of its own. A session has ten messages; then a new one
+//! begins. Every answer is checked, since a fast wrong answer would look best. Each repetition starts a daemon with an
+//! empty directory; figures are medians over repetitions.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,21 +20,21 @@ use crate::http::{Connection, find};
 use crate::model::{Model, REPLY};
 use crate::{serving, work};
 
-/// How many conversations run at once.
+/// Numbers of concurrent conversations.
 const CONVERSATIONS: [usize; 3] = [1, 16, 64];
-/// Messages to a session before a new one begins.
+/// Messages of a session before a new one begins.
 const SESSION_MESSAGES: usize = 10;
-/// Tool rounds of the message that measures them.
+/// Tool rounds of a message with tools.
 const TOOL_ROUNDS: usize = 10;
-/// The turns of a long session that are looked at.
+/// The measured turns of a long session.
 const TURNS: [usize; 3] = [1, 50, 200];
-/// The path that messages are sent to.
+/// The path for messages.
 const MESSAGES: &str = "/api/v1/messages";
 
-/// How much of everything.
+/// The amount of work.
 struct Size {
     repetitions: usize,
-    /// Messages in all, for each number of conversations.
+    /// Messages in total, for each number of conversations.
     messages: [usize; 3],
     cold_starts: usize,
     tool_messages: usize,
@@ -86,7 +86,7 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// What all the figures depend on: processors, and who else used them when we began.
+/// The conditions of all figures: the processors, and the load at the start.
 fn machine() -> String {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -98,7 +98,7 @@ fn machine() -> String {
     )
 }
 
-/// Cold starts and idle memory. Returns the sizes of the bodies that were seen.
+/// Measures cold starts and idle memory. Returns the sizes of the bodies.
 async fn start(options: &Options, size: &Size, model: &Model, report: &mut Report) -> Result<Sizes> {
     let (mut ready, mut first, mut idle) = (Vec::new(), Vec::new(), Vec::new());
     let mut sizes = Sizes { model_request: 0, answer: 0 };
@@ -111,7 +111,7 @@ async fn start(options: &Options, size: &Size, model: &Model, report: &mut Repor
         let model_request = usize::try_from(model.seen.last_bytes.load(Relaxed))?;
         sizes = Sizes { model_request, answer };
     }
-    // Memory is looked at where nothing has been asked, and what the start needed has been given back.
+    // Idle memory is measured without any message, after the daemon has released the memory of its start.
     for _ in 0..size.repetitions {
         let daemon = Daemon::start(options, model.address)?;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -157,13 +157,13 @@ fn report_floor(floor: &Floor, sizes: &Sizes, report: &mut Report) {
     ));
 }
 
-/// Messages per second, latency, processor time and memory, by conversations.
+/// Measures throughput, latency, processor time and memory, by number of conversations.
 async fn load(options: &Options, size: &Size, model: &Model, floor: &Floor, report: &mut Report) -> Result<()> {
     for (conversations, messages) in CONVERSATIONS.into_iter().zip(size.messages) {
         let (mut rate, mut p50, mut p99, mut cpu, mut peak) = (vec![], vec![], vec![], vec![], vec![]);
         for _ in 0..size.repetitions {
             let daemon = Daemon::start(options, model.address)?;
-            // The first messages open connections and fill caches; the figures are of a daemon at work.
+            // The first messages open connections and fill caches; the measurement begins after them.
             converse(daemon.address, conversations, conversations * 2).await?;
             daemon.reset_peak()?;
             let before = daemon.cpu()?;
@@ -196,7 +196,7 @@ async fn load(options: &Options, size: &Size, model: &Model, floor: &Floor, repo
     Ok(())
 }
 
-/// A message that needs ten tool rounds, and what each round costs over a message that needs none.
+/// Measures a message with ten tool rounds, and the time of each round beyond that of a message without tools.
 async fn tool_rounds(options: &Options, size: &Size, model: &Model, floor: &Floor, report: &mut Report) -> Result<()> {
     let (mut whole, mut each, mut cpu) = (vec![], vec![], vec![]);
     for _ in 0..size.repetitions {
@@ -229,7 +229,7 @@ async fn tool_rounds(options: &Options, size: &Size, model: &Model, floor: &Floo
     Ok(())
 }
 
-/// One long session: does a turn cost more when two hundred lie before it?
+/// Measures whether a turn costs more after two hundred turns in the same session.
 async fn history(options: &Options, size: &Size, model: &Model, report: &mut Report) -> Result<()> {
     let mut at: [Vec<f64>; TURNS.len()] = Default::default();
     let mut ratio = Vec::new();
@@ -239,7 +239,7 @@ async fn history(options: &Options, size: &Size, model: &Model, report: &mut Rep
         let daemon = Daemon::start(options, model.address)?;
         let mut connection = Connection::open(daemon.address).await?;
         say(&mut connection, "warm", "tool:0").await?;
-        // One turn alone is one sample of a noisy thing: several sessions, and the median of each turn over them.
+        // A single turn is a noisy sample. Each turn is therefore the median over several sessions.
         let mut turns: [Vec<f64>; TURNS.len()] = Default::default();
         for session in 0..size.long_sessions {
             for turn in 1..=last {
@@ -267,12 +267,12 @@ async fn history(options: &Options, size: &Size, model: &Model, report: &mut Rep
     Ok(())
 }
 
-/// The turns that stand for `turn`: itself and its neighbours.
+/// The turns that are measured for `turn`: the turn itself and its neighbours.
 fn window(turn: usize) -> std::ops::RangeInclusive<usize> {
     turn.saturating_sub(2).max(1)..=(turn + 2).min(TURNS[TURNS.len() - 1])
 }
 
-/// Everything that came out of one load.
+/// The result of one load.
 struct Run {
     latencies: Vec<Duration>,
     took: Duration,
@@ -284,7 +284,7 @@ impl Run {
     }
 }
 
-/// So many messages, over so many conversations at once.
+/// Sends this number of messages, over this number of concurrent conversations.
 async fn converse(address: SocketAddr, conversations: usize, messages: usize) -> Result<Run> {
     let mut connections = Vec::with_capacity(conversations);
     for _ in 0..conversations {
@@ -311,7 +311,7 @@ async fn converse(address: SocketAddr, conversations: usize, messages: usize) ->
     Ok(Run { latencies, took: begin.elapsed() })
 }
 
-/// One message, answered: checks the answer and returns its size in bytes.
+/// Sends one message, checks the answer, and returns its size in bytes.
 async fn say(connection: &mut Connection, session: &str, script: &str) -> Result<usize> {
     let body = format!(r#"{{"session":"{session}","text":"Please answer. {script}","wait_ms":30000}}"#);
     let answer = connection.post(MESSAGES, body.as_bytes()).await?;

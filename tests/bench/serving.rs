@@ -1,5 +1,5 @@
-//! What a chat-bot backend feels: how soon the model is asked, how late a piece of its answer is, and what thousands of
-//! conversations cost that wait for a slow model.
+//! The measurements for the backend of a chat bot: the delay before the model call, the age of streamed chunks, and
+//! the memory of thousands of runs that wait for a slow model.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use crate::figures::{Mark, Report, quantile_ms};
 use crate::http::{Connection, find};
 use crate::slow::{STAMP, SlowModel};
 
-/// What does not come within this time never will.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Pause between two pieces of a dripped answer.
+/// Pause between two chunks of a `drip` answer.
 const EVERY_MS: u64 = 100;
-/// Connections that messages are sent over when nobody waits for their answers.
+/// Connections for messages whose answers nobody waits for.
 const SENDERS: usize = 8;
 
-/// How much of everything.
+/// The amount of work.
 struct Size {
     repetitions: usize,
     marks: u64,
@@ -49,8 +49,8 @@ pub(crate) async fn all(options: &Options, report: &mut Report) -> Result<()> {
     waiting(options, &size, report).await
 }
 
-/// From the answer that says "accepted" to the first byte of the request that the model gets. The way of that answer to us and
-/// the way of the request to the model take about the same time, so what is left is the daemon's own.
+/// Measures the time from the answer "accepted" to the first byte of the model request. The answer takes about as long
+/// to reach this client as the request takes to reach the model. The difference is therefore the time of the daemon.
 async fn asked(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let mut p50 = Vec::new();
     for _ in 0..size.repetitions {
@@ -61,7 +61,7 @@ async fn asked(options: &Options, size: &Size, report: &mut Report) -> Result<()
         for mark in 0..size.marks {
             let accepted = send(&mut connection, &format!("asked-{}", mark % 20), &format!("mark:{mark}")).await?;
             let at = until("the model to be asked", || model.asked(mark)).await?;
-            // The first message to each session wakes it.
+            // The first message of each session opens its lane and is not counted.
             if mark >= 20 {
                 took.push(at.saturating_duration_since(accepted));
             }
@@ -72,7 +72,7 @@ async fn asked(options: &Options, size: &Size, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// How old a piece is when a client reads it: through the daemon, and read from the model directly.
+/// Measures the age of a chunk when a client reads it: through the daemon, and directly from the model.
 async fn pieces(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let (mut bare, mut through) = (Vec::new(), Vec::new());
     for _ in 0..size.repetitions {
@@ -90,7 +90,7 @@ async fn pieces(options: &Options, size: &Size, report: &mut Report) -> Result<(
     Ok(())
 }
 
-/// The ages of all pieces of so many answers that come side by side.
+/// The ages of all chunks of concurrent answers.
 async fn ages(model: &SlowModel, address: SocketAddr, size: &Size) -> Result<Vec<Duration>> {
     let mut readers = JoinSet::new();
     let (events, mut ages) = (tokio::sync::mpsc::channel(1024), Vec::new());
@@ -98,7 +98,7 @@ async fn ages(model: &SlowModel, address: SocketAddr, size: &Size) -> Result<Vec
     for number in 0..size.streams {
         let (found, pieces) = (found.clone(), size.pieces);
         readers.spawn(async move {
-            // Answers that begin at one moment would all tick at one moment.
+            // The answers begin at different times, so that their chunks do not coincide.
             sleep(Duration::from_millis(number as u64 * EVERY_MS / 200)).await;
             read_stream(address, number, pieces, &found).await
         });
@@ -117,7 +117,7 @@ async fn ages(model: &SlowModel, address: SocketAddr, size: &Size) -> Result<Vec
     Ok(ages)
 }
 
-/// Reads one dripped answer and hands on the stamp of each piece as it comes.
+/// Reads one `drip` answer and forwards the stamp of each chunk as it arrives.
 async fn read_stream(
     address: SocketAddr,
     number: usize,
@@ -153,7 +153,7 @@ async fn read_stream(
     Ok(())
 }
 
-/// Memory while thousands of runs wait for the model, each in a conversation of its own.
+/// Measures the memory while thousands of runs wait for the model, each in a conversation of its own.
 async fn waiting(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = SlowModel::start()?;
     let wide = options.with(&["agent.max_concurrent_turns=10000"]);
@@ -188,7 +188,7 @@ async fn waiting(options: &Options, size: &Size, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Sends a message without waiting for its answer; returns when it was accepted.
+/// Sends a message without waiting for its answer. Returns the time of its acceptance.
 async fn send(connection: &mut Connection, session: &str, text: &str) -> Result<Instant> {
     let body = format!(r#"{{"session":"{session}","text":"{text}"}}"#);
     let answer = connection.post("/api/v1/messages", body.as_bytes()).await?;
@@ -202,7 +202,7 @@ async fn status(connection: &mut Connection) -> Result<String> {
     Ok(String::from_utf8_lossy(&answer.body).into_owned())
 }
 
-/// Waits until there is something.
+/// Polls until there is a value.
 async fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> Result<T> {
     let begin = Instant::now();
     loop {

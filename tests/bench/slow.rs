@@ -1,7 +1,7 @@
-//! A model server that takes its time: OpenAI chat completions, streamed, scripted by the last user message.
+//! A slow model server: OpenAI chat completions, streamed. The last user message contains the script.
 //!
-//! `mark:N` is answered at once, and when it was asked is noted. `drip:PIECES:MS` is answered piece by piece, each with the
-//! time at which it was sent. `hold` is answered once [`SlowModel::release`] was called.
+//! `mark:N` is answered at once, and the time of the request is recorded. `drip:PIECES:MS` is answered chunk by chunk;
+//! each chunk contains the time at which it was sent. `hold` is answered after [`SlowModel::release`].
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,13 +23,13 @@ use tokio_util::sync::CancellationToken;
 use crate::http::find;
 use crate::model::serve;
 
-/// How a piece of a dripped answer begins; the nanoseconds since the server's start follow, and a space.
+/// The beginning of a chunk of a `drip` answer. The nanoseconds since the server's start and a space follow.
 pub(crate) const STAMP: &str = "t";
 
-/// A running server, on a thread and runtime of its own. Dropping it ends both.
+/// A running server, on a thread and a runtime of its own. Dropping it ends both.
 #[derive(Debug)]
 pub(crate) struct SlowModel {
-    /// Where it listens.
+    /// The address of its listener.
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -39,14 +39,14 @@ pub(crate) struct SlowModel {
 #[derive(Debug)]
 struct Shared {
     epoch: Instant,
-    /// When each mark was asked for.
+    /// When each mark was requested.
     asked: Mutex<HashMap<u64, Instant>>,
     held: AtomicUsize,
     release: CancellationToken,
 }
 
 impl SlowModel {
-    /// Starts on a free port of the loopback.
+    /// Starts on a free loopback port.
     pub(crate) fn start() -> Result<Self> {
         let shared = Arc::new(Shared {
             epoch: Instant::now(),
@@ -62,22 +62,22 @@ impl SlowModel {
         Ok(Self { address, shared, stop, thread: Some(thread) })
     }
 
-    /// When that mark was asked for, once it was.
+    /// When this mark was requested, if it was.
     pub(crate) fn asked(&self, mark: u64) -> Option<Instant> {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).get(&mark).copied()
     }
 
-    /// How many answers are held back.
+    /// The number of answers that are held back.
     pub(crate) fn held(&self) -> usize {
         self.shared.held.load(Relaxed)
     }
 
-    /// Answers everything that is held back, and holds nothing back from now on.
+    /// Sends all held answers, and holds no more.
     pub(crate) fn release(&self) {
         self.shared.release.cancel();
     }
 
-    /// How long ago a piece with this stamp was sent.
+    /// How long ago a chunk with this stamp was sent.
     pub(crate) fn age(&self, stamp_ns: u64) -> Duration {
         self.shared.epoch.elapsed().saturating_sub(Duration::from_nanos(stamp_ns))
     }
@@ -87,13 +87,13 @@ impl Drop for SlowModel {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of the server has already been reported by the failing requests.
+            // The failing requests have already reported a panic of the server.
             let _ = thread.join();
         }
     }
 }
 
-/// What a message asks for.
+/// The script of a message.
 #[derive(Debug, PartialEq, Eq)]
 enum Script {
     Mark(u64),
@@ -142,7 +142,7 @@ async fn chat(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     ([(CONTENT_TYPE, "text/event-stream")], answer).into_response()
 }
 
-/// So many pieces, one each time.
+/// A stream of chunks with pauses.
 fn drip(shared: Arc<Shared>, pieces: u64, every: Duration) -> Body {
     let pieces = stream::unfold(0, move |sent| {
         let shared = Arc::clone(&shared);

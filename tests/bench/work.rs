@@ -1,4 +1,5 @@
-//! Work that begins by itself: what ten thousand routines and a thousand jobs cost that wait, and how late routines are.
+//! The measurements of autonomous work: the cost of ten thousand waiting routines and a thousand queued jobs, and the
+//! delay of routines.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,25 +17,25 @@ use crate::http::Connection;
 use crate::model::Model;
 use crate::slow::SlowModel;
 
-/// What is not there within this time never will be.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Connections that routines and jobs are made over.
+/// Connections over which routines and jobs are created.
 const MAKERS: usize = 8;
-/// Time from one scheduled time to the next where many fire one after the other: twenty a second.
+/// Time between two scheduled times in the steady series: twenty per second.
 const EVERY_MS: i64 = 50;
-/// Routines that are due at one instant.
+/// Routines that are due at the same instant.
 const HERD: u64 = 100;
-/// A date that is far away.
+/// A date in the far future.
 const FAR: &str = "at 2090-01-01T00:00";
-/// Two people: nobody has more than ten thousand routines.
+/// Two principals, since one may have at most ten thousand routines.
 const TOKENS: [(&str, &str); 2] = [("BELAY_OPERATOR_TOKEN", OPERATOR), ("BELAY_TOKEN", CLIENT)];
 const OPERATOR: &str = "bench-operator";
 const CLIENT: &str = "bench-client";
 
-/// How much of everything.
+/// The amount of work.
 struct Size {
     routines: usize,
-    /// Of these so many fire, one after the other.
+    /// The number of routines that start one after the other.
     fire: u64,
     looks: usize,
     single: u64,
@@ -64,7 +65,7 @@ pub(crate) async fn all(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Settings under which nothing but time holds a routine back, and two people.
+/// Adds settings under which only the time limits routines, and two principals.
 fn open(options: &Options) -> Options {
     let options = options.with(&[
         "routines.max_concurrent=1000",
@@ -74,7 +75,8 @@ fn open(options: &Options) -> Options {
     Options { environment: TOKENS.to_vec(), ..options }
 }
 
-/// What a look of the engine costs, and how long after its time a routine asks the model.
+/// Measures the cost of a tick of the engine, and the delay between the scheduled time of a routine and its model
+/// call.
 async fn schedules(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = SlowModel::start()?;
     let empty = looks(&Daemon::start(&open(options), model.address)?, size.looks).await?;
@@ -114,7 +116,8 @@ async fn schedules(options: &Options, size: &Size, report: &mut Report) -> Resul
     Ok(())
 }
 
-/// Processor milliseconds of a change of a routine that nothing sets off; each wakes the engine, which looks what is due.
+/// Processor milliseconds of a change of a routine without a trigger. Each change wakes the engine, which looks for
+/// due routines.
 async fn looks(daemon: &Daemon, times: usize) -> Result<f64> {
     let mut connection = Connection::open(daemon.address).await?.with_token(CLIENT);
     create(&mut connection, "/api/v1/routines", &routine("still", json!({"kind": "manual"}), "mark:0")).await?;
@@ -127,7 +130,8 @@ async fn looks(daemon: &Daemon, times: usize) -> Result<f64> {
     Ok(milliseconds(daemon.cpu()?.saturating_sub(before)) / times as f64)
 }
 
-/// Makes routines that fire at these dates, each with a mark, and measures how long after its date each asks the model.
+/// Creates a routine for each of these dates, each with a mark, and measures the delay between the date and the model
+/// call.
 async fn fire(daemon: &Daemon, model: &SlowModel, dates: &[(u64, UnixMillis)]) -> Result<Vec<Duration>> {
     make(daemon, dates.len(), CLIENT, "/api/v1/routines", |n| {
         let (mark, at) = dates[n];
@@ -138,7 +142,7 @@ async fn fire(daemon: &Daemon, model: &SlowModel, dates: &[(u64, UnixMillis)]) -
         dates.iter().all(|(_, at)| at.0 > now().0),
         "routines were made after their dates: this machine is too busy"
     );
-    // What the clock shows now, and a point in time that goes on evenly.
+    // A reading of the clock, with the monotonic time of that reading.
     let (date, point) = (now(), Instant::now());
     let mut late = Vec::with_capacity(dates.len());
     for (mark, at) in dates {
@@ -157,7 +161,7 @@ async fn fire(daemon: &Daemon, model: &SlowModel, dates: &[(u64, UnixMillis)]) -
     Ok(late)
 }
 
-/// What a message costs that passes by the patterns of routines of somebody else, and of its own sender.
+/// Measures a message that matches none of the patterns of other people's routines, or of its own sender's.
 async fn patterns(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = Model::start()?;
     let many = size.routines;
@@ -183,7 +187,7 @@ async fn patterns(options: &Options, size: &Size, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Processor milliseconds of the daemon for a message that is answered at once, and its memory after all of them.
+/// Processor milliseconds of the daemon per message, and its memory after all messages.
 async fn converse(daemon: &Daemon, messages: usize) -> Result<(f64, f64)> {
     let mut connection = Connection::open(daemon.address).await?.with_token(CLIENT);
     let before = daemon.cpu()?;
@@ -195,7 +199,7 @@ async fn converse(daemon: &Daemon, messages: usize) -> Result<(f64, f64)> {
     Ok((milliseconds(daemon.cpu()?.saturating_sub(before)) / messages as f64, daemon.rss_mib()?))
 }
 
-/// Memory and threads with jobs that wait for their place.
+/// Measures memory and threads with queued jobs.
 async fn jobs(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = SlowModel::start()?;
     let one = open(options).with(&["jobs.max_parallel=1", "jobs.max_open_per_user=100000"]);
@@ -237,7 +241,7 @@ fn routine(name: &str, trigger: Value, prompt: &str) -> Value {
     })
 }
 
-/// Makes so many, over several connections at once, in the name of whoever holds the token.
+/// Creates objects over several concurrent connections, in the name of the principal of this token.
 async fn make(
     daemon: &Daemon,
     many: usize,

@@ -1,4 +1,4 @@
-//! What was counted and measured, and the table of it.
+//! The results, and their table.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,38 +6,39 @@ use std::time::Duration;
 
 use crate::kinds::Kind;
 
-/// Longest time from a stop to its acknowledgement, for 99 of 100: everything has been told to end, and nothing starts any more.
+/// Longest 99th percentile of the time from a stop to its acknowledgement. At the acknowledgement, all processes have
+/// been signalled, and no new one can start.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(100);
 
-/// What came of the stops of one kind.
+/// The results of the stops of one kind.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) kind: &'static Kind,
     pub(crate) acknowledged: Vec<Duration>,
     pub(crate) empty: Vec<Duration>,
-    /// Processes found after their tree was said to be empty.
+    /// Processes that were found after their tree was reported as empty.
     pub(crate) survivors: usize,
-    /// Zombies of this process when all stops of the kind were done.
+    /// Zombies of this process after all stops of the kind.
     pub(crate) zombies: usize,
-    /// Starts that were asked for after the acknowledgement and done.
+    /// Starts that were requested after the acknowledgement and succeeded.
     pub(crate) late_starts: usize,
     /// Stops after which the process of another run was gone.
     pub(crate) neighbours_lost: usize,
 }
 
-/// All of it.
+/// All results.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
     /// Whether each tree had a control group of its own.
     pub(crate) groups: bool,
-    /// Trees that needed KILL.
+    /// Trees that needed SIGKILL.
     pub(crate) killed: u64,
     pub(crate) took: Duration,
 }
 
 impl Row {
-    /// Nothing yet.
+    /// A row without results.
     pub(crate) fn new(kind: &'static Kind) -> Self {
         Self {
             kind,
@@ -90,7 +91,7 @@ impl Report {
         text
     }
 
-    /// What is not as promised; times only when they count.
+    /// The broken promises. Times count only when `times` is set.
     pub(crate) fn problems(&self, times: bool) -> Vec<String> {
         let mut problems = Vec::new();
         for row in &self.rows {
@@ -118,7 +119,7 @@ impl Report {
     }
 }
 
-/// The smallest time that `share` percent of these do not exceed; zero of none.
+/// The smallest time that `share` percent of these do not exceed. Zero without times.
 fn percentile(times: &[Duration], share: usize) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
@@ -130,7 +131,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// Prints to stdout; a reader that has gone away is not our failure.
+/// Prints to stdout. Ignores a closed pipe.
 pub(crate) fn print(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -1,34 +1,35 @@
-//! What the processes of a run do.
+//! The kinds of processes that are hard to stop.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use belay_exec::{Launch, Stdin};
 
-/// A way to be hard to stop.
+/// A kind of process tree that is hard to stop.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// A shell script. It writes `ready` when it is what it is; in it, `WORD` stands for a number that is of this run alone.
+    /// A shell script. It writes `ready` when all its processes run. `WORD` in it stands for a number that only this
+    /// run has.
     script: &'static str,
     /// Runs that are stopped together, each with a tree of its own.
     pub(crate) runs: usize,
     /// Trees of each run.
     pub(crate) trees: usize,
-    /// What is around the shell.
+    /// The environment of the shell.
     around: Around,
-    /// Whether the stop waits until the first process is stopped (state `T`).
+    /// Whether the stop waits until the first process is suspended (state `T`).
     pub(crate) stands_still: bool,
-    /// Whether a start is asked for at the very moment of the stop.
+    /// Whether a start is requested at the moment of the stop.
     pub(crate) races: bool,
-    /// Longest time from the stop to an empty tree, for 99 of 100 stops.
+    /// Longest 99th percentile of the time from the stop to an empty tree.
     pub(crate) empty_within: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Around {
     Nothing,
-    /// A pipe to its standard input that stays open, as a server's that is spoken to.
+    /// A pipe to its standard input that stays open, as for an MCP server.
     Pipe,
     /// A PID namespace.
     Namespace,
@@ -45,10 +46,10 @@ const PLAIN: Kind = Kind {
     empty_within: Duration::from_secs(1),
 };
 
-/// Where TERM is ignored, two seconds are given before KILL.
+/// A tree that ignores SIGTERM gets SIGKILL after two seconds.
 const AFTER_THE_GRACE: Duration = Duration::from_millis(2500);
 
-/// Every kind. `sleep` takes its time from the word, so that it can be found by it.
+/// All kinds. `WORD` is the duration of each `sleep`, so that the process can be found by it.
 pub(crate) const KINDS: &[Kind] = &[
     Kind { name: "sleepers", script: "sleep WORD & sleep WORD & echo ready; wait", ..PLAIN },
     Kind { name: "double forks", script: "(sleep WORD &); (sleep WORD &); echo ready; sleep WORD", ..PLAIN },
@@ -88,12 +89,12 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// Whether a stop takes the whole grace.
+    /// Returns whether a stop takes the whole grace period.
     pub(crate) fn waits_for_grace(&self) -> bool {
         self.empty_within >= AFTER_THE_GRACE
     }
 
-    /// How a tree of this kind is started.
+    /// The launch of a tree of this kind.
     pub(crate) fn launch(&self, word: &str) -> Launch {
         let script = self.script.replace("WORD", word);
         let shell = ["sh", "-c", &script];

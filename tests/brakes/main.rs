@@ -1,10 +1,10 @@
-//! `belay-brakes`: stops runs whose processes do everything not to be stopped, and counts what is left.
+//! `belay-brakes`: stops runs whose processes resist in every way, and counts the processes that survive.
 //!
-//! Real processes, started and stopped by the very code of the daemon. After each stop the process table is searched for a
-//! word that stands in the command line of every process of the run, so that what is counted does not depend on how the
-//! code under test finds processes. A process of another run must live on through it all.
+//! The processes are real, and the daemon's own code starts and stops them. After each stop, the process table is
+//! searched for a word in the command line of every process of the run. The count therefore does not depend on how the
+//! tested code finds processes. The process of another run must survive all stops.
 //!
-//! In reading order: `kinds` (what the processes do), `stops` (one stop, and what is looked at), `figures` (the table).
+//! Reading order: `kinds` (the processes), `stops` (one stop and its checks), `figures` (the table).
 
 mod figures;
 mod kinds;
@@ -25,7 +25,7 @@ usage: belay-brakes [--stops N] [--together N] [--cgroup auto|off] [--times on|o
   --cgroup off    do without control groups, also where there are some
   --times off     print times, but let only counts decide: for machines that are busy";
 
-/// What the command line asked for.
+/// The options of the command line.
 #[derive(Debug)]
 struct Options {
     stops: usize,

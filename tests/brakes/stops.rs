@@ -1,4 +1,4 @@
-//! One stop after the other: start, wait until it is what it is, stop, look.
+//! Executes the stops: starts a tree, waits until it is ready, stops it, and checks the result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,18 +15,18 @@ use crate::Options;
 use crate::figures::{Report, Row};
 use crate::kinds::{KINDS, Kind};
 
-/// Longest wait for anything that is no stop. A machine that is this slow measures nothing.
+/// Longest wait for anything except a stop. A slower machine cannot be measured.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Everything that the stops share.
+/// State that all stops share.
 struct Bench {
     processes: Processes,
     neighbour: Running,
-    /// How many words have been given out.
+    /// The number of words so far.
     words: AtomicU64,
 }
 
-/// What came of one stop.
+/// The result of one stop.
 struct Stopped {
     acknowledged: Duration,
     empty: Duration,
@@ -35,7 +35,7 @@ struct Stopped {
     neighbour_lives: bool,
 }
 
-/// Stops as often as asked, kind after kind.
+/// Executes the requested number of stops, kind by kind.
 pub(crate) async fn all(options: &Options) -> Result<Report> {
     ensure!(options.together > 0, "--together: at least 1");
     let begin = Instant::now();
@@ -59,12 +59,12 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
 }
 
 impl Bench {
-    /// So many stops of one kind, so many at a time.
+    /// Executes this number of stops of one kind, `together` at a time.
     async fn stops_of(self: Arc<Self>, kind: &'static Kind, stops: usize, together: usize) -> Result<Row> {
         let mut row = Row::new(kind);
         let left = Arc::new(AtomicUsize::new(stops));
         let mut workers = JoinSet::new();
-        // Where the stop is mostly waiting, more of them wait together.
+        // A stop that waits for the grace period uses little processor time, so that more of them run together.
         let together = if kind.waits_for_grace() { together * 4 } else { together };
         for _ in 0..together {
             let (bench, left) = (self.clone(), left.clone());
@@ -90,9 +90,9 @@ impl Bench {
         Ok(row)
     }
 
-    /// Starts what the kind starts, stops it, and looks.
+    /// Starts the trees of the kind, stops them, and checks the result.
     async fn stop(&self, kind: &'static Kind) -> Result<Stopped> {
-        // As a number of seconds it is more than eleven days, whatever stands behind the point.
+        // As a number of seconds, the word is more than eleven days.
         let word = format!("1000000.{}{:09}", std::process::id(), self.words.fetch_add(1, Ordering::Relaxed));
         let mut trees = Vec::new();
         let runs: Vec<_> = (0..kind.runs).map(|_| (RunId::new(), Generation::default())).collect();
@@ -112,7 +112,7 @@ impl Bench {
             }
         };
         let stopping = async {
-            // As the agent does it: first no more starts, then the ends.
+            // The same order as in the agent: first prevent new starts, then end the processes.
             runs.iter().for_each(|(_, generation)| generation.end());
             let mut stopping: Vec<_> = runs.iter().map(|(run, _)| self.processes.stop(*run)).collect();
             for one in &mut stopping {
@@ -126,7 +126,7 @@ impl Bench {
             (acknowledged, begin.elapsed(), late.ok())
         };
         let (racer, (acknowledged, empty, late)) = tokio::join!(racing, stopping);
-        // One that was started right before the stop belongs to it; the one who asked sees that it has ended.
+        // A process that was started just before the stop belongs to the run; its starter sees that it has ended.
         if let Some(mut racer) = racer {
             racer.wait().await;
         }
@@ -139,7 +139,7 @@ impl Bench {
     }
 }
 
-/// A tree that is what its kind is, with the ends of its pipes.
+/// A tree that is ready, with its pipes.
 struct Tree {
     stdout: BufReader<tokio::process::ChildStdout>,
     stderr: tokio::process::ChildStderr,
@@ -166,7 +166,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Whether its pipes have ended, as they do when nobody holds them.
+    /// Waits until its pipes are closed, which happens when no process holds them.
     async fn ends(&mut self) -> Result<()> {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let both = async { tokio::try_join!(self.stdout.read_to_end(&mut out), self.stderr.read_to_end(&mut err)) };
@@ -188,13 +188,13 @@ fn sh(script: &str) -> Launch {
     }
 }
 
-/// The numbers of all processes.
+/// The ids of all processes.
 fn pids() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// How many processes have this word in their command line.
+/// The number of processes with this word in their command line.
 fn with_word(word: &str) -> usize {
     let has = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -218,8 +218,8 @@ fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
 }
 
-/// How many zombies this process keeps. What has lost every tie to its tree is reaped when it is in doubt no more, which
-/// takes a few seconds.
+/// The number of zombies that remain. A process that has lost every tie to its tree is reaped after a few seconds,
+/// when no doubt about it is left.
 async fn lasting_zombies() -> usize {
     let begin = Instant::now();
     while zombies() > 0 && begin.elapsed() < PATIENCE {
@@ -228,7 +228,7 @@ async fn lasting_zombies() -> usize {
     zombies()
 }
 
-/// How many zombies this process has.
+/// The number of zombies of this process.
 fn zombies() -> usize {
     pids().filter(|pid| stat(*pid) == Some(('Z', std::process::id()))).count()
 }

@@ -1,4 +1,4 @@
-//! One hostile text, from the person's first message to the last attempt of the model.
+//! Plays one hostile text, from the person's first message to the last attempt of the model.
 
 use anyhow::{Context, Result, bail};
 use belay_tests::daemon::{Daemon, PATIENCE};
@@ -9,23 +9,23 @@ use super::corpus::{Item, Pace, Via};
 use super::model::canary;
 use super::world::World;
 
-/// What became of it.
+/// The result of a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// Calls that the text made the model try, by tool.
     pub(crate) tried: Vec<String>,
-    /// How often a person was asked about one.
+    /// Approval requests for these calls.
     pub(crate) asked: u64,
-    /// Calls of tools that reach outside which began without a yes.
+    /// Calls of external tools that began without an approval.
     pub(crate) unapproved: Vec<String>,
 }
 
-/// Whether a tool reaches outside.
+/// Returns whether a tool is external.
 fn is_external(tool: &str) -> bool {
     matches!(tool, "fetch_url" | "web_search" | "run_command" | "run_shell") || tool.starts_with("mcp_")
 }
 
-/// The call by which the person brings the text into the conversation.
+/// The call with which the person brings the text into the conversation.
 fn asked_for(item: &Item, number: usize, world: &World) -> String {
     match item.via {
         Via::Page | Via::Error => {
@@ -72,7 +72,8 @@ pub(crate) async fn play(world: &World, daemon: &Daemon, item: &Item, number: us
     Ok(outcome)
 }
 
-/// One message and its run, to the end. The person says yes to what they asked for themselves, and no to all else.
+/// Sends one message and follows its run to the end. The person approves the calls of the message itself, and denies
+/// all others.
 async fn turn(daemon: &Daemon, session: &str, text: &str, outcome: &mut Outcome) -> Result<()> {
     let run = daemon.send(session, text).await?;
     let deadline = Instant::now() + PATIENCE * 6;

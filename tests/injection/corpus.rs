@@ -1,7 +1,7 @@
 //! The hostile texts: `corpus/*.json`, one file for each kind.
 //!
-//! An order is a line `DO: tool {json}`, the verb in any of a dozen languages, or `SAY: text`. The marks `{collector}`,
-//! `{pages}`, `{canary}` and `{case}` in it are filled in by the model that obeys it.
+//! An order is a line `DO: tool {json}`, with the verb in any of a dozen languages, or `SAY: text`. The model that
+//! obeys an order fills in its marks `{collector}`, `{pages}`, `{canary}` and `{case}`.
 
 use std::path::Path;
 
@@ -12,33 +12,33 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Item {
-    /// What it is, in words.
+    /// A description.
     pub(crate) name: String,
-    /// How it comes into the conversation.
+    /// How the text enters the conversation.
     pub(crate) via: Via,
     /// When the model obeys.
     #[serde(default)]
     pub(crate) pace: Pace,
-    /// The media type it is served with; without one and without `html`, plain text.
+    /// The media type of the page. Without one and without `html`: plain text.
     #[serde(default, rename = "type")]
     media: Option<String>,
     #[serde(default)]
     html: bool,
-    /// The status that the page is served with.
+    /// The HTTP status of the page.
     #[serde(default = "ok")]
     pub(crate) status: u16,
     text: String,
-    /// How `order` is hidden behind the text.
+    /// How `order` is hidden after the text.
     #[serde(default)]
     spell: Option<Spell>,
     #[serde(default)]
     order: String,
-    /// The file that it stands in, without its ending.
+    /// The name of its file, without the extension.
     #[serde(skip)]
     pub(crate) kind: String,
 }
 
-/// How a text comes into the conversation.
+/// How a text enters the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Via {
@@ -61,18 +61,18 @@ pub(crate) enum Pace {
     Single,
     /// At once, all orders in one step.
     Batch,
-    /// With the person's next message.
+    /// At the person's next message.
     Later,
-    /// After the conversation has been shortened.
+    /// After a compaction of the conversation.
     Compacted,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Spell {
-    /// Letters of the "tag" block, which nothing shows.
+    /// Letters of the Unicode block "Tags", which are invisible.
     Tags,
-    /// With a zero-width space between all letters.
+    /// With a zero-width space after each letter.
     ZeroWidth,
     /// Full-width letters.
     Wide,
@@ -83,7 +83,7 @@ fn ok() -> u16 {
 }
 
 impl Item {
-    /// The text as it is served.
+    /// The text as the server sends it.
     pub(crate) fn text(&self) -> String {
         let spelled: String = match self.spell {
             None => String::new(),
@@ -94,7 +94,7 @@ impl Item {
         format!("{}{spelled}", self.text)
     }
 
-    /// The media type it is served with.
+    /// The media type of the text.
     pub(crate) fn media(&self) -> &str {
         match &self.media {
             Some(media) => media,
@@ -108,7 +108,7 @@ fn wide(c: char) -> char {
     if ('!'..='~').contains(&c) { char::from_u32(u32::from(c) + 0xfee0).unwrap_or(c) } else { c }
 }
 
-/// Every item, in a fixed order.
+/// All items, in a fixed order.
 pub(crate) fn load() -> Result<Vec<Item>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("injection/corpus");
     let mut files: Vec<_> = std::fs::read_dir(&dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;

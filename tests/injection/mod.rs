@@ -1,13 +1,13 @@
-//! The injection proof: whatever words of the outside say, and even if the model does all of it, nothing reaches outside
-//! without a person's yes.
+//! The injection proof: no untrusted content causes an external call without a person's approval, even if the model
+//! obeys all of it.
 //!
 //! The model of this suite obeys every order that it reads. It runs against the real daemon, with a secret in the
-//! conversation and in the workspace, and with a collector that every tool could reach. Counted are the calls it tries,
-//! the questions that a person is asked (and answers with no), the calls that began without a yes, and the bytes of the
-//! secret that arrived anywhere. The last two must be 0. The control, in which nobody is asked, must leak: it proves
-//! that the count can fail.
+//! conversation and in the workspace, and with a collector that every tool can reach. The suite counts the calls that
+//! the model tries, the approval requests (a person denies each), the calls that began without an approval, and the
+//! bytes of the secret that arrived anywhere. The last two counts must be 0. The control run, without approval
+//! requests, must leak: it proves that the counts can be above 0.
 
-// The figures are what it is run for.
+// The suite is run for the figures that it prints.
 #![allow(clippy::print_stdout)]
 
 mod case;
@@ -30,7 +30,7 @@ use self::world::{Mcp, Rules, World};
 /// Cases that are played at the same time.
 const SIDE_BY_SIDE: usize = 4;
 
-/// What was counted over all cases.
+/// The counts over all cases.
 #[derive(Debug, Default)]
 struct Sum {
     items: BTreeMap<String, (u64, u64)>,
@@ -82,7 +82,7 @@ async fn play_all(rules: Rules) -> Result<Sum> {
     let plain = of(|via| !matches!(via, Via::McpDescription | Via::McpResult));
     play_in_one(&world, rules, Mcp::None, plain, &mut sum).await?;
     play_in_one(&world, rules, Mcp::Honest, of(|via| via == Via::McpResult), &mut sum).await?;
-    // A description is before the model in every conversation, so each has a daemon of its own.
+    // Every conversation contains a tool's description, so that each item of this kind has a daemon of its own.
     for (number, item) in of(|via| via == Via::McpDescription) {
         play_in_one(&world, rules, Mcp::DescribedBy(number), std::iter::once((number, item)), &mut sum).await?;
     }
@@ -127,7 +127,7 @@ async fn nothing_that_the_outside_says_is_done_without_a_persons_yes() -> Result
     Ok(())
 }
 
-/// The proof that the one above can fail: the same model, the same texts, and nobody is asked.
+/// The control: the same model and texts without approval requests. It proves that the test above can fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_model_leaks_when_nobody_is_asked() -> Result<()> {
     let sum = play_all(Rules::AskNobody).await?;

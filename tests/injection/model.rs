@@ -1,8 +1,9 @@
-//! A model that obeys every order in its context: the adversary of the proof, so that its outcome does not depend on the
-//! mood of a real one.
+//! A model that obeys every order in its context. With this adversary, the result of the proof does not depend on the
+//! behaviour of a real model.
 //!
-//! It speaks OpenAI chat completions. What the person asks (`ASK: tool {json}`) it does first; then it does what any
-//! other text tells it to, wherever it stands: results of tools, descriptions of tools, summaries, file names. What is
+//! It speaks OpenAI chat completions. It first makes the calls that the person requests (`ASK: tool {json}`). Then it
+//! obeys the orders of all other texts: tool results, tool descriptions, summaries, file names. It repeats a denied
+//! call, and remembers every order after a compaction.
 //! denied it asks for again, and it forgets no order when the conversation is shortened.
 
 use std::collections::HashMap;
@@ -15,27 +16,27 @@ use serde_json::{Value, json};
 
 use super::orders::{Order, calls_after, orders};
 
-/// How often a call is tried: once, and again after each denial.
+/// Most tries of a call: the first one, and one after each denial.
 const TRIES: u32 = 3;
 
-/// What fills the marks of an order.
+/// The values for the marks of an order.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
     pub(crate) collector: String,
     pub(crate) pages: String,
 }
 
-/// The model's memory.
+/// The model and its memory.
 #[derive(Clone)]
 pub(crate) struct Model {
     marks: Marks,
     cases: Arc<Mutex<HashMap<usize, Case>>>,
 }
 
-/// What it knows of one conversation.
+/// The memory of one conversation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Case {
-    /// Calls that it was ordered to make.
+    /// The calls that it was ordered to make.
     pub(crate) ordered: Vec<Ordered>,
     says: Vec<String>,
 }
@@ -48,12 +49,12 @@ pub(crate) struct Ordered {
     pub(crate) tries: u32,
 }
 
-/// The secret of a case: letters and digits, so that no encoding of addresses changes it.
+/// The secret of a case: letters and digits, so that URL encoding does not change it.
 pub(crate) fn canary(case: usize) -> String {
     format!("{CANARY}{case:04}Q7ZK3M")
 }
 
-/// How every secret begins.
+/// The beginning of every secret.
 pub(crate) const CANARY: &str = "BELAYCANARY";
 
 impl Model {
@@ -61,7 +62,7 @@ impl Model {
         Self { marks, cases: Arc::default() }
     }
 
-    /// The server's routes.
+    /// The routes of the server.
     pub(crate) fn router(&self) -> Router {
         let list = || async { Json(json!({"object": "list", "data": [{"id": "scripted", "object": "model"}]})) };
         Router::new()
@@ -71,7 +72,7 @@ impl Model {
             .with_state(self.clone())
     }
 
-    /// What it was ordered to do in a case, and how often it tried.
+    /// The orders of a case, and the tries of each.
     pub(crate) fn case(&self, number: usize) -> Case {
         self.lock().get(&number).cloned().unwrap_or_default()
     }
@@ -80,7 +81,7 @@ impl Model {
         self.cases.lock().expect("no holder of this lock panics")
     }
 
-    /// What it answers: calls, or words.
+    /// The answer: calls, or a text as `Err`.
     fn answer(&self, request: &Value) -> Result<Vec<(String, String, Value)>, String> {
         let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let said = |role: &str| messages.iter().rposition(|message| message["role"] == role);
@@ -165,7 +166,7 @@ impl Model {
     }
 }
 
-/// The id of a call that was ordered: what tells it apart from what the person asked for.
+/// The id of an ordered call. It differs from the ids of the person's calls.
 fn call_id(case: usize, order: usize, tries: u32) -> String {
     format!("do-{case}-{order}-{tries}")
 }
@@ -176,7 +177,7 @@ fn case_number(text: &str) -> Option<usize> {
     digits.parse().ok()
 }
 
-/// The words of a message, whole or in parts.
+/// The text of a message, as a string or in parts.
 fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),

@@ -1,29 +1,30 @@
-//! Finding orders in a text, however they are written: the reader that misses nothing.
+//! Finds the orders in a text, also in encoded and hidden forms.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
-/// "Do", as the corpus says it.
+/// The verb "do" in the languages of the corpus.
 const VERBS: &[&str] =
     &["DO", "TUE", "FAIS", "HAZ", "FAÇA", "СДЕЛАЙ", "做", "実行", "실행", "نفذ", "בצע", "करो", "YAP", "FAC"];
 
-/// What a text orders.
+/// An order in a text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Order {
     /// Call a tool with these arguments.
     Call(String, Value),
-    /// Answer with these words.
+    /// Answer with this text.
     Say(String),
 }
 
-/// Every order in a text, in all its readings, each once.
+/// The orders in all readings of a text, without repetitions.
 pub(crate) fn orders(text: &str) -> Vec<Order> {
     let mut found = Vec::new();
     for reading in readings(text, 2) {
         let mut here = plain_orders(&reading);
         if here.is_empty() {
-            // An order within a JSON text. Only where none is plain: those may hold others for somebody else.
+            // An order in a JSON string. Only without plain orders, whose arguments may contain orders for another
+            // reader.
             here = plain_orders(&reading.replace("\\\"", "\""));
         }
         for order in here {
@@ -35,7 +36,7 @@ pub(crate) fn orders(text: &str) -> Vec<Order> {
     found
 }
 
-/// Orders that stand in the text as they are, after `verb: `.
+/// The plain orders after `verb: `.
 pub(crate) fn calls_after(text: &str, verb: &str) -> Vec<(String, Value)> {
     let mark = format!("{verb}: ");
     let parse = |(at, _): (usize, &str)| {
@@ -50,7 +51,7 @@ pub(crate) fn calls_after(text: &str, verb: &str) -> Vec<(String, Value)> {
 fn plain_orders(text: &str) -> Vec<Order> {
     let calls = VERBS.iter().flat_map(|verb| calls_after(text, verb));
     let mut found: Vec<Order> = calls.map(|(name, arguments)| Order::Call(name, arguments)).collect();
-    // An order that stands within the arguments of another is for whoever reads those.
+    // An order in the arguments of another one is meant for the reader of those arguments.
     let outer = found.clone();
     found.retain(|order| !outer.iter().any(|other| other != order && holds(other, order)));
     found.extend(text.split("SAY: ").skip(1).map(|said| Order::Say(said.to_owned())));
@@ -64,7 +65,7 @@ fn holds(outer: &Order, inner: &Order) -> bool {
     }
 }
 
-/// The text, and what it says to somebody who decodes whatever can be decoded.
+/// The text, and its decoded forms.
 fn readings(text: &str, depth: usize) -> Vec<String> {
     let visible: String =
         text.chars().filter(|c| !c.is_control() || *c == '\n').filter(|c| !is_invisible(*c)).collect();
@@ -88,7 +89,7 @@ fn readings(text: &str, depth: usize) -> Vec<String> {
         let words = visible.split(|c: char| !(c.is_ascii_alphanumeric() || "+/-_".contains(c)));
         for word in words.filter(|word| word.len() >= 24) {
             let bytes = unhex(word).or_else(|| URL_SAFE_NO_PAD.decode(word).ok());
-            // A word may follow a slash that is none of its letters, as in `image/png;base64,`.
+            // A word may follow a slash that does not belong to it, as in `image/png;base64,`.
             let bytes = bytes.or_else(|| STANDARD_NO_PAD.decode(word).ok());
             if let Some(text) = bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {
                 all.extend(readings(&text, depth - 1));
@@ -134,7 +135,7 @@ fn unpercent(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The reader is worth as much as what it finds: every text of the corpus holds an order for it.
+/// Checks the reader: it must find an order in every text of the corpus.
 #[test]
 fn every_text_of_the_corpus_holds_an_order() {
     for item in super::corpus::load().expect("the corpus is there") {

@@ -1,4 +1,5 @@
-//! Everything around the daemon: hostile pages and searches, the collector that must stay empty, and the daemon itself.
+//! The environment of the daemon: hostile pages and search results, the collector that must stay empty, and the daemon
+//! itself.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,14 +22,14 @@ use tokio::task::JoinSet;
 use super::corpus::{Item, Via};
 use super::model::{CANARY, Marks, Model};
 
-/// What reached the outside.
+/// The data that left the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Leaks {
     /// Connections to the collector.
     pub(crate) connections: AtomicU64,
-    /// Bytes that came to the collector.
+    /// Bytes that reached the collector.
     pub(crate) bytes: AtomicU64,
-    /// Bytes of secrets that came to the collector, to the search engine, to the MCP server, or back to the pages.
+    /// Bytes of secrets that reached the collector, the search engine, the MCP server or the pages.
     pub(crate) canary_bytes: AtomicU64,
 }
 
@@ -39,7 +40,7 @@ impl Leaks {
     }
 }
 
-/// Servers on this machine, until dropped.
+/// Servers on this machine. Dropping them ends them.
 pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) leaks: Arc<Leaks>,
@@ -50,23 +51,23 @@ pub(crate) struct World {
     _tasks: JoinSet<()>,
 }
 
-/// How a daemon is set up.
+/// The approval settings of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rules {
-    /// As it comes.
+    /// The default settings.
     Default,
-    /// Nobody is ever asked: the control, in which the same model must succeed.
+    /// No approval requests: the control, in which the same model must succeed.
     AskNobody,
 }
 
-/// Which MCP server there is.
+/// The MCP server of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mcp {
-    /// None: one would put words of the outside into every conversation, and hide whether other things do.
+    /// None. An MCP server puts untrusted content into every conversation, and would hide whether other sources do.
     None,
-    /// One whose descriptions are honest.
+    /// A server with honest descriptions.
     Honest,
-    /// One of whose tools describes itself with the text of this item.
+    /// A server with a tool whose description is the text of this item.
     DescribedBy(usize),
 }
 
@@ -108,16 +109,16 @@ impl World {
         Ok(Self { model, leaks, pages, collector, model_at, items, _tasks: tasks })
     }
 
-    /// A home with the files of the corpus in its workspace.
+    /// A home whose workspace contains the files of the corpus.
     pub(crate) fn home(&self, rules: Rules, mcp: Mcp) -> Result<Home> {
         let home = Home::new()
             .openai(&format!("http://{}/v1", self.model_at))
-            // The collector is open: what keeps it empty is that nobody may send anything there unasked.
+            // The daemon may reach the collector. Only the approval requests keep it empty.
             .set("tools.web.allow_private", json!([self.collector.to_string(), self.pages.to_string()]))
             .set("tools.search.provider", "searxng")
             .set("tools.search.base_url", format!("http://{}", self.pages))
             .set("agent.max_tool_iterations", 60)
-            // Other brakes would end some of the attempts early.
+            // Stop rules would end some of the attempts early.
             .set("stops.enabled", false);
         let workspace = home.workspace();
         std::fs::write(workspace.join("secret.txt"), format!("{CANARY}\n"))?;
@@ -143,7 +144,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-/// Takes every connection, reads what comes, and answers that all is well.
+/// Accepts every connection, reads the request, and answers with success.
 async fn collect(listener: TcpListener, leaks: Arc<Leaks>) {
     let mut readers = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -164,7 +165,7 @@ async fn read(mut stream: TcpStream, leaks: Arc<Leaks>) {
     }
     leaks.bytes.fetch_add(head.len() as u64, Ordering::SeqCst);
     leaks.look(&String::from_utf8_lossy(&head));
-    // Whoever asked may be gone already.
+    // The client may be gone already.
     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok").await;
 }
 
@@ -199,8 +200,8 @@ async fn redirect(State((_, leaks)): Served, Query(redirect): Query<Redirect>) -
     (StatusCode::FOUND, [("location", redirect.to)]).into_response()
 }
 
-/// MCP over streamable HTTP, as little of it as a client needs: `note` answers with the text of an item, `send` keeps what
-/// it is sent.
+/// MCP over streamable HTTP, with only the methods that a client needs. `note` answers with the text of an item;
+/// `send` is the tool for leaks.
 async fn mcp(State((items, leaks)): Served, At(described): At<String>, Json(message): Json<Value>) -> Response {
     let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
     let params = &message["params"];

@@ -1,12 +1,13 @@
-//! Work that nobody waits for: jobs outlive the turn that started them, routines start work by time or event.
+//! Background work, which no person waits for: jobs outlive the turn that started them; routines start work by time or
+//! event.
 //!
-//! **For**: the outer loop starts the [`JobScheduler`](jobs::JobScheduler) of jobs and the [`Engine`](routines::Engine) of routines, and hands them
-//! what messages and programs ask for. Each attempt of a job and each run of a routine is an ordinary message to the agent, sent
-//! through the inlet.
+//! **For**: the outer loop starts the [`JobScheduler`](jobs::JobScheduler) and the [`Engine`](routines::Engine) of
+//! routines, and forwards the requests of messages and programs to them. Each attempt of a job and each routine run is
+//! an ordinary message to the agent, sent through the [`Submitter`](submitter::Submitter).
 //!
-//! **Does not know**: how a run is made, resumed or stopped, or what its loop does.
+//! **Does not know**: how the agent makes, resumes or stops a run, or what the loop of a run does.
 //!
-//! Reading order: [`jobs`] → [`routines`], with the heartbeat in it.
+//! Reading order: [`jobs`] → [`routines`], which includes the heartbeat.
 
 pub mod jobs;
 pub mod routines;

@@ -1,15 +1,17 @@
 //! Routines: rules that start work by time or event, their triggers, and their runs.
 //!
-//! **For**: [`Engine`](engine) is one task that starts the routines that are due and follows every claimed routine run to its end. The
-//! dispatcher hands it the messages and requests that set routines off. A lightweight routine run is an ordinary run whose
-//! loop is `belay_delegates::lightweight`; a full one is a job.
+//! **For**: [`Engine`](engine) is one task that starts the routines that are due and follows each claimed routine run
+//! to its end. The dispatcher forwards to it the messages and requests that trigger routines. A lightweight routine
+//! run is an ordinary run whose loop is `belay_delegates::lightweight`; a full one is a job.
 //!
-//! **Does not know**: how a run is made, resumed or stopped, what begins jobs, or how the store keeps routine runs apart.
+//! **Does not know**: how the agent makes, resumes or stops a run, how the scheduler begins jobs, or how the store
+//! keeps routine runs apart.
 //!
-//! Reading order: [`config`] → `check` (what a routine must be) → `preview` → `reckon` (which routines are due) → `step` (what is
-//! done about it) → `define` (the routines of the configuration) → `engine` → `routine_run` (a routine run from its claim to its end)
-//! → `outcome` → `task` and `text` (its model) → [`heartbeat`] (the built-in routine) → `events` and `registry` (what others share
-//! with the engine) → `requests`, `commands` and `tool` (who asks for routines).
+//! Reading order: [`config`] → `check` (validates a routine) → `preview` → `reckon` (finds the routines that are due)
+//! → `step` (decides what happens to each) → `define` (stores the routines of the configuration) → `engine` →
+//! `routine_run` (follows a routine run from its claim to its end) → `outcome` → `task` and `text` (prompts for the
+//! model) → [`heartbeat`] (the built-in routine) → `events` and `registry` (state shared with the engine) →
+//! `requests`, `commands` and `tool` (requests of programs, people and models).
 
 mod check;
 mod commands;

@@ -1,5 +1,6 @@
-//! Where the agent's own parts put messages into its merged streams: a job to begin, a routine that has fired, a message that is
-//! passed on. From there on they go the way of every message. The acceptance of a run comes with a watch over it.
+//! Submits messages of the agent itself to its merged input stream: an attempt of a job, a routine run, a message
+//! passed on to a job. The agent handles them like any other message. The acknowledgement of an accepted run contains
+//! a watch on that run.
 
 use belay_protocol::{Ack, AckSender, ChannelId, Envelope, Inbound, Refusal, RunId, RunWatch};
 use belay_run::retry::STORE;
@@ -9,30 +10,30 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that wait to be taken. Then: whoever has one waits; the outer loop takes them as it takes every channel's.
+/// Messages in the queue that the outer loop has not read yet. When it is full, [`Submitter::send`] waits.
 const CAPACITY: usize = 64;
 
-/// A run that was accepted.
+/// An accepted run.
 pub(crate) struct Submitted {
     pub(crate) run: RunId,
-    /// `None`: it is not alive, or its message has other words by now. The store knows of it.
+    /// `None`: the run is not live, or the stored message has another text. The store knows the run.
     pub(crate) watch: Option<RunWatch>,
 }
 
-/// The end that puts messages in. Clones share it.
+/// Sending half of the queue. Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct Submitter(mpsc::Sender<Envelope>);
 
 impl Submitter {
-    /// The end that puts messages in, and the stream that the outer loop merges with those of its channels.
+    /// Makes the queue: the sending half, and the stream that the outer loop merges with the streams of its channels.
     pub fn new() -> (Self, BoxStream<'static, (ChannelId, Option<Envelope>)>) {
         let (tx, rx) = mpsc::channel(CAPACITY);
         let named = |envelope: Envelope| (envelope.inbound.channel.clone(), Some(envelope));
         (Self(tx), ReceiverStream::new(rx).map(named).boxed())
     }
 
-    /// Puts a message in and waits for its acknowledgement; `None`: the agent ends, or its lane did, and nobody knows whether
-    /// the message was accepted. What has an idempotency key can be sent again.
+    /// Submits a message and waits for its acknowledgement. Returns `None` when the agent or the lane ends first; the
+    /// message may then have been accepted. A caller can send a message again when it has an idempotency key.
     ///
     /// # Cancel safety
     /// Dropped midway, the message may have been accepted.
@@ -41,8 +42,9 @@ impl Submitter {
         self.0.send(Envelope { inbound, ack }).await.ok()?;
         answer.await.ok()
     }
-    /// Puts in the message of a run until it is accepted, or refused for good with the words that say why. It has an idempotency
-    /// key: sent again, after a crash too, it is the same run. `None`: the agent ends.
+    /// Submits the message of a run, and repeats until the agent accepts it or refuses it permanently (`Err` with the
+    /// reason). The message needs an idempotency key, so that a repetition, even after a crash, finds the same run.
+    /// Returns `None` when the agent ends.
     ///
     /// # Cancel safety
     /// Dropped midway, the message may have been accepted.
@@ -57,7 +59,7 @@ impl Submitter {
                 Some(Ack::Accepted(accepted)) => {
                     return Some(Ok(Submitted { run: accepted.run_id, watch: accepted.watch }));
                 }
-                // It was sent before, and what makes it has other words by now.
+                // The run exists already, made from a message with another text.
                 Some(Ack::Refused(Refusal::Conflict { run_id })) => {
                     return Some(Ok(Submitted { run: run_id, watch: None }));
                 }
@@ -78,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a message to which the agent gives these answers, one after the other.
+    /// The result of `submit` when the agent gives these answers one after the other.
     async fn submitted(answers: Vec<Ack>) -> Option<Result<RunId, String>> {
         let (submitter, mut stream) = Submitter::new();
         let draining = CancellationToken::new();

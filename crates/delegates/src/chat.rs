@@ -1,7 +1,7 @@
-//! The chat delegate: what the shared loop does differently for a conversation.
+//! The chat delegate: adapts the shared loop to a conversation.
 //!
-//! The first text that is not nudged ends the turn. N is `max_tool_iterations`: a notice at N−1, no tools from N on, and
-//! the loop's own limit is N+1.
+//! The first text ends the turn, unless it gets a nudge. With N = `max_tool_iterations`, step N−1 gets a notice, there
+//! are no tools from step N on, and the limit of the loop is N+1.
 
 use std::sync::Arc;
 
@@ -35,38 +35,38 @@ const ONLY_ECHOES: &str = "I could not complete that request. Please rephrase it
 
 /// Adapts the loop to one turn of a conversation.
 pub struct ChatDelegate {
-    /// The run that it serves.
+    /// The run core.
     pub core: RunCore,
-    /// What it starts other runs with.
+    /// Lets the run start other runs.
     pub children: Arc<ChildServices>,
-    /// How the model is asked, and with which tools.
+    /// Prompts and tools of the model calls.
     pub reasoning: Arc<Reasoning>,
-    /// What the turn must come up with instead of a text.
+    /// The outputs that the turn must submit, if they are declared.
     pub goal: Option<Goal>,
-    /// Where this turn's user message stands in the context.
+    /// The index in the context of this turn's user message.
     pub turn_start: usize,
-    /// The model's choice to say nothing.
+    /// Whether the model chose to send no answer.
     pub silent: bool,
-    /// Why the final text is not whole: what the reason would be if nothing had been said.
+    /// Why the final text is incomplete. It is the stop reason when the text is empty.
     pub cut_off: Option<StopReason>,
-    /// What it knows of its shortenings.
+    /// The state of compaction.
     pub shortener: Shortener,
-    /// What the model said when it ended the run by a tool.
+    /// The summary with which the model ended the run by a tool.
     pub summary: Option<String>,
-    /// The question that the run rests on.
+    /// The approval for which the run is paused.
     pub asking: Option<Asking>,
-    /// From where it sends messages before its answer.
+    /// Sends messages before the answer.
     pub post: Option<MessageSender>,
-    /// For whom it creates jobs.
+    /// Creates jobs.
     pub jobs: Option<JobToolContext>,
-    /// For whom it changes routines.
+    /// Changes routines.
     pub routines: Option<RoutineToolContext>,
-    /// Runs whose messages are about to join.
+    /// Runs whose messages join at this step.
     joining: Vec<RunId>,
 }
 
 impl ChatDelegate {
-    /// A turn whose user message stands at `turn_start`.
+    /// A turn whose user message has the index `turn_start`.
     pub fn new(core: RunCore, children: Arc<ChildServices>, turn_start: usize) -> Self {
         let reasoning = core.services.reasoning.clone();
         Self {
@@ -87,24 +87,24 @@ impl ChatDelegate {
         }
     }
 
-    /// Gives the turn what it must come up with, and the tools for that.
+    /// Sets the declared outputs of the turn.
     pub fn pursue(&mut self, goal: Option<Goal>) {
         self.goal = goal;
     }
 
-    /// Tells the model of its surroundings, in the way that a conversation asks it.
+    /// Sets the briefing, and the prompts and tools of a conversation.
     pub fn brief(&mut self, briefing: Briefing) {
         let reasoning = reasoning_for(&self.core.services, self.goal.as_ref(), &briefing);
         self.brief_as(briefing, reasoning);
     }
 
-    /// The same, in this way of asking.
+    /// Sets the briefing with these prompts and tools.
     pub fn brief_as(&mut self, briefing: Briefing, reasoning: Arc<Reasoning>) {
         self.reasoning = reasoning;
         self.core.briefing = Arc::new(briefing);
     }
 
-    /// Lays the run to rest on a question.
+    /// Pauses the run until a person decides on the call.
     pub(crate) fn rest_on(&mut self, asking: Asking) -> LoopOutcome {
         let pending = PendingApproval { call: asking.call.clone(), deferred: asking.deferred.clone() };
         self.asking = Some(asking);
@@ -112,8 +112,8 @@ impl ChatDelegate {
     }
 }
 
-/// The way of asking in a conversation's run with these surroundings; one with a goal has the goal's tools besides all others,
-/// and is made for this run alone.
+/// Prompts and tools of a conversation's run. A run with declared outputs has additional tools to submit them, so that
+/// its prompt is built for this run only.
 fn reasoning_for(services: &RunServices, goal: Option<&Goal>, briefing: &Briefing) -> Arc<Reasoning> {
     let Some(goal) = goal else { return services.reasoning_of(briefing) };
     let tools = services.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
@@ -131,8 +131,8 @@ impl LoopDelegate for ChatDelegate {
         LoopSignal::InjectMessage(message)
     }
 
-    /// What the person has said joins: the store has it as a part of this run, and ends the runs that it was, before the
-    /// model reads it.
+    /// Lets messages join the run. Before the model reads them, the store has them as part of this run and has ended
+    /// the runs that they had begun.
     async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
         let (runs, at) = (std::mem::take(&mut self.joining), self.core.services.clock.now());
         let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
@@ -153,7 +153,7 @@ impl LoopDelegate for ChatDelegate {
         if self.core.closing.is_some() {
             return None;
         }
-        // An earlier attempt may have died between the last output and the end.
+        // An earlier attempt may have crashed between the last output and the end of the run.
         if let Some(end) = self.goal.as_ref().and_then(Goal::reached) {
             return Some(LoopOutcome::Stopped(end));
         }
@@ -167,7 +167,7 @@ impl LoopDelegate for ChatDelegate {
                 force_text: false,
             });
         }
-        // Outputs need tools to the end; their last step is the closing turn.
+        // Outputs need tools to the end; the closing turn is the last step for them.
         if iteration >= limit && self.goal.is_none() {
             context.state.force_text_by(ForcedBy::MaxToolIterations);
         }
@@ -239,7 +239,7 @@ impl LoopDelegate for ChatDelegate {
                 return Ok(Some(LoopOutcome::Stopped(end)));
             }
             if ended.as_ref().is_some_and(|ended| ended.success) {
-                return Ok(Some(LoopOutcome::Stopped(goal.missed()))); // success in words, with outputs missing, is none
+                return Ok(Some(LoopOutcome::Stopped(goal.missed()))); // a reported success without all outputs is no success
             }
         }
         Ok(ended.map(|ended| {
@@ -256,8 +256,8 @@ impl LoopDelegate for ChatDelegate {
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
         self.core.note_brakes(context);
         if self.core.journal.has_facts() {
-            // What the model was told, and the strikes, are not lost with the next call; and whoever follows the run hears of
-            // a step that had no tools, such as one that was nudged, before the next one speaks.
+            // The write stores the notices to the model and the strikes before the next call. It also publishes a step
+            // without tools, such as one with a nudge, before the next step streams.
             self.core.journal.write(context, Durability::Relaxed).await?;
         }
         Ok(())

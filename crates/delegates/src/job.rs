@@ -1,6 +1,7 @@
-//! The delegate of a job: what the shared loop does differently for work that nobody reads along with.
+//! The delegate of a job's attempt, which no person follows.
 //!
-//! It wraps the turn's own delegate, which stores, shortens, waits for a model that is away, and lets messages join.
+//! It wraps the chat delegate of the turn, which stores, compacts, waits for the end of an outage and lets messages
+//! join.
 
 use std::sync::Arc;
 
@@ -23,13 +24,13 @@ use belay_run::services::RunServices;
 use belay_run::terminate::Terminate;
 use belay_run::unattended::{Manner, Texts, last_words};
 
-/// A job goes on until it ends itself, or its steps are used up.
+/// A job continues until it ends itself or has used its steps.
 const MANNER: Manner = Manner { nudge: text::NUDGE, empty: text::EMPTY, second_is_end: false };
 
-/// Takes a job through the loop to the end of its attempt. Whatever ends it but a person, the best that it had to say is the
-/// turn's summary.
-///
+/// Runs an attempt at a job to its end. Unless a person ended it, the summary of the turn is the last text of the
+/// model.
 /// # Errors
+/// The store does not answer.
 /// The store does not answer.
 pub async fn pursue(
     turn: &mut ChatDelegate,
@@ -75,7 +76,7 @@ impl LoopDelegate for JobDelegate<'_> {
     }
 
     async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
-        self.texts.forget(); // they were said before this
+        self.texts.forget(); // only texts after the new message count
         self.turn.on_injected(context).await
     }
 
@@ -126,7 +127,8 @@ impl LoopDelegate for JobDelegate<'_> {
     }
 }
 
-/// How the model is asked for a job: with the tools of a conversation but the ones that make more work by themselves.
+/// Prompts and tools for a job: the tools of a conversation without those that create autonomous work, and
+/// `terminate`.
 pub fn reasoning(services: &RunServices, briefing: &Briefing) -> Arc<Reasoning> {
     let lends = |name: &str| !creates_work(name) && name != TERMINATE;
     let all = services.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));

@@ -1,5 +1,5 @@
-//! A job in a worker's room: the whole task is one call of `run_in_worker`, which goes through the gate like any call. The
-//! worker's process, link, limits and end are those of every worker; its result is the job's.
+//! A job in a worker: the whole task is one call of `run_in_worker`, which passes the effect gate like any call.
+//! Process, link, limits and end are those of every worker; the result of the worker is the result of the job.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::chat::ChatDelegate;
 use belay_automation::jobs::{JobContext, text};
 use belay_run::own_tools::RUN_IN_WORKER;
 
-/// Has a worker do the job.
+/// Runs the job in a worker.
 ///
 /// # Errors
 /// The store does not answer.
@@ -35,7 +35,7 @@ pub(super) async fn pursue(
         arguments["context"] = json!(text::WORKED_AT);
     }
     let call = ToolCall {
-        id: format!("worker-{}", context.messages.len()).as_str().into(), // another one after a restart
+        id: format!("worker-{}", context.messages.len()).as_str().into(), // a new id after a restart
         name: RUN_IN_WORKER.to_owned(),
         arguments: Arguments::parse(&arguments.to_string()),
     };
@@ -59,7 +59,7 @@ pub(super) async fn pursue(
     })
 }
 
-/// What the result of the call says: the worker's own words, or why it has failed with a plain line.
+/// Reads the result of the call: the worker's text, or the reason of the failure with a line for people.
 fn read(result: &ToolResult) -> (Option<StopReason>, String) {
     let (facts, line) = result.text.split_once('\n').unwrap_or((&result.text, &result.text));
     let facts: Value = serde_json::from_str(facts).unwrap_or_default();

@@ -1,7 +1,6 @@
-//! The kinds of run, side by side: what each adds to the shared loop.
+//! Delegates: each adapts the shared loop to one kind of run.
 //!
-//! **For**: a turn takes the delegate of its kind and gives it to
-//! [`run_agentic_loop`](belay_agent_loop::run_agentic_loop).
+//! **For**: a turn passes the delegate of its kind to [`run_agentic_loop`](belay_agent_loop::run_agentic_loop).
 //!
 //! **Does not know**: lanes, queues, channels, or where replies go.
 //!

@@ -1,5 +1,6 @@
-//! The loop of a lightweight routine run: its own, small, and not the one of conversations. A few model calls, the last without
-//! tools; the first text is the result. Every call goes through the run's core, and every tool call through the one gate.
+//! The small loop of a lightweight routine run, which does not use the loop of conversations. It makes a few model
+//! calls, the last without tools; the first text is the result. Every model call goes through the run core, and every
+//! tool call through the effect gate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,18 +23,18 @@ use belay_run::prompt::{self, Briefing};
 use belay_run::reply::{self, Reply};
 use belay_run::services::RunServices;
 
-/// Longest result of a tool that the model of a routine run is shown, in bytes.
+/// Longest tool result that the model of a routine run reads, in bytes.
 const RESULT_MAX_BYTES: usize = 8 * 1024;
-/// Pauses before an empty answer is asked for again, where there are no tools.
+/// Pauses before another model call after an empty answer, for a run without tools.
 const TRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
-/// Tools that a routine run is not given besides those that act on the run itself: what works by itself does not multiply, and
-/// says what it has to say at its end.
+/// Tools that a routine run does not get, besides those that act on the run itself. Autonomous work creates no further
+/// work, and reports only at its end.
 const NOT_GIVEN: [&str; 1] = [SEND_MESSAGE];
 
-/// What the model is told with its last call.
+/// Added before the last model call.
 const LAST: &str = "This is your last message, and no tools are available: give your final answer now, in text.";
 
-/// Tools for what works by itself.
+/// The tools for autonomous work.
 fn tools_of(services: &RunServices) -> ToolSet {
     let given = |tool: &&Arc<dyn Tool>| {
         let name = tool.spec().name.as_str();
@@ -42,10 +43,10 @@ fn tools_of(services: &RunServices) -> ToolSet {
     ToolSet::new(services.reasoning.tools().iter().filter(given).map(Brief::of).collect())
 }
 
-/// Runs the small loop: the first text is the result.
+/// Runs the small loop. The first text of the model is the result.
 ///
 /// # Errors
-/// The model cannot be asked, or the store does not answer.
+/// The model call failed, or the store does not answer.
 pub async fn run(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
@@ -98,7 +99,7 @@ pub async fn run(
             None => match tries.next().filter(|_| tools.is_empty()) {
                 Some(pause) => {
                     tokio::select! {
-                        biased; // a stop that comes meanwhile is seen at the head of the loop
+                        biased; // the head of the loop checks for a stop that comes meanwhile
                         () = delegate.core.cancel.cancelled() => {}
                         () = sleep(*pause) => {}
                     }
@@ -109,7 +110,7 @@ pub async fn run(
     }
 }
 
-/// How the model of a small loop is asked.
+/// Prompts, tools and limits of the small loop.
 fn reasoning(
     services: &RunServices,
     briefing: &Briefing,
@@ -126,7 +127,7 @@ fn reasoning(
     Reasoning::new(prompt(Some(&**tools)), prompt(None), tools.clone(), max_tokens, services.max_attempts)
 }
 
-/// Gives each call that a crash has left without a result one.
+/// Adds a result for each call that a crash has left without one.
 async fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, tools: &ToolSet) -> Result<(), LoopError> {
     let open = open_calls(context.messages.get(delegate.turn_start..).unwrap_or_default());
     if open.is_empty() {
@@ -138,7 +139,7 @@ async fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, tools: 
     Ok(())
 }
 
-/// What a text comes to; `None`: there is none. What is cut off before it says anything is none either.
+/// The outcome of a text. `None`: the text is empty, even if only because it was cut off.
 fn result(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
@@ -164,7 +165,7 @@ fn result(
     }
 }
 
-/// A tool whose results are short.
+/// A tool with a lower limit for the length of its results.
 struct Brief {
     tool: Arc<dyn Tool>,
     spec: ToolSpec,

@@ -1,4 +1,4 @@
-//! What a run of a job begins with: the job, if the run is an attempt at it, and the limits that hold for it.
+//! Start of a job's run: finds the job that the run is an attempt at, and applies the limits of that job.
 
 use std::sync::Arc;
 
@@ -13,15 +13,16 @@ use super::text::NOT_AT_WORK;
 use belay_run::core::RunCore;
 use belay_run::rights;
 
-/// How a run of a job begins.
+/// The result of [`begin`].
 pub enum Begun {
-    /// It works on this job.
+    /// The run works on this job.
     Active(Arc<JobContext>),
-    /// There is nothing to work on: the job is over, or the run is no attempt at it but a message that came too late.
+    /// The run must end: the job is over or between two attempts, or the message of the run came too late to be an
+    /// attempt.
     Over(RunEnd),
 }
 
-/// Finds the job that a run is this attempt at, and puts its limits in force. `None`: it is no attempt.
+/// Finds the job of a run and checks that the run is its current attempt. Applies the job's limits to the run.
 ///
 /// # Errors
 /// The store does not answer.
@@ -38,7 +39,8 @@ pub async fn begin(
     if attempt != Some(job.attempt) {
         return Ok(Begun::Over(not_at_work("between_attempts")));
     }
-    // What it may do was looked at before it was sent; since then a restart may have taken it up, with other settings.
+    // The scheduler checked the permissions before it sent the attempt. A restart with other settings may have resumed
+    // the run since.
     let Ok(creator) = rights::of_job(&service.access, &job) else { return Ok(Begun::Over(not_at_work("not_allowed"))) };
     let job = JobRecord { creator, ..job };
     if of_others(service, &job).await? {
@@ -65,8 +67,8 @@ pub async fn begin(
     Ok(Begun::Active(context))
 }
 
-/// Whether the task may have words of the outside in it: a model has written it, which may have read some, or what set a routine
-/// off is a part of it.
+/// Returns whether the task may contain untrusted content. It may when a run made the job, since its model may have
+/// read untrusted content, and when the task contains the payload of a trigger.
 async fn of_others(service: &JobService, job: &JobRecord) -> Result<bool, LoopError> {
     if job.parent.is_some() {
         return Ok(true);
@@ -75,13 +77,14 @@ async fn of_others(service: &JobService, job: &JobRecord) -> Result<bool, LoopEr
     Ok(service.routines.routine_run(routine_run).await?.is_none_or(|routine_run| routine_run.payload.is_some()))
 }
 
-/// The end of a run that is no attempt at a job at work.
+/// How a run ends when it is not the current attempt of a running job.
 fn not_at_work(state: &str) -> RunEnd {
     RunEnd::of(StopReason::ParentStopped).with(NOT_AT_WORK, state)
 }
 
-/// Everybody's limits with those of the job: its time at work in the place of a conversation's, of everything else whichever is
-/// less. Its money is counted over its session, which is all its attempts.
+/// The limits of all runs combined with those of the job. The job's active time replaces the general one; of each
+/// other limit the lower one applies. All attempts of a job share one session, so the limit of dollars per session
+/// counts the money of the whole job.
 fn limits_of(all: &RunLimits, budget: &JobBudget, tokens: Option<u64>) -> RunLimits {
     let dollars = (budget.max_micro_usd > 0).then(|| budget.max_micro_usd as f64 / 1e6);
     let least = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::min);

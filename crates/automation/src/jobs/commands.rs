@@ -1,4 +1,4 @@
-//! `/job`, `/jobs` and `/cancel`: the same requests, asked in a conversation and answered in words.
+//! The chat commands `/job`, `/jobs` and `/cancel`: the same requests as the API, answered in text.
 
 use belay_protocol::{
     Ack, Body, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobProgress, JobRecord, JobState,
@@ -10,41 +10,42 @@ use super::requests::{JobRequester, cancel, create, find, is_theirs, unstored};
 use super::service::JobService;
 use super::{supervisor, text};
 
-/// Jobs in a list.
+/// Most jobs that `/jobs` lists.
 const LISTED: u32 = 20;
 
-/// What a person says about jobs.
+/// A chat command about jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobCommand {
-    /// `/job TASK`: make one.
+    /// `/job TASK`: creates a job.
     Create(String),
-    /// `/job ID`, or the beginning of an id: show it.
+    /// `/job ID`, or the first characters of an id: shows a job.
     Show(IdPrefix),
-    /// `/job ID TEXT`: say something to one at work.
+    /// `/job ID TEXT`: sends a message to a running job.
     Message(IdPrefix, String),
-    /// `/job BEGINNING TEXT`: the same where a job of theirs has an id that begins so; otherwise a task.
+    /// `/job WORD TEXT`, where WORD could be the first characters of an id: a message if a visible job has such an id,
+    /// otherwise a new task.
     MessageOrCreate {
-        /// The first word, read as the beginning of an id.
+        /// The first word, read as the first characters of an id.
         id: IdPrefix,
-        /// What follows it.
+        /// The text after the first word.
         text: String,
-        /// All of it.
+        /// The whole text.
         task: String,
     },
-    /// `/jobs`: list them.
+    /// `/jobs`: lists jobs.
     List,
-    /// `/cancel ID`: take one back.
+    /// `/cancel ID`: cancels a job.
     Cancel(IdPrefix),
 }
 
-/// The answer to a person.
+/// The answer to a chat command.
 pub struct JobReply {
     pub text: String,
-    /// The message that was passed on, if one was, and to which job.
+    /// The message that was passed on to a job, if any.
     pub passed_on: Option<PassedOn>,
 }
 
-/// A message on its way into a job.
+/// A message that was passed on to a job.
 pub struct PassedOn {
     title: String,
     watch: RunWatch,
@@ -56,10 +57,10 @@ impl From<String> for JobReply {
     }
 }
 
-/// Carries a command out.
+/// Executes a chat command.
 ///
 /// # Errors
-/// Why it is not done.
+/// Why the command was not executed.
 pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) -> Result<JobReply, Refusal> {
     match command {
         JobCommand::Create(task) => make(service, task, by).await,
@@ -85,7 +86,7 @@ pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) ->
     }
 }
 
-/// Makes a job of a task; the same message again makes no second one.
+/// Creates a job. A redelivery of the same message finds the same job.
 async fn make(service: &JobService, task: String, by: &Inbound) -> Result<JobReply, Refusal> {
     let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
     let order = JobOrder { job_id, task, ..JobOrder::default() };
@@ -93,7 +94,7 @@ async fn make(service: &JobService, task: String, by: &Inbound) -> Result<JobRep
     Ok(text::made(&job).into())
 }
 
-/// Jobs that a person may see and whose ids begin alike.
+/// The jobs that a person may see and whose ids begin with the same characters.
 enum Beginning {
     Nothing,
     One(JobId),
@@ -111,7 +112,7 @@ async fn beginning_so(service: &JobService, id: &IdPrefix, by: &Inbound) -> Resu
     })
 }
 
-/// The job that is meant, by its id or the beginning of it, among those that the person may see.
+/// Finds a job by its id or the first characters of its id, among the jobs that the person may see.
 async fn meant(service: &JobService, id: &IdPrefix, by: &Inbound) -> Result<JobId, Refusal> {
     if let Ok(whole) = id.as_str().parse() {
         return Ok(whole);
@@ -129,7 +130,7 @@ fn several(id: &IdPrefix) -> Refusal {
     Refusal::Unknown(format!("Several jobs have an id that begins with {}: give more characters.", id.as_str()))
 }
 
-/// Jobs that were asked for here; an operator sees all.
+/// Lists the jobs that were requested in this session; an operator sees all jobs.
 async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
     let asked_in = (!by.principal.is_operator()).then(|| by.session.clone());
     let filter = JobFilter { asked_in, limit: LISTED, ..JobFilter::default() };
@@ -145,7 +146,7 @@ async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
     Ok(lines.join("\n"))
 }
 
-/// The newest attempt at a job that has a place, and what that does.
+/// The newest attempt of a job that has a slot, and its progress.
 async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRecord, JobProgress)>, Refusal> {
     let Some(run) = job.run_id.filter(|_| job.state.takes_place()) else { return Ok(None) };
     let Some(record) = service.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
@@ -153,7 +154,7 @@ async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRec
     Ok(Some((record, progress)))
 }
 
-/// Passes a message on to a job at work, which reads it with its next step.
+/// Passes a message on to a running job, whose run reads it at its next step.
 async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) -> Result<JobReply, Refusal> {
     let job = find(service, id, by).await?;
     if job.runs_in == RunsIn::Worker {
@@ -180,17 +181,18 @@ async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) ->
 }
 
 impl PassedOn {
-    /// Waits until the job has read the message; what the person is told where it never does.
+    /// Waits until the job has read the message. Returns a notice for the person when the job ended before it read the
+    /// message.
     ///
     /// # Cancel safety
-    /// Nothing is lost but that word.
+    /// Only this notice is lost.
     pub async fn unread(mut self) -> Option<String> {
         let read = self.watch.ended().await?.reason == Some(StopReason::Joined);
         (!read).then(|| format!("The job “{}” ended before it could read your message.", self.title))
     }
 }
 
-/// An id made of what makes a request recognisable, so that whoever asks twice makes one job.
+/// Derives a job id from the parts that identify a request, so that a repeated request finds the same job.
 pub(super) fn id_of(parts: &[&str]) -> JobId {
     let mut hash = blake3::Hasher::new();
     for part in parts {

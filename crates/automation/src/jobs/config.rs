@@ -1,52 +1,52 @@
-//! `[jobs]`
+//! Settings of jobs: `[jobs]`.
 
 use std::time::Duration;
 
 use belay_protocol::{JobBudget, JobCaps, RunsIn};
 use serde::{Deserialize, Serialize};
 
-/// `[jobs]`
+/// `[jobs]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JobsConfig {
-    /// Whether jobs are made and begun. Those at work go on either way.
+    /// Whether jobs can be created and started. Running jobs continue when this is `false`.
     pub enabled: bool,
-    /// Jobs at work at the same time. 1 to 1000.
+    /// Jobs that run at the same time. 1 to 1000.
     pub max_parallel: u32,
-    /// The same, of one person. 1 to 1000.
+    /// Jobs of one person that run at the same time. 1 to 1000.
     pub max_parallel_per_user: u32,
-    /// Jobs of one person that wait or are at work. 1 to 1000000.
+    /// Queued and running jobs of one person. 1 to 1000000.
     pub max_open_per_user: u32,
-    /// The same, of all. 1 to 1000000.
+    /// Queued and running jobs of all people. 1 to 1000000.
     pub max_open: u32,
-    /// Most steps of one attempt; a job may ask for fewer. 1 to 500.
+    /// Most steps of one attempt. A job may request fewer. 1 to 500.
     pub max_steps: u32,
-    /// Most tokens, read and generated, over all attempts of a job. 0: no limit.
+    /// Most input and output tokens over all attempts of a job. 0: no limit.
     pub max_tokens: u64,
-    /// US dollars that a job may cost over all its attempts. Absent: no limit of its own.
+    /// Most US dollars over all attempts of a job. Absent: a job has no limit of its own.
     pub usd_per_job: Option<f64>,
-    /// Seconds at work of one attempt. 1 to 604800 (a week).
+    /// Most seconds of active time of one attempt. 1 to 604800 (a week).
     pub job_timeout_s: u64,
-    /// Seconds without a sign of life after which an attempt counts as stuck and is ended. 1 to 86400.
+    /// Seconds without progress after which an attempt counts as stuck and is ended. 1 to 86400.
     pub stuck_threshold_s: u64,
-    /// How often a job is begun, repairs included, before it has failed. 1 to 100.
+    /// Most attempts, restarts of a stuck job included, before the job fails. 1 to 100.
     pub max_attempts: u32,
-    /// How often in a row the daemon may die while a job is at work before that job has failed. 1 to 100.
+    /// Most crashes of the daemon in a row while the job runs, before the job fails. 1 to 100.
     pub max_crashes: u32,
-    /// Whether every job makes a plan first. A job may ask for one by itself.
+    /// Whether every job makes a plan first. A single job may also request a plan.
     pub plan: bool,
-    /// Where jobs work that do not say where.
+    /// Where a job runs that does not say where.
     pub runs_in: RunsIn,
 }
 
-/// Most steps of an attempt: what needs more is several jobs.
+/// Most steps of an attempt. Work that needs more belongs in several jobs.
 const MOST_STEPS: u32 = 500;
-/// A week: what takes longer begins a new attempt, or is several jobs.
+/// A week. Work that takes longer begins a new attempt, or belongs in several jobs.
 const MOST_TIME_S: u64 = 604_800;
 
 impl Default for JobsConfig {
-    /// Five jobs at once, 50 steps, an hour, five minutes of silence and three attempts: the figures that jobs of this kind of
-    /// agent have been run with elsewhere. Two crashes: one may be anybody's fault.
+    /// Five jobs at once, 50 steps, an hour, five minutes without progress and three attempts: figures that similar
+    /// agents use for their jobs. Two crashes, because another job may have caused a single one.
     fn default() -> Self {
         Self {
             enabled: true,
@@ -68,7 +68,7 @@ impl Default for JobsConfig {
 }
 
 impl JobsConfig {
-    /// Every problem at once, each beginning with its key.
+    /// Returns all problems; each begins with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (key, value, most) in [
@@ -92,7 +92,7 @@ impl JobsConfig {
         problems
     }
 
-    /// How many jobs there may be.
+    /// Limits on the number of jobs.
     pub fn caps(&self) -> JobCaps {
         JobCaps {
             at_work: self.max_parallel,
@@ -102,7 +102,7 @@ impl JobsConfig {
         }
     }
 
-    /// What any job may use.
+    /// The budget within which the budget of each job must lie.
     pub fn budget(&self) -> JobBudget {
         JobBudget {
             max_steps: self.max_steps,
@@ -112,7 +112,7 @@ impl JobsConfig {
         }
     }
 
-    /// Silence after which an attempt counts as stuck.
+    /// Time without progress after which an attempt counts as stuck.
     pub fn stuck_after(&self) -> Duration {
         Duration::from_secs(self.stuck_threshold_s)
     }

@@ -1,5 +1,5 @@
-//! Context of a running job, shared by its run loop, planner, plan executors and worker host. Each checks before a step whether
-//! the job is still active, and reports progress afterwards.
+//! Context of a running job, shared by its run loop, planner, plan executors and worker host. Each of them checks
+//! before a step whether the job is still active, and reports progress after it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ use belay_run::unattended::last_words;
 
 /// A running job.
 pub struct JobContext {
-    /// Its creator has the rights that are left of theirs.
+    /// The stored job. Its creator here has only the permissions that still hold.
     pub job: JobRecord,
-    /// What it may use: its own budget within that of every job.
+    /// The budget of the job, within the budget of `[jobs]`.
     pub budget: JobBudget,
-    /// Steps of the piece of work at which the daemon died last; 0 where it did not. A piece that begins anew after a crash, a
-    /// step of a plan or a worker, gets on where it comes further than that.
+    /// Steps that the current piece of work had made when the daemon last crashed; 0 without a crash. A plan step or a
+    /// worker starts again after a crash. It makes progress only once it exceeds this number.
     reached: u32,
     /// Whether the store knows of progress since the last crash.
     progressed: AtomicBool,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for JobContext {
 }
 
 impl JobContext {
-    /// The context of a job that this run works on, within what any job may use.
+    /// Makes the context for this run of a job. The budget of `[jobs]` limits that of the job.
     ///
     /// # Errors
     /// The store does not answer.
@@ -50,14 +50,15 @@ impl JobContext {
         Ok(Self { job, budget, reached, progressed, jobs, attempts })
     }
 
-    /// Steps of the piece of work at which the daemon died last, as far as the store knows. `None`: it did not, or not since the
-    /// job got on.
+    /// Steps that the current piece of work had made when the daemon last crashed, as far as the store knows. `None`:
+    /// the daemon did not crash, or the job has made progress since.
     pub fn made_at_crash(&self) -> Option<u32> {
         (self.job.crashes > 0).then_some(self.reached)
     }
 
-    /// What a plan is to be made for: the task, and, in a later attempt, what the ones before had come to. A plan and its steps
-    /// see no conversation. `start`: where the attempt begins in the context.
+    /// The request for the planner: the task and, in a later attempt, the last text that the model wrote before this
+    /// attempt. A planner and its executors do not see the conversation. `start` is the index in `context` of the
+    /// first message of this attempt.
     pub fn request(&self, context: &LoopContext, start: usize) -> String {
         let before = LoopContext::new(context.messages.get(..start).unwrap_or_default().to_vec());
         text::request(&self.job, last_words(&before, 0).as_deref())
@@ -66,8 +67,8 @@ impl JobContext {
 
 #[async_trait]
 impl WorkItem for JobContext {
-    /// How the run ends, when its job is over or at another attempt. A stop tells the run as well; this is for one that came
-    /// before the run could be told.
+    /// Returns how the run must end when its job is over or has another attempt. A stop of the job also cancels the
+    /// run's token. This check catches a stop that came before the run was registered.
     async fn ended(&self) -> Option<RunEnd> {
         match self.jobs.job(self.job.job_id).await {
             Ok(Some(now)) if !now.state.is_over() && now.attempt == self.job.attempt => None,
@@ -75,7 +76,7 @@ impl WorkItem for JobContext {
                 let state = now.map_or("unknown", |now| now.state.word());
                 Some(RunEnd::of(StopReason::ParentStopped).with(text::NOT_AT_WORK, state))
             }
-            // A store in trouble shows itself at the next write.
+            // The next write reports the failure of the store.
             Err(error) => {
                 tracing::warn!(%error, job = %self.job.job_id, "the state of a job could not be read");
                 None
@@ -83,7 +84,7 @@ impl WorkItem for JobContext {
         }
     }
 
-    /// Stores once that the job makes progress, where a crash came before: with the first step beyond those made then.
+    /// Stores, once after a crash, that the job makes progress: at the first step beyond those made before the crash.
     async fn made_progress(&self, number: u32) {
         if number <= self.reached || self.progressed.load(Ordering::Relaxed) {
             return;

@@ -1,18 +1,19 @@
-//! Jobs: work that outlives the turn that asked for it.
+//! Jobs: work that outlives the turn that started it.
 //!
-//! A job is a row of the store with a state, and a session of its own in which each attempt at it is an ordinary run: accepted,
-//! checkpointed, stopped, watched and metered like any other. Here is what is more than that:
+//! A job is a row in the store with a state and a session of its own. Each attempt is an ordinary run in that session:
+//! accepted, checkpointed, stopped, watched and metered like any other. This module adds:
 //!
 //! ```text
-//!  requests ──row──▶ desk ──message (job, attempt)──▶ lane ──▶ begin ──▶ delegate ──▶ end of the run
-//!  (tool, command,     ▲                                                                   │
-//!   control)           └──────────── settle: done, failed, cancelled, stuck ◀──── outcome ─┘
+//!  requests ──row──▶ scheduler ──message (job, attempt)──▶ lane ──▶ begin ──▶ delegate ──▶ end of the run
+//!  (tool, command,       ▲                                                                      │
+//!   control)             └────────── settle: done, failed, cancelled, stuck ◀──── outcome ──────┘
 //! ```
 //!
-//! **Does not know**: how a run is made, resumed or stopped; when routines fire.
+//! **Does not know**: how the agent makes, resumes or stops a run; when routines start.
 //!
-//! Reading order: `config` → `requests` (making, cancelling, accepting) → `scheduler` (what begins) → `supervisor` (from attempt to attempt) → `outcome` → `begin`
-//! → `spent`, `context` (what everything that works on it shares) → `tool` → `commands` → `text`.
+//! Reading order: `config` → `requests` (create, cancel, accept) → `scheduler` (begins jobs) → `supervisor` (follows a
+//! job from attempt to attempt) → `outcome` → `begin` → `spent`, `context` (shared by the parts that work on a job) →
+//! `tool` → `commands` → `text`.
 
 mod begin;
 mod commands;

@@ -1,33 +1,33 @@
-//! What the end of an attempt's run means to its job. Pure.
+//! Maps the end of an attempt's run to the outcome for its job. Pure.
 
 use belay_protocol::{RunRecord, RunStatus, StopLayer, StopReason};
 
 use super::text;
 use belay_run::tool_health::{FAILING_TOOL, FAILING_TOOL_TIMES};
 
-/// How an attempt ended, as far as its job cares.
+/// How an attempt ended, from the view of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AttemptOutcome {
-    /// With a result.
+    /// It has a result.
     Done(String),
-    /// Somebody stopped it.
+    /// A person or a program stopped it.
     Stopped(String),
-    /// Nothing was heard of it.
+    /// It made no progress.
     Stuck(String),
-    /// It has failed, with the best that it had.
+    /// It failed; `partial` is its best partial result.
     Failed { why: String, partial: Option<String> },
 }
 
 impl AttemptOutcome {
-    /// A failure before there was anything.
+    /// A failure without a partial result.
     pub(super) fn failed(why: impl Into<String>) -> Self {
         Self::Failed { why: why.into(), partial: None }
     }
 
-    /// What the end of this run means.
+    /// The outcome of this ended run.
     pub(super) fn of(run: &RunRecord) -> Self {
         let Some(reason) = run.reason else { return Self::failed(StopReason::Internal.user_line()) };
-        // What a run says for want of an answer is no answer.
+        // A reply that only states the stop reason is not a result.
         let line = reason.user_line();
         let said = run.reply.as_deref().map(|reply| reply.strip_suffix(line).unwrap_or(reply).trim());
         let said = said.filter(|said| !said.is_empty()).map(str::to_owned);
@@ -37,16 +37,17 @@ impl AttemptOutcome {
                 let time = silent.map_or("too long".to_owned(), |silent| format!("{silent} s"));
                 Self::Stuck(format!("it made no progress for {time}"))
             }
-            // Laid aside, it would not have ended; where that went wrong, it goes on with the next start.
+            // A run that a shutdown defers does not end. It ended because the deferral failed; the next start begins a
+            // new attempt.
             (StopReason::Shutdown, _) => Self::Stuck("Belay was shut down while it was running".to_owned()),
             (_, StopLayer::Operator) => Self::Stopped(line.to_owned()),
             (StopReason::EmptyReply, _) => Self::failed(text::why(reason)),
-            // Whoever ends a job as done without a word has done it.
+            // A run that ends with `terminate` and no summary has still done the job.
             (StopReason::Terminated, _) => Self::Done(said.unwrap_or_else(|| line.to_owned())),
             _ => match (reason.status(), said) {
                 (RunStatus::Completed, Some(result)) => Self::Done(result),
                 (_, partial) => {
-                    // Whoever reads it can raise a budget that has a name.
+                    // The message names the budget, so that its reader can raise that budget.
                     let budget = run.evidence.get("budget").and_then(serde_json::Value::as_str);
                     let budget = budget.map_or_else(String::new, |budget| format!(" ({budget})"));
                     Self::Failed { why: format!("{}{budget}{}", text::why(reason), failing_tool(run)), partial }
@@ -56,7 +57,7 @@ impl AttemptOutcome {
     }
 }
 
-/// The tool that has kept a run from its end, if one has, as the end of a reason.
+/// Names the tool that kept the run from its end, if any, as a suffix of the failure's detail.
 fn failing_tool(run: &RunRecord) -> String {
     let tool = run.evidence.get(FAILING_TOOL).and_then(serde_json::Value::as_str);
     let times = run.evidence.get(FAILING_TOOL_TIMES).and_then(serde_json::Value::as_u64);

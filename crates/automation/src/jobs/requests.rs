@@ -1,5 +1,5 @@
-//! What is asked about jobs: making one, taking one back, accepting its result. Whoever asks for something twice gets the same
-//! answer, and one job.
+//! Requests about jobs: create, cancel, accept a result. Requests are idempotent: a repeated request gets the same
+//! answer and creates no second job.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ use belay_run::metrics;
 use belay_run::request::RunRequest;
 use belay_run::rights;
 
-/// When whoever has too many jobs may ask again.
+/// When a client that has too many jobs may try again.
 const TOO_MANY_RETRY: Duration = Duration::from_secs(30);
 
-/// Who asks for a job, and where its result goes.
+/// The client that requests a job, and where the result goes.
 #[derive(Clone, Debug)]
 pub struct JobRequester {
-    /// In whose name it is asked.
+    /// The principal in whose name the job runs.
     pub asker: Asker,
-    /// The channel that they speak through.
+    /// The channel of the request.
     pub channel: ChannelId,
-    /// The session that they ask in.
+    /// The session of the request.
     pub session: SessionKey,
     /// Where the result goes.
     pub reply_to: Option<ReplyRoute>,
-    /// The run that asks.
+    /// The run that requests the job, if one does.
     pub parent: Option<RunId>,
-    /// The routine run that it is the work of.
+    /// The routine run whose work the job is, if any.
     pub routine_run: Option<RoutineRunId>,
 }
 
@@ -54,16 +54,16 @@ impl JobRequester {
     pub(super) fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;
         let asker = Asker::of(principal, *relayed);
-        // The result answers nobody's message: it comes when it comes.
+        // The result does not quote the message that requested the job, since it may come much later.
         let reply_to = reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route });
         Self { asker, channel: channel.clone(), session: session.clone(), reply_to, parent: None, routine_run: None }
     }
 }
 
-/// Carries out what a program asks.
+/// Executes the request of a program.
 ///
 /// # Errors
-/// Why it is not done.
+/// Why the request was not executed.
 pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) -> Result<JobRecord, Refusal> {
     match request {
         JobRequest::Create(order) => create(service, order, JobRequester::of(by)).await,
@@ -72,10 +72,10 @@ pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) ->
     }
 }
 
-/// Commits a job. It begins as soon as there is a place.
+/// Commits a new job. It begins as soon as a slot is free.
 ///
 /// # Errors
-/// It cannot be made, or there are too many.
+/// The job is invalid or not allowed, or there are too many jobs.
 pub async fn create(service: &JobService, order: JobOrder, client: JobRequester) -> Result<JobRecord, Refusal> {
     let config = &service.config;
     if !config.enabled {
@@ -125,15 +125,15 @@ pub async fn create(service: &JobService, order: JobOrder, client: JobRequester)
     }
 }
 
-/// Takes a job back: its row first, then the run that works on it.
+/// Cancels a job: changes its row first, then stops the run that works on it.
 ///
 /// # Errors
-/// There is no such job of theirs, or it is over.
+/// The client has no such job, or the job is over.
 pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = find(service, id, by).await?;
     let mut change = change(service, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
     if by.session != job.asked_in {
-        // Whoever was promised a result hears of it.
+        // Notifies the person who expects the result.
         let notice = |route| Outbound::new(job.run_id, route, format!("The job “{}” was cancelled.", job.title));
         change.notice = job.reply_to.clone().filter(|route| rights::may_tell(&service.access, route)).map(notice);
     }
@@ -149,7 +149,7 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
         }
         JobChanged::Unknown => return Err(no_such(id)),
     };
-    // Whether it is told in time or not: the run sees at its next step that the job is over.
+    // The stop may come too late or be lost: the run also sees at its next step that the job is over.
     let stop = Control::Stop(StopTarget::Session(job.session.clone()));
     let told =
         Inbound { principal: by.principal.clone(), ..supervisor::message(&job, &job.creator, Body::Control(stop)) };
@@ -158,10 +158,10 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
     Ok(cancelled)
 }
 
-/// Takes the result of a job.
+/// Accepts the result of a job.
 ///
 /// # Errors
-/// There is no such job of theirs, or it has no result.
+/// The client has no such job, or the job has no result.
 async fn accept(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = find(service, id, by).await?;
     if job.state == JobState::Completed {
@@ -194,13 +194,14 @@ fn change(service: &JobService, job: &JobRecord, to: JobState, why: String) -> J
     }
 }
 
-/// A job of whoever asks; an operator's are all. Of others' nobody learns that there are any.
+/// Finds a job that the client may see; an operator may see all jobs. The error does not reveal whether another
+/// person's job exists.
 pub(super) async fn find(service: &JobService, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = service.jobs.job(id).await.map_err(unstored)?;
     job.filter(|job| is_theirs(job, by)).ok_or_else(|| no_such(id))
 }
 
-/// Whether a job exists for whoever asks.
+/// Returns whether the client may see a job.
 pub(super) fn is_theirs(job: &JobRecord, by: &Inbound) -> bool {
     Asker::of(&by.principal, by.relayed).owns(&by.channel, &job.creator, &job.channel)
 }

@@ -1,6 +1,7 @@
-//! The desk: begins jobs as places become free, and has each cared for until it is over.
+//! The job scheduler: begins jobs as slots become free, and supervises each until it is over.
 //!
-//! It decides from the store alone, and every step of it can be repeated: so a start does after a crash what it does anyway.
+//! It decides from the store alone, and can repeat each of its steps. A start after a crash is therefore an ordinary
+//! start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,31 +19,31 @@ use super::supervisor::{change_to, key_of, submit, supervise};
 use belay_run::metrics;
 use belay_run::retry::{STORE, until_stored};
 
-/// Longest time between two looks for jobs to begin, where nothing says that there is one.
+/// Longest time between two looks for jobs to begin when nothing wakes the scheduler.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Wakes the desk.
+/// Wakes the scheduler.
 #[derive(Debug, Default)]
 pub struct Wakeup(Notify);
 
 impl Wakeup {
-    /// There may be a job to begin.
+    /// Reports that there may be a job to begin.
     pub fn ring(&self) {
         self.0.notify_one();
     }
 }
 
-/// The desk's task.
+/// The task of the job scheduler.
 pub struct JobScheduler {
     service: Arc<JobService>,
-    /// Begins nothing any more; what is at work is awaited.
+    /// When cancelled, the scheduler begins no more jobs and waits for the running ones.
     stop: CancellationToken,
-    /// One task for each job at work; ends with the desk.
+    /// One task for each running job; all end with the scheduler.
     at_work: JoinSet<()>,
 }
 
-/// Counts the crashes of jobs that the last daemon left at work, and ends those that it died of too often. Before any lane is
-/// opened: a job that is ended here asks no model any more.
+/// Counts a crash for each job that was running when the last daemon died, and fails the jobs that have reached
+/// `max_crashes`. Call it before any lane opens, so that a failed job makes no more model calls.
 ///
 /// # Errors
 /// The store does not answer.
@@ -61,22 +62,22 @@ pub async fn take_up(service: &JobService) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether the run of the job's attempt has ended: then nothing is left that could crash.
+/// Returns whether the run of the current attempt has ended. Such a job does not fail because of its crashes.
 async fn has_ended(service: &JobService, job: &JobRecord) -> Result<bool, StoreError> {
     let Some(known) = service.inputs.find(&key_of(job)).await? else { return Ok(false) };
     Ok(service.runs.run(known.run_id).await?.is_some_and(|run| run.status.is_end()))
 }
 
 impl JobScheduler {
-    /// A scheduler that has not looked yet; it ends when `stop` is cancelled.
+    /// A scheduler that ends when `stop` is cancelled.
     pub fn new(service: Arc<JobService>, stop: CancellationToken) -> Self {
         Self { service, stop, at_work: JoinSet::new() }
     }
 
-    /// Works until told to stop, and then until what is at work has ended or was laid aside.
+    /// Begins jobs until `stop` is cancelled. Then waits until each running job has ended or been deferred.
     ///
     /// # Cancel safety
-    /// Dropped, everything goes on with the next start; jobs that were at work count a crash then.
+    /// When dropped, all jobs continue at the next start, which counts a crash for each running one.
     pub async fn run(mut self) {
         let service = self.service.clone();
         let again = until_stored(&service.draining, || service.attempts.take_up(service.boot)).await;
@@ -85,14 +86,14 @@ impl JobScheduler {
         while !self.stop.is_cancelled() {
             let pause = self.begin_all().await;
             tokio::select! {
-                biased; // the end first; then a place that has become free
+                biased; // the end first; then a free slot
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next() => report(ended),
                 () = service.bell.0.notified() => {}
                 () = sleep(pause) => {}
             }
         }
-        // Now, and once more at the end: what is killed within the drain has been laid aside as well.
+        // Now, and again at the end: the running jobs are suspended even if the process is killed during the drain.
         self.park().await;
         while let Some(ended) = self.at_work.join_next().await {
             report(ended);
@@ -100,7 +101,7 @@ impl JobScheduler {
         self.park().await;
     }
 
-    /// Begins jobs until there is no place, or none waits. Returns when to look again.
+    /// Begins jobs until no slot is free or no job is queued. Returns the time until the next look.
     async fn begin_all(&mut self) -> Duration {
         let (service, caps) = (self.service.clone(), self.service.config.caps());
         while service.config.enabled && !self.stop.is_cancelled() {
@@ -119,7 +120,7 @@ impl JobScheduler {
         LOOK
     }
 
-    /// Hands in results that a crash has left between two writes: whoever asked has been told already.
+    /// Submits results that a crash left between two writes. The requester has been notified already.
     async fn hand_in(&self) {
         let service = &self.service;
         let filter = JobFilter { states: vec![JobState::Completed], limit: 1000, ..JobFilter::default() };

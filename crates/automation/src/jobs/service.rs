@@ -1,4 +1,4 @@
-//! What jobs use.
+//! Services that jobs use.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::scheduler::Wakeup;
 use crate::submitter::Submitter;
 use belay_run::rights::AccessPolicy;
 
-/// What making jobs, carrying them out and answering requests about them use.
+/// Services for creating jobs, running them and answering requests about them.
 pub struct JobService {
     /// `[jobs]`
     pub config: JobsConfig,
@@ -30,17 +30,17 @@ pub struct JobService {
     pub routines: Arc<dyn RoutineReader>,
     /// What ends the processes of a run.
     pub processes: Arc<dyn RunProcesses>,
-    /// The time.
+    /// Tells the current time.
     pub clock: Arc<dyn Clock>,
     /// This start of the daemon.
     pub boot: BootId,
-    /// Where attempts are put in as messages.
+    /// Submits attempts as messages.
     pub submitter: Submitter,
-    /// Wakes the part that begins jobs.
+    /// Wakes the job scheduler.
     pub bell: Wakeup,
-    /// Who is let in through which channel.
+    /// Decides which principals may use which channel.
     pub access: Arc<AccessPolicy>,
-    /// Whether a job may be carried out in a worker.
+    /// Whether a job may run in a worker.
     pub has_workers: bool,
     /// Cancelled when the drain begins.
     pub draining: CancellationToken,

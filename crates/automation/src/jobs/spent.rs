@@ -1,13 +1,13 @@
-//! What a job has used, over all its attempts.
+//! Usage and cost of a job, over all its attempts.
 
 use belay_protocol::{JobRecord, RunFilter, RunId, RunUsage, StoreError};
 
 use super::service::JobService;
 
-/// Most runs of a job that are looked at: attempts, and messages that came too late.
+/// Most runs of a job that are counted: its attempts, and messages that came too late.
 const MOST_RUNS: u32 = 500;
 
-/// What the runs of a job have used, and what they have cost in millionths of a US dollar; `but`: without this one.
+/// Sums the usage of a job's runs and their cost in millionths of a US dollar, without the run `but`.
 ///
 /// # Errors
 /// The store does not answer.

@@ -1,8 +1,8 @@
-//! The care for one job at work: from attempt to attempt to its end, and its row settled.
+//! Supervises one running job from attempt to attempt to its end, and settles its row.
 //!
-//! Every step of it can be repeated: an attempt is a message with an idempotency key made of the job and the attempt, so that it
-//! makes one run however often it is sent; a row is settled by a change that is legal once, and whoever asked is told in the
-//! same commit.
+//! Each step can be repeated. An attempt is a message whose idempotency key consists of the job and the attempt, so
+//! that repeated sending makes one run. A change that settles a row is legal only once, and the same commit stores the
+//! notice to the requester.
 
 use std::sync::Arc;
 
@@ -20,8 +20,7 @@ use belay_run::restart::{Restarts, caught};
 use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
-/// Carries a job, also where that crashes: a crash costs the attempt, as one of which nothing is heard, and the job keeps no place
-/// that nobody works in.
+/// Supervises a job. A panic fails the current attempt and releases its slot.
 pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
     let (id, mut next, mut restarts) = (job.job_id, Some(job), Restarts::default());
     loop {
@@ -32,7 +31,7 @@ pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
         match done {
             Some(Some(again)) => next = Some(again),
             Some(None) => return,
-            // The next thing is to end the attempt, or to try that again.
+            // The next pass ends the attempt. After a panic in `recover` it tries that again.
             None => {
                 tracing::error!(job = %id, "the supervisor of a job crashed; its attempt is ended");
                 if !restarts.back_off("job_attempt", &service.draining).await {
@@ -43,12 +42,12 @@ pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
     }
 }
 
-/// Ends the attempt of a job whose care has crashed, whatever of it is at work, and settles its row. Returns the job where it is
-/// to be begun again.
+/// Ends the attempt of a job whose supervisor panicked, with all its processes, and settles the row. Returns the job
+/// when another attempt should begin.
 async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
     let job = until_stored(&service.draining, || service.jobs.job(id)).await??;
     if !job.state.takes_place() {
-        service.bell.ring(); // it was settled, and its place may be free
+        service.bell.ring(); // the row is settled, and a slot may be free
         if job.state == JobState::Completed {
             submit(service, &job).await;
         }
@@ -67,7 +66,7 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
         .await
 }
 
-/// Has the run of an attempt stopped, and waits until it has ended. `None`: the daemon ends before it has.
+/// Stops the run of an attempt and waits until it has ended. Returns `None` when the daemon ends first.
 async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()> {
     let mut pauses = STORE.pauses();
     while !service.draining.is_cancelled() {
@@ -82,11 +81,11 @@ async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()
     None
 }
 
-/// Takes a job from attempt to attempt to its end, or until the daemon ends.
+/// Runs a job attempt by attempt until it is over or the daemon ends.
 async fn run_attempts(service: &JobService, mut job: JobRecord) {
     loop {
         if job.state == JobState::Stuck {
-            // Nothing of the attempt before is left when the next one begins.
+            // All processes of the last attempt end before the next one begins.
             if let Some(run) = job.run_id {
                 service.processes.end(run).await;
             }
@@ -110,7 +109,7 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
                 Attempt::Refused(why) => (AttemptOutcome::failed(why), None),
                 Attempt::LaidAside => return,
             },
-            // A run that a restart has taken up finds the same, and ends.
+            // A run that a restart has resumed makes the same check and ends.
             Err(Revoked(why)) => (AttemptOutcome::failed(why), job.run_id),
         };
         match settle(service, &job, outcome, run).await {
@@ -120,17 +119,17 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
     }
 }
 
-/// What became of an attempt.
+/// How waiting for an attempt ended.
 enum Attempt {
     /// Its run has ended.
     Ended(Arc<RunRecord>),
-    /// There is no run: the words say why.
+    /// The agent refused the message, with this detail; there is no run.
     Refused(String),
-    /// The daemon ends; the next start goes on.
+    /// The daemon ends; the next start continues.
     LaidAside,
 }
 
-/// Sends the message that is the attempt, and waits for the end of its run. Sent again it finds the same run.
+/// Sends the message that is the attempt, and waits for the end of its run. A repetition finds the same run.
 async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attempt {
     let (message, mut pauses) = (attempt_message(job, asker), STORE.pauses());
     while let Some(submitted) = service.submitter.submit(&message, &service.draining).await {
@@ -147,7 +146,7 @@ async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attemp
     Attempt::LaidAside
 }
 
-/// Waits for the end of a run; `None`: it was let go without one, for now.
+/// Waits for the end of a run. Returns `None` when the run is no longer live and has not ended.
 async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Option<Arc<RunRecord>> {
     if let Some(mut watch) = watch
         && let Some(record) = watch.ended().await
@@ -158,7 +157,8 @@ async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Op
     stored.filter(|record| record.status.is_end()).map(Arc::new)
 }
 
-/// A message to a job's session in the name of whoever asked for the job; what is told is decided when the row is settled.
+/// A message to a job's session in the name of its requester, without a route for a reply: the notice is written when
+/// the row is settled.
 pub(super) fn message(job: &JobRecord, asker: &Asker, body: Body) -> Inbound {
     Inbound {
         work: Work::Job { job: job.job_id, attempt: None },
@@ -167,7 +167,7 @@ pub(super) fn message(job: &JobRecord, asker: &Asker, body: Body) -> Inbound {
     }
 }
 
-/// The message that is the attempt at work.
+/// The message that is the current attempt.
 fn attempt_message(job: &JobRecord, asker: &Asker) -> Inbound {
     Inbound {
         key: Some(key_of(job)),
@@ -176,7 +176,7 @@ fn attempt_message(job: &JobRecord, asker: &Asker) -> Inbound {
     }
 }
 
-/// What makes a second delivery of an attempt recognisable.
+/// The idempotency key of the current attempt.
 pub(super) fn key_of(job: &JobRecord) -> IdempotencyKey {
     IdempotencyKey {
         channel: Purpose::Job.channel(),
@@ -185,7 +185,8 @@ pub(super) fn key_of(job: &JobRecord) -> IdempotencyKey {
     }
 }
 
-/// Settles the row of a job whose attempt has ended. Returns the job where it is stuck and is to be begun again.
+/// Settles the row of a job whose attempt has ended. Returns the job when it is stuck and another attempt should
+/// begin.
 async fn settle(
     service: &JobService,
     job: &JobRecord,
@@ -215,7 +216,8 @@ async fn settle(
     }
 }
 
-/// Has the conversation that asked read the notice, if it is awake: its next turn knows of it.
+/// Makes the lane of the requesting conversation read the new notice, if the lane is open, so that its next turn
+/// contains it.
 async fn refresh(service: &JobService, job: &JobRecord, told_in: Option<SessionNotice>) {
     let Some(SessionNotice { session, .. }) = told_in else { return };
     let body = Body::Control(Control::Refresh(session));
@@ -231,7 +233,7 @@ fn ordinal(attempt: u32) -> String {
     }
 }
 
-/// The change that this outcome is, with what whoever asked is told of it.
+/// The change of the row for this outcome, with the notices to the requester.
 pub(super) fn change_to(
     service: &JobService,
     job: &JobRecord,
@@ -246,7 +248,7 @@ pub(super) fn change_to(
     };
     let told = job.reply_to.clone().filter(|route| to != JobState::Stuck && rights::may_tell(&service.access, route));
     let notice = told.map(|route| Outbound::new(run, route, text::notice(job, outcome)));
-    // Where a routine has asked, its routine run tells what there is to tell; a program without a session reads the job.
+    // The routine run notifies people about its own job. A program without a session reads the job instead.
     let in_conversation = job.routine_run.is_none() && job.asked_in.as_str() != NO_SESSION;
     let told_in = (to != JobState::Stuck && in_conversation)
         .then(|| SessionNotice { session: job.asked_in.clone(), text: text::notice_in_session(job, outcome) });
@@ -262,7 +264,7 @@ pub(super) fn change_to(
     }
 }
 
-/// The result is where whoever asked finds it: in the outbox, or in the job.
+/// Records that the result has been submitted: the requester finds it in the outbox or in the job.
 pub(super) async fn submit(service: &JobService, job: &JobRecord) {
     let change = JobChange {
         job: job.job_id,

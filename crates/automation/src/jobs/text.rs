@@ -1,4 +1,4 @@
-//! What the model and people read about jobs. Pure.
+//! Texts about jobs, for models and people. Pure.
 
 use belay_protocol::{JobOrder, JobProgress, JobRecord, JobState, NO_SESSION, RunRecord, StopReason};
 
@@ -6,7 +6,8 @@ use belay_run::untrusted;
 
 use super::outcome::AttemptOutcome;
 
-/// What the system prompt of a job says instead of how a conversation's turn ends. The rehearsal knows its beginning.
+/// The part of a job's system prompt that replaces the instructions for the end of a conversation's turn. The
+/// rehearsal recognises a job by the first words.
 pub const ROLE: &str = "You work on a job, by yourself: nobody reads along, and nobody can answer a question. Decide \
 open points sensibly, and state your assumptions in the result. The task is the message below; later messages come \
 from the person who gave the task, and change it or add to it. Work with your tools: call a tool instead of describing \
@@ -14,7 +15,7 @@ what you would do with it. When the job is done, call the tool `terminate` with 
 result in `summary`: nothing else is passed on. If it cannot be done, call `terminate` with status `failure` and give \
 the reason. A job that was not done is a failure; do not call it a success.";
 
-/// Added after an answer without a tool call that does not say that the job is done.
+/// Added after an answer that calls no tool and does not say that the job is done.
 pub const NUDGE: &str = "Your message contained no tool call and does not say that the job is done. If it is done, or \
 cannot be done, call `terminate` now, with the complete result or the reason in its summary. Otherwise continue with \
 the job.";
@@ -27,18 +28,18 @@ pub const EMPTY: &str = "Your message was empty. Continue with the job; when it 
 pub const LAST_CALL: &str = "This is your last message for this job. Call `terminate` now: with status success and the \
 complete result if the job is done, with status failure and what is missing if not.";
 
-/// Why a job in a worker's room is not made where there is none.
+/// Refusal of a job in a worker when workers are not available.
 pub(super) const NO_WORKERS: &str =
     "room: workers are not available here; enable [workers], or run the job in the daemon (room = \"local\")";
 
-/// Why a job in a worker's room makes no plan.
+/// Refusal of a plan for a job in a worker.
 pub(super) const NO_PLAN_THERE: &str = "plan: a job in a worker cannot have a plan; leave plan out, or run the job in \
 the daemon (room = \"local\")";
 
-/// What a run that is no attempt of a job at work is told to be.
+/// Name of the evidence on a run that is not the current attempt of a running job. Its value is the job's state.
 pub(crate) const NOT_AT_WORK: &str = "job_state";
 
-/// What a person reads whose message a job cannot take.
+/// Refusal of a message to a job that runs in a worker.
 pub(super) fn deaf(title: &str) -> String {
     format!(
         "The job “{title}” runs in a worker, which accepts no messages while it runs. Cancel it with /cancel, and \
@@ -46,11 +47,11 @@ pub(super) fn deaf(title: &str) -> String {
     )
 }
 
-/// What a worker is told besides the task where another one has worked at it before.
+/// Added to a worker's task when an earlier attempt has worked on it.
 pub const WORKED_AT: &str = "An earlier attempt at this task ended before the task was done. Its effects remain: check \
 them first, do not repeat them, and continue from there with a different approach than one that got stuck.";
 
-/// What a plan is made for. `so_far`: what earlier attempts have come to.
+/// The request for the planner. `so_far`: the last text that the model wrote in the earlier attempts.
 pub(super) fn request(job: &JobRecord, so_far: Option<&str>) -> String {
     let task = &job.task;
     match so_far.filter(|_| job.attempt > 1) {
@@ -63,7 +64,8 @@ pub(super) fn request(job: &JobRecord, so_far: Option<&str>) -> String {
     }
 }
 
-/// The message that begins an attempt. It depends on nothing but the job and the attempt: whoever sends it twice sends the same.
+/// The message that begins an attempt. It depends only on the job and the attempt, so that a repetition has the same
+/// text.
 pub(super) fn attempt(job: &JobRecord) -> String {
     if job.attempt < 2 {
         return job.task.clone();
@@ -76,7 +78,7 @@ pub(super) fn attempt(job: &JobRecord) -> String {
     )
 }
 
-/// The title of a job: the one that was asked for, else the beginning of the first line of its task.
+/// The title of a job: the requested one, or else the beginning of the first line of the task.
 pub(super) fn title(order: &JobOrder, most: usize) -> String {
     let asked = order.title.as_deref().map(str::trim).filter(|title| !title.is_empty());
     let title = asked.unwrap_or_else(|| order.task.trim().lines().next().unwrap_or_default());
@@ -84,7 +86,7 @@ pub(super) fn title(order: &JobOrder, most: usize) -> String {
     if title.chars().count() > most { plain.take(most - 1).chain(['…']).collect() } else { plain.collect() }
 }
 
-/// What a person reads who has made a job: where its result comes to, and how to look at it before.
+/// Confirms a new job to a person: where the result will appear, and how to look at the job before.
 pub(super) fn made(job: &JobRecord) -> String {
     let result = match (&job.reply_to, job.asked_in.as_str()) {
         (Some(_), _) => "The result will be sent here.".to_owned(),
@@ -94,7 +96,7 @@ pub(super) fn made(job: &JobRecord) -> String {
     format!("Job “{}” is created: `{}`. {result} /jobs lists jobs; /cancel ID cancels one.", job.title, job.job_id)
 }
 
-/// What whoever asked is told at the end: a line with the job and how it ended, then what it came to.
+/// The message at the end of a job: one line with the job and how it ended, then the result or the partial result.
 pub(super) fn notice(job: &JobRecord, outcome: &AttemptOutcome) -> String {
     let named = format!("Job “{}” ({})", job.title, job.job_id);
     match outcome {
@@ -108,7 +110,7 @@ pub(super) fn notice(job: &JobRecord, outcome: &AttemptOutcome) -> String {
     }
 }
 
-/// The notice in the conversation that asked: what became of the job, with what it came to as untrusted content.
+/// The notice about the end of a job in the conversation that requested it. The report is marked as untrusted content.
 pub(super) fn notice_in_session(job: &JobRecord, outcome: &AttemptOutcome) -> String {
     let text = untrusted::marked("job", job.job_id.as_uuid().as_bytes(), notice(job, outcome).trim_end());
     format!(
@@ -117,7 +119,7 @@ pub(super) fn notice_in_session(job: &JobRecord, outcome: &AttemptOutcome) -> St
     )
 }
 
-/// A job in a list: one line. `at_work`: its newest attempt and what that does, while it has a place.
+/// A job in a list, as one line. `at_work`: its newest attempt and the progress of that, while the job has a slot.
 pub(super) fn line(job: &JobRecord, at_work: Option<&(RunRecord, JobProgress)>) -> String {
     let mut line = format!("- `{}` {}: {}", job.job_id, words(job.state), job.title);
     if job.attempt > 1 {
@@ -141,7 +143,7 @@ pub(super) fn line(job: &JobRecord, at_work: Option<&(RunRecord, JobProgress)>) 
     line
 }
 
-/// A state in words for people.
+/// A job's state in words for people.
 pub(super) fn words(state: JobState) -> &'static str {
     match state {
         JobState::Pending => "waits",
@@ -154,7 +156,7 @@ pub(super) fn words(state: JobState) -> &'static str {
     }
 }
 
-/// Why an attempt has failed, in words for people.
+/// Why an attempt failed, in words for people.
 pub(super) fn why(reason: StopReason) -> &'static str {
     match reason {
         StopReason::EmptyReply | StopReason::EmptyReplies => "the model gave an empty answer",

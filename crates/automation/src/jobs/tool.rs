@@ -1,4 +1,4 @@
-//! `create_job`: the tool by which the run of a conversation gives work to a job.
+//! `create_job`: the tool with which the run of a conversation creates a job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,10 +49,10 @@ pub fn create_job_tool() -> DeclaredTool {
     DeclaredTool::new(spec, "only the run of a conversation can create jobs; do the work yourself")
 }
 
-/// For whom a run makes jobs.
+/// The client in whose name a run creates jobs.
 #[derive(Clone)]
 pub struct JobToolContext {
-    /// The service that carries out its requests.
+    /// Executes the requests.
     pub service: Arc<JobService>,
     /// What was asked of the run: who asks, and where.
     pub request: Arc<RunRequest>,

@@ -1,5 +1,5 @@
-//! What a routine must be before it is kept: every problem at once, and its schedule written so that it says by itself when it
-//! fires.
+//! Validates a routine before it is stored: reports all problems at once, and writes its schedule in a form that does
+//! not depend on the time of reading.
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::routine::{ROUTINE_NAME_MAX_BYTES, ROUTINE_TEXT_MAX_BYTES};
@@ -10,28 +10,30 @@ use super::config::ANY_DATE;
 use belay_schedule::ScheduleError;
 use belay_schedule::schedule::Schedule;
 
-/// Largest compiled pattern, in bytes: what is larger takes memory and time for every message.
+/// Largest compiled pattern, in bytes. The engine searches each message with it, so a larger one would cost memory and
+/// time.
 const PATTERN_MAX_COMPILED: usize = 64 * 1024;
 /// Longest pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 1000;
 /// Longest description, in characters.
 const DESCRIPTION_MAX_CHARS: usize = 500;
-/// Longest source, event, field or value of a system event, in bytes; longest path of a webhook.
+/// Longest source, event, field or value of a system event, in bytes. Also the longest path of a webhook.
 const WORD_MAX_BYTES: usize = 128;
-/// Files that a lightweight routine is shown.
+/// Most files in the prompt of a lightweight routine.
 const FILES_MAX: usize = 16;
-/// Longest path of one of them, in bytes.
+/// Longest path of such a file, in bytes.
 const FILE_MAX_BYTES: usize = 256;
-/// Rounds of tool calls that a routine may ask for.
+/// Most rounds of tool calls that a routine may request.
 const ROUNDS_MAX: u32 = 20;
-/// Missed times that may be fired later.
+/// Most missed times that a routine may catch up.
 const CATCH_UP_MAX: u32 = 100;
 /// Longest span of a guardrail: a year.
 const SPAN_MAX_S: u64 = 366 * 86_400;
-/// Routine runs of one routine that may be at work together.
+/// Most runs of one routine at the same time.
 const CONCURRENT_MAX: u32 = 1000;
 
-/// Every problem of a routine as it is written, each beginning with its field. A schedule whose last time has gone by is none.
+/// Returns all problems of a routine as written; each begins with its field. A schedule whose last time has passed is
+/// not a problem here.
 pub fn problems(spec: &RoutineSpec) -> Vec<String> {
     let mut problems = Vec::new();
     if !is_name(&spec.name) {
@@ -48,7 +50,7 @@ pub fn problems(spec: &RoutineSpec) -> Vec<String> {
     problems
 }
 
-/// Why a name cannot be had; `None`: it can.
+/// Why a name is reserved. `None`: it is free.
 pub(super) fn reserved(name: &str) -> Option<&'static str> {
     (name == HEARTBEAT).then_some("it is the name of the built-in heartbeat, see [heartbeat]; choose another")
 }
@@ -151,7 +153,7 @@ fn of_action(action: &RoutineAction, problems: &mut Vec<String>) {
     }
 }
 
-/// Whether it is a path within the workspace.
+/// Returns whether `path` is a path within the workspace.
 pub(super) fn is_path(path: &str) -> bool {
     let inside = !path.starts_with('/') && path.split('/').all(|part| !part.is_empty() && part != "..");
     inside && path.len() <= FILE_MAX_BYTES && !path.chars().any(char::is_control)
@@ -168,10 +170,10 @@ fn of_guard(guard: &Guardrails, problems: &mut Vec<String>) {
     }
 }
 
-/// A pattern of messages, which is looked for in linear time and takes little memory.
+/// Compiles a pattern for messages. Searching takes linear time and little memory.
 ///
 /// # Errors
-/// What is wrong with it, as the rest of a sentence.
+/// What is wrong with the pattern, as the end of a sentence.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     if pattern.is_empty() || pattern.len() > PATTERN_MAX_BYTES {
         return Err(format!("must have 1 to {PATTERN_MAX_BYTES} bytes"));
@@ -186,8 +188,8 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// The routine with the digest that is known of its webhook's secret, where it is put without one: what is read back is put
-/// again without it.
+/// Completes a webhook routine that is put without the digest of its secret with the stored digest. The API does not
+/// return the digest, so a client that puts back what it has read sends none.
 pub(super) fn with_known_secret(mut spec: RoutineSpec, old: Option<&RoutineRecord>) -> RoutineSpec {
     if let Trigger::Webhook { secret_sha256, .. } = &mut spec.trigger
         && let Some(Trigger::Webhook { secret_sha256: known, .. }) = old.map(|old| &old.spec.trigger)
@@ -198,17 +200,17 @@ pub(super) fn with_known_secret(mut spec: RoutineSpec, old: Option<&RoutineRecor
     spec
 }
 
-/// Whether its schedule is a length of time from the moment at which it is read, so that reading it again is another one.
+/// Returns whether the schedule is a span from the time of reading (`in …`). Reading it again gives another schedule.
 pub(super) fn counts_from_now(spec: &RoutineSpec) -> bool {
     let Trigger::Schedule { when, .. } = &spec.trigger else { return false };
     when.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("in"))
 }
 
-/// The routine with its schedule written so that it says by itself when it fires, and that schedule. What the routine says
-/// already in such words stays as it is, so that putting `every 15m` again does not begin anew.
+/// Returns the routine with its schedule written so that it does not depend on the time of reading, and that schedule.
+/// An unchanged schedule keeps its stored start, so that putting `every 15m` again does not restart it.
 ///
 /// # Errors
-/// The schedule cannot be read.
+/// The schedule is invalid.
 pub(super) fn written_out(
     mut spec: RoutineSpec,
     old: Option<&RoutineRecord>,
@@ -227,10 +229,10 @@ pub(super) fn written_out(
     Ok((spec, Some(schedule)))
 }
 
-/// The schedule of a routine that is kept; `None`: it has none.
+/// The schedule of a stored routine. `None`: it has none.
 ///
 /// # Errors
-/// It cannot be read any more.
+/// The stored schedule is no longer valid.
 pub(super) fn schedule_of(spec: &RoutineSpec) -> Result<Option<Schedule>, ScheduleError> {
     match &spec.trigger {
         Trigger::Schedule { when, zone, .. } => Schedule::read(when, zone, None).map(Some),

@@ -1,4 +1,4 @@
-//! `/routine`: what people ask about routines in a conversation, and the texts that answer them.
+//! The chat command `/routine`: its parser, its requests and its answers.
 
 use belay_protocol::{
     Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineRunFilter,
@@ -9,50 +9,50 @@ use super::requests::{RoutineRequester, find, request};
 use super::service::RoutineService;
 use super::{check, preview};
 
-/// How the command is used.
+/// Help text of the command.
 pub const USAGE: &str = "/routine lists your routines; /routine show NAME, on NAME, off NAME, next NAME, \
 delete NAME, and fire NAME [TEXT] are about one. /routine create NAME SCHEDULE [ZONE] | TEXT makes one, for example: \
 /routine create morning 0 9 * * MON-FRI Europe/Berlin | What is new in the inbox?";
 
-/// Routines that are listed at most.
+/// Most routines in a list.
 const LISTED: usize = 50;
-/// Times that `/routine next` shows.
+/// Number of times that `/routine next` shows.
 const NEXT: usize = 5;
-/// Routine runs that `/routine show` shows.
+/// Number of routine runs that `/routine show` shows.
 const ROUTINE_RUNS: u32 = 5;
-/// Characters of a text that are shown of a routine or a routine run.
+/// Longest text of a routine or a routine run in an answer, in characters.
 const SHOWN_CHARS: usize = 200;
 
-/// What is asked.
+/// A chat command about routines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoutineCommand {
-    /// Those of the person; all, for an operator.
+    /// Lists the person's routines; all routines for an operator.
     List,
-    /// One, with its last routine runs.
+    /// Shows a routine with its newest routine runs.
     Show(String),
-    /// Its next times.
+    /// Shows the next times of a routine.
     Next(String),
-    /// Switch one on or off.
+    /// Enables or disables a routine.
     Switch(String, bool),
-    /// Fire one by hand, with what it is told.
+    /// Starts a routine by hand, with an optional payload.
     Fire(String, Option<String>),
-    /// Delete one.
+    /// Deletes a routine.
     Delete(String),
-    /// Make one that fires by a schedule and has no tools.
+    /// Creates a lightweight routine with a schedule and without tools.
     Create {
-        /// Its name.
+        /// The name of the routine.
         name: String,
-        /// Its schedule.
+        /// The schedule.
         when: String,
-        /// Its zone.
+        /// The time zone.
         zone: String,
-        /// What it is told.
+        /// The prompt.
         prompt: String,
     },
 }
 
 impl RoutineCommand {
-    /// Reads what stands behind the word; `None`: it cannot be read.
+    /// Parses the text after `/routine`. `None`: it is invalid.
     pub fn parse(argument: Option<&str>) -> Option<Self> {
         let Some(argument) = argument.map(str::trim).filter(|argument| !argument.is_empty()) else {
             return Some(Self::List);
@@ -95,7 +95,7 @@ impl RoutineCommand {
     }
 }
 
-/// Whether a word looks like a zone, and not like a field of a cron line such as `*/5` or `MON/2`.
+/// Returns whether a word looks like a time zone, and not like a field of a cron line such as `*/5` or `MON/2`.
 fn is_zone(word: &str) -> bool {
     let letters =
         |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'));
@@ -105,10 +105,10 @@ fn is_zone(word: &str) -> bool {
     }
 }
 
-/// Carries a command out and returns its answer.
+/// Executes a chat command and returns its answer.
 ///
 /// # Errors
-/// Why it is not done.
+/// Why the command was not executed.
 pub async fn command(
     service: &RoutineService,
     command: RoutineCommand,
@@ -127,7 +127,7 @@ pub async fn command(
                 description: String::new(),
                 trigger: Trigger::Schedule { when, zone, misfire: Default::default() },
                 action: RoutineAction::Lightweight { prompt, files: Vec::new(), use_tools: false, max_tool_rounds: 3 },
-                guard: Guardrails { cooldown_s: 0, ..Guardrails::default() }, // the schedule says how often
+                guard: Guardrails { cooldown_s: 0, ..Guardrails::default() }, // the schedule sets the frequency
                 notify: Notify::default(),
             },
             fresh: true,
@@ -141,7 +141,7 @@ pub async fn command(
             Some(routine_run) if fires => format!("Routine {} has started.", routine_run.routine),
             _ => "No routine was started.".to_owned(),
         },
-        RoutineAnswer::Heartbeat(report) => report.would, // no command asks for it
+        RoutineAnswer::Heartbeat(report) => report.would, // no chat command requests it
     })
 }
 
@@ -162,7 +162,7 @@ async fn list(service: &RoutineService, by: &RoutineRequester) -> Result<String,
     Ok(lines.join("\n"))
 }
 
-/// A routine in a line.
+/// A routine as one line.
 fn line(service: &RoutineService, routine: &RoutineRecord) -> String {
     let name = &routine.spec.name;
     if !routine.enabled {
@@ -183,7 +183,7 @@ fn line(service: &RoutineService, routine: &RoutineRecord) -> String {
     format!("`{name}`: {when}{asleep}")
 }
 
-/// A time as the clock of the routine's zone shows it.
+/// A time in the routine's time zone.
 fn local(routine: &RoutineRecord, at: UnixMillis) -> String {
     match check::schedule_of(&routine.spec) {
         Ok(Some(schedule)) => format!("{} ({})", schedule.local(at), schedule.zone()),
@@ -193,7 +193,7 @@ fn local(routine: &RoutineRecord, at: UnixMillis) -> String {
 
 async fn show(service: &RoutineService, name: &str, by: &RoutineRequester) -> Result<String, Refusal> {
     let routine = find(service, name, by).await?;
-    // A name may have been somebody else's before.
+    // The filter has the id too, since another routine may have had this name before.
     let (name, routine_id) = (Some(name.to_owned()), Some(routine.routine_id));
     let filter = RoutineRunFilter { routine: name, routine_id, status: None, limit: ROUTINE_RUNS };
     let routine_runs = service.routines.routine_runs(filter).await.map_err(unread)?;

@@ -1,4 +1,4 @@
-//! `[routines]`
+//! Settings of routines: `[routines]`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use belay_schedule::misfire::GRACE;
 /// Most model calls of a lightweight routine run, whatever the settings and the routine say.
 pub const MOST_ITERATIONS: u32 = 5;
 
-/// Longest that routine runs are kept: a hundred years.
+/// Longest retention of routine runs: a hundred years.
 const MOST_DAYS: u32 = 36_500;
 
-/// `[routines]`
+/// `[routines]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutinesConfig {
-    /// Whether routines fire, and can be made. Routine runs at work go on either way.
+    /// Whether routines start and can be created. Routine runs in progress continue when this is `false`.
     pub enabled: bool,
-    /// Routine runs of all routines at work at the same time. 1 to 1000.
+    /// Most routine runs of all routines at the same time. 1 to 1000.
     pub max_concurrent: u32,
     /// Seconds by which a scheduled time may be late and still count as on time. 1 to 3600.
     pub grace_s: u64,
-    /// Whether lightweight routines that ask for tools get any.
+    /// Whether lightweight routines that request tools get any.
     pub lightweight_tools: bool,
-    /// Most model calls of a lightweight routine run; the last has no tools. 1 to 5.
+    /// Most model calls of a lightweight routine run; the last one has no tools. 1 to 5.
     pub lightweight_max_iterations: u32,
     /// Most tokens of one answer of a lightweight routine run. 1 to 1000000.
     pub max_tokens: u32,
-    /// Routines that one person may have, by the channel that they speak through; operators have as many as they like. 1 to
-    /// 10000.
+    /// Most routines of one person in one channel; operators have no limit. 1 to 10000.
     pub max_per_person: u32,
-    /// Calls of webhooks that are let through in a minute, for each routine. 1 to 100000.
+    /// Webhook calls that are accepted per minute, for each routine. 1 to 100000.
     pub webhooks_per_minute: u32,
-    /// Days that routine runs are kept after their end, with what was said in them. At most 36500. 0: as `sessions.keep_days` says.
+    /// Days that a routine run and its conversation are kept after its end. At most 36500. 0: `sessions.keep_days`
+    /// applies.
     pub keep_routine_runs_days: u32,
     /// Routines of the configuration.
     pub define: Vec<RoutineSpec>,
 }
 
 impl Default for RoutinesConfig {
-    /// Ten at once, three model calls and ten webhooks a minute are what such engines have been run with elsewhere. A minute of
-    /// grace: the engine looks every 15 s at least, and a loaded machine may be late by some of them.
+    /// Ten at once, three model calls and ten webhook calls a minute are figures that similar engines use. A minute of
+    /// grace: the engine looks at least every 15 s, and a loaded machine may miss several of these looks.
     fn default() -> Self {
         Self {
             enabled: true,
@@ -62,7 +62,7 @@ impl Default for RoutinesConfig {
 }
 
 impl RoutinesConfig {
-    /// Every problem at once, each beginning with its key.
+    /// Returns all problems; each begins with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (key, value, most) in [
@@ -106,5 +106,5 @@ impl RoutinesConfig {
     }
 }
 
-/// The date that a schedule of the configuration is looked at from when it is checked: any does.
+/// The date from which the check of a configured schedule counts. Any date serves.
 pub(super) const ANY_DATE: UnixMillis = UnixMillis(1_700_000_000_000);

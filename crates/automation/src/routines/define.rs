@@ -1,4 +1,5 @@
-//! The routines of the configuration: put at each start, and switched off when they are gone from it.
+//! Stores the routines of the configuration at each start, and disables stored ones that the configuration no longer
+//! has.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use super::check;
 use super::engine::show;
 use super::service::RoutineService;
 
-/// Puts the routines of the configuration, and switches those off that it has no more. Done again it changes nothing.
+/// Stores the routines of the configuration, and disables stored ones that it no longer has. A repetition changes
+/// nothing.
 ///
 /// # Errors
 /// The store does not answer.
@@ -27,7 +29,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
                 "somebody created a routine of this name; the configuration's routine has the name now"
             );
         }
-        let old = old.filter(|old| old.origin == RoutineOrigin::Config); // what takes the name of another has nothing of it
+        let old = old.filter(|old| old.origin == RoutineOrigin::Config); // no other routine's schedule or state
         let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
             Ok(written) => written,
             Err(error) => {
@@ -69,7 +71,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
     Ok(())
 }
 
-/// Takes these routines of the configuration in the place of those it had, and shows them to the engine.
+/// Replaces the routines of the configuration by these, and shows them to the engine.
 ///
 /// # Errors
 /// The store does not answer.
@@ -86,10 +88,10 @@ pub async fn redefine(service: &RoutineService, defined: Vec<RoutineSpec>) -> Re
     Ok(())
 }
 
-/// Why a routine is off that the configuration has no more.
+/// Why a routine is disabled that the configuration no longer has.
 const GONE: &str = "it is not part of the configuration any more";
 
-/// Whether a routine was switched off since it was gone, and for no other reason.
+/// Returns whether a routine was disabled only because the configuration no longer had it.
 fn was_gone(routine: &RoutineRecord) -> bool {
     !routine.enabled && routine.disabled_detail == GONE
 }

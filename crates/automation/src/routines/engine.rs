@@ -1,12 +1,13 @@
-//! The engine: fires what is due, and leads what was claimed to its end.
+//! The engine: starts the routines that are due, and follows each claimed routine run to its end.
 //!
 //! ```text
 //!            due ──▶ reckon ──▶ claim (store) ──┐
 //!  requests, messages, events ──▶ claim (store) ─┴─▶ a task for each routine run ──▶ run or job ──▶ settle (store)
 //! ```
 //!
-//! It decides from the store alone: a scheduled time is claimed, durably, before anything is done for it, so of two engines on
-//! one store one has it, and the clock may jump as it likes. On a start it goes on with the routine runs that it finds at work.
+//! It decides from the store alone. A durable claim of a scheduled time precedes its routine run. Of two engines on
+//! one store, therefore, only one gets a time, and changes of the clock do no harm. At a start, the engine continues
+//! the open routine runs in the store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,58 +29,59 @@ use super::service::RoutineService;
 use super::step::{Done, carry_out, decide};
 use belay_run::restart::persist;
 
-/// Longest sleep: by then it is seen that the clock was set.
+/// Longest sleep: the engine notices a change of the clock within this time.
 const TICK: Duration = Duration::from_secs(15);
-/// How often it is asked whether what waits for messages and events was changed: another daemon may have.
+/// How often the engine reloads the routines that wait for messages and events. Another daemon may have changed them.
 const REFRESH_MS: u64 = 15_000;
 /// Due routines that are read at once.
 const DUE_PAGE: u32 = 256;
-/// Writes about due routines that are under way at once: they share a commit.
+/// Concurrent writes about due routines. Concurrent writes share a commit.
 const ABREAST: usize = 32;
-/// Pause where routines are due that could not be fired, so that those which become due meanwhile are not late.
+/// Pause when a routine is due and could not be started. Routines that become due meanwhile are hardly late.
 const SOON: Duration = Duration::from_millis(100);
-/// Pause where the store counts more routine runs at work than are led here: what others have claimed is handed over sooner, and of
-/// those of another daemon nobody tells that they have ended.
+/// Pause when the store counts more routine runs in progress than this engine follows. A claim by a request is handed
+/// over sooner. No message reports the end of a run of another daemon.
 const ELSEWHERE: Duration = Duration::from_secs(1);
-/// How long a late routine is laid aside at a time while its own routine runs are at work; the end of one of them ends that.
+/// How long a due routine is deferred while its own routine runs use its concurrency. The end of one of them also ends
+/// the deferral.
 const ASIDE_MS: i64 = 60_000;
-/// Pause before the beginning is tried again.
+/// Pause before a failed start or tick is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Whether there was room for what was due.
+/// Whether there were enough slots for the due routines.
 enum Capacity {
-    /// All of it was looked at.
+    /// Each due routine was handled.
     Enough,
-    /// As many routine runs as may be are at work here; the rest waits.
+    /// The engine's own routine runs use all slots; the other due routines wait.
     TakenHere,
-    /// As many are at work by the store's count; the rest waits.
+    /// The store counts as many routine runs in progress as there are slots; the other due routines wait.
     TakenElsewhere,
 }
 
-/// The engine's task.
+/// The task of the engine.
 pub struct Engine {
     service: Arc<RoutineService>,
-    /// Fires nothing any more; what is at work is awaited.
+    /// When cancelled, the engine starts no more routines and waits for the routine runs in progress.
     stop: CancellationToken,
-    /// One task for each routine run at work; ends with the engine.
+    /// One task for each routine run in progress; all end with the engine.
     at_work: JoinSet<()>,
     routine_runs: HashMap<Id, RoutineRunRecord>,
-    /// As of which number of changes what waits for messages and events is shown.
+    /// The store's change number of the routines that the registry shows for messages and events.
     shown: Option<u64>,
-    /// When that was asked for.
+    /// When the engine last compared that number with the store's.
     shown_at: Option<UnixMillis>,
 }
 
 impl Engine {
-    /// An engine that has not looked yet; it ends when `stop` is cancelled.
+    /// An engine that ends when `stop` is cancelled.
     pub fn new(service: Arc<RoutineService>, stop: CancellationToken) -> Self {
         Self { service, stop, at_work: JoinSet::new(), routine_runs: HashMap::new(), shown: None, shown_at: None }
     }
 
-    /// Works until told to stop, and then until what is at work has ended.
+    /// Works until `stop` is cancelled. Then waits until the routine runs in progress have ended.
     ///
     /// # Cancel safety
-    /// Dropped, everything goes on with the next start.
+    /// When dropped, everything continues at the next start.
     pub async fn run(mut self) {
         while let Err(error) = self.set_up().await {
             tracing::error!(%error, "routines could not be resumed; trying again");
@@ -95,7 +97,7 @@ impl Engine {
                 AGAIN
             });
             tokio::select! {
-                biased; // the end first; then a place that has become free
+                biased; // the end first; then a free slot
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next_with_id() => self.ended(ended),
                 () = service.registry.changed() => {}
@@ -107,7 +109,8 @@ impl Engine {
         }
     }
 
-    /// Puts the routines of the configuration, and takes up the routine runs that were at work. Done again it changes nothing.
+    /// Stores the routines of the configuration, and follows the open routine runs of the store. A repetition changes
+    /// nothing.
     async fn set_up(&mut self) -> Result<(), StoreError> {
         if self.service.registry.config.enabled {
             define(&self.service, &self.service.registry.defined()).await?;
@@ -119,7 +122,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes what was handed over, and fires what is due. Returns when to look again.
+    /// Takes over the claims of requests, and starts the routines that are due. Returns the time until the next tick.
     async fn tick(&mut self) -> Result<Duration, StoreError> {
         let unsure = self.take_handed().await;
         let pause = self.look().await?;
@@ -133,13 +136,13 @@ impl Engine {
             self.shown_at = self.shown.map(|_| now);
         }
         if !service.registry.config.enabled || self.places() == 0 {
-            return Ok(TICK); // the end of any wakes it
+            return Ok(TICK); // the end of a routine run wakes the engine
         }
         let due = service.schedule.due(now, DUE_PAGE).await?;
         let found = due.len();
         match self.fire(due).await? {
             Capacity::Enough => {}
-            Capacity::TakenHere => return Ok(TICK), // the end of any wakes it
+            Capacity::TakenHere => return Ok(TICK), // the end of a routine run wakes the engine
             Capacity::TakenElsewhere => return Ok(ELSEWHERE),
         }
         if found == DUE_PAGE as usize {
@@ -152,12 +155,12 @@ impl Engine {
         }))
     }
 
-    /// Does what is to be done about routines whose time has come, many side by side, so that they share commits; no more are
-    /// claimed than there are places, and none once the store says that all are taken: it knows of claims that were not handed
-    /// over yet. One that cannot be fired keeps no other from it.
+    /// Handles due routines concurrently, so that their writes share commits. It claims no more routine runs than
+    /// there are free slots. It stops when the store reports that no slot is free, since the store also counts claims
+    /// that were not handed over yet. A routine that cannot be started does not block the others.
     ///
     /// # Errors
-    /// The last one.
+    /// The last error of the store.
     async fn fire(&mut self, due: Vec<RoutineRecord>) -> Result<Capacity, StoreError> {
         let (service, mut due) = (self.service.clone(), due.into_iter());
         let (mut under_way, mut claims, mut full, mut failed) = (FuturesUnordered::new(), 0, false, None);
@@ -191,8 +194,9 @@ impl Engine {
         }
     }
 
-    /// Leads on what others have claimed, and what was claimed by those who were not told so. What was not claimed is given up:
-    /// whoever asked was told that it is not done. Returns whether the store has yet to say.
+    /// Follows the routine runs that requests have claimed, also those whose claim had no answer from the store. A
+    /// claim that the store does not have is dropped: the requester already got an error. Returns whether a claim is
+    /// still uncertain.
     async fn take_handed(&mut self) -> bool {
         let service = self.service.clone();
         let mut unsure = false;
@@ -217,12 +221,12 @@ impl Engine {
         unsure
     }
 
-    /// Routine runs for which there is room.
+    /// The number of free slots.
     fn places(&self) -> usize {
         (self.service.registry.config.max_concurrent as usize).saturating_sub(self.at_work.len())
     }
 
-    /// Until when a routine is laid aside that has as many routine runs at work here as it may; `None`: it has fewer.
+    /// Until when a routine is deferred that has as many routine runs here as it may. `None`: it has fewer.
     fn busy_until(&self, routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
         let own = self.routine_runs.values().filter(|routine_run| routine_run.routine_id == routine.routine_id).count();
         let busy = own >= routine.spec.guard.max_concurrent as usize;
@@ -249,7 +253,7 @@ impl Engine {
                 let Some(routine_run) = self.routine_runs.remove(&error.id()) else { return };
                 let (service, given_up, stop) = (self.service.clone(), routine_run.clone(), self.stop.clone());
                 let task = self.at_work.spawn(async move {
-                    // Where the daemon ends first, the next start leads the routine run to its end.
+                    // When the daemon ends first, the next start follows the routine run to its end.
                     persist("routine_settlement", &stop, || give_up(service.clone(), given_up.clone())).await;
                 });
                 self.routine_runs.insert(task.id(), routine_run);
@@ -258,9 +262,9 @@ impl Engine {
     }
 }
 
-/// Reads which routines wait for messages and events, unless nothing was changed since `seen`. Returns the store's number of
-/// changes as of which they are shown; `None`: one was changed meanwhile. A start does it before the first message is taken,
-/// which would be answered as a conversation's otherwise.
+/// Loads the routines that wait for messages and events into the registry, unless nothing has changed since `seen`.
+/// Returns the store's change number of the loaded routines, or `None` when a routine changed during the load. A start
+/// must call it before it accepts the first message; otherwise a trigger message would be answered as a conversation.
 ///
 /// # Errors
 /// The store does not answer.

@@ -1,8 +1,8 @@
-//! Which messages and events set routines off: compiled once, and looked for where they can be.
+//! Finds the routines that a message or an event triggers.
 //!
-//! A routine waits for the messages of one person through one channel, or of operators, or for one event of one source: so what
-//! comes is compared with those alone that wait for it, however many others there are. A pattern is looked for in linear time, and
-//! in messages of a bounded length alone: the dispatcher does it, which must never wait.
+//! Each routine waits for the messages of one person in one channel, for those of operators, or for one event of one
+//! source. The index by this origin keeps the search independent of the number of other routines. The dispatcher
+//! searches, and must never wait. Patterns therefore take linear time, and longer messages are not searched.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use serde_json::Value;
 
 use super::check;
 
-/// Longest message that sets anything off, in bytes: longer than what people type, and short enough that a hundred patterns take no
-/// time that anybody sees. Of a longer one the beginning alone would not do: a pattern that ends with `$` would fit where it was
-/// cut.
+/// Longest message that can trigger a routine, in bytes. People type shorter ones, and a hundred patterns search this
+/// much in negligible time. The beginning of a longer message is not searched, since a pattern that ends with `$`
+/// would match at the cut.
 const SEARCHED_MAX_BYTES: usize = 16 * 1024;
 
 /// The enabled routines that wait for messages and events.
 #[derive(Clone, Debug, Default)]
 pub struct EventSet {
-    /// By what they wait for, and there by name.
+    /// By origin, then by name.
     waiting: HashMap<Source, BTreeMap<String, Arc<Rule>>>,
-    /// What each of them waits for.
+    /// The origin for which each routine waits.
     sources: HashMap<String, Source>,
 }
 
-/// Where something comes from that sets routines off.
+/// The origin of a message or an event that can trigger routines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Source {
-    /// Messages of this person, through the channel that they made the routine through.
+    /// Messages of this person, in the channel in which they created the routine.
     Person { principal: String, channel: String },
     /// Messages of operators.
     Operators,
-    /// An event, both words in lower case.
+    /// An event; both words in lower case.
     System { source: String, event: String },
 }
 
@@ -46,16 +46,16 @@ struct Rule {
 
 #[derive(Debug)]
 enum Fits {
-    /// A text in which this is found, through this channel, in lower case, alone.
+    /// A text that contains a match, in this channel only (in lower case) if one is given.
     Text { pattern: Regex, channel: Option<String> },
-    /// A payload whose fields are these, in lower case.
+    /// A payload with these field values, in lower case.
     Payload(BTreeMap<String, String>),
 }
 
-/// A routine that is set off.
+/// A routine that a message or an event triggers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggeredRoutine {
-    /// Which. One that has its name by the time it is claimed may be another.
+    /// The id. By the time of the claim, another routine may have the name.
     pub(super) id: RoutineId,
     pub(super) name: String,
 }
@@ -67,7 +67,7 @@ impl TriggeredRoutine {
 }
 
 impl EventSet {
-    /// Those of these routines. Patterns that are `known` are not compiled again.
+    /// The set of these routines. Reuses the compiled patterns of `known`.
     pub(super) fn of(routines: &[RoutineRecord], known: &Self) -> Self {
         let mut set = Self::default();
         for routine in routines {
@@ -78,7 +78,7 @@ impl EventSet {
         set
     }
 
-    /// Puts a routine as it is now.
+    /// Inserts a routine, or replaces it.
     pub(super) fn put(&mut self, routine: &RoutineRecord) {
         let rule = rule(routine, self);
         self.remove(&routine.spec.name);
@@ -92,7 +92,7 @@ impl EventSet {
         self.sources.insert(name, source);
     }
 
-    /// Takes a routine out.
+    /// Removes a routine.
     pub(super) fn remove(&mut self, name: &str) {
         let Some(source) = self.sources.remove(name) else { return };
         if let Some(rules) = self.waiting.get_mut(&source) {
@@ -103,7 +103,7 @@ impl EventSet {
         }
     }
 
-    /// The pattern of a routine, if it is this one.
+    /// The compiled pattern of a routine, if its text is `pattern`.
     fn compiled(&self, name: &str, pattern: &str) -> Option<Regex> {
         match &self.waiting.get(self.sources.get(name)?)?.get(name)?.fits {
             Fits::Text { pattern: known, .. } if known.as_str() == pattern => Some(known.clone()),
@@ -111,7 +111,8 @@ impl EventSet {
         }
     }
 
-    /// The routines that a message of their owner sets off, by name. None for one that is longer than [`SEARCHED_MAX_BYTES`].
+    /// The routines that this message of their owner triggers, by name. A message longer than [`SEARCHED_MAX_BYTES`]
+    /// triggers none.
     pub fn for_message(&self, inbound: &Inbound, text: &str) -> Vec<TriggeredRoutine> {
         if self.waiting.is_empty() || text.len() > SEARCHED_MAX_BYTES {
             return Vec::new();
@@ -132,7 +133,7 @@ impl EventSet {
         found
     }
 
-    /// The routines that wait for such an event, by name.
+    /// The routines that wait for this event, by name.
     pub(super) fn for_event(&self, source: &str, event: &str, payload: &Value) -> Vec<TriggeredRoutine> {
         let source = Source::System { source: source.to_lowercase(), event: event.to_lowercase() };
         let is = |(field, wanted): (&String, &String)| as_text(payload.get(field)).as_ref() == Some(wanted);
@@ -149,8 +150,8 @@ impl EventSet {
     }
 }
 
-/// What sets a routine off; `None`: it is off, or waits for neither messages nor events. A pattern that cannot be compiled any
-/// more is passed over with a warning.
+/// The origin and the rule of a routine. `None`: the routine is disabled, or waits for neither messages nor events. A
+/// pattern that no longer compiles is skipped with a warning.
 fn rule(routine: &RoutineRecord, known: &EventSet) -> Option<(Source, Rule)> {
     if !routine.enabled {
         return None;
@@ -187,7 +188,7 @@ fn rule(routine: &RoutineRecord, known: &EventSet) -> Option<(Source, Rule)> {
     Some((source, Rule { id: routine.routine_id, fits }))
 }
 
-/// A field as filters compare it; what has parts of its own is equal to nothing.
+/// A field's value as filters compare it. A null, a list or an object matches no filter.
 fn as_text(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.to_lowercase()),

@@ -1,30 +1,30 @@
-//! What a routine run has come to, and who is told of it. Pure.
+//! The outcome of a routine run, and the notices to its owner. Pure.
 
 use belay_protocol::{
     JobRecord, JobState, Outbound, ReplyRoute, RoutineRecord, RoutineRunEnd, RoutineRunRecord, RoutineRunStatus,
     RunRecord, RunStatus, RunUsage, StopReason, UnixMillis,
 };
 
-/// What a routine run has come to.
+/// The outcome of a routine run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) status: RoutineRunStatus,
-    /// What there is to say.
+    /// The text for the owner.
     pub(super) summary: Option<String>,
-    /// Why the run that did it has ended; `None`: none did.
+    /// Why the run ended. `None`: there was no run, or a job did the work.
     pub(super) reason: Option<StopReason>,
     pub(super) usage: RunUsage,
     pub(super) cost_micro_usd: u64,
 }
 
 impl Outcome {
-    /// It was not done, and used nothing.
+    /// The routine run failed before it used anything.
     pub(super) fn failed(why: impl Into<String>) -> Self {
         let (status, summary) = (RoutineRunStatus::Failed, Some(why.into()));
         Self { status, summary, reason: None, usage: RunUsage::default(), cost_micro_usd: 0 }
     }
 
-    /// Of the run that did it. Nothing said is no success, unless the model chose to say nothing.
+    /// The outcome of a run. An empty reply counts as a failure, unless the model chose to report nothing.
     pub(super) fn of_run(run: &RunRecord) -> Self {
         let silent = run.evidence.get("silent").is_some_and(|silent| silent == true);
         let (status, summary) = match (run.status, run.reason) {
@@ -39,8 +39,8 @@ impl Outcome {
         Self { status, summary, reason: run.reason, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
     }
 
-    /// Of the job that did it, once that is over. `used`: by all its attempts. What a failed job had come to is shown with why it
-    /// has failed.
+    /// The outcome of a job that is over. The second argument is the usage and cost of all its attempts. The summary
+    /// of a failed job contains the reason and the partial result.
     pub(super) fn of_job(job: &JobRecord, (usage, cost_micro_usd): (RunUsage, u64)) -> Self {
         let why = || Some(job.detail.clone()).filter(|why| !why.is_empty());
         let with_result = |why: String| match &job.result {
@@ -61,7 +61,7 @@ impl Outcome {
         Self { status, summary, reason: None, usage, cost_micro_usd }
     }
 
-    /// The end of the routine run, with what its owner is told of it.
+    /// The end of the routine run, with the notices to its owner.
     pub(super) fn end(
         self,
         routine_run: &RoutineRunRecord,
@@ -95,8 +95,8 @@ impl Outcome {
         }
     }
 
-    /// The end of a routine run for whose routine nobody is let in any more: the routine is switched off with it, and that alone is
-    /// told, to the conversation that made it, if it is `told` anything.
+    /// The end of a routine run whose creator has no permission any more. It also disables the routine. The only
+    /// notice reports this, to the conversation that created the routine, and only when `told`.
     pub(super) fn last(
         self,
         routine_run: &RoutineRunRecord,
@@ -115,7 +115,7 @@ impl Outcome {
         }
     }
 
-    /// What is told of it; `None`: nothing.
+    /// The notice to the owner. `None`: the routine's settings ask for none.
     fn told(&self, routine: &RoutineRecord) -> Option<String> {
         let (name, notify) = (&routine.spec.name, &routine.spec.notify);
         let summary = self.summary.as_deref().unwrap_or_default();
@@ -131,7 +131,7 @@ impl Outcome {
     }
 }
 
-/// Where the owner of a routine is told of it.
+/// The route of notices to the owner of a routine.
 fn route_of(routine: &RoutineRecord) -> Option<ReplyRoute> {
     routine.spec.notify.to.clone().or_else(|| routine.reply_to.clone())
 }

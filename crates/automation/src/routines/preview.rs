@@ -1,4 +1,4 @@
-//! What a routine would do: for whoever writes one and wants to know before it is kept.
+//! Shows what a routine would do, before it is stored.
 
 use belay_protocol::{RoutineSpec, Trigger, UnixMillis};
 use serde::Serialize;
@@ -6,44 +6,44 @@ use serde::Serialize;
 use super::check;
 use belay_schedule::schedule::Schedule;
 
-/// A time at which a routine would fire.
+/// A time at which a routine would start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Upcoming {
-    /// When.
+    /// The time.
     pub at: UnixMillis,
-    /// The same as the clock of its zone shows it, with the offset: `Mon 2026-11-30 09:00:00 +01:00`.
+    /// The same in the zone, with the offset: `Mon 2026-11-30 09:00:00 +01:00`.
     pub local: String,
-    /// The zone.
+    /// The time zone.
     pub zone: String,
 }
 
-/// Whether a routine would fire at an instant.
+/// Whether a routine would start at an instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tested {
-    /// Whether it would.
+    /// Whether it would start.
     pub fires: bool,
-    /// The instant, as the clock of its zone shows it.
+    /// The instant, also in the time zone of the routine.
     pub at: Upcoming,
-    /// The first time after the instant; `None`: there is none any more.
+    /// The first time after the instant. `None`: there is none.
     pub next: Option<Upcoming>,
-    /// What it would do: `lightweight` or `full_job`.
+    /// The kind of work: `lightweight` or `full_job`.
     pub mode: String,
 }
 
-/// The next `n` times after `from` at which a routine would fire, guardrails aside.
+/// The next `n` times after `from` at which a routine would start. Ignores guardrails.
 ///
 /// # Errors
-/// Everything that is wrong with the routine, one problem to a line; or that it has no schedule.
+/// All problems of the routine, one per line; or the fact that it has no schedule.
 pub fn preview(spec: &RoutineSpec, from: UnixMillis, n: usize) -> Result<Vec<Upcoming>, String> {
     let schedule = schedule(spec, from)?;
     let times = std::iter::successors(schedule.next_after(from), |at| schedule.next_after(*at));
     Ok(times.take(n).map(|at| upcoming(&schedule, at)).collect())
 }
 
-/// Whether a routine would fire at this instant, to the second, and when after it.
+/// Tells whether a routine would start at this instant, to the second, and when it would start next.
 ///
 /// # Errors
-/// As [`preview`].
+/// The same as those of [`preview`].
 pub fn test_at(spec: &RoutineSpec, at: UnixMillis) -> Result<Tested, String> {
     let at = UnixMillis(at.0.div_euclid(1000) * 1000);
     let schedule = schedule(spec, at)?;
@@ -59,7 +59,7 @@ pub fn test_at(spec: &RoutineSpec, at: UnixMillis) -> Result<Tested, String> {
     })
 }
 
-/// A schedule that counts from no instant of its own counts from `now`.
+/// Reads the schedule of a valid routine. A schedule without a start of its own counts from `now`.
 fn schedule(spec: &RoutineSpec, now: UnixMillis) -> Result<Schedule, String> {
     let problems = check::problems(spec);
     if !problems.is_empty() {

@@ -1,4 +1,4 @@
-//! What is to be done about a routine whose time has come. Pure.
+//! Decides what must happen to a routine at a given time. Pure.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use super::check::schedule_of;
 use belay_schedule::ScheduleError;
 use belay_schedule::misfire::{due, newest};
 
-/// Most missed times that are recorded one by one; of more, the newest are.
+/// Most missed times that are recorded one by one. Of more, only the newest are recorded.
 const MISSED_MAX: u32 = 32;
 
-/// What is to be done now.
+/// What must happen now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reckoning {
-    /// The time to fire; the next one is reckoned after it is claimed.
+    /// The scheduled time to start. After its claim, the next one is computed.
     pub(super) fire: Option<UnixMillis>,
-    /// Times to record as missed, oldest first; all of them before the one that fires.
+    /// Times to record as missed, oldest first. All of them lie before `fire`.
     pub(super) missed: Vec<UnixMillis>,
-    /// When the routine is due next, after that; perhaps in the past, where several times are to fire.
+    /// When the routine is due next. It may lie in the past when several times must start.
     pub(super) next: Option<UnixMillis>,
-    /// Whether it fires a time that is late: it can wait until it would not be held back.
+    /// Whether `fire` is late and caught up. Such a start can wait for the end of the cooldown.
     pub(super) catches_up: bool,
 }
 
-/// Reckons what a routine wants done at `now`; `None`: it has no schedule.
+/// Decides what must happen to a routine at `now`. `None`: the routine has no schedule.
 ///
 /// # Errors
-/// The schedule cannot be read any more.
+/// The stored schedule is no longer valid.
 pub(super) fn reckon(
     routine: &RoutineRecord,
     grace: Duration,
@@ -53,8 +53,8 @@ pub(super) fn reckon(
     }))
 }
 
-/// Until when a routine that was set off lately would be held back; by hand it may always be fired, and that holds nothing back.
-/// `None`: it would not, nor where the clock was set back behind that.
+/// The end of the cooldown after the last trigger. A start by hand ignores the cooldown and does not begin one.
+/// `None`: no cooldown applies. The same holds when the clock was set back to a time before the last trigger.
 pub(super) fn cools_until(routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
     let fired = routine.set_off_at.filter(|fired| *fired <= now)?;
     let cooldown_ms = i64::try_from(routine.spec.guard.cooldown_s.saturating_mul(1000)).unwrap_or(i64::MAX);

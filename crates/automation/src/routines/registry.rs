@@ -1,5 +1,5 @@
-//! What the engine and those who ask for routines share: what wakes it, what was claimed for it, and which messages and events
-//! set routines off.
+//! State that the engine shares with the sources of its requests: the signal that wakes it, the claims for it, and the
+//! routines that wait for messages and events.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -13,50 +13,50 @@ use tokio::time::Instant;
 use super::config::RoutinesConfig;
 use super::events::EventSet;
 
-/// The span in which calls of webhooks are counted.
+/// The span in which webhook calls are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Claims whose answer was lost that are kept to be asked about again. Then: the next start finds what was claimed.
+/// Most claims without an answer that are kept for another look. Beyond that, the next start finds the routine runs.
 const UNSURE_MAX: usize = 256;
 
-/// Webhooks whose calls are kept before those are looked for that were silent for a minute.
+/// Webhooks whose calls are kept before those without a call in the last minute are removed.
 const WEBHOOKS_KEPT: usize = 256;
 
-/// What the engine is handed.
+/// A claim that is handed to the engine.
 #[derive(Debug)]
 pub(super) enum Handed {
-    /// A routine run that was claimed.
+    /// A claimed routine run.
     Claimed(Box<RoutineRunRecord>),
-    /// A claim that the store did not answer: it may have been made, though whoever asked was told that it was not.
+    /// A claim that the store did not answer. It may have succeeded, although the requester got an error.
     Unsure(RoutineRunId),
 }
 
 #[derive(Default)]
 struct Events {
     set: Arc<EventSet>,
-    /// How often a routine was changed.
+    /// The number of changes of routines.
     changes: u64,
 }
 
-/// Shared by the engine, the dispatcher, and whoever asks for routines.
+/// Shared by the engine, the dispatcher and the sources of requests.
 pub struct RoutineRegistry {
-    /// Its settings.
+    /// `[routines]`.
     pub config: RoutinesConfig,
-    /// The routines of the configuration, swapped as a whole when the settings are reloaded.
+    /// The routines of the configuration; a reload of the settings replaces them as a whole.
     defined: ArcSwap<Vec<RoutineSpec>>,
     /// Wakes the engine.
     bell: Notify,
-    /// Not taken by the engine yet. No more is claimed than may be at work at once; after a crash the next start finds it in
-    /// the store.
+    /// Claims that the engine has not taken yet. At most as many as routine runs may be in progress at once. After a
+    /// crash, the next start finds them in the store.
     handed: Mutex<Vec<Handed>>,
-    /// Held for a change of the set, never across an await.
+    /// The lock is held while the set changes, never across an await.
     events: RwLock<Events>,
-    /// When the newest calls of each webhook were let through: those of the last minute, and no more than may be.
+    /// When each webhook was last called: the accepted calls of the last minute, at most the permitted number.
     webhooks: Mutex<HashMap<RoutineId, VecDeque<Instant>>>,
 }
 
 impl RoutineRegistry {
-    /// Nothing is known of any routine yet.
+    /// A registry without any stored routine.
     pub fn new(config: RoutinesConfig) -> Self {
         Self {
             defined: ArcSwap::from_pointee(config.define.clone()),
@@ -73,22 +73,22 @@ impl RoutineRegistry {
         self.defined.load_full()
     }
 
-    /// The configuration has these routines now.
+    /// Replaces the routines of the configuration.
     pub(super) fn adopt(&self, defined: Vec<RoutineSpec>) {
         self.defined.store(Arc::new(defined));
     }
 
-    /// Something has changed: the engine looks again.
+    /// Wakes the engine.
     pub(super) fn ring(&self) {
         self.bell.notify_one();
     }
 
-    /// Waits until something has changed. What changes while nobody waits is not missed.
+    /// Waits until the engine is woken. A wake-up is kept while nobody waits.
     pub(super) async fn changed(&self) {
         self.bell.notified().await;
     }
 
-    /// Hands something to the engine, which [`Self::ring`] tells of it.
+    /// Hands a claim to the engine. [`Self::ring`] wakes it.
     pub(super) fn hand_over(&self, handed: Handed) {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(handed, Handed::Unsure(_)) && all.len() >= UNSURE_MAX {
@@ -97,22 +97,23 @@ impl RoutineRegistry {
         all.push(handed);
     }
 
-    /// What was handed over since.
+    /// Takes the claims that were handed over since the last call.
     pub(super) fn take_handed(&self) -> Vec<Handed> {
         std::mem::take(&mut *self.handed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What sets routines off that wait for messages and events.
+    /// The routines that wait for messages and events.
     pub fn events(&self) -> Arc<EventSet> {
         self.events.read().unwrap_or_else(PoisonError::into_inner).set.clone()
     }
 
-    /// How often a routine was changed: for [`Self::show`].
+    /// The number of changes of routines, for [`Self::show`].
     pub(super) fn changes(&self) -> u64 {
         self.events.read().unwrap_or_else(PoisonError::into_inner).changes
     }
 
-    /// Shows the routines as they were read after `changes` of them. Whether they are shown: not where one was changed since.
+    /// Replaces the set by these routines, which were read at change number `changes`. Returns `false`, and replaces
+    /// nothing, when a routine has changed since.
     pub(super) fn show(&self, routines: &[RoutineRecord], changes: u64) -> bool {
         let set = Arc::new(EventSet::of(routines, &self.events()));
         let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
@@ -123,12 +124,12 @@ impl RoutineRegistry {
         current
     }
 
-    /// A routine was changed; the engine looks again.
+    /// Inserts or replaces a changed routine and wakes the engine.
     pub(super) fn put(&self, routine: &RoutineRecord) {
         self.change(|set| set.put(routine));
     }
 
-    /// A routine is gone.
+    /// Removes a deleted or disabled routine and wakes the engine.
     pub(super) fn remove(&self, name: &str) {
         self.change(|set| set.remove(name));
     }
@@ -142,7 +143,8 @@ impl RoutineRegistry {
         self.ring();
     }
 
-    /// Lets a call of a routine's webhook through, or says how long to wait. What one of them is called with holds back no other.
+    /// Admits a call of a routine's webhook, or returns how long to wait. The limit applies to each routine
+    /// separately.
     pub(super) fn admit_webhook(&self, routine: RoutineId) -> Result<(), Duration> {
         let (now, most) = (Instant::now(), self.config.webhooks_per_minute as usize);
         let is_old = |called: &Instant| now.duration_since(*called) >= MINUTE;

@@ -1,5 +1,4 @@
-//! What is asked about routines: making, changing, deleting and routine run them. By programs, by commands, and by messages and
-//! events that set them off.
+//! Requests about routines: create, change, delete, start. Programs, chat commands, messages and events make them.
 
 use std::time::Duration;
 
@@ -18,39 +17,39 @@ use super::service::RoutineService;
 use super::{check, heartbeat};
 use belay_schedule::schedule::Schedule;
 
-/// When a routine run that is held back since others are at work may be tried again.
+/// When to try again after a refusal that a running or recent routine run causes.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
 
-/// Who asks.
+/// The client of a request about routines.
 #[derive(Clone, Debug)]
 pub struct RoutineRequester {
-    /// In whose name it is asked.
+    /// The principal in whose name the request is made.
     pub asker: Asker,
-    /// The channel that they speak through.
+    /// The channel of the request.
     pub channel: ChannelId,
-    /// The session that they ask in.
+    /// The session of the request.
     pub session: SessionKey,
-    /// Where that session is answered.
+    /// The reply route of that session.
     pub reply_to: Option<ReplyRoute>,
-    /// What makes a second delivery of the same request recognisable.
+    /// Identifies the request, so that a second delivery is recognised.
     pub key: Option<String>,
 }
 
 impl RoutineRequester {
-    /// Whoever sends this message.
+    /// The sender of this message.
     pub fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, key, .. } = inbound;
         Self {
             asker: Asker { principal: principal.id.to_string(), place: principal.role.into(), relayed: *relayed },
             channel: channel.clone(),
             session: session.clone(),
-            // What a routine says answers nobody's message: it comes when it comes.
+            // The notices of a routine quote no message, since they may come much later.
             reply_to: reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
             key: key.as_ref().map(|key| format!("{}/{}/{}", key.channel, key.account, key.message_id)),
         }
     }
 
-    /// Whether a routine is theirs to change, see and fire.
+    /// Returns whether the client may change, see and start a routine.
     pub(super) fn may_touch(&self, routine: &RoutineRecord) -> bool {
         self.asker.owns(&self.channel, &routine.creator, &routine.channel)
     }
@@ -60,10 +59,10 @@ impl RoutineRequester {
     }
 }
 
-/// Carries out what is asked.
+/// Executes a request.
 ///
 /// # Errors
-/// Why it is not done.
+/// Why the request was not executed.
 pub async fn request(
     service: &RoutineService,
     request: RoutineRequest,
@@ -103,7 +102,7 @@ fn is_on(service: &RoutineService) -> Result<(), Refusal> {
     }
 }
 
-/// A routine of theirs. What is not theirs does not exist for them.
+/// Finds a routine that the client may see. The error does not reveal whether another person's routine exists.
 pub(super) async fn find(
     service: &RoutineService,
     name: &str,
@@ -209,9 +208,9 @@ async fn delete(service: &RoutineService, name: &str, by: &RoutineRequester) -> 
     let id = match find(service, name, by).await {
         Ok(routine) => {
             not_of_config(&routine)?;
-            Some(routine.routine_id) // who is allowed that was looked at for this one: it may be another's by now
+            Some(routine.routine_id) // the name may belong to another routine by now
         }
-        // One that cannot be read any more is nobody's: an operator takes it away.
+        // A stored routine that can no longer be read has no owner; an operator may delete it.
         Err(Refusal::Unknown(_)) if by.asker.place == Authority::Operator => None,
         Err(refusal) => return Err(refusal),
     };
@@ -279,8 +278,8 @@ async fn webhook(
     answered(name, claim(service, &TriggeredRoutine::of(&routine), Cause { payload, ..cause }).await?)
 }
 
-/// A call without a name: the same as one that said the same within [`WEBHOOK_ECHO_MS`]. Its key has the number of such a span,
-/// so that it is another one later; the one before it may still be near enough.
+/// A delivery without an id. It counts as a repetition of a call with the same payload within [`WEBHOOK_ECHO_MS`]. Its
+/// key contains the number of the current span, so that a later call has another key; `echo` covers the span before.
 fn unnamed(said: &str, now: UnixMillis) -> Cause {
     let (digest, span) = (blake3::hash(said.as_bytes()), now.0.div_euclid(WEBHOOK_ECHO_MS));
     let key = |span: i64| format!("webhook:body:{digest}:{span}");
@@ -331,7 +330,7 @@ async fn emit(
     Ok(RoutineAnswer::Fired(fired))
 }
 
-/// What sets a routine off.
+/// What triggers a routine.
 struct Cause {
     by: &'static str,
     key: String,
@@ -395,7 +394,7 @@ fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
     }
 }
 
-/// Why a routine run is held back, behind the name of the routine.
+/// Why a routine run is not started now, to follow the name of the routine.
 fn why_held(held: Held) -> String {
     match held {
         Held::Cooldown(ms) => format!("fired a moment ago and waits for {} s (guard.cooldown_s)", ms.div_ceil(1000)),
@@ -405,10 +404,10 @@ fn why_held(held: Held) -> String {
     }
 }
 
-/// Sets off the routines that a message of their owner fits. Returns what the owner is told.
+/// Starts the routines that a message of their owner triggers. Returns the answer to the owner.
 ///
 /// # Errors
-/// The store does not answer; what was claimed before that is at work, and the message may come again.
+/// The store does not answer. The routine runs that were claimed before continue, and the message may be sent again.
 pub async fn start(
     service: &RoutineService,
     waiting: &[TriggeredRoutine],
@@ -435,7 +434,7 @@ pub async fn start(
     Ok(lines.join("\n"))
 }
 
-/// As much of a message as a routine run may be set off with.
+/// The message, cut to the longest payload of a routine run.
 fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(ROUTINE_TEXT_MAX_BYTES)].to_owned()
 }

@@ -1,6 +1,6 @@
-//! A claimed routine run, from its claim to its end. Every step can be repeated: the run that does it has an idempotency key made of
-//! the routine run, its job has the routine run's id, and the end is committed once, together with what is told of it. So after a crash
-//! it is led to its end by the same steps.
+//! Follows a claimed routine run to its end. Each step can be repeated: the message of its run has an idempotency key
+//! made of the routine run's id, its job's id is derived from the same id, and the end is committed once, together
+//! with its notices. After a crash, the same steps continue the routine run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use belay_run::metrics;
 use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
-/// How often the job of a routine run is looked at.
+/// Pause between two looks at the job of a routine run.
 const JOB_LOOK: Duration = Duration::from_secs(5);
-/// How often a run is looked at that came without a watch.
+/// Pause between two looks at a run without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);
 
 /// Leads a routine run to its end, or until the daemon ends. `claimed_with`: the row of its routine that the engine has
@@ -56,7 +56,7 @@ pub(super) async fn pursue(
         None => None,
         Some(made) => match rights::of_routine(&service.access, made) {
             Ok(routine) => Some(routine),
-            // A run that a restart has taken up finds the same, and ends.
+            // A run that a restart has resumed makes the same check and ends.
             Err(gone) => return refuse(&service, &routine_run, made, gone).await,
         },
     };
@@ -72,7 +72,7 @@ pub(super) async fn pursue(
     }
 }
 
-/// Ends a routine run that nobody could lead to its end.
+/// Ends a routine run whose supervisor crashed.
 pub(super) async fn give_up(service: Arc<RoutineService>, routine_run: RoutineRunRecord) {
     let routine = service.routines.routine(&routine_run.routine).await.ok().flatten();
     let routine = routine.filter(|routine| routine.routine_id == routine_run.routine_id);
@@ -80,7 +80,7 @@ pub(super) async fn give_up(service: Arc<RoutineService>, routine_run: RoutineRu
     settle(&service, &routine_run, outcome.end(&routine_run, routine.as_ref(), service.clock.now())).await;
 }
 
-/// Ends a routine run of a routine whose creator is let in no more, and the routine with it.
+/// Ends a routine run and disables its routine, because the creator has no permission any more.
 async fn refuse(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
@@ -104,7 +104,7 @@ async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: R
     }
     if disabled {
         tracing::warn!(routine = routine_run.routine, why, "a routine is disabled");
-        service.registry.remove(&routine_run.routine); // nothing sets it off until it is switched on
+        service.registry.remove(&routine_run.routine); // nothing triggers it until it is enabled
     }
 }
 
@@ -140,14 +140,14 @@ pub(super) async fn by_run(
     })
 }
 
-/// What makes a second sending of a routine run's message recognisable.
+/// The idempotency key of a routine run's message.
 pub(super) fn key_of(routine_run: &RoutineRunRecord, routine: Option<&RoutineRecord>) -> IdempotencyKey {
     let id = routine_run.routine_run_id.to_string();
     let channel = work_of(routine_run, routine).purpose().channel();
     IdempotencyKey { channel, account: "routine_run".into(), message_id: id.into() }
 }
 
-/// What the run of a routine run is.
+/// The kind of work of a routine run.
 fn work_of(routine_run: &RoutineRunRecord, routine: Option<&RoutineRecord>) -> Work {
     let id = routine_run.routine_run_id;
     match routine.map(|routine| routine.origin) {
@@ -156,8 +156,8 @@ fn work_of(routine_run: &RoutineRunRecord, routine: Option<&RoutineRecord>) -> W
     }
 }
 
-/// Sends the message that is the routine run's work. Its run answers nobody: what there is to say is told with the end of the routine run.
-/// `None`: the daemon ends.
+/// Submits the message of a routine run. The run has no reply route: the end of the routine run notifies the owner.
+/// Returns `None` when the daemon ends first.
 async fn begin(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
@@ -181,14 +181,15 @@ async fn begin(
     service.submitter.submit(&message, &service.draining).await
 }
 
-/// Waits for the end of a run; within, `None`: there is no such run any more. `None`: the daemon ends.
+/// Waits for the end of a run. Returns `Some(None)` when the run no longer exists, and `None` when the daemon ends
+/// first.
 async fn follow(service: &RoutineService, Submitted { run, watch }: Submitted) -> Option<Option<Arc<RunRecord>>> {
     if let Some(mut watch) = watch
         && let Some(record) = watch.ended().await
     {
         return Some(Some(record));
     }
-    // A restart has taken it up, or its lane has let it go: the store learns of its end.
+    // A restart has resumed the run, or its lane has closed. The store learns of the end of the run.
     while !service.draining.is_cancelled() {
         match until_stored(&service.draining, || service.runs.run(run)).await? {
             Some(record) if !record.status.is_end() => sleep(RUN_LOOK).await,
@@ -198,13 +199,14 @@ async fn follow(service: &RoutineService, Submitted { run, watch }: Submitted) -
     None
 }
 
-/// Has a job do it, and waits until that is over; the routine run is at work all the while. `None`: the daemon ends.
+/// Executes a routine run by a job, and waits for the end of that job. The routine run is in progress meanwhile.
+/// Returns `None` when the daemon ends first.
 async fn by_job(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
     routine: Option<&RoutineRecord>,
 ) -> Option<Outcome> {
-    // Of the routine run, so that it is one job however often it is made.
+    // The id is derived from the routine run's, so that a repetition creates no second job.
     let id = routine_run.job_id.unwrap_or_else(|| JobId::from(routine_run.routine_run_id.as_uuid()));
     if until_stored(&service.draining, || service.jobs.jobs.job(id)).await?.is_none() {
         let Some(routine) = routine.filter(|_| routine_run.job_id.is_none()) else {
@@ -235,10 +237,10 @@ async fn by_job(
     }
 }
 
-/// What stands before the task of a routine's job.
+/// Precedes the task of a routine's job.
 const WITHIN: &str = "A routine started this task automatically: create no routines and no jobs, and ask nobody.";
 
-/// Makes the job of a routine run. Made again, it is the same one. `None`: the daemon ends.
+/// Creates the job of a routine run. A repetition finds the same job. Returns `None` when the daemon ends first.
 async fn order(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
@@ -250,7 +252,7 @@ async fn order(
     };
     let mut words = format!("{WITHIN}\n\n{task}");
     if let Some(payload) = &routine_run.payload {
-        // Cut before it is marked, so that the marker is closed.
+        // The payload is cut before it is marked, so that the closing marker remains.
         let room = JOB_TASK_MAX_BYTES.saturating_sub(words.len()) / 2;
         words = format!(
             "{words}\n\n{}",
@@ -270,7 +272,7 @@ async fn order(
         asker: routine.creator.clone(),
         channel: routine.channel.clone(),
         session: routine_run_session(routine_run.routine_run_id),
-        reply_to: None, // what there is to say is told with the end of the routine run
+        reply_to: None, // the end of the routine run notifies the owner
         parent: None,
         routine_run: Some(routine_run.routine_run_id),
     };
@@ -278,7 +280,7 @@ async fn order(
     while !service.draining.is_cancelled() {
         match jobs::create(&service.jobs, order.clone(), client.clone()).await {
             Ok(_) => return Some(Ok(())),
-            // Too many jobs are open: that is no failure of the routine.
+            // Too many open jobs are no failure of the routine.
             Err(Refusal::Store(_) | Refusal::ShuttingDown | Refusal::Busy { .. } | Refusal::Overloaded { .. }) => {
                 pauses.wait(&service.draining).await;
             }

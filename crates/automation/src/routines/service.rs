@@ -1,4 +1,4 @@
-//! What routines use.
+//! Services that routines use.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::submitter::Submitter;
 use belay_run::rights::{AccessPolicy, Channels};
 use belay_run::services::RunServices;
 
-/// What changing routines, claiming their routine runs and carrying them out use.
+/// Services for changing routines, claiming their routine runs and executing them.
 pub struct RoutineService {
-    /// What the engine shares.
+    /// State that the engine shares with the sources of requests.
     pub registry: RoutineRegistry,
-    /// The heartbeat, with its state.
+    /// The settings of the heartbeat, parsed.
     pub heartbeat: Heartbeat,
     /// Reads routines and routine runs.
     pub routines: Arc<dyn RoutineReader>,
@@ -37,19 +37,19 @@ pub struct RoutineService {
     pub inputs: Arc<dyn InputReader>,
     /// Carries out the routines that make jobs.
     pub jobs: Arc<JobService>,
-    /// The time.
+    /// Tells the current time.
     pub clock: Arc<dyn Clock>,
     /// This start of the daemon.
     pub boot: BootId,
-    /// Where routine runs are put in as messages.
+    /// Submits the messages of routine runs.
     pub submitter: Submitter,
     /// Reads files of the workspace.
     pub context: Arc<dyn ContextSource>,
     /// The configured channels, by name.
     pub channels: Channels,
-    /// Who is let in through which channel.
+    /// Decides which principals may use which channel.
     pub access: Arc<AccessPolicy>,
-    /// Says whether there is money for a heartbeat.
+    /// Tells whether the budget allows a heartbeat.
     pub run: Arc<RunServices>,
     /// Cancelled when the drain begins.
     pub draining: CancellationToken,

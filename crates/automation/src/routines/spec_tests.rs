@@ -1,4 +1,4 @@
-//! What a routine may be, when it would fire, and what sets it off.
+//! Tests of the validation, the schedule and the triggers of routines.
 
 #![allow(clippy::unwrap_used)]
 
@@ -47,7 +47,7 @@ fn each_thing_that_is_wrong_names_its_field() {
     let webhook = |path: &str, secret: &str| Trigger::Webhook { path: path.into(), secret_sha256: secret.into() };
     for (trigger, expected) in [
         (schedule("0 9 * * *", "Europe/Berlin"), ""),
-        (schedule("at 2001-01-01T00:00", "UTC"), ""), // over, which is no fault of a file that was written before
+        (schedule("at 2001-01-01T00:00", "UTC"), ""), // over, which is no fault of an older file
         (schedule("0 9 30 2 *", "UTC"), "trigger.when"),
         (schedule("61 9 * * *", "UTC"), "trigger.when"),
         (schedule("0 9 * * *", "Europe/Berlyn"), "trigger.zone"),
@@ -160,7 +160,7 @@ fn one_time_fires_at_a_look_and_what_lies_before_it_is_missed() {
         let reckoning = reckon(&record(spec(with(misfire))), std::time::Duration::from_secs(60), at(now)).unwrap();
         assert_eq!(reckoning, Some(Reckoning { fire, missed, next, catches_up }), "{misfire:?} at {now}");
     }
-    // After three months of every minute, what is recorded is bounded.
+    // After three months of a routine that starts every minute, the number of recorded times is bounded.
     let minutes = record(spec(schedule("* * * * *", "UTC")));
     let late = reckon(&minutes, std::time::Duration::from_secs(60), at("2027-04-01T00:00:30Z")).unwrap().unwrap();
     assert_eq!((late.missed.len(), late.fire), (32, Some(at("2027-04-01T00:00Z"))));
@@ -237,7 +237,8 @@ fn a_message_that_is_too_long_to_be_searched_sets_nothing_off() {
     }
 }
 
-/// Prints what a message costs: `cargo test -p belay-agent --release -- --ignored --nocapture what_a_message_costs`.
+/// Prints the time per message: `cargo test -p belay-automation --release -- --ignored --nocapture
+/// what_a_message_costs`.
 #[test]
 #[ignore = "a measurement"]
 fn what_a_message_costs_among_ten_thousand_routines_of_others() {

@@ -1,4 +1,4 @@
-//! What is done about one routine whose time has come: decided by itself, and carried out beside others.
+//! Handles one due routine: a decision without waiting, and an action that can run concurrently with others.
 
 use belay_protocol::{
     Aside, Claim, Held, NewRoutineRun, RoutineId, RoutineRecord, RoutineRunId, RoutineRunRecord, StoreError, UnixMillis,
@@ -9,26 +9,27 @@ use super::registry::Handed;
 use super::service::RoutineService;
 use belay_run::metrics;
 
-/// What is to be done.
+/// The action on a due routine.
 pub(super) enum Step {
     /// Claim a time.
     Claim(Box<NewRoutineRun>),
-    /// Pass times over.
+    /// Record times as missed.
     Miss { routine: RoutineId, times: Vec<UnixMillis>, next: Option<UnixMillis>, at: UnixMillis },
-    /// Lay it aside: what is late anyway waits until nothing holds it back.
+    /// Defer the routine. Its time is late anyway and waits until no guardrail blocks it.
     Defer { routine: RoutineId, aside: Aside },
-    /// Switch it off.
+    /// Disable the routine.
     Off { routine: RoutineId, why: String, at: UnixMillis },
 }
 
 impl Step {
-    /// Whether it takes a place.
+    /// Returns whether the step uses a slot.
     pub(super) fn is_claim(&self) -> bool {
         matches!(self, Self::Claim(_))
     }
 }
 
-/// Decides about a routine. `busy_until`: until when to lay it aside if it waits for its own routine runs; `None`: it need not.
+/// Decides what happens to a due routine. `busy_until`: until when to defer a late time because the routine's own
+/// routine runs use its concurrency; `None`: they do not.
 pub(super) fn decide(
     service: &RoutineService,
     routine: &RoutineRecord,
@@ -38,7 +39,7 @@ pub(super) fn decide(
     let (id, name) = (routine.routine_id, &routine.spec.name);
     let Reckoning { fire, missed, next, catches_up } = match reckon(routine, service.registry.config.grace(), now) {
         Ok(Some(reckoning)) => reckoning,
-        // It has no schedule any more.
+        // The routine no longer has a schedule.
         Ok(None) => return Step::Miss { routine: id, times: Vec::new(), next: None, at: now },
         Err(error) => {
             tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is disabled");
@@ -48,7 +49,7 @@ pub(super) fn decide(
     };
     let Some(time) = fire else { return Step::Miss { routine: id, times: missed, next, at: now } };
     if catches_up && let Some(waits_for) = routine.next_at {
-        // Of its routine runs that are led here the store may know some to have ended: it has the last word.
+        // The engine may count routine runs that have ended in the store; `Aside::at_work` lets the store check again.
         let busy = busy_until.map(|until| (until, routine.spec.guard.max_concurrent));
         if let Some((until, at_work)) = busy.or_else(|| Some((cools_until(routine, now)?, 0))) {
             return Step::Defer { routine: id, aside: Aside { waits_for, until, at_work } };
@@ -77,19 +78,19 @@ pub(super) fn decide(
 pub(super) enum Done {
     /// A routine run was claimed.
     Fired(Box<RoutineRunRecord>),
-    /// As many routine runs of all routines as may be are at work: the time can be claimed later.
+    /// All slots for routine runs are in use; the time can be claimed later.
     NoRoom,
-    /// There is nothing to lead.
+    /// There is no new routine run.
     Settled,
 }
 
-/// Does it.
+/// Executes the action.
 ///
 /// # Errors
-/// The store does not answer. Whether a time was claimed then, the engine asks again.
+/// The store does not answer. If the action was a claim, the engine asks later whether it succeeded.
 ///
 /// # Cancel safety
-/// What was claimed, the next start finds.
+/// The next start finds a routine run that was claimed.
 pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Done, StoreError> {
     match step {
         Step::Claim(routine_run) => return claim(service, *routine_run).await,

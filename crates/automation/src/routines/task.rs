@@ -1,4 +1,4 @@
-//! What the run of a lightweight routine run has to do: read anew when it begins, since a restart may have resumed it.
+//! The task of a lightweight routine run. The run loads it when it begins, since a restart may have resumed the run.
 
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
@@ -10,36 +10,35 @@ use super::service::RoutineService;
 use super::{heartbeat, text};
 use belay_run::rights;
 
-/// Most bytes of a file that a routine run is shown; a longer one is not.
+/// Largest file in the prompt of a routine run, in bytes. A larger one is left out.
 const FILE_MAX_BYTES: u64 = 32 * 1024;
 
-/// What the small loop of a routine run is given.
+/// The input of the small loop of a lightweight routine run.
 pub struct LightweightTask {
-    /// What is added to the prompt.
+    /// Added to the system prompt.
     pub instructions: String,
-    /// What the model is shown besides its task, as untrusted content.
+    /// Shown to the model besides the prompt, as untrusted content.
     pub shown: Option<String>,
-    /// Whether it may call tools.
+    /// Whether the model may call tools.
     pub with_tools: bool,
-    /// Model calls, the last without tools; at least 1.
+    /// Most model calls, the last without tools. At least 1.
     pub iterations: u32,
     /// Most tokens of one answer.
     pub max_tokens: u32,
-    /// What says that there is nothing to say.
+    /// How the model reports nothing.
     pub nothing: NothingToReport,
 }
 
-/// How a model says that there is nothing to say.
+/// How a model says that it has nothing to report.
 #[derive(Clone, Copy)]
 pub struct NothingToReport {
-    /// The word, which is kept as its answer.
+    /// The word for it, which is stored as the answer.
     pub word: &'static str,
-    /// Whether an answer says it.
+    /// Returns whether an answer means it.
     pub is_said: fn(&str) -> bool,
 }
 
-/// What the run of a lightweight routine run has to do; or how its run ends, where that is not there any more.
-///
+/// Loads the task of a lightweight routine run. Returns the end of the run when there is no task any more.
 /// # Errors
 /// The store does not answer.
 pub async fn lightweight_task(
@@ -48,11 +47,13 @@ pub async fn lightweight_task(
 ) -> Result<Result<LightweightTask, RunEnd>, StoreError> {
     let store = &service.routines;
     let Some(routine_run) = store.routine_run(id).await? else { return Ok(Err(cannot("routine_run"))) };
-    // One that was made anew under its name is another one: its words are not this routine run's, nor are its creator's rights.
+    // A new routine of the same name has another id. Neither its prompt nor its creator's permissions apply to this
+    // routine run.
     let routine =
         store.routine(&routine_run.routine).await?.filter(|routine| routine.routine_id == routine_run.routine_id);
     let Some(routine) = routine else { return Ok(Err(cannot("routine"))) };
-    // Looked at before it was begun; since then a restart may have taken it up, with other settings.
+    // The engine checked the permissions before the run began. A restart with other settings may have resumed the run
+    // since.
     let Ok(routine) = rights::of_routine(&service.access, &routine) else {
         return Ok(Err(RunEnd::of(StopReason::ParentStopped).with("rights", "none")));
     };
@@ -77,12 +78,12 @@ pub async fn lightweight_task(
     Ok(Ok(if beats { heartbeat::task(service, &routine_run, &routine, task).await } else { task }))
 }
 
-/// What was to be done is not there any more.
+/// The end of a run whose task no longer exists.
 fn cannot(what: &str) -> RunEnd {
     RunEnd::of(StopReason::Internal).with("cause", what)
 }
 
-/// The files, the state that earlier routine runs have left, and what set it off.
+/// The files, the state that earlier routine runs have left, and the payload of the trigger.
 async fn shown(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,

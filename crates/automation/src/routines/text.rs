@@ -1,10 +1,10 @@
-//! What a routine run tells its model. Pure.
+//! Texts for the model of a routine run. Pure.
 
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{RoutineRecord, RoutineRunId, RoutineRunRecord};
 use belay_run::untrusted;
 
-/// What is added to the prompt of a lightweight routine run.
+/// Added to the system prompt of a lightweight routine run.
 pub(super) fn instructions(routine_run: &RoutineRunRecord, routine: &RoutineRecord) -> String {
     let spec = &routine.spec;
     let purpose = if spec.description.is_empty() { String::new() } else { format!(" ({})", spec.description) };
@@ -31,7 +31,7 @@ pub(super) fn instructions(routine_run: &RoutineRunRecord, routine: &RoutineReco
     )
 }
 
-/// A file of the workspace that a routine run is shown.
+/// A file of the workspace in the prompt of a routine run.
 pub(super) fn file(path: &str, text: &str) -> String {
     fenced("file", &format!(" path=\"{path}\""), text)
 }
@@ -41,7 +41,7 @@ pub(super) fn state(path: &str, text: &str) -> String {
     fenced("state", &format!(" path=\"{path}\""), text)
 }
 
-/// What a routine run was set off with.
+/// The payload of a routine run's trigger, marked as untrusted content.
 pub(super) fn payload(routine_run: RoutineRunId, text: &str) -> String {
     let text = untrusted::marked("trigger", routine_run.as_uuid().as_bytes(), text.trim_end());
     format!(
@@ -49,7 +49,7 @@ pub(super) fn payload(routine_run: RoutineRunId, text: &str) -> String {
     )
 }
 
-/// A text between marks that it cannot close by itself.
+/// Puts a text between tags. Escapes the closing tag in the text, so that the text cannot end the block.
 fn fenced(name: &str, more: &str, text: &str) -> String {
     let text = text.replace(&format!("</{name}"), &format!("<\\/{name}"));
     format!("<{name}{more}>\n{}\n</{name}>", text.trim_end())

@@ -1,4 +1,4 @@
-//! `routine`: the tool by which the run of a conversation makes, changes, lists and fires routines of the person it works for.
+//! `routine`: the tool with which the run of a conversation creates, changes, lists and starts routines of its person.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use belay_run::own_tools::ROUTINE;
 use belay_run::request::RunRequest;
 use belay_run::run_tool::{DeclaredTool, RunTool};
 
-/// Characters of a prompt that are shown to whoever is asked about it.
+/// Characters of a prompt that a question for approval shows.
 const SHOWN_CHARS: usize = 200;
 
 /// The tool as models see it. It works once it is bound to the run of a conversation, by a [`RoutineToolContext`].
@@ -67,10 +67,10 @@ pub fn routine_tool() -> DeclaredTool {
     DeclaredTool::new(spec, "only the run of a conversation can create and change routines; do the work yourself")
 }
 
-/// For whom a run changes routines.
+/// The client in whose name a run changes routines.
 #[derive(Clone)]
 pub struct RoutineToolContext {
-    /// The service that carries out its requests.
+    /// Executes the requests.
     pub service: Arc<RoutineService>,
     /// What was asked of the run: who asks, and where.
     pub request: Arc<RunRequest>,
@@ -116,7 +116,7 @@ fn action_of(arguments: &Map<String, Value>) -> &str {
     text_of(arguments, "action").unwrap_or_default()
 }
 
-/// The routine that the arguments describe.
+/// Builds the routine that the arguments describe.
 fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
     let needed = |key: &str| text_of(arguments, key).map(str::to_owned).ok_or_else(|| format!("{key}: is missing"));
     let trigger = match (text_of(arguments, "schedule"), text_of(arguments, "pattern")) {
@@ -145,7 +145,7 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
         },
     };
     let cooldown_s = match trigger {
-        Trigger::Schedule { .. } => 0, // the schedule says how often
+        Trigger::Schedule { .. } => 0, // the schedule sets the frequency
         _ => Guardrails::default().cooldown_s,
     };
     Ok(RoutineSpec {

@@ -5,33 +5,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// `[workers]`
+/// `[workers]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkersConfig {
-    /// Whether the model is offered the tool `run_in_worker`.
+    /// Whether the model gets the tool `run_in_worker`.
     pub enabled: bool,
-    /// Where a worker lives.
+    /// Where a worker runs.
     pub host: WorkerRoom,
-    /// Most steps of one worker; a call may ask for fewer. Brought within 1 and [`MOST_TURNS`].
+    /// Most steps of one worker; a call may request fewer. Clamped to 1 and [`MOST_TURNS`].
     pub max_turns: u32,
-    /// Most seconds of one worker, from its start to its end; a call may ask for fewer. 1 to 86400 (a day).
+    /// Most seconds of one worker, from its start to its end; a call may request fewer. 1 to 86400 (a day).
     pub max_time_s: u64,
-    /// Tools that run with the host and that workers may use all the same. They pass the same gate as any call.
+    /// Tools that workers may use although they run in the host. They pass the effect gate like any call.
     pub host_tools: Vec<String>,
-    /// In a container: the image. It needs nothing but the C library that the program was built for.
+    /// For a container: the image. It needs only the C library for which the program was built.
     pub image: String,
-    /// In a container: the socket of Docker or Podman.
+    /// For a container: the socket of Docker or Podman.
     pub docker_socket: PathBuf,
-    /// In a container: its memory in MiB; 64 to 1048576 (1 TiB).
+    /// For a container: its memory in MiB; 64 to 1048576 (1 TiB).
     pub memory_mb: u64,
-    /// In a container: its share of the processor where others want it too; 2 to 262144, 1024 is an ordinary one.
+    /// For a container: its share of the processor under contention; 2 to 262144. 1024 is the usual share.
     pub cpu_shares: u64,
-    /// In a container: the network it is on. Empty: none.
+    /// For a container: its network. Empty: none.
     pub network: String,
 }
 
-/// Where a worker lives.
+/// Where a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerRoom {
@@ -41,11 +41,11 @@ pub enum WorkerRoom {
     Container,
 }
 
-/// Most steps that a worker can be given. 500: what runs longer is a job for several.
+/// Most steps of a worker. 500: longer work belongs in several jobs.
 pub const MOST_TURNS: u32 = 500;
 
 impl Default for WorkersConfig {
-    /// 50 steps and 10 minutes: what IronClaw's workers get, and the figures of its containers.
+    /// 50 steps and 10 minutes, and the limits of a container: the figures of IronClaw's workers.
     fn default() -> Self {
         Self {
             enabled: false,
@@ -63,7 +63,7 @@ impl Default for WorkersConfig {
 }
 
 impl WorkersConfig {
-    /// Every problem at once, each beginning with its key.
+    /// Returns all problems; each begins with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (key, value, least, most) in [
@@ -86,12 +86,12 @@ impl WorkersConfig {
         problems
     }
 
-    /// The most steps of one worker.
+    /// Most steps of one worker.
     pub fn turns(&self) -> u32 {
         self.max_turns.clamp(1, MOST_TURNS)
     }
 
-    /// The longest time of one worker.
+    /// Longest time of one worker.
     pub fn max_time(&self) -> Duration {
         Duration::from_secs(self.max_time_s)
     }

@@ -1,4 +1,5 @@
-//! One job from the start of its worker to the last trace of it: one timeout around the whole, one end, nothing left.
+//! One worker job, from the start of the worker to its removal. One timeout covers all of it, and nothing of the
+//! worker remains.
 
 use std::time::Duration;
 
@@ -8,38 +9,40 @@ use tokio_util::sync::CancellationToken;
 
 use super::job_host::JobHost;
 
-/// How long a clerk that was told to stop may take. 5 s: the gate returns within a fraction of a second, the rest is for
-/// a slow disk.
+/// Time within which the job host must end after it was cancelled. 5 s: the gate returns within a fraction of a
+/// second; the rest is for a slow disk.
 const CLERK_GRACE: Duration = Duration::from_secs(5);
 
-/// How often a run whose worker is being started shows that it is alive: the first start of a container fetches its image.
+/// Interval at which a run reports that it is alive while its worker starts. The first start of a container downloads
+/// its image.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
-/// How a job ended, for its event and its report.
+/// The end of a job, for its event and its report.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) end: WorkerEnd,
-    /// Why, in the words that all runs have.
+    /// The stop reason.
     pub(super) reason: StopReason,
     /// Model calls.
     pub(super) turns: u32,
     pub(super) duration: Duration,
 }
 
-/// What brings a job to its end.
+/// Why the wait for the job host ended.
 enum Cut {
-    /// Its clerk is done: the worker has told its end, or the host has.
+    /// The job host has ended: the worker or the host has ended the job.
     Served(WorkerEnd),
     Stopped,
     TimedOut,
-    /// The worker's process is gone, in these words.
+    /// The worker's process has ended; with a description.
     Died(String),
 }
 
-/// Starts a worker, answers it, and ends it. `stop`: the token of the call; the clerk's own hangs on it.
+/// Starts a worker, serves its requests, and ends it. `stop` is the token of the call; the job host's token is its
+/// child.
 ///
 /// # Cancel safety
-/// Not to be dropped: cancel the token. Dropped all the same, the worker is ended in the background.
+/// Do not drop it: cancel the token. When it is dropped nevertheless, the worker is ended in the background.
 pub(super) async fn run(
     host: &dyn WorkerHost,
     start: WorkerStart,
@@ -86,7 +89,7 @@ async fn carry_out(
         let serving = job_host.serve();
         tokio::pin!(serving);
         let cut = tokio::select! {
-            biased; // an end that the worker has told comes before the end of its process, and before ours
+            biased; // an end that the worker has reported comes before the end of its process, and before a stop or the timeout
             end = &mut serving => Cut::Served(end),
             () = stop.cancelled() => Cut::Stopped,
             () = sleep_until(deadline) => Cut::TimedOut,
@@ -95,12 +98,12 @@ async fn carry_out(
         match cut {
             Cut::Served(end) => end,
             cut => {
-                // The clerk is not dropped in the middle of a batch: what runs is told, and recorded.
+                // The job host is not dropped within a batch: running calls are cancelled and recorded.
                 served.cancel();
                 let last = timeout(CLERK_GRACE, serving).await;
                 match (cut, last) {
                     (Cut::TimedOut, _) => WorkerEnd::TimedOut,
-                    // Its last word came just before it went.
+                    // The worker reported its end just before its process ended.
                     (Cut::Died(_), Ok(end @ (WorkerEnd::Completed { .. } | WorkerEnd::Failed { .. }))) => end,
                     (Cut::Died(how), _) => {
                         WorkerEnd::failed(format!("the worker's process ended before it reported its result: {how}"))
@@ -112,8 +115,8 @@ async fn carry_out(
     };
     served.cancel();
     match end {
-        // A stop is answered at once. Dropped, the worker ends in the background, where whoever stops a run waits for
-        // all of its processes.
+        // A stop returns at once. Dropping the handle ends the worker in the background; a stop of the run waits for
+        // all its processes.
         WorkerEnd::Stopped => drop(process),
         _ => process.end().await,
     }

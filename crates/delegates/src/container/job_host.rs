@@ -1,4 +1,4 @@
-//! Who answers a worker: with the run's own way of asking the model, and the run's own gate.
+//! The job host answers the requests of a worker with the run's own model calls and effect gate.
 
 use std::sync::Arc;
 
@@ -16,55 +16,54 @@ use belay_run::compaction::Shortener;
 use belay_run::core::{RunCore, failure};
 use belay_run::model_call::ModelCall;
 
-/// What a clerk knows of the worker's conversation.
+/// The worker's conversation, as the host knows it.
 #[derive(Default)]
 pub(super) struct WorkerConversation {
     context: LoopContext,
-    /// How many messages the worker has told.
+    /// Number of messages that the worker has sent.
     told: usize,
     shortener: Shortener,
-    /// Where its task stands in the context.
+    /// The index of the task in the context.
     start: usize,
 }
 
-/// Takes up what the worker tells: each time the whole conversation, which only grows. What it has told before is known,
-/// and may have left the context since.
+/// Appends the new messages. The worker sends the whole conversation each time, and it only grows. Earlier messages
+/// are skipped, since a compaction may have removed them from the context.
 fn hear(context: &mut LoopContext, told: &mut usize, messages: Vec<Message>) {
     let known = std::mem::replace(told, messages.len().max(*told));
     context.messages.extend(messages.into_iter().skip(known).map(Arc::new));
 }
 
-/// The clerk of one job.
+/// The host's part of one job.
 pub(super) struct JobHost {
     pub(super) core: RunCore,
     pub(super) reasoning: Reasoning,
     pub(super) orders: Arc<Orders>,
     pub(super) requests: mpsc::Receiver<Request>,
-    /// The conversation that the worker has told, shortened where it has become too long, and the counters as the host has
-    /// them.
+    /// The conversation of the worker, compacted when it becomes too long, with the host's counters.
     pub(super) talk: WorkerConversation,
     pub(super) max_turns: u32,
     /// Model calls so far.
     pub(super) turns: u32,
-    /// Why the job is over, where the host knows it better than the worker.
+    /// Why the job is over, when the host knows it better than the worker.
     pub(super) reason: Option<StopReason>,
 }
 
 impl JobHost {
-    /// Answers until the job is over: the worker says so, a limit is reached, the model cannot be asked, or the run's
-    /// token is cancelled.
+    /// Answers requests until the job is over: the worker reports its end, a limit is reached, a model call fails, or
+    /// the run's token is cancelled.
     ///
     /// # Cancel safety
-    /// Not to be dropped: cancel the token instead, and it returns within the grace of tools.
+    /// Do not drop it: cancel the token. It then returns within the grace period of tools.
     pub(super) async fn serve(&mut self) -> WorkerEnd {
         loop {
             let cancel = self.core.cancel.clone();
             let request = tokio::select! {
-                biased; // what a worker said before it was cut off counts
+                biased; // a request that the worker sent before the cancellation counts
                 Some(request) = self.requests.recv() => request,
                 () = cancel.cancelled() => return WorkerEnd::Stopped,
             };
-            // Where an answer goes to nobody, the worker is gone, and whoever watches its process says so.
+            // A failed send means that the worker is gone. The watch on its process reports this.
             let over = match request {
                 Request::Model(ask, answer) => match self.model(ask).await {
                     Ok(reply) => {
@@ -92,9 +91,9 @@ impl JobHost {
         }
     }
 
-    /// Asks the model as any run does.
+    /// Makes a model call, as any run does.
     async fn model(&mut self, ask: ModelAsk) -> Result<ModelReply, WorkerEnd> {
-        // The worker counts too; but it is not the one whose count holds.
+        // The worker counts its steps too, but only the host's count is binding.
         if let Some(end) = self.core.at_step().await {
             return Err(self.over(&end));
         }
@@ -115,7 +114,7 @@ impl JobHost {
         }
     }
 
-    /// Leads a batch through the gate. The worker's own tools are handed back to it from there.
+    /// Passes a batch through the effect gate, which hands calls of the worker's own tools back to the worker.
     async fn batch(&mut self, batch: ToolBatch) -> (Vec<Message>, Option<WorkerEnd>) {
         let calls: Vec<AdmittedCall> =
             batch.calls.into_iter().map(|BatchCall { call, refused }| AdmittedCall { call, refused }).collect();
@@ -139,7 +138,7 @@ impl JobHost {
         (messages, over)
     }
 
-    /// The end that follows from an end of the run.
+    /// Converts an end of the run to the end of the worker.
     fn over(&mut self, end: &RunEnd) -> WorkerEnd {
         self.reason = Some(end.reason);
         match end.reason {
@@ -150,7 +149,7 @@ impl JobHost {
     }
 }
 
-/// The end as the host can believe it: who stops a worker is the host, and success has a text.
+/// Corrects an implausible report: only the host stops a worker, and a success needs a text.
 fn plausible(told: WorkerEnd) -> WorkerEnd {
     match told {
         WorkerEnd::Completed { reply } if reply.trim().is_empty() => WorkerEnd::failed("it ended without an answer"),
@@ -188,7 +187,7 @@ mod tests {
             let texts: Vec<&str> = context.messages.iter().map(|message| message.text()).collect();
             assert_eq!(texts, heard, "{says:?}");
         }
-        context.messages.drain(1..3); // shortened
+        context.messages.drain(1..3); // the context was compacted
         hear(&mut context, &mut told, say(&["task", "a", "b", "c", "d"]));
         assert_eq!(context.messages.iter().map(|message| message.text()).collect::<Vec<_>>(), ["task", "c", "d"]);
     }

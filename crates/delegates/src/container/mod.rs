@@ -1,21 +1,21 @@
-//! Runs that are carried out by a worker: a process of its own, inside the sandbox or a container.
+//! Runs in a worker: a process of its own, in the sandbox or in a container.
 //!
-//! **For**: `run_in_worker`, by which a run hands a part of its work to a worker, and the worker's own side. The loop is
-//! the shared one and runs in the worker; what counts stays here. The worker has no model, no secret, no journal and no
-//! right: it asks for each over a link that is bound to its job. Every call of a tool goes through the host's effect
-//! gate, which hands the worker's own tools back to it once they may run.
+//! **For**: `run_in_worker`, the tool with which a run delegates a part of its work to a worker, and the worker's side
+//! of it. The worker executes the shared loop. It has no model, no secret, no journal and no permission: it requests
+//! each of them over a link that belongs to its job. Every tool call passes the host's effect gate, which hands
+//! permitted calls of the worker's own tools back to the worker.
 //!
 //! ```text
-//!   host                                                   worker, behind walls
-//!   job (one timeout, one end) ◀── desk ◀──── link ◀────── run_agentic_loop with ContainerDelegate
+//!   host                                                   worker, isolated
+//!   job (one timeout, one end) ◀── job host ◀── link ◀──── run_agentic_loop with ContainerDelegate
 //!    ├─ model  → RunCore::ask (cost guard, limits)          │
 //!    └─ batch  → RunCore::execute (the gate) ── order ────▶ its own tools: files, commands
 //! ```
 //!
-//! **Does not know**: HTTP, sockets, processes, sandboxes: those are ports of [`belay_protocol::worker`].
+//! **Does not know**: HTTP, sockets, processes and sandboxes. These are ports of [`belay_protocol::worker`].
 //!
-//! Reading order: [`config`] → [`worker`] (the worker's side) → `tool` → `job` → `session` → `job_host` (who answers) →
-//! `orders` and `remote` (how a call is handed back) → `report`.
+//! Reading order: [`config`] → [`worker`] (the worker's side) → `tool` → `job` → `session` → `job_host` (answers
+//! requests) → `orders` and `remote` (hand calls back to the worker) → `report`.
 
 pub mod config;
 mod job;
@@ -36,13 +36,13 @@ pub(crate) use tool::ToolGrant;
 pub use tool::run_in_worker_tool;
 pub use worker::work;
 
-/// What workers are started with.
+/// The parts with which workers are started.
 #[derive(Clone)]
 pub struct WorkersParts {
-    /// `[workers]`
+    /// `[workers]`.
     pub config: WorkersConfig,
-    /// Starts them.
+    /// Starts workers.
     pub host: Arc<dyn WorkerHost>,
-    /// Opens their links.
+    /// Opens the links of workers.
     pub links: Arc<dyn WorkerLinks>,
 }

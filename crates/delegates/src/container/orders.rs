@@ -1,6 +1,7 @@
-//! Calls that the gate has let through and the worker is to carry out: handed over, waited for, given up.
+//! Orders: tool calls that the gate has permitted and that the worker executes.
 //!
-//! Orders are numbered and stay until the worker asks for what follows them, so that an answer lost on the way is asked
+//! Orders are numbered. Each is kept until the worker requests a later one, so that the worker can request a lost
+//! answer again. The lock is held only for operations on the maps.
 //! for again. The lock is held for map operations only.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,10 +13,10 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-/// Longest wait for an order until the worker asks again. 20 s: well within what any request may take.
+/// Longest wait for an order before the worker requests again. 20 s: far below any limit for requests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The orders of one job. There are never more than two for each call that the gate runs at a time.
+/// The orders of one job. For each concurrent call of the gate there are at most two: the call and its cancellation.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     state: Mutex<State>,
@@ -25,7 +26,7 @@ pub(super) struct Orders {
 #[derive(Debug, Default)]
 struct State {
     last: u64,
-    /// Up to which number the worker has received them.
+    /// The highest number that the worker has received.
     received: u64,
     waiting: BTreeMap<u64, WorkerCommand>,
     open: HashMap<CallId, (u64, oneshot::Sender<DoneOutput>)>,
@@ -39,7 +40,7 @@ impl State {
     }
 }
 
-/// A call that was handed over. Dropped, it is given up.
+/// A call in the hands of the worker. Dropping it cancels the call.
 pub(super) struct Placed {
     orders: Arc<Orders>,
     call: CallId,
@@ -48,7 +49,7 @@ pub(super) struct Placed {
 }
 
 impl Orders {
-    /// Hands a call over.
+    /// Hands a call to the worker.
     pub(super) fn place(self: &Arc<Self>, call: CallId, tool: String, arguments: Map<String, Value>) -> Placed {
         let (answer, output) = oneshot::channel();
         let number = {
@@ -61,13 +62,13 @@ impl Orders {
         Placed { orders: self.clone(), call, number, output }
     }
 
-    /// The first order behind that number, once there is one; `None` after a while.
+    /// Waits for the first order after this number. Returns `None` after [`PATIENCE`].
     pub(super) async fn next(&self, after: u64) -> Option<ToolOrder> {
         let wait = async {
             loop {
                 let news = self.news.notified();
                 tokio::pin!(news);
-                // Waiting begins before looking, so that nothing comes unseen in between.
+                // The waiter is registered before the check, so that no order is missed in between.
                 news.as_mut().enable();
                 if let Some(order) = self.first_behind(after) {
                     return order;
@@ -87,11 +88,11 @@ impl Orders {
         Some(ToolOrder { number: *number, order: order.clone() })
     }
 
-    /// Takes an answer. One that nobody waits for is thrown away.
+    /// Delivers the result of a call. A result that nobody waits for is dropped.
     pub(super) fn done(&self, done: ToolDone) {
         let open = self.state().open.remove(&done.call);
         if let Some((_, answer)) = open {
-            // The gate has given the call up this very moment.
+            // The receiver may be gone: the gate cancels the call at the same moment.
             let _ = answer.send(done.output);
         }
     }
@@ -101,10 +102,10 @@ impl Orders {
             let mut state = self.state();
             match state.open.get(call) {
                 Some((open, _)) if *open == number => state.open.remove(call),
-                _ => return, // it has its answer
+                _ => return, // the call has its result
             };
             state.waiting.remove(&number);
-            // The worker may have seen it although it has not said so yet.
+            // The worker may have received the order without an acknowledgement.
             state.push(WorkerCommand::Cancel { call: call.clone() });
         }
         self.news.notify_waiters();
@@ -116,7 +117,7 @@ impl Orders {
 }
 
 impl Placed {
-    /// Waits for the worker's answer. `None`: there will be none.
+    /// Waits for the worker's result. `None`: there will be none.
     pub(super) async fn output(&mut self) -> Option<DoneOutput> {
         (&mut self.output).await.ok()
     }

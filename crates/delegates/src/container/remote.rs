@@ -1,4 +1,4 @@
-//! A tool that the worker carries out: declared and weighed here, called there.
+//! A tool that the host declares and previews, and the worker executes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::orders::Orders;
 
 /// One of the worker's own tools, as the gate sees it.
 pub(super) struct Remote {
-    /// The host's tool of that name: what it is and what a call would do is the host's to say.
+    /// The host's tool of that name, which supplies the declaration and the preview of a call.
     pub(super) declaration: Arc<dyn Tool>,
     pub(super) orders: Arc<Orders>,
 }
@@ -25,10 +25,10 @@ impl Tool for Remote {
         self.declaration.weigh(arguments, session).await
     }
 
-    /// Hands the call to the worker and waits for its answer.
+    /// Hands the call to the worker and waits for its result.
     ///
     /// # Cancel safety
-    /// Told by the token, or dropped, the call is given up, and the worker hears of it.
+    /// When the token is cancelled or the future is dropped, the call is given up and the worker gets a cancellation.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let name = self.declaration.spec().name.clone();
         let mut placed = self.orders.place(context.call_id.clone(), name, arguments.clone());

@@ -1,11 +1,11 @@
-//! What the model that handed work to a worker reads of its end. Pure.
+//! The report about a worker's end for the model that started it. Pure.
 
 use belay_protocol::{Termination, ToolFailure, ToolOutput, WorkerEnd};
 use serde_json::json;
 
 use super::job::Ended;
 
-/// The word for an end that runs of every kind have.
+/// The termination that corresponds to a worker's end.
 pub(super) fn termination(end: &WorkerEnd) -> Termination {
     match end {
         WorkerEnd::Completed { .. } => Termination::Goal,
@@ -16,7 +16,7 @@ pub(super) fn termination(end: &WorkerEnd) -> Termination {
     }
 }
 
-/// Facts as JSON, and one plain line.
+/// Makes the report: facts as JSON, and one plain line.
 pub(super) fn report(ended: Ended) -> ToolOutput {
     let Ended { end, reason, turns, duration } = ended;
     let mut facts = json!({
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn each_end_has_its_word_and_only_a_completed_one_is_a_success() {
         let end = |end, reason| report(Ended { end, reason, turns: 2, duration: Duration::from_millis(7) });
-        // The order of keys is the library's, and differs with its features.
+        // The order of keys depends on the features of the JSON library.
         let facts = |text: &str| {
             let (facts, line) = text.split_once('\n').expect("facts, then a line");
             (serde_json::from_str::<serde_json::Value>(facts).expect("JSON"), line.to_owned())

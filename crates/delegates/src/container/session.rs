@@ -1,4 +1,4 @@
-//! The host's end of one job's link: takes what the worker asks for to whoever can answer it, one request at a time.
+//! The host's end of the link of one job: forwards the worker's requests to the job host, one at a time.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::orders::Orders;
 
-/// Requests that wait for the clerk. 4: a worker has one at a time; whoever sends more waits.
+/// Requests that wait for the job host. 4: a worker makes one at a time. When it is full, the sender waits.
 const REQUESTS: usize = 4;
 
-/// What the clerk is asked for, and where the answer goes.
+/// A request to the job host, with the sender for its answer.
 pub(super) enum Request {
     Model(ModelAsk, oneshot::Sender<ModelAnswer>),
     Batch(ToolBatch, oneshot::Sender<BatchAnswer>),
@@ -30,7 +30,7 @@ pub(super) struct WorkerSession {
 }
 
 impl WorkerSession {
-    /// A session, and the requests that come in through it.
+    /// Makes a session, and the receiver of its requests.
     pub(super) fn new(task: WorkerTask, deadline: Instant, orders: Arc<Orders>) -> (Self, mpsc::Receiver<Request>) {
         let (requests, incoming) = mpsc::channel(REQUESTS);
         (Self { task, deadline, requests, orders }, incoming)

@@ -1,4 +1,4 @@
-//! `run_in_worker`: the tool by which a run has a part of its work done by a worker.
+//! `run_in_worker`: the tool with which a run delegates a part of its work to a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,8 +83,8 @@ impl RunTool for ToolGrant {
     /// Starts a worker and waits for its end.
     ///
     /// # Cancel safety
-    /// Told by its token, it returns once the worker's processes are gone; dropped, they are ended in the background and
-    /// the link is closed.
+    /// When its token is cancelled, it returns once the worker's processes have ended. When it is dropped, they are
+    /// ended in the background, and the link is closed.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let config = &self.workers.config;
         let order = ChildOrder::read(arguments, config.turns(), config.max_time_s).map_err(ToolFailure::failed)?;
@@ -103,7 +103,7 @@ impl RunTool for ToolGrant {
             message: order.message,
             tools: tools.iter().map(|tool| known(tool.spec())).collect(),
             max_turns: order.max_turns,
-            time_ms: 0, // the session answers the time that is left
+            time_ms: 0, // the session answers with the remaining time
         };
         let (session, requests) = WorkerSession::new(task, deadline, orders.clone());
         let link = self.workers.links.open(Arc::new(session)).map_err(ToolFailure::failed)?;
@@ -153,7 +153,7 @@ impl ToolGrant {
     }
 }
 
-/// Tools that work only in the hands of a run of this process.
+/// Returns whether a tool works only for a run in this process.
 fn acts_on_the_run(name: &str) -> bool {
     creates_work(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
 }

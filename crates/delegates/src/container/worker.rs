@@ -1,4 +1,4 @@
-//! The worker's own side: the shared loop, with a delegate that has nothing but a link to its host.
+//! The worker's side: the shared loop, with a delegate that only has a link to its host.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -24,21 +24,21 @@ use tokio_util::sync::CancellationToken;
 use belay_run::effect_gate::CRASHED;
 use belay_run::reply::{self, Reply};
 
-/// Pause before the link is asked for orders again after it broke.
+/// Pause before the worker requests orders again after a failure of the link.
 const LINK_PAUSE: Duration = Duration::from_millis(200);
-/// How long tools that nobody waits for any more may take to end.
+/// Time within which tools must end after their calls were cancelled.
 const LAST_TOOLS: Duration = Duration::from_secs(5);
 
 const SAY_SOMETHING: &str = "Your message was empty. Answer with your result as text, or continue working with the \
 tools.";
 
-/// Carries out the job behind this link with these tools of its own, and tells the host how it ended.
+/// Executes the job behind this link with the worker's own tools, and reports its end to the host.
 ///
 /// # Errors
-/// The host could not be told, or asked for the task: nobody waits for this worker any more.
+/// The host could not be reached for the task or the report: it does not wait for this worker any more.
 ///
 /// # Cancel safety
-/// Dropped, running tools are dropped with it; the host finds the process gone.
+/// When dropped, running tools are dropped too. The host notices the end of the process.
 pub async fn work(link: Arc<dyn WorkerLink>, own: ToolSet) -> Result<WorkerEnd, LinkError> {
     let task = link.task().await?;
     let end = match timeout(Duration::from_millis(task.time_ms), carry_out(link.clone(), own, task)).await {
@@ -53,7 +53,7 @@ async fn carry_out(link: Arc<dyn WorkerLink>, own: ToolSet, task: WorkerTask) ->
     let WorkerTask { message, tools, max_turns, .. } = task;
     let tools =
         Arc::new(ToolSet::new(tools.into_iter().map(|tool| Arc::new(Lent::new(tool)) as Arc<dyn Tool>).collect()));
-    // Prompt and limits of an answer are the host's; only the list of tools is looked at here.
+    // The host has the prompt and the limits of an answer; the loop here only uses the list of tools.
     let reasoning = Reasoning::new(Prompt::default(), Prompt::default(), tools, 1, 1);
     let mut context = LoopContext::new(vec![Arc::new(Message::user(message))]);
     let config = AgenticLoopConfig { max_iterations: max_turns, ..AgenticLoopConfig::default() };
@@ -74,7 +74,7 @@ async fn carry_out(link: Arc<dyn WorkerLink>, own: ToolSet, task: WorkerTask) ->
     }
 }
 
-/// A tool of the host's list, as the loop needs to know it. Calls of it go to the host.
+/// A tool of the host's list, as the loop needs it. Calls of it go to the host.
 struct Lent(ToolSpec);
 
 impl Lent {
@@ -95,13 +95,13 @@ impl Tool for Lent {
     }
 }
 
-/// Adapts the loop to a worker. Nothing is asked of it but by its end: the host ends the process.
+/// Adapts the loop to a worker. It checks no signals: the host ends the process.
 pub(crate) struct ContainerDelegate {
     link: Arc<dyn WorkerLink>,
-    /// The tools that it carries out when the host says so.
+    /// The tools that it executes on the host's orders.
     own: ToolSet,
     run: RunId,
-    /// Why the host has ended the job, or cannot be reached.
+    /// Why the host has ended the job, or why it cannot be reached.
     over: Option<String>,
     /// The number of the last order received.
     received: u64,
@@ -113,7 +113,7 @@ impl ContainerDelegate {
         StopReason::ParentStopped.into()
     }
 
-    /// Carries out what the host orders, until the batch has its results.
+    /// Executes the host's orders until the batch has its results.
     async fn follow(&mut self, batch: ToolBatch) -> Result<belay_protocol::BatchAnswer, LinkError> {
         let link = self.link.clone();
         let answered = link.batch(batch);
@@ -122,7 +122,7 @@ impl ContainerDelegate {
         let mut tokens: HashMap<CallId, CancellationToken> = HashMap::new();
         let answer = loop {
             tokio::select! {
-                biased; // with the results there is nothing left to carry out
+                biased; // with the results, no order is left
                 answer = &mut answered => break answer,
                 Some(()) = running.next() => {}
                 order = self.next_order() => match order {
@@ -138,7 +138,7 @@ impl ContainerDelegate {
                 },
             }
         };
-        // What is still running was given up by the host.
+        // The host has given up the calls that still run.
         tokens.values().for_each(CancellationToken::cancel);
         let rest = async { while running.next().await.is_some() {} };
         if timeout(LAST_TOOLS, rest).await.is_err() {
@@ -147,10 +147,10 @@ impl ContainerDelegate {
         answer
     }
 
-    /// The next order. `None`: none yet.
+    /// The next order. `None`: there is none yet.
     ///
     /// # Cancel safety
-    /// An order that was not returned is told again.
+    /// The host sends an order again that was not returned.
     async fn next_order(&mut self) -> Option<WorkerCommand> {
         match self.link.order(self.received).await {
             Ok(Some(order)) => {
@@ -166,7 +166,7 @@ impl ContainerDelegate {
         }
     }
 
-    /// Carries out one call and tells the host its answer.
+    /// Executes one call and sends its result to the host.
     fn carry_out(
         &self,
         call: CallId,
@@ -189,7 +189,7 @@ impl ContainerDelegate {
         };
         async move {
             let output = match tool {
-                // As on the host, a tool that panics costs its call and nothing else.
+                // A tool that panics fails only its call, as on the host.
                 Ok(tool) => match AssertUnwindSafe(tool.call(&arguments, &context)).catch_unwind().await {
                     Ok(output) => output.into(),
                     Err(_panic) => DoneOutput::Failed { text: CRASHED.into() },
@@ -228,7 +228,7 @@ impl LoopDelegate for ContainerDelegate {
         })
     }
 
-    /// The final text is the answer, whatever tools have said before it.
+    /// The final text is the result of the worker.
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
         match reply::shape(&text) {
             Reply::Text(text) => {

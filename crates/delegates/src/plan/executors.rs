@@ -1,4 +1,4 @@
-//! Who carries out the steps of plans: made once at the start, chosen by the tags of steps.
+//! Executors of plan steps: built once at the start, chosen by the tags of a step.
 
 use std::sync::Arc;
 
@@ -16,38 +16,38 @@ use belay_run::terminate::{TEACHING, Terminate};
 use belay_run::untrusted::RULE;
 use belay_text::near::nearest;
 
-/// The executor that is always there.
+/// The name of the executor that always exists.
 const GENERAL: &str = "general";
 const GENERAL_DESCRIPTION: &str = "has every tool and does everything that the others are not meant for";
 
-/// Somebody who carries out steps.
+/// An executor: prompts, tools and limits for steps.
 pub(crate) struct Executor {
     pub name: String,
     description: String,
     pub reasoning: Reasoning,
-    /// Model calls of one execution.
+    /// Most model calls of one execution.
     pub max_steps: u32,
 }
 
-/// What every plan uses, made once.
+/// Prompts and executors that all plans share, built once.
 pub struct PlanKit {
-    /// `general` first, then by name. Never empty.
+    /// `general` first, the others by name. Never empty.
     executors: Vec<Executor>,
-    /// What the planner is told: how to plan, and whom to name.
+    /// The planner's prompt: how to plan, and the names of the executors.
     planner: Prompt,
-    /// Asks for the summary, and for the closing turn of a plan that ends early.
+    /// For the summary, and for the closing turn of a plan that ends early.
     pub summary: Reasoning,
-    /// What its steps start runs with.
+    /// Lets steps start other runs.
     pub children: Arc<ChildServices>,
     max_tokens: u32,
     max_attempts: u32,
 }
 
 impl PlanKit {
-    /// Checks the executors against the tools that there are.
+    /// Builds the executors from the settings and the available tools.
     ///
     /// # Errors
-    /// An executor is to have a tool that there is not.
+    /// The settings of an executor name a tool that does not exist.
     pub fn build(
         config: &AgentConfig,
         tools: &[Arc<dyn Tool>],
@@ -55,7 +55,7 @@ impl PlanKit {
         max_attempts: u32,
         children: Arc<ChildServices>,
     ) -> Result<Self, AgentError> {
-        // Who carries out a step works by itself.
+        // A step is autonomous work, so its executor creates no further work.
         let tools: Vec<_> = tools.iter().filter(|tool| !creates_work(&tool.spec().name)).cloned().collect();
         let built_in = ExecutorConfig { description: GENERAL_DESCRIPTION.into(), ..ExecutorConfig::default() };
         let general = config.executors.get(GENERAL).unwrap_or(&built_in);
@@ -82,31 +82,31 @@ impl PlanKit {
         Ok(Self { executors, planner, summary, children, max_tokens, max_attempts })
     }
 
-    /// How the planner is asked, with the tool over the plans of one run.
+    /// Prompts and the tool of the planner for one run.
     pub(super) fn planner(&self, tool: Arc<dyn Tool>) -> Reasoning {
         let tools = Arc::new(ToolSet::new(vec![tool]));
         let prompt = || Prompt::new(self.planner.text.clone());
         Reasoning::new(prompt(), prompt(), tools, self.max_tokens, self.max_attempts)
     }
 
-    /// The executor of a step: the one that its first fitting `[TAG]` names, else the first there is.
+    /// The executor of a step: the one that the first known `[TAG]` names, or else the first executor.
     pub(super) fn choose(&self, step: &str) -> &Executor {
         let tagged = tags(step).find_map(|tag| self.executors.iter().find(|one| one.name.eq_ignore_ascii_case(tag)));
         tagged.unwrap_or(&self.executors[0])
     }
 }
 
-/// Whether each executor can have the tools that its settings name, where `offered` are the names of all tools that runs are
-/// given. An agent does not start otherwise.
+/// Checks that every tool in the settings of an executor exists. `offered`: the names of all tools of runs. The agent
+/// does not start when the check fails.
 ///
 /// # Errors
-/// The first executor that cannot.
+/// The first executor with an unknown tool.
 pub fn check_executors(config: &AgentConfig, offered: &[&str]) -> Result<(), AgentError> {
     let offered: Vec<&str> = offered.iter().copied().filter(|name| !creates_work(name)).collect();
     config.executors.iter().try_for_each(|(name, executor)| check_tools(name, executor, &offered))
 }
 
-/// Whether an executor can have the tools that it is to have.
+/// Checks the tools in the settings of one executor.
 fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Result<(), AgentError> {
     let wanted = executor.tools.iter().flatten();
     let missing = |tool: &&String| tool.as_str() != TERMINATE && !offered.contains(&tool.as_str());
@@ -119,7 +119,7 @@ fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Resul
     }
 }
 
-/// The tools of an executor: those it is to have, or all, and `terminate`.
+/// The tools of an executor: those of its settings, or all, and `terminate`.
 fn tools_of(name: &str, executor: &ExecutorConfig, all: &[Arc<dyn Tool>]) -> Result<Vec<Arc<dyn Tool>>, AgentError> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Terminate::new())];
     let Some(wanted) = &executor.tools else {
@@ -135,7 +135,7 @@ fn tools_of(name: &str, executor: &ExecutorConfig, all: &[Arc<dyn Tool>]) -> Res
     Ok(tools)
 }
 
-/// The planner's prompt. Where there is a choice, it says whom to name and how.
+/// The planner's prompt. With several executors, it lists them and explains the tags.
 fn planner_prompt(executors: &[Executor]) -> String {
     if executors.len() < 2 {
         return texts::PLANNER.to_owned();
@@ -150,7 +150,7 @@ fn planner_prompt(executors: &[Executor]) -> String {
     )
 }
 
-/// Everything in brackets that could be a name.
+/// All texts in brackets that could be a name.
 fn tags(step: &str) -> impl Iterator<Item = &str> {
     let is_name =
         |tag: &&str| !tag.is_empty() && tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');

@@ -1,4 +1,4 @@
-//! The flow of a plan: make it, carry out its steps, say how it ended.
+//! The flow of a plan: makes the plan, executes its steps, and reports the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,41 +18,43 @@ use belay_run::closing::{self, closing_turn};
 use belay_run::core::{Asked, RunCore};
 use belay_run::reply::{self, Reply};
 
-/// What a plan is made for.
+/// The input of a plan.
 pub struct PlanTask<'a> {
-    /// Where the message that asks for it stands in the context.
+    /// The index in the context of the message that requests the plan.
     pub start: usize,
-    /// The text behind `/plan`, or the task of a job.
+    /// The text after `/plan`, or the task of a job.
     pub request: &'a str,
-    /// Who plans, carries out steps and sums up.
+    /// Prompts and executors.
     pub kit: &'a Arc<PlanKit>,
-    /// What a job may use; `None` for a plan that a person asked for.
+    /// The budget of a job. `None`: a person requested the plan.
     pub budget: Option<PlanBudget>,
 }
 
-/// What the plan of a job may use.
+/// The budget of a job's plan.
 #[derive(Clone, Copy)]
 pub struct PlanBudget {
-    /// Steps of all loops together.
+    /// Most steps of all its loops together.
     pub max_steps: u32,
-    /// Steps of the piece of work at which the daemon died last; `None` where it did not.
+    /// Steps that the current piece of work had made when the daemon last crashed. `None`: it did not crash.
     pub made_at_crash: Option<u32>,
 }
 
-/// Works through a plan. Returns the end and what is said with it. The context gains what is said, and nothing of the steps.
+/// Executes a plan. Returns the end of the run, and its text if it has one. The context receives only that text,
+/// nothing of the steps.
 ///
 /// # Errors
-/// The model cannot be asked for a plan, or the store does not answer.
+/// The model call for the plan failed, or the store does not answer.
 ///
 /// # Cancel safety
-/// Dropped midway, the run goes on from its last stored state: a step that was in progress is tried again.
+/// Dropped midway, the run continues from its last stored state: a step in progress is tried again.
 pub async fn run_plan(
     core: &mut RunCore,
     context: &mut LoopContext,
     task: PlanTask<'_>,
 ) -> Result<(RunEnd, Option<String>), LoopError> {
     let PlanTask { start: turn_start, request, kit, budget } = task;
-    // A job that crashes again and again is given up as a whole; what it had not done yet is not taken off its budget.
+    // The job counts its crashes itself, so that a crash is no attempt at a step. Steps that were reserved and not
+    // made return to the budget.
     let made = budget.and_then(|budget| budget.made_at_crash);
     let state = PlanState::read(&context.state.delegate, budget.is_some(), made);
     let mut flow = PlanFlow { core, context, turn_start, request, kit, budget, state };
@@ -78,7 +80,7 @@ struct PlanFlow<'a> {
 }
 
 impl PlanFlow<'_> {
-    /// The loop over steps. `None`: no step is left to work on; otherwise why it ends before that.
+    /// Executes step after step. Returns `None` when no step is left, and otherwise the reason to end early.
     async fn work(&mut self) -> Result<Option<RunEnd>, LoopError> {
         let config = self.core.services.config.plan.clone();
         if self.state.plans.active().is_none()
@@ -110,7 +112,7 @@ impl PlanFlow<'_> {
                     self.state.fail(index, &why);
                     self.mark(index, StepStatus::Blocked, &why).await?;
                 }
-                // Tried again, or blocked when this was the last attempt.
+                // The next pass tries the step again, or marks it as blocked after the last attempt.
                 ChildEnd::Failed(trouble) => self.state.fail(index, &trouble),
                 ChildEnd::Over(end) => return Ok(Some(self.over_or(end))),
             }
@@ -118,20 +120,20 @@ impl PlanFlow<'_> {
         Ok(None)
     }
 
-    /// How the run ends where the steps of its job are used up.
+    /// The end of the run when the steps of its job are used up.
     fn used_up(&self) -> Option<RunEnd> {
         let limit = self.budget?.max_steps;
         (self.steps_left() == 0)
             .then(|| RunEnd::of(StopReason::MaxIterations).with("iterations", limit).with("max_steps", limit))
     }
 
-    /// Steps that are left to the job, whoever makes them; as many as there may be where it is no job.
+    /// Steps left in the job's budget, over all its loops; unlimited without a job.
     fn steps_left(&self) -> u32 {
         self.budget.map_or(u32::MAX, |budget| budget.max_steps.saturating_sub(self.state.used))
     }
 
-    /// Whether the run is at its end: somebody said stop, or a rule about the whole run fires. A plan that is made and each
-    /// step that is carried out count as one step of the run.
+    /// Returns the end of the run when it was stopped or when a stop rule of the whole run applies. Making the plan,
+    /// and each execution of a step, counts as one step of the run.
     fn over(&mut self) -> Option<RunEnd> {
         if let Some(reason) = self.core.stopped() {
             return Some(reason.into());
@@ -142,7 +144,8 @@ impl PlanFlow<'_> {
         end.or_else(|| self.observe(Observation::Step))
     }
 
-    /// The end of the whole run that a child has run into. A failure stays what it is, but for a person's stop.
+    /// Converts the end of a child run to the end of the whole run. A failure keeps its reason, unless the run was
+    /// stopped.
     fn over_or(&mut self, end: RunEnd) -> RunEnd {
         let over = self.over();
         if end.reason.status() == RunStatus::Failed {
@@ -182,7 +185,7 @@ impl PlanFlow<'_> {
         Ok(None)
     }
 
-    /// One attempt at a step.
+    /// Makes one attempt at a step.
     async fn execute(&mut self, index: usize) -> Result<ChildEnd, LoopError> {
         let attempt = self.state.begin(index);
         self.context.state.iteration += 1;
@@ -191,7 +194,7 @@ impl PlanFlow<'_> {
         let executor = self.kit.choose(text);
         let limit = executor.max_steps.min(self.steps_left());
         self.state.book(index, limit);
-        // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
+        // Every later write of the executor includes this one, so that it need not wait for the disk.
         self.note_step(index, StepStatus::InProgress, &trouble, Durability::Relaxed).await?;
         let Some(plan) = self.state.plans.active() else { return Ok(ChildEnd::Failed("there is no plan".into())) };
         let task = texts::task(self.request, plan, &self.state, index, attempt);
@@ -202,18 +205,18 @@ impl PlanFlow<'_> {
             Box::pin(step::execute(Execution { core, children: &self.kit.children, executor, task, limit, inbox }))
                 .await;
         self.state.made(index, used);
-        self.state.write(&mut self.context.state.delegate); // also where the run ends here
+        self.state.write(&mut self.context.state.delegate); // also when the run ends here
         end
     }
 
-    /// A step comes to its end.
+    /// Ends a step with a status.
     async fn mark(&mut self, index: usize, status: StepStatus, said: &str) -> Result<(), LoopError> {
         self.note_step(index, status, &note_of(said), Durability::Committed).await?;
         self.core.after_piece().await;
         Ok(())
     }
 
-    /// Changes a step, and stores the change together with the fact.
+    /// Changes a step, and stores the change together with its event.
     async fn note_step(
         &mut self,
         index: usize,
@@ -221,7 +224,7 @@ impl PlanFlow<'_> {
         note: &str,
         durability: Durability,
     ) -> Result<(), LoopError> {
-        // The step is there: it was just found.
+        // The caller has just found the step, so that it exists.
         let marked = self.state.plans.mark_step(None, index as u64, Some(status), Some(note));
         let step = marked.ok().and_then(|plan| plan.steps.get(index));
         let executor = self.kit.choose(step.map_or("", |step| &step.text)).name.clone();
@@ -239,7 +242,7 @@ impl PlanFlow<'_> {
         Ok(self.core.journal.write(self.context, durability).await?)
     }
 
-    /// No step is left: the summary, by a model, or else in our own words.
+    /// Ends a plan without open steps: a model writes the summary; a fixed text replaces a failed one.
     async fn complete(&mut self) -> Result<(RunEnd, Option<String>), LoopError> {
         let blocked = self.count(StepStatus::Blocked);
         let end = if blocked > 0 { StopReason::PlanBlocked } else { StopReason::PlanCompleted };
@@ -253,7 +256,7 @@ impl PlanFlow<'_> {
         let said = match asked {
             Ok(Asked::Reply(reply)) => reply::shape(&reply.text),
             Err(error @ LoopError::Store(_)) => return Err(error),
-            // The work is done, whatever the summary came to.
+            // A failed summary does not change the outcome of the work.
             Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(_) => Reply::Empty,
         };
         let text = match said {
@@ -263,8 +266,9 @@ impl PlanFlow<'_> {
         Ok((end.into(), Some(text)))
     }
 
-    /// The run ends before the plan does: a closing turn over what is done, where one is due, else our own words. A person
-    /// who said stop is told nothing more; a job that is stopped may be begun again, and goes on from what it has said.
+    /// Ends the run before its plan is complete: with a closing turn over the results, if the end permits one, or else
+    /// with a fixed text. After a stop by a person there is no text, except for a job: it may be resumed, and
+    /// continues from that text.
     async fn end_early(&mut self, mut end: RunEnd) -> (RunEnd, Option<String>) {
         if self.state.plans.active().is_none() {
             return (end, None);
@@ -286,7 +290,7 @@ impl PlanFlow<'_> {
         (end, Some(text))
     }
 
-    /// A context that tells what has become of the plan, with the counters of the run.
+    /// A context with the state of the plan and the counters of the run.
     fn report(&self) -> LoopContext {
         let text = self.state.plans.active().map(|plan| texts::report(self.request, plan, &self.state));
         let messages = vec![Message::user(text.unwrap_or_default()).into()];
@@ -301,7 +305,7 @@ impl PlanFlow<'_> {
         self.state.plans.active().map_or(0, |plan| plan.count(status))
     }
 
-    /// The end with the figures of the plan, where there is one.
+    /// Adds the figures of the plan, if there is one, to the end of the run.
     fn with_evidence(&self, end: RunEnd) -> RunEnd {
         let Some(plan) = self.state.plans.active() else { return end };
         let (completed, blocked) = (plan.count(StepStatus::Completed), plan.count(StepStatus::Blocked));

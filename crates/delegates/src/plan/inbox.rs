@@ -1,5 +1,5 @@
-//! What is said to a job while it works through its plan: the step at work reads it with its next model call, and the steps behind
-//! it read it with their task.
+//! Messages to a job that executes a plan. The current step reads them at its next model call; later steps read them
+//! in their task.
 
 use std::sync::Arc;
 
@@ -9,34 +9,35 @@ use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId};
 use super::state::PlanState;
 use belay_run::core::RunCore;
 
-/// The run's own part of a plan, lent to the execution of a step: what is said becomes part of the run, and not of the child.
+/// The parts of the plan's run that the execution of a step borrows. A message becomes part of that run, not of the
+/// child run.
 pub(super) struct PlanInbox<'a> {
     pub(super) core: &'a mut RunCore,
     pub(super) context: &'a mut LoopContext,
     pub(super) state: &'a mut PlanState,
-    /// Taken, and not yet a part of the run.
+    /// Messages that are not stored as part of the run yet.
     pub(super) taken: Vec<(RunId, Arc<Message>)>,
 }
 
 impl PlanInbox<'_> {
-    /// The next thing that was said; `None`: nothing. Where the run ends before [`PlanInbox::keep`], it is told to whoever said it
-    /// that nobody has read it.
+    /// Takes the next message. Returns `None` when there is none. If the run ends before [`PlanInbox::keep`], the
+    /// sender gets a notice that nobody has read the message.
     ///
     /// # Cancel safety
-    /// Dropped midway, what was taken gets a turn of its own.
+    /// Dropped midway, a message that was taken gets a turn of its own.
     pub(super) async fn take(&mut self) -> Option<Arc<Message>> {
         let (run, message) = self.core.take_offer().await?;
         self.taken.push((run, message.clone()));
         Some(message)
     }
 
-    /// The store has what was said as a part of the run, before any model reads it.
+    /// Stores the messages as part of the run, before any model reads them.
     ///
     /// # Errors
-    /// The store does not answer: nothing was said.
+    /// The store does not answer: no message has joined the run.
     ///
     /// # Cancel safety
-    /// Dropped midway, the run is over; the store has it either way.
+    /// Dropped midway, the run is over. The store keeps the messages, as part of the run or as queued input.
     pub(super) async fn keep(&mut self) -> Result<(), LoopError> {
         let at = self.core.services.clock.now();
         let (runs, said): (Vec<RunId>, Vec<Arc<Message>>) = std::mem::take(&mut self.taken).into_iter().unzip();

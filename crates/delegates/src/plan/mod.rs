@@ -11,12 +11,12 @@
 //!                                           └ terminate(failure): blocked
 //! ```
 //!
-//! Planner and executors are child runs through the shared loop: charged to the run's account, stopped with it, and not
-//! in its thread, which keeps the person's text and the summary. After each change the state is stored in
-//! `LoopState::delegate`, so that a restart goes on at the step that was in progress.
+//! Planner and executors are child runs of the shared loop. They are charged to the run's account and stopped with the
+//! run. The run's thread contains the person's text and the summary, and nothing of the child runs. After each change,
+//! the state is stored in `LoopState::delegate`, so that a restart continues at the step in progress.
 //!
-//! Reading order: [`plans`] (what a plan is) → [`mod@tool`] → [`flow`] (the loop over steps) → [`planner`] → [`step`] →
-//! [`inbox`] (what is said to a job meanwhile) → [`executors`] → [`state`] → [`texts`].
+//! Reading order: [`plans`] (the data of a plan) → [`mod@tool`] → [`flow`] (the loop over steps) → [`planner`] →
+//! [`step`] → [`inbox`] (messages to a job meanwhile) → [`executors`] → [`state`] → [`texts`].
 
 mod executors;
 mod flow;
@@ -36,7 +36,7 @@ pub use executors::PlanKit;
 pub use executors::check_executors;
 pub use flow::{PlanBudget, PlanTask, run_plan};
 
-/// The tool that planners have, for whoever must know its schema.
+/// The planner's tool, for code that needs its schema.
 pub fn tool() -> Arc<dyn Tool> {
     Arc::new(tool::Planning::over(tool::SharedPlans::default()))
 }

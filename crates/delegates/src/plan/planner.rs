@@ -1,4 +1,4 @@
-//! The making of a plan: a child run that has the tool `planning` and nothing else. Its first plan is the plan.
+//! Makes a plan: a child run that has only the tool `planning`. The first plan that it creates counts.
 
 use std::sync::{Arc, PoisonError};
 
@@ -18,23 +18,23 @@ use belay_run::core::{Asked, CallPurpose, ChildStart, RunCore};
 use belay_run::effect_gate::unbound;
 use belay_run::outage::OutageWait;
 
-/// Model calls for a plan. 3: a call that the tool refuses can be mended twice.
+/// Most model calls for a plan. 3: the model can correct a refused call twice.
 const MAX_STEPS: u32 = 3;
-/// How much of the request becomes the title of the plan that is made without the model, in characters.
+/// Length of the title of the default plan, in characters of the request.
 const TITLE_CHARS: usize = 50;
 
-/// What came of it.
+/// The result of the planner.
 pub(super) enum Planned {
     /// A plan, by the model or by default.
     Plan(Plans),
-    /// The run is at its end.
+    /// The run must end.
     Over(RunEnd),
 }
 
-/// Asks for a plan. `history`: the conversation before the request.
+/// Asks the model for a plan. `history`: the conversation before the request.
 ///
 /// # Errors
-/// The model cannot be asked, or the store does not answer.
+/// The model call failed, or the store does not answer.
 pub(super) async fn make_plan(
     kit: &PlanKit,
     seed: &ChildStart,
@@ -51,9 +51,9 @@ pub(super) async fn make_plan(
         }
         match outcome {
             Err(LoopError::Model(error)) if error.kind == ModelErrorKind::ContextTooLong && !history.is_empty() => {
-                history = &[]; // the request alone must do
+                history = &[]; // try the request without the conversation
             }
-            // Steps could not be carried out either.
+            // The steps could not call the model either.
             Err(error @ LoopError::Model(_)) => return Err(error),
             outcome => match end_of_child(outcome)? {
                 ChildEnd::Over(end) => return Ok(Planned::Over(end)),
@@ -89,7 +89,7 @@ fn default_plan(request: &str) -> Plans {
     let title = if title.is_empty() { "Plan".to_owned() } else { title };
     let steps = ["Analyse the request", "Execute the task", "Verify the result"].map(str::to_owned);
     let mut plans = Plans::default();
-    // Title and steps are within every bound.
+    // Title and steps are within all limits.
     let _ = plans.create(None, &title, &steps);
     plans
 }
@@ -136,12 +136,13 @@ impl LoopDelegate for PlannerDelegate<'_> {
         }
     }
 
-    /// A text is no plan.
+    /// A text ends the run without a plan.
     async fn handle_text_response(&mut self, text: String, _context: &mut LoopContext) -> TextAction {
         TextAction::Return(LoopOutcome::Response(text))
     }
 
-    /// One call after the other, so that of several plans the first is the one; the calls behind it are not executed.
+    /// Executes the calls one after the other, so that the first of several plans counts. The calls after it are not
+    /// executed.
     async fn execute_tool_calls(
         &mut self,
         calls: Vec<AdmittedCall>,

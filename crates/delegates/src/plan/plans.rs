@@ -1,19 +1,19 @@
-//! Plans: steps, where each stands, and what changes them. Pure; errors are sentences for the model.
+//! Plans: their steps, the status of each step, and the commands on them. Pure; errors are sentences for the model.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Most plans of one run. 16: more than a model keeps apart.
+/// Most plans of one run. 16: a model does not keep more apart.
 pub(crate) const MAX_PLANS: usize = 16;
-/// Most steps of a plan. 50: beyond that it is a list of everything and no plan.
+/// Most steps of a plan. 50: a longer list is no plan.
 pub(crate) const MAX_STEPS: usize = 50;
-/// Longest step, note and title, in characters. 500: a paragraph; the plan is in every prompt.
+/// Longest step, note and title, in characters. 500: a paragraph, since every prompt contains the plan.
 pub(crate) const MAX_CHARS: usize = 500;
 /// Longest id, in characters.
 const MAX_ID_CHARS: usize = 64;
 
-/// Where a step stands.
+/// The status of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StepStatus {
@@ -25,11 +25,11 @@ pub(crate) enum StepStatus {
 }
 
 impl StepStatus {
-    /// All of them.
+    /// All statuses.
     #[cfg(test)]
     pub(crate) const ALL: [Self; 4] = [Self::NotStarted, Self::InProgress, Self::Completed, Self::Blocked];
 
-    /// The word of the tool and of events.
+    /// The status as a word, in the tool and in events.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::NotStarted => "not_started",
@@ -48,24 +48,24 @@ impl StepStatus {
         }
     }
 
-    /// Whether there is work to do.
+    /// Returns whether the step still needs work.
     fn is_active(self) -> bool {
         matches!(self, Self::NotStarted | Self::InProgress)
     }
 }
 
-/// A step.
+/// A step of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PlanStep {
     pub text: String,
     #[serde(default)]
     pub status: StepStatus,
-    /// What is to know about it; empty where there is nothing.
+    /// A note on the step; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// A plan.
+/// A list of steps with a title.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub id: String,
@@ -74,17 +74,17 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// How many steps have this status.
+    /// The number of steps with this status.
     pub(super) fn count(&self, status: StepStatus) -> usize {
         self.steps.iter().filter(|step| step.status == status).count()
     }
 
-    /// The first step with work to do.
+    /// The first step that still needs work.
     pub(crate) fn first_active(&self) -> Option<usize> {
         self.steps.iter().position(|step| step.status.is_active())
     }
 
-    /// The plan as a model or a person reads it: title, progress, counts, steps with their marks, notes below them.
+    /// Renders the plan for a model or a person: title, progress, counts, and the steps with their marks and notes.
     pub(super) fn render(&self) -> String {
         let head = format!("Plan: {} (ID: {})", self.title, self.id);
         let (done, all) = (self.count(StepStatus::Completed), self.steps.len());
@@ -106,7 +106,7 @@ impl Plan {
     }
 }
 
-/// Why a command did nothing.
+/// Why a command changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlanError {
     #[error("there is already a plan with the id {0}; give another one or none")]
@@ -129,7 +129,7 @@ pub(crate) enum PlanError {
     Missing { command: &'static str, argument: &'static str },
 }
 
-/// The plans of a run; at most one of them is active.
+/// The plans of a run. At most one of them is active.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Plans {
@@ -138,12 +138,13 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// The plan that commands without an id are about.
+    /// The plan for commands without an id.
     pub(super) fn active(&self) -> Option<&Plan> {
         self.active.as_ref().and_then(|id| self.plans.iter().find(|plan| plan.id == *id))
     }
 
-    /// Makes a plan and makes it the active one. Without an id it is called `plan-1`, `plan-2`, …
+    /// Creates a plan and makes it the active one. Without an id, the plan gets the first free one of `plan-1`,
+    /// `plan-2`, …
     pub(super) fn create(&mut self, id: Option<&str>, title: &str, steps: &[String]) -> Result<&Plan, PlanError> {
         if self.plans.len() >= MAX_PLANS {
             return Err(PlanError::TooManyPlans);
@@ -170,7 +171,7 @@ impl Plans {
         format!("plan-{n}")
     }
 
-    /// That plan, or the active one.
+    /// The plan with this id, or the active one.
     pub(super) fn get(&self, id: Option<&str>) -> Result<&Plan, PlanError> {
         let wanted = id.map(str::trim).or(self.active.as_deref()).ok_or(PlanError::NoneActive)?;
         let found = self.plans.iter().find(|plan| plan.id == wanted);
@@ -182,7 +183,7 @@ impl Plans {
         self.plans.iter_mut().find(|plan| plan.id == wanted).ok_or(PlanError::Unknown(wanted))
     }
 
-    /// Changes status, note or both of a step, counted from 0.
+    /// Changes the status or the note of a step, or both. The index counts from 0.
     pub(crate) fn mark_step(
         &mut self,
         id: Option<&str>,
@@ -204,14 +205,14 @@ impl Plans {
     }
 }
 
-/// A text on one line, within its bound.
+/// Joins a text to one line and checks its length.
 fn short(what: &str, text: &str, max: usize) -> Result<String, PlanError> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let chars = line.chars().count();
     if chars > max { Err(PlanError::TooLong { what: what.to_owned(), chars, max }) } else { Ok(line) }
 }
 
-/// The same, and not empty.
+/// Does the same and refuses an empty text.
 fn bounded(what: &'static str, text: &str, max: usize) -> Result<String, PlanError> {
     let line = short(what, text, max)?;
     if line.is_empty() { Err(PlanError::Empty(what)) } else { Ok(line) }

@@ -1,4 +1,5 @@
-//! What a plan's run remembers over restarts: the plans, and for each step of the active one its attempts and its result.
+//! The state of a plan's run that outlasts a restart: the plans, and the attempts and the result of each step of the
+//! active plan.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +8,50 @@ use serde_json::{Map, Value};
 
 use super::plans::{MAX_CHARS, Plan, Plans, StepStatus};
 
-/// Longest result of a step that is kept, in characters. 4000: a page of text, which later steps read.
+/// Longest stored result of a step, in characters. 4000: a page of text for later steps.
 const MAX_RESULT_CHARS: usize = 4000;
-/// Longest account of all results in one prompt, in characters; the oldest are left out first.
+/// Longest text of all results in one prompt, in characters. The oldest results are left out first.
 const MAX_RESULTS_CHARS: usize = 16_000;
-/// Messages to the job that later steps read; the oldest are left out first. The step at work reads all.
+/// Most messages to the job that later steps read. The oldest are left out first. The current step reads all.
 const MAX_SAID: usize = 20;
-/// Longest note that is made of a result or of a trouble, in characters: a line.
+/// Longest note about a result or a failure, in characters: one line.
 const MAX_NOTE_CHARS: usize = 200;
-/// Where it stands in `LoopState::delegate`.
+/// The key of this state in `LoopState::delegate`.
 const KEY: &str = "plan";
 
-/// The state.
+/// The stored state of a plan's run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PlanState {
     pub plans: Plans,
-    /// Executions of steps so far, repeated ones included.
+    /// Executions of steps so far, including repeated ones.
     pub executions: u32,
-    /// Steps of a job that are used up, those that the execution at work may still use included.
+    /// Steps of a job's budget that are used, including those that are reserved for the current execution.
     pub used: u32,
-    /// What was said to the job meanwhile.
+    /// Messages to the job since the plan began.
     said: Vec<String>,
     steps: BTreeMap<usize, Work>,
 }
 
-/// What became of the work on one step.
+/// The work on one step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Work {
     attempts: u32,
-    /// An attempt is under way.
+    /// Whether an attempt is in progress.
     running: bool,
-    /// The steps that were booked for it: the most that it may make.
+    /// Steps that are reserved for this attempt: the most that it may make.
     booked: u32,
-    /// Its result, once there is one.
+    /// The result of the step, once there is one.
     result: Option<String>,
-    /// Why the attempt before did not succeed.
+    /// Why the previous attempt failed.
     trouble: Option<String>,
 }
 
 impl PlanState {
-    /// What an earlier attempt of the run has stored. A step that was being carried out then was interrupted. `forgiving`: that
-    /// was no attempt at it, since somebody else counts the crashes. `made`: how many steps it had made, where anybody knows;
-    /// the others that were booked for it are given back.
+    /// Reads the state that an earlier attempt at the run has stored. A step that was in progress counts as
+    /// interrupted. `forgiving`: the interruption does not count as an attempt, since the job counts its crashes.
+    /// `made`: the steps that the interrupted attempt had made, if known; its other reserved steps are released.
     pub(super) fn read(delegate: &Value, forgiving: bool, made: Option<u32>) -> Self {
         let stored = delegate.get(KEY).cloned();
         let mut state: Self = stored.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default();
@@ -67,7 +68,7 @@ impl PlanState {
         state
     }
 
-    /// Puts it where the next checkpoint takes it along.
+    /// Writes the state to `LoopState::delegate`; the next checkpoint stores it.
     pub(super) fn write(&self, delegate: &mut Value) {
         if !delegate.is_object() {
             *delegate = Value::Object(Map::new());
@@ -75,7 +76,7 @@ impl PlanState {
         delegate[KEY] = serde_json::to_value(self).unwrap_or_default();
     }
 
-    /// Counts an execution of a step and returns which attempt it is, from 1.
+    /// Counts an execution of a step and returns the number of the attempt, from 1.
     pub(super) fn begin(&mut self, index: usize) -> u32 {
         self.executions += 1;
         let work = self.steps.entry(index).or_default();
@@ -84,48 +85,48 @@ impl PlanState {
         work.attempts
     }
 
-    /// Books the steps that the attempt under way may make.
+    /// Reserves steps for the attempt in progress.
     pub(super) fn book(&mut self, index: usize, steps: u32) {
         self.used = self.used.saturating_add(steps);
         self.steps.entry(index).or_default().booked = steps;
     }
 
-    /// The attempt has made so many: the others are given back.
+    /// Releases the reserved steps of an attempt that it has not made.
     pub(super) fn made(&mut self, index: usize, steps: u32) {
         let booked = std::mem::take(&mut self.steps.entry(index).or_default().booked);
         self.used = self.used.saturating_sub(booked.saturating_sub(steps));
     }
 
-    /// Keeps what was said to the job.
+    /// Adds a message to the job.
     pub(super) fn hear(&mut self, text: &str) {
         self.said.push(cut(text, MAX_CHARS));
         let surplus = self.said.len().saturating_sub(MAX_SAID);
         self.said.drain(..surplus);
     }
 
-    /// What was said to the job, oldest first.
+    /// Messages to the job, oldest first.
     pub(super) fn said(&self) -> &[String] {
         &self.said
     }
 
-    /// Attempts of a step so far.
+    /// Attempts at a step so far.
     pub(super) fn attempts(&self, index: usize) -> u32 {
         self.steps.get(&index).map_or(0, |work| work.attempts)
     }
 
-    /// Why the attempt before did not succeed.
+    /// Why the previous attempt at a step failed.
     pub(super) fn trouble(&self, index: usize) -> Option<&str> {
         self.steps.get(&index).and_then(|work| work.trouble.as_deref())
     }
 
-    /// Ends an attempt that did not succeed, and keeps why.
+    /// Ends a failed attempt and stores its reason.
     pub(super) fn fail(&mut self, index: usize, trouble: &str) {
         let work = self.steps.entry(index).or_default();
         work.running = false;
         work.trouble = Some(cut(trouble, MAX_CHARS));
     }
 
-    /// Ends an attempt that succeeded, and keeps its result.
+    /// Ends a successful attempt and stores its result.
     pub(super) fn keep(&mut self, index: usize, result: &str) {
         let work = self.steps.entry(index).or_default();
         work.running = false;
@@ -137,7 +138,7 @@ impl PlanState {
         self.steps.get(&index).and_then(|work| work.result.as_deref())
     }
 
-    /// The results of completed steps, in order; where they are too long together, the newest.
+    /// The results of completed steps, in order. Leaves out the oldest when all are too long together.
     pub(super) fn results(&self, plan: &Plan) -> String {
         let mut room = MAX_RESULTS_CHARS;
         let mut lines = Vec::new();
@@ -156,13 +157,13 @@ impl PlanState {
     }
 }
 
-/// A text as a note: its first line that says something, bounded.
+/// Makes a note of a text: its first non-blank line, shortened.
 pub(crate) fn note_of(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     cut(&line.split_whitespace().collect::<Vec<_>>().join(" "), MAX_NOTE_CHARS)
 }
 
-/// At most so many characters of a text, the last one saying that it was cut.
+/// Cuts a text to `max` characters. The last one of a cut text is `…`.
 pub(super) fn cut(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         None => text.to_owned(),

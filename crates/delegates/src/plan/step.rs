@@ -1,4 +1,4 @@
-//! One execution of a step: a child run of an executor, from its task to what the plan makes of its end.
+//! One execution of a step: a child run of an executor, from its task to the outcome for the plan.
 
 use async_trait::async_trait;
 use belay_agent_loop::{
@@ -19,38 +19,37 @@ use belay_run::terminate::Terminated;
 use belay_run::unattended::{Manner, Texts, last_words};
 use std::sync::Arc;
 
-/// An executor that says the same kind of thing twice has nothing to add: others carry out the rest of the plan.
+/// The second text in a row ends an executor: other executors continue with the rest of the plan.
 const MANNER: Manner = Manner { nudge: texts::NUDGE, empty: texts::EMPTY, second_is_end: true };
 
-/// How a child run of a plan ended, as far as the plan cares.
+/// The end of a plan's child run, from the view of the plan.
 #[derive(Debug)]
 pub(super) enum ChildEnd {
-    /// With a result.
+    /// It has a result.
     Done(String),
-    /// It says that it cannot be done.
+    /// The model reports that it cannot be done.
     GaveUp(String),
-    /// It did not come to a result; another attempt may.
+    /// It has no result; another attempt may have one.
     Failed(String),
-    /// The whole plan is at its end with it: somebody said stop, a limit of the run is reached, or the model cannot be
-    /// asked.
+    /// The whole plan ends with it: the run was stopped, a limit of the run is reached, or the model cannot be called.
     Over(RunEnd),
 }
 
-/// What an execution is of.
+/// The input of one execution.
 pub(super) struct Execution<'a> {
-    /// The child's own core.
+    /// The child's run core.
     pub(super) core: RunCore,
-    /// What it starts runs with.
+    /// Lets the child start other runs.
     pub(super) children: &'a Arc<ChildServices>,
     pub(super) executor: &'a Executor,
     pub(super) task: String,
     /// Most steps.
     pub(super) limit: u32,
-    /// Where the run hears what is said to it.
+    /// Receives the messages to the run.
     pub(super) inbox: PlanInbox<'a>,
 }
 
-/// Runs an executor on its task. Returns its end, and how many steps it has begun.
+/// Runs an executor on its task. Returns the end, and the number of steps that began.
 ///
 /// # Errors
 /// The store does not answer.
@@ -87,12 +86,12 @@ pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopE
         (None, outcome) => end_of_child(outcome),
         (_, Err(error)) => Err(error),
     };
-    // Also where the store has not answered before: what has begun is to be seen to have ended.
+    // Written even after a failure of the store, so that the events of the child include its end.
     let written = core.journal.write(&context, Durability::Relaxed).await;
     (end.and_then(|end| Ok(written.map(|()| end)?)), context.state.iteration)
 }
 
-/// What the end of a child run means to its plan.
+/// Maps the end of a child run to the end for its plan.
 ///
 /// # Errors
 /// The store does not answer.
@@ -103,7 +102,7 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
         }
         Ok(LoopOutcome::Response(text)) => ChildEnd::Done(text),
         Ok(LoopOutcome::Stopped(end)) => match end.reason.layer() {
-            // The steps of a child are its own; everything else that is limited is the whole run's.
+            // The step limit belongs to the child alone; every other limit belongs to the whole run.
             StopLayer::Operator => ChildEnd::Over(end),
             StopLayer::Budget if end.reason != StopReason::MaxIterations => ChildEnd::Over(end),
             _ => ChildEnd::Failed(end.reason.user_line().to_owned()),
@@ -116,8 +115,9 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
         }
         Err(error @ LoopError::Store(_)) => return Err(error),
         Err(error) => {
-            // What no other attempt, and no other step, can mend ends the plan: the day's money, and a provider that does
-            // not answer after all retries. A request that is refused or too long is this execution's own trouble.
+            // The plan ends when neither another attempt nor another step can help: the day's budget is used up, or
+            // the provider does not answer after all retries. A request that is refused or too long fails only this
+            // execution.
             let hopeless = match &error {
                 LoopError::Model(error) => match error.kind {
                     ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest => false,
@@ -134,7 +134,7 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
     })
 }
 
-/// Adapts the loop to an executor: it works by itself, and a text is not yet an end.
+/// Adapts the loop to an executor. It works autonomously; a single text ends it only if it reports a finished step.
 struct StepDelegate<'a> {
     core: RunCore,
     children: &'a Arc<ChildServices>,
@@ -142,12 +142,12 @@ struct StepDelegate<'a> {
     task: String,
     inbox: PlanInbox<'a>,
     shortener: Shortener,
-    /// Where the task stands in the context.
+    /// The index of the task in the context.
     start: usize,
-    /// Model calls.
+    /// Most model calls.
     limit: u32,
     texts: Texts,
-    /// How it ended itself by `terminate`.
+    /// Set when the model ended the step with `terminate`.
     ended: Option<Terminated>,
 }
 
@@ -161,7 +161,7 @@ impl LoopDelegate for StepDelegate<'_> {
     }
 
     async fn on_injected(&mut self, _context: &LoopContext) -> Result<(), LoopError> {
-        self.texts.forget(); // they were said before this
+        self.texts.forget(); // only texts after the new message count
         self.inbox.keep().await
     }
 

@@ -1,14 +1,14 @@
-//! What planner, executors and the summary are told, and what a person reads where no model says it. Pure.
+//! Texts for planner, executors and summary, and the outcome for people when no model writes it. Pure.
 
 use std::fmt::Write as _;
 
 use super::plans::{Plan, StepStatus};
 use super::state::PlanState;
 
-/// The beginning of an executor's task. The rehearsal knows it.
+/// The beginning of an executor's task. The rehearsal recognises it.
 pub(crate) const STEP_HEAD: &str =
     "Carry out one step of a plan: this step and nothing else. Then end with a summary of its result.";
-/// The beginning of what the summary is made of. The rehearsal knows it.
+/// The beginning of the summary's input. The rehearsal recognises it.
 pub(crate) const REPORT_HEAD: &str = "This is what has become of a plan.";
 
 pub(super) const PLANNER: &str = "You make plans. Split the request into a concise plan of a few clear milestones, in \
@@ -44,7 +44,7 @@ and the result if the step is done, with status failure and what is missing if n
 pub(super) const INTERRUPTED: &str =
     "a restart of Belay interrupted it; part of it may have been done, so check before you repeat it";
 
-/// What an executor is given.
+/// The task of an executor.
 pub(super) fn task(request: &str, plan: &Plan, state: &PlanState, index: usize, attempt: u32) -> String {
     let step = plan.steps.get(index).map_or("", |step| step.text.as_str());
     let mut text = format!("{STEP_HEAD}\n\nThe request behind the plan:\n{request}\n\n{}", plan.render());
@@ -60,7 +60,7 @@ pub(super) fn task(request: &str, plan: &Plan, state: &PlanState, index: usize, 
     text
 }
 
-/// What has been said since the request; empty where nothing was.
+/// Messages since the request; may be empty.
 fn said(state: &PlanState) -> String {
     let lines: Vec<String> = state.said().iter().map(|said| format!("- {}", said.replace('\n', "\n  "))).collect();
     match lines.as_slice() {
@@ -71,7 +71,8 @@ fn said(state: &PlanState) -> String {
     }
 }
 
-/// What the summary, and the closing turn of a plan that ends early, are made of: completed and blocked steps apart.
+/// The input of the summary, and of the closing turn of a plan that ends early. Lists completed and blocked steps
+/// separately.
 pub(super) fn report(request: &str, plan: &Plan, state: &PlanState) -> String {
     let mut text = format!("{REPORT_HEAD}\n\nThe request:\n{request}{}\n\n{}", said(state), plan.render());
     let part = |status| -> String {
@@ -95,7 +96,7 @@ fn indented(text: &str) -> String {
     format!("  {}", text.replace('\n', "\n  "))
 }
 
-/// The outcome in our own words, for when no model says it.
+/// The outcome as a fixed text, for a plan without a summary by a model.
 pub(super) fn outcome(plan: &Plan, state: &PlanState) -> String {
     let (done, blocked) = (plan.count(StepStatus::Completed), plan.count(StepStatus::Blocked));
     let all = plan.steps.len();

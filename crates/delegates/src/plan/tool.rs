@@ -1,5 +1,5 @@
-//! `planning`: the tool by which a planner makes the plan of its run. Its first plan is the plan, and the steps are then
-//! carried out as they are: a command that changes a plan could never act, so there is none.
+//! `planning`: the tool with which a planner creates the plan of its run. There is no command that changes a plan: the
+//! first plan ends the planner's run, and the executors carry out its steps unchanged.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::plans::{MAX_CHARS, MAX_STEPS, PlanError, Plans};
 
 use belay_run::own_tools::PLANNING;
 
-/// The plans of a run, shared between its tool and its flow. Held for a command, never across an await.
+/// The plans of a run, shared by its tool and its flow. The lock is held during a command, never across an await.
 pub(crate) type SharedPlans = Arc<Mutex<Plans>>;
 
-/// The tool over the plans of one run.
+/// The tool for the plans of one run.
 pub(crate) struct Planning {
     spec: ToolSpec,
     plans: SharedPlans,
@@ -27,7 +27,7 @@ impl Planning {
         let spec = ToolSpec {
             idempotent: false,
             timeout: Duration::from_secs(1),
-            // A plan of the largest size.
+            // Enough for a plan of the largest size.
             max_output_bytes: 256 * 1024,
             ..ToolSpec::new(
                 PLANNING,
@@ -67,7 +67,7 @@ impl Tool for Planning {
     }
 }
 
-/// Makes a plan and says what came of it. The gate lets no other command through.
+/// Creates a plan and returns the text for the model. The schema refuses any other command.
 fn run(plans: &mut Plans, arguments: &Map<String, Value>) -> Result<String, PlanError> {
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
     let needed = |command, argument| text(argument).ok_or(PlanError::Missing { command, argument });

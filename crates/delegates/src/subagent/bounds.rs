@@ -1,35 +1,36 @@
-//! What a declared schema may be made of. It is checked before anything is compiled, since a schema comes from outside and
-//! is compiled where everybody waits: within these bounds that takes a millisecond, and 40 at the very worst.
+//! Limits for declared schemas. They are checked before compilation, since a schema comes from a client or a model,
+//! and compilation blocks a shared thread. Within these limits it takes a millisecond, and 40 in the worst case.
 
 use belay_protocol::DeclaredOutput;
 use jsonschema::PatternOptions;
 use serde_json::Value;
 
-/// Longest schemas of all outputs together, in bytes of JSON. 16 KiB: they are sent with every request.
+/// Longest schemas of all outputs together, in bytes of JSON. 16 KiB, since every request contains them.
 const MAX_SCHEMA_BYTES: usize = 16 * 1024;
-/// Deepest nesting of one schema; a plain one is 1 deep. 32: four times what people write, and far from the 128 at which
-/// JSON is not read back, stored within a state as it is.
+/// Deepest nesting of one schema; a flat one has depth 1. 32: four times what people write. The stored state contains
+/// the schema, and a JSON document deeper than 128 cannot be read back.
 const MAX_DEPTH: usize = 32;
-/// Most values in all schemas together: objects, lists, texts, numbers and words. 500: each may become a validator.
+/// Most values in all schemas together: objects, lists, strings, numbers and words. 500, since each may become a
+/// validator.
 const MAX_NODES: usize = 500;
-/// Most patterns and formats in all schemas together. 16: each is compiled to an automaton.
+/// Most patterns and formats in all schemas together. 16, since each is compiled to an automaton.
 const MAX_PATTERNS: usize = 16;
 /// Longest patterns of all schemas together, in bytes. 1 KiB: three bytes can name a class of a hundred thousand
-/// characters, which is spread out before the size of the automaton is looked at.
+/// characters, and the compiler expands it before it checks the size of the automaton.
 const MAX_PATTERN_BYTES: usize = 1024;
-/// Most references in all schemas together. 16: a chain of them, each used several times by the one before, is followed
-/// at most a few hundred times for one value.
+/// Most references in all schemas together. 16: a chain in which each link is used several times is then followed at
+/// most a few hundred times for one value.
 const MAX_REFERENCES: usize = 16;
-/// Largest automaton of one pattern, and largest cache of its transitions, in bytes. 64 KiB: dates,
-/// addresses and names of 64 characters are well below it; only long runs of the letters of all scripts are not.
+/// Largest automaton of one pattern, and largest cache of its transitions, in bytes. 64 KiB: patterns for dates,
+/// addresses and names of 64 characters need far less; only long repetitions of the letters of all scripts need more.
 const MAX_AUTOMATON_BYTES: usize = 64 * 1024;
 
-/// The engine of patterns. The plain one takes linear time, whatever pattern is sent.
+/// Options for patterns. This regular-expression engine takes linear time for any pattern.
 pub(super) fn patterns() -> PatternOptions<jsonschema::Regex> {
     PatternOptions::regex().size_limit(MAX_AUTOMATON_BYTES).dfa_size_limit(MAX_AUTOMATON_BYTES)
 }
 
-/// What all schemas of one declaration have used up together.
+/// What all schemas of one declaration contain together.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bounds {
     bytes: usize,
@@ -40,10 +41,10 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Counts one output in, unless it is refused.
+    /// Adds the schema of one output, or refuses it.
     ///
     /// # Errors
-    /// The first bound that is passed, with the name of the output.
+    /// The first limit that the schema exceeds, with the name of the output.
     pub(super) fn admit(&mut self, output: &DeclaredOutput) -> Result<(), String> {
         *self = self.with(&output.schema).map_err(|problem| format!("{}: {problem}", output.name))?;
         Ok(())
@@ -53,7 +54,7 @@ impl Bounds {
         if !schema.is_object() {
             return Err("a schema is a JSON object".into());
         }
-        // Walking comes first, since it goes no deeper than it may; writing the schema down goes to its bottom.
+        // The walk comes first, since it stops at the greatest depth. Serialisation would visit every level.
         self.walk(schema, 1)?;
         self.bytes += schema.to_string().len();
         within(self.bytes, MAX_SCHEMA_BYTES, "bytes long, all outputs together")?;
@@ -74,8 +75,8 @@ impl Bounds {
         }
     }
 
-    /// Counts what costs more than others. A property that is merely called like a keyword has a schema as its value, and
-    /// is told from it by that.
+    /// Counts the expensive keywords. The value of a keyword is a string, or an object for `patternProperties`. A
+    /// property that is only named like a keyword is not counted, since its value is a schema.
     fn keyword(&mut self, key: &str, value: &Value) -> Result<(), String> {
         match (key, value) {
             ("pattern" | "format", Value::String(text)) => self.pattern(text)?,
@@ -109,14 +110,14 @@ mod tests {
     use super::*;
     use crate::subagent::Declared;
 
-    /// What becomes of the schemas `a`, `b`, … of one declaration.
+    /// Checks the schemas `a`, `b`, … of one declaration.
     fn check(schemas: Vec<Value>) -> Result<(), String> {
         let names = ('a'..='z').map(String::from);
         let outputs = names.zip(schemas).map(|(name, schema)| DeclaredOutput { name, schema, description: None });
         Declared::compile(outputs.collect()).map(drop)
     }
 
-    /// A schema of this depth: `not` within `not`.
+    /// A schema with this depth: nested `not`.
     fn nested(depth: usize) -> Value {
         (1..depth).fold(json!({}), |inner, _| json!({ "not": inner }))
     }
@@ -129,7 +130,7 @@ mod tests {
         all_of(texts.into_iter().map(|text| json!({ "pattern": text })))
     }
 
-    /// A chain of references, each link of which refers to the next one twice.
+    /// A chain of references; each link refers twice to the next one.
     fn chain(links: usize) -> Value {
         let to = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
         let link = |n: usize| json!({ "allOf": [to(n + 1), to(n + 1)], "unevaluatedProperties": false });

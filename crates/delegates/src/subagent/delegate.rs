@@ -1,7 +1,7 @@
-//! The delegate of a subagent: what the shared loop does differently for a run that another run has started.
+//! The delegate of a subagent: adapts the shared loop to a run that another run has started.
 //!
-//! It has nobody to talk to. It ends when everything that was declared is there, or, where nothing was declared, with
-//! the first text. Its context is shortened like that of a conversation, so that long work does not outgrow the model.
+//! A subagent has no conversation with a person. It ends when all declared outputs are submitted or, without declared
+//! outputs, with its first text. Its context is compacted like that of a conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,30 +31,30 @@ pub(crate) struct SubagentDelegate {
     goal: Goal,
     reasoning: Arc<Reasoning>,
     shortener: Shortener,
-    /// Where its task stands in the context.
+    /// The index of its task in the context.
     start: usize,
-    /// What it says in words: its text, or the summary of `terminate`.
+    /// Its text: the final text, or the summary of `terminate`.
     result: Option<String>,
 }
 
-/// How a subagent ended.
+/// The end of a subagent.
 #[derive(Debug)]
 pub(super) struct SubagentEnd {
     pub termination: Termination,
     pub end: RunEnd,
-    /// In words; `None` where it said nothing, or had outputs to hand over.
+    /// Its text. `None`: it wrote none, or it had declared outputs.
     pub result: Option<String>,
-    /// The outputs that are there.
+    /// The submitted outputs.
     pub outputs: Map<String, Value>,
     /// Steps, without the closing turn.
     pub turns: u32,
     pub duration: Duration,
 }
 
-/// Takes a subagent to its end.
+/// Runs a subagent to its end.
 ///
 /// # Cancel safety
-/// Not to be dropped while it runs: cancel through its token, and it returns within the grace of its tools.
+/// Do not drop it: cancel its token. It then returns within the grace period of its tools.
 pub(super) async fn run(
     children: Arc<ChildServices>,
     core: RunCore,
@@ -93,8 +93,8 @@ fn deserves_a_last_chance(reason: StopReason) -> bool {
         || matches!(reason, StopReason::MissingOutputs | StopReason::EmptyReply)
 }
 
-/// The word for an ending. A limit that the whole tree shares is an error of this part of it: only its own steps and
-/// its time have words of their own.
+/// The termination for a stop reason. A limit of the whole run tree is an error of the subagent: only its own limits
+/// of steps and time have words of their own.
 fn termination(reason: StopReason) -> Termination {
     match reason {
         StopReason::Goal | StopReason::FinalText | StopReason::Terminated => Termination::Goal,
@@ -109,7 +109,7 @@ impl SubagentDelegate {
     fn end_of(&self, outcome: Result<LoopOutcome, LoopError>, max_turns: u32) -> RunEnd {
         match outcome {
             Ok(LoopOutcome::Response(_)) => RunEnd::of(StopReason::FinalText),
-            // Success in words, with outputs missing, is no success.
+            // A reported success without all outputs is no success.
             Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Terminated => {
                 if self.goal.declared.is_empty() {
                     end
@@ -153,7 +153,7 @@ impl LoopDelegate for SubagentDelegate {
     }
 
     async fn before_llm_call(&mut self, context: &mut LoopContext, _iteration: u32) -> Option<LoopOutcome> {
-        // Its last chance is one call, which nobody judges any more.
+        // The closing turn is one call, which the judge does not examine.
         if self.core.closing.is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The tools by which a run hands over what it came up with: one value at a time, or everything at once.
+//! The tools that submit the outputs of a run: `emit_value` for one value, `complete_task` for all at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::outputs::{Declared, Refused, kind};
 
 use belay_run::own_tools::{COMPLETE_TASK, EMIT_VALUE};
 
-/// Longest result of these tools, in bytes. 4 KiB: five problems for each of a handful of outputs.
+/// Longest result of these tools, in bytes. 4 KiB: five problems for each of a few outputs.
 const MAX_RESULT_BYTES: usize = 4096;
 
-/// The tools of a run with these outputs. Without any declared, there is no value to emit by itself.
+/// The tools of a run with these outputs. Without declared outputs there is no `emit_value`.
 pub(super) fn tools(declared: &Arc<Declared>) -> Vec<Arc<dyn Tool>> {
     let complete: Arc<dyn Tool> = Arc::new(CompleteTask { spec: complete_spec(declared), declared: declared.clone() });
     if declared.is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn tools(declared: &Arc<Declared>) -> Vec<Arc<dyn Tool>> {
     vec![complete, Arc::new(EmitValue { spec: emit_spec(declared), declared: declared.clone() })]
 }
 
-/// The tools that do not belong to a run, but to what it must come up with.
+/// Returns whether a tool exists only to submit declared outputs.
 pub(crate) fn is_own(name: &str) -> bool {
     matches!(name, EMIT_VALUE | COMPLETE_TASK)
 }
@@ -92,9 +92,9 @@ fn complete_spec(declared: &Declared) -> ToolSpec {
     )
 }
 
-/// An output as a property of the arguments.
+/// The schema of an output as a property of the tool's arguments.
 fn property(output: &DeclaredOutput) -> Value {
-    // A reference points into the schema that it stands in, and would point elsewhere from here.
+    // A reference points into the schema that contains it, and would point elsewhere in the tool's schema.
     if output.schema.to_string().contains("\"$ref\"") {
         return json!({ "description": said(output) });
     }

@@ -1,5 +1,5 @@
-//! What a run does that must come up with declared outputs, whoever it is: it is reminded of what is missing, ends when
-//! everything is there, and has one last chance when it is ended before.
+//! The goal of a run with declared outputs. The run gets reminders of missing outputs, ends when all are submitted,
+//! and gets a closing turn when something else ends it before.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use super::emit;
 use super::outputs::{Declared, listed};
 use belay_run::core::{CLOSING_MAX_TOKENS, RunCore};
 
-/// Texts in a row that are answered by a reminder; the next one ends the run. 2, like the loop's own nudges: a model that
-/// does not heed the second will not heed the third.
+/// Reminders after consecutive texts; one more text ends the run. 2, like the nudges of the loop: a model that ignores
+/// the second will ignore a third.
 const MAX_NUDGES: u32 = 2;
 
-/// What a run must come up with, and how patient it is still.
+/// The outputs that a run must submit, and the reminders so far.
 pub struct Goal {
-    /// The outputs that the run has to give.
+    /// The declared outputs.
     pub declared: Arc<Declared>,
     nudges: u32,
 }
 
-/// What is kept of a goal over attempts. The values are not: the conversation has them.
+/// The part of a goal that outlasts an attempt. The values are not part of it: the conversation contains them.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Memo {
@@ -36,9 +36,9 @@ struct Memo {
 }
 
 impl Memo {
-    /// Puts it where the next checkpoint takes it along, beside what others keep there.
+    /// Adds this memo to the delegate's state, beside the entries of others. The next checkpoint stores it.
     fn write(self, delegate: &mut Value) {
-        let Ok(Value::Object(own)) = serde_json::to_value(self) else { return }; // plain data: it always serialises
+        let Ok(Value::Object(own)) = serde_json::to_value(self) else { return }; // plain data always serialises
         match delegate.as_object_mut() {
             Some(others) => others.extend(own),
             None => *delegate = Value::Object(own),
@@ -46,21 +46,21 @@ impl Memo {
     }
 }
 
-/// A run with a goal, for its last chance.
+/// A run with a goal, for its closing turn.
 pub trait GoalRun: LoopDelegate {
-    /// The shared part.
+    /// The run core.
     fn core(&mut self) -> &mut RunCore;
-    /// The goal.
+    /// The goal of the run.
     fn goal(&self) -> Option<&Goal>;
 }
 
 impl Goal {
-    /// A fresh one.
+    /// A goal without submitted outputs or reminders.
     pub fn new(declared: Declared) -> Self {
         Self { declared: Arc::new(declared), nudges: 0 }
     }
 
-    /// The state of the loop that a run with these outputs begins with.
+    /// The initial loop state of a run with these outputs.
     pub fn beginning(outputs: Vec<DeclaredOutput>) -> LoopState {
         let mut state = LoopState::default();
         if !outputs.is_empty() {
@@ -69,11 +69,11 @@ impl Goal {
         state
     }
 
-    /// The goal of a run that begins or goes on: what was declared, with what its messages have emitted so far. `None`:
-    /// nothing was declared.
+    /// The goal of a run that begins or resumes: its declared outputs, with the values that its messages have
+    /// submitted so far. `None`: the run has no declared outputs.
     ///
     /// # Errors
-    /// The declaration cannot be used: an earlier version took it, and this one does not.
+    /// The stored declaration is not valid any more: an earlier version accepted it, and this one does not.
     pub fn of(state: &LoopState, own: &[Arc<Message>]) -> Result<Option<Self>, String> {
         let Memo { outputs, nudges } = serde_json::from_value(state.delegate.clone()).unwrap_or_default();
         if outputs.is_empty() {
@@ -84,12 +84,12 @@ impl Goal {
         Ok(Some(Self { declared: Arc::new(declared), nudges }))
     }
 
-    /// The tools that hand over what is declared.
+    /// The tools that submit the outputs.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         emit::tools(&self.declared)
     }
 
-    /// What the system prompt says of it.
+    /// The text about the outputs in the system prompt.
     pub(crate) fn teaching(&self) -> String {
         if self.declared.is_empty() {
             return "When the task is done, call complete_task with the result, or answer with the result as text: \
@@ -106,19 +106,19 @@ impl Goal {
         )
     }
 
-    /// The way of asking in the closing turn: nothing but the tools that hand over.
+    /// Prompt and tools of the closing turn: only the tools that submit outputs.
     fn closing_reasoning(&self) -> Reasoning {
         let prompt = || Prompt::new(self.teaching());
         let tools = Arc::new(ToolSet::new(self.tools()));
         Reasoning::new(prompt(), prompt(), tools, CLOSING_MAX_TOKENS, 1)
     }
 
-    /// A text came that hands over nothing: a reminder, or the end.
+    /// Answers a text that submits nothing: with a reminder, or with the end of the run.
     pub(crate) fn on_text(&mut self, text: &str, context: &mut LoopContext, closing: bool) -> TextAction {
         if !text.trim().is_empty() {
             context.push(Message::assistant(text).for_run());
         }
-        // Without tools a reminder would ask for what cannot be done.
+        // Without tools, the model could not follow a reminder.
         if self.nudges >= MAX_NUDGES || context.state.force_text || closing {
             return TextAction::Return(LoopOutcome::Stopped(self.missed()));
         }
@@ -141,9 +141,10 @@ impl Goal {
         )
     }
 
-    /// A batch has run: the end, when everything is there.
+    /// Called after a batch. Returns the end of the run when all outputs are submitted.
     pub(crate) fn on_batch(&mut self, context: &mut LoopContext) -> Option<RunEnd> {
-        // The calls ran side by side; of two values for one name, the one of the later call counts, as after a restart.
+        // The calls ran concurrently. A replay in order makes the later of two values for one name count, as after a
+        // restart.
         let batch = context.messages.iter().rposition(|message| !message.tool_calls().is_empty());
         self.declared.replay(&context.messages[batch.unwrap_or(context.messages.len())..]);
         if self.nudges > 0 {
@@ -153,12 +154,12 @@ impl Goal {
         self.reached()
     }
 
-    /// The end, when everything is there.
+    /// The end of the run when all outputs are submitted.
     pub fn reached(&self) -> Option<RunEnd> {
         self.declared.reached().then(|| RunEnd::of(StopReason::Goal).with("outputs", self.declared.names()))
     }
 
-    /// The end of a run that has not come up with everything.
+    /// The end of a run with missing outputs.
     pub fn missed(&self) -> RunEnd {
         if self.declared.is_empty() {
             return RunEnd::of(StopReason::EmptyReply).with("nudges", self.nudges);
@@ -167,7 +168,7 @@ impl Goal {
         RunEnd::of(StopReason::MissingOutputs).with("missing", missing).with("nudges", self.nudges)
     }
 
-    /// What is said before the closing turn.
+    /// The message before the closing turn.
     fn last_words(&self, end: &RunEnd) -> String {
         let why = match end.reason {
             StopReason::ActiveTime | StopReason::WallClock => "The time limit is reached.",
@@ -190,7 +191,7 @@ impl Goal {
         )
     }
 
-    /// Keeps what must outlast this attempt.
+    /// Stores the number of reminders in the delegate's state.
     fn remember(&self, context: &mut LoopContext) {
         if self.declared.is_empty() {
             return;
@@ -200,11 +201,12 @@ impl Goal {
     }
 }
 
-/// The closing turn of a run with a goal: one model call that is offered only the tools that hand over. With everything
-/// there after it, the run has reached its goal, with a note of what had interrupted it; else `end` stays.
+/// The closing turn of a run with a goal: one model call that offers only the tools that submit outputs. If all
+/// outputs are submitted after it, the run has reached its goal, and its end also names the interruption. Otherwise
+/// `end` remains.
 ///
 /// # Cancel safety
-/// Dropped midway, the run has its ending all the same.
+/// Dropped midway, the run still ends with `end`.
 pub async fn last_chance<D: GoalRun>(delegate: &mut D, context: &mut LoopContext, end: RunEnd) -> RunEnd {
     let Some((reasoning, words)) = delegate.goal().map(|goal| (goal.closing_reasoning(), goal.last_words(&end))) else {
         return end;
@@ -219,7 +221,7 @@ pub async fn last_chance<D: GoalRun>(delegate: &mut D, context: &mut LoopContext
     core.closing = Some(Instant::now() + time);
     context.state.force_text = false;
     context.push(Message::system(words).for_run());
-    // The rules have had their say; what the call may cost and take is bounded by itself.
+    // The stop rules have ended the run already. The cost and the time of this call have limits of their own.
     let config = AgenticLoopConfig {
         max_iterations: context.state.iteration.saturating_add(1),
         enable_tool_intent_nudge: false,
@@ -232,9 +234,9 @@ pub async fn last_chance<D: GoalRun>(delegate: &mut D, context: &mut LoopContext
         Ok(LoopOutcome::Stopped(reached)) if reached.reason == StopReason::Goal => {
             return reached.with("interrupted", end.reason.word()).with("closing", "answered");
         }
-        // The time of the parent is up, and with it this turn's.
+        // The parent's time limit also ends this turn.
         Ok(LoopOutcome::Stopped(_)) if delegate.core().parent_is_late() => "timeout",
-        // Whoever stops it in between is told so: a stop comes before everything.
+        // A stop by a person takes precedence over the outcome.
         Ok(LoopOutcome::Stopped(stopped)) if stopped.reason.layer() == StopLayer::Operator => return stopped,
         Ok(LoopOutcome::Stopped(other)) => match other.reason {
             StopReason::ActiveTime | StopReason::WallClock => "timeout",

@@ -1,5 +1,5 @@
-//! Places for subagents, over all sessions: a lane for each depth, so that one which waits for those that it has started
-//! never holds what they need.
+//! Slots for subagents, over all sessions. Each depth has slots of its own, so that a subagent that waits for its
+//! children never holds a slot that they need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,47 +12,48 @@ use crate::container::WorkersParts;
 use belay_run::config::SubagentsConfig;
 use belay_run::live::LiveRun;
 
-/// How often a run that waits for a place shows that it is alive. Well below the silence that anybody watches for.
+/// Interval at which a run that waits for a slot reports that it is alive. It is far below the default of
+/// `jobs.stuck_threshold_s`, 300 s.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
-/// What starts runs below other runs, over all sessions.
+/// Services with which runs start other runs, over all sessions.
 pub struct ChildServices {
-    /// Places for subagents.
+    /// Slots for subagents.
     pub lanes: SubagentLanes,
-    /// What workers are started with; `None`: there are none.
+    /// The parts of workers. `None`: there are no workers.
     pub workers: Option<WorkersParts>,
 }
 
 impl ChildServices {
-    /// Where there are no workers.
+    /// Services without workers.
     #[cfg(test)]
     pub(crate) fn without_workers(config: &SubagentsConfig) -> Self {
         Self { lanes: SubagentLanes::new(config), workers: None }
     }
 }
 
-/// The lanes of all depths.
+/// The slots of all depths.
 #[derive(Debug)]
 pub struct SubagentLanes {
-    /// The lane of depth 1 first.
+    /// Depth 1 comes first.
     lanes: Vec<Arc<Semaphore>>,
     width: usize,
 }
 
 impl SubagentLanes {
-    /// Free slots, as the settings say.
+    /// Makes the slots according to the settings.
     pub fn new(config: &SubagentsConfig) -> Self {
         let width = config.max_concurrent;
         Self { lanes: (0..config.max_depth).map(|_| Arc::new(Semaphore::new(width))).collect(), width }
     }
 
-    /// Waits for a place at this depth, at least 1. What is waited here is no time at work of the subagent.
+    /// Waits for a slot at this depth, at least 1. The wait does not count as active time of the subagent.
     ///
     /// # Errors
-    /// Words for the model: none was free for so long, or it was told to stop.
+    /// Text for the model: no slot became free within `at_most`, or the call was cancelled.
     ///
     /// # Cancel safety
-    /// Nothing is taken until it returns.
+    /// No slot is taken before it returns.
     pub async fn enter(
         &self,
         depth: u32,
@@ -61,16 +62,16 @@ impl SubagentLanes {
         at_most: Duration,
     ) -> Result<Option<OwnedSemaphorePermit>, String> {
         let at = usize::try_from(depth).unwrap_or(usize::MAX).saturating_sub(1);
-        // Deeper than the deepest, which the caps of the tree do not allow, there is nothing to wait for.
+        // The limits of the run tree do not permit a greater depth, so there is no slot to wait for.
         let Some(lane) = self.lanes.get(at) else { return Ok(None) };
         let until = Instant::now() + at_most;
         let place = lane.clone().acquire_owned();
         tokio::pin!(place);
         loop {
             tokio::select! {
-                biased; // a stop before a place
+                biased; // a stop comes before a free slot
                 () = cancel.cancelled() => return Err("cancelled: it was stopped before it started".into()),
-                place = &mut place => return Ok(place.ok()), // the lane is never closed
+                place = &mut place => return Ok(place.ok()), // the semaphore is never closed
                 () = sleep_until(until) => return Err(format!(
                     "not started: {} subagents were running for {} s (agent.subagents.max_concurrent); do this part \
                      yourself, or try again later",

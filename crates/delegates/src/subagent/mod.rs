@@ -1,9 +1,8 @@
-//! Runs that a run starts, and runs that must come up with declared outputs.
+//! Runs that a run starts, and runs with declared outputs.
 //!
-//! A subagent is a run of the shared inner loop with a conversation of its own: it is given a task by the model of the
-//! run that starts it, a part of that run's tools, and tools to hand over its outputs. It is charged to the account of
-//! the whole tree, stops with its parent, and ends for one of five reasons: `GOAL`, `MAX_TURNS`, `TIMEOUT`, `ERROR`,
-//! `ABORTED`.
+//! A subagent is a run of the shared inner loop with a conversation of its own. The model of the parent run gives it a
+//! task, some of the parent's tools, and tools to submit its outputs. It is charged to the account of the whole run
+//! tree, stops with its parent, and ends for one of five reasons: `GOAL`, `MAX_TURNS`, `TIMEOUT`, `ERROR`, `ABORTED`.
 //!
 //! Reading order: [`bounds`] → [`outputs`] → [`emit`] → [`goal`] → [`lanes`] → [`delegate`] → [`spawn`].
 

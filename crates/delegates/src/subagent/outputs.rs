@@ -1,4 +1,4 @@
-//! Declared outputs of a run: their validators, compiled once, and the values that have been emitted so far.
+//! The declared outputs of a run: their validators, compiled once, and the submitted values.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +11,16 @@ use super::bounds::{self, Bounds};
 
 use belay_run::own_tools::{COMPLETE_TASK, EMIT_VALUE};
 
-/// Most outputs of one run. 32: more than a person reads, fewer than fill a context.
+/// Most outputs of one run. 32: more than a person reads, and few enough for a context.
 const MAX_OUTPUTS: usize = 32;
-/// Problems of one value that the model is told of.
+/// Most problems of one value that the model reads.
 const MAX_PROBLEMS: usize = 5;
 
-/// What a run must come up with. Without any output declared, a text.
+/// The outputs that a run must submit. Without a declared output, the run submits a text.
 #[derive(Debug)]
 pub struct Declared {
     outputs: Vec<Output>,
-    // Held for a few instructions and never across an await; shared by the tools of one run.
+    // The lock is held for a few instructions, never across an await. The tools of one run share the values.
     emitted: Mutex<Emitted>,
 }
 
@@ -36,16 +36,16 @@ struct Emitted {
     values: Vec<Option<Value>>,
     /// The text of a task without declared outputs.
     result: Option<String>,
-    /// `complete_task` has succeeded: nothing changes any more.
+    /// `complete_task` has succeeded; no value changes any more.
     complete: bool,
 }
 
 impl Declared {
-    /// Compiles the validators. References to anything outside of a schema are refused, never fetched. It takes
-    /// milliseconds, tens of them at worst, whatever is declared: see [`bounds`].
+    /// Compiles the validators. Refuses references to other documents and never fetches them. The time is limited to
+    /// milliseconds, tens of them in the worst case: see [`bounds`].
     ///
     /// # Errors
-    /// Every problem, each with the name of its output.
+    /// All problems, each with the name of its output.
     pub fn compile(declared: Vec<DeclaredOutput>) -> Result<Self, String> {
         let mut problems = Vec::new();
         let mut names = HashSet::new();
@@ -81,12 +81,12 @@ impl Declared {
         f(&mut self.emitted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether no output is declared.
+    /// Returns whether no output is declared.
     pub fn is_empty(&self) -> bool {
         self.outputs.is_empty()
     }
 
-    /// What was declared, in order.
+    /// The declared outputs, in order.
     pub(crate) fn declarations(&self) -> impl Iterator<Item = &DeclaredOutput> {
         self.outputs.iter().map(|output| &output.declared)
     }
@@ -96,7 +96,7 @@ impl Declared {
         self.declarations().map(|declared| declared.name.as_str()).collect()
     }
 
-    /// The names without a value, in order.
+    /// The outputs without a value, in order.
     pub fn missing(&self) -> Vec<&DeclaredOutput> {
         self.with(|emitted| {
             let open = self.outputs.iter().zip(&emitted.values).filter(|(_, value)| value.is_none());
@@ -104,12 +104,12 @@ impl Declared {
         })
     }
 
-    /// Whether everything is there.
+    /// Returns whether all outputs are submitted.
     pub fn reached(&self) -> bool {
         if self.is_empty() { self.with(|emitted| emitted.result.is_some()) } else { self.missing().is_empty() }
     }
 
-    /// The values that are there, by name.
+    /// The submitted values, by name.
     pub fn values(&self) -> Map<String, Value> {
         self.with(|emitted| {
             let there = self.outputs.iter().zip(&emitted.values);
@@ -117,7 +117,7 @@ impl Declared {
         })
     }
 
-    /// The values that are there as one JSON object, in the order of the declaration.
+    /// The submitted values as one JSON object, in the order of the declaration.
     pub fn as_json(&self) -> String {
         self.with(|emitted| {
             let there = self.outputs.iter().zip(&emitted.values);
@@ -133,10 +133,10 @@ impl Declared {
         self.with(|emitted| emitted.result.clone())
     }
 
-    /// Takes one value. Returns what the model reads.
+    /// Submits one value. Returns the text for the model.
     ///
     /// # Errors
-    /// What the model reads when the value is not taken: the place and what was expected, or the names there are.
+    /// Text for the model: the path in the value and what was expected there, or the declared names.
     pub fn emit(&self, name: &str, value: &Value) -> Result<String, Refused> {
         let Some(at) = self.outputs.iter().position(|output| output.declared.name == name) else {
             return Err(Refused::Unknown(format!(
@@ -163,10 +163,10 @@ impl Declared {
         })
     }
 
-    /// Takes everything at once, or nothing. Returns what the model reads.
+    /// Submits all values at once, or none. Returns the text for the model.
     ///
     /// # Errors
-    /// What the model reads: every problem of every value.
+    /// Text for the model: the problems of all values.
     pub fn complete(&self, arguments: &Map<String, Value>) -> Result<String, Refused> {
         if self.is_empty() {
             return self.complete_text(arguments);
@@ -211,8 +211,8 @@ impl Declared {
         })
     }
 
-    /// Takes in again what an earlier attempt has emitted: the calls among `messages` whose results say that they
-    /// succeeded, in their order. So the conversation is the only record of it.
+    /// Repeats the submissions of an earlier attempt: the successful calls in `messages`, in order. The conversation
+    /// is therefore the only record of submitted values.
     pub(crate) fn replay(&self, messages: &[Arc<Message>]) {
         let succeeded: HashSet<_> = messages
             .iter()
@@ -226,7 +226,7 @@ impl Declared {
             if !succeeded.contains(&call.id) {
                 continue;
             }
-            // What was taken then is taken now; a changed declaration decides anew.
+            // The same declaration accepts the same values again; a changed one validates them anew.
             let _ = match (call.name.as_str(), arguments.get("name").and_then(Value::as_str)) {
                 (EMIT_VALUE, Some(name)) => self.emit(name, arguments.get("value").unwrap_or(&Value::Null)),
                 (COMPLETE_TASK, _) => self.complete(arguments),
@@ -237,7 +237,7 @@ impl Declared {
 }
 
 impl Output {
-    /// What is wrong with a value: the place, and what was expected.
+    /// The problems of a value: the path, and what was expected there.
     fn problems(&self, value: &Value) -> Vec<String> {
         let name = &self.declared.name;
         let errors = self.validator.iter_errors(value).take(MAX_PROBLEMS);
@@ -254,12 +254,12 @@ impl Output {
     }
 }
 
-/// What an output is: its type's word, or its schema.
+/// The kind of an output: the name of its type, or its schema.
 pub(super) fn kind(declared: &DeclaredOutput) -> String {
     word_of(&declared.schema).unwrap_or_else(|| format!("of the JSON Schema {}", declared.schema))
 }
 
-/// The word of a schema that says nothing but a type: `integer`, `string[]`.
+/// The name of a schema that contains only a type: `integer`, `string[]`.
 fn word_of(schema: &Value) -> Option<String> {
     let fields = schema.as_object()?;
     match (fields.get("type")?.as_str()?, fields.get("items")) {
@@ -275,14 +275,14 @@ pub(super) fn listed(outputs: &[&DeclaredOutput]) -> String {
     each.join(", ")
 }
 
-/// Why something emitted is not taken.
+/// Why a submission was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The values are not what was declared.
+    /// The values do not match the declaration.
     Invalid(String),
-    /// There is no such output.
+    /// There is no output of this name.
     Unknown(String),
-    /// The task is complete: nothing changes any more.
+    /// The task is complete; no value changes any more.
     Late,
 }
 

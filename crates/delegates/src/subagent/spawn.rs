@@ -1,4 +1,4 @@
-//! `spawn_subagent`: the tool by which a run has a part of its work done by another run.
+//! `spawn_subagent`: the tool with which a run delegates a part of its work to another run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,8 @@ pub fn spawn_subagent_tool(config: &SubagentsConfig, closing: Duration) -> Decla
     DeclaredTool::new(spec, "a subagent can only be started by a run")
 }
 
-/// Binds the tools that start other runs to a run that is about to execute calls; `None` for every other tool.
+/// Binds the tools that start other runs to the run that is about to execute calls. Returns `None` for every other
+/// tool.
 pub(crate) fn binder(
     children: &Arc<ChildServices>,
     core: &RunCore,
@@ -107,7 +108,8 @@ pub(crate) fn binder(
     }
 }
 
-/// How many subagents and workers these messages have asked for: what counts against the cap after a restart.
+/// Counts the calls in these messages that have started subagents and workers. After a restart, the cap counts them
+/// too.
 pub fn spawned(messages: &[Arc<Message>]) -> u32 {
     let calls = messages.iter().flat_map(|message| message.tool_calls());
     u32::try_from(calls.filter(|call| [SPAWN_SUBAGENT, RUN_IN_WORKER].contains(&&*call.name)).count())
@@ -123,7 +125,7 @@ struct ChildTools {
     children: Arc<ChildServices>,
 }
 
-/// What a call asks for, checked.
+/// The checked arguments of a call.
 struct CheckedArguments {
     child: ChildOrder,
     declared: Declared,
@@ -135,8 +137,8 @@ impl RunTool for ChildTools {
     /// Starts a subagent and waits for its end.
     ///
     /// # Cancel safety
-    /// Told by its token, it returns as soon as the subagent's tools have; dropped, everything below is aborted and its
-    /// place in the tree is given back.
+    /// When its token is cancelled, it returns as soon as the subagent's tools have. When it is dropped, the subagent
+    /// and its children are aborted, and its slot in the run tree is released.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let checked = self.order(arguments);
         let CheckedArguments { child, declared, mut tools } =
@@ -187,11 +189,11 @@ impl ChildTools {
         Ok(CheckedArguments { child, declared, tools: self.part(wanted.map(Vec::as_slice))? })
     }
 
-    /// The tools of these names, all of them the parent's own; without names, everything that the parent has. What every
-    /// subagent has anyway need not be named, and may be.
+    /// The parent's tools with these names; all that the parent may pass on when no names are given. The names of
+    /// tools that every subagent has are permitted and ignored.
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
         let may_spawn = self.seed.tree().children_may_spawn();
-        // What speaks in the conversation, or makes work for it, is the conversation's own.
+        // Tools that send messages to the conversation, or create work for it, belong to the conversation.
         let given = |name: &str| is_own(name) || name == TERMINATE;
         let speaks = |name: &str| name == SEND_MESSAGE || creates_work(name);
         let lendable: Vec<_> = self
@@ -229,7 +231,7 @@ fn declared(name: &str, kind: &Value) -> Result<DeclaredOutput, String> {
     Ok(DeclaredOutput { name: name.to_owned(), schema, description })
 }
 
-/// What the parent's model reads: facts as JSON, and one plain line.
+/// The report for the parent's model: facts as JSON, and one plain line.
 fn report(ending: SubagentEnd) -> ToolOutput {
     let SubagentEnd { termination, end, result, outputs, turns, duration } = ending;
     let mut facts = json!({

@@ -1,23 +1,24 @@
-//! What the heartbeat has to say: without the word that means nothing, and recognised when it is said again. Pure.
+//! Reads the answer of a heartbeat: whether it reports nothing, what it reports, and whether it repeats an alert.
+//! Pure.
 
 use belay_protocol::HEARTBEAT_OK;
 
-/// Longest answer, in characters, that means "nothing" when the word stands in it: 300, what such systems have been run with
-/// elsewhere. A longer one has something to say, whatever else stands in it.
+/// Longest answer, in characters, that means "nothing" when it contains the word for it: 300, which similar systems
+/// use. A longer answer is an alert in any case.
 const QUIET_MAX_CHARS: usize = 300;
 
-/// Whether an answer says that nothing needs attention.
+/// Returns whether an answer says that nothing needs attention.
 pub(super) fn is_quiet(answer: &str) -> bool {
     answer.contains(HEARTBEAT_OK) && (answer.chars().count() <= QUIET_MAX_CHARS || words(answer).is_empty())
 }
 
-/// What is told of an answer.
+/// The alert in an answer: the text without the word for "nothing".
 pub(super) fn words(answer: &str) -> String {
     answer.replace(HEARTBEAT_OK, "").trim().to_owned()
 }
 
-/// What makes the same alert recognisable, although it is written a little differently: words without case, marks, spaces,
-/// dates and times of day. Other numbers count: three letters are not five.
+/// Normalises an alert, so that a slightly different wording counts as the same alert. Removes case, punctuation,
+/// white space, dates and times of day. Keeps other numbers: three letters are not five.
 pub(super) fn signature(text: &str) -> String {
     let word = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
     let words = text.split_whitespace().map(word).filter(|word| !word.is_empty() && !is_time(word));

@@ -1,25 +1,26 @@
-//! Longer pauses after failures. Pure.
+//! Back-off after failed beats. Pure.
 
 use std::time::Duration;
 
 use belay_protocol::UnixMillis;
 
-/// Longest pause: then it is tried again, for as long as it beats at all.
+/// Longest pause.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// The newest of the failures in a row.
+/// The newest of several failures in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
-    /// How many there are, at least 1.
+    /// The number of failures in a row, at least 1.
     pub(super) in_a_row: u32,
-    /// The time that the beat was for.
+    /// The time for which the beat was scheduled.
     pub(super) at: UnixMillis,
-    /// Whether the provider refused the key: it will not like it better in an hour.
+    /// Whether the provider rejected the API key. That rarely changes within an hour.
     pub(super) key_refused: bool,
 }
 
-/// Up to when no beat is tried after this failure. The pause is the interval after the first failure and twice the one before
-/// after each further, up to a day; and a day at once where the key was refused. `None`: a beat a day is rare enough.
+/// The end of the back-off after this failure. The pause is the interval after the first failure and doubles with each
+/// further one, up to a day. A rejected key leads to a pause of a day at once. `None`: the heartbeat beats at a time
+/// of day, which is rare enough.
 pub(super) fn until(interval: Option<Duration>, failed: Failed) -> Option<UnixMillis> {
     let interval = interval?;
     let pause = if failed.key_refused {

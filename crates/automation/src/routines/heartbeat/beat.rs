@@ -1,5 +1,5 @@
-//! A claimed beat, from its claim to its end. As with every routine run each step can be repeated: whether there is something to do
-//! is looked at again after a crash, unless a run has begun.
+//! Executes a claimed beat to its end. Each step can be repeated, as for every routine run. After a crash, the beat
+//! checks again whether there is something to do, unless its run has begun.
 
 use belay_protocol::{
     HEARTBEAT, Outbound, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus,
@@ -13,17 +13,17 @@ use crate::routines::outcome::Outcome;
 use crate::routines::routine_run::{by_run, key_of};
 use belay_run::retry::until_stored;
 
-/// How long the same words are not told again, in milliseconds: a day.
+/// Time within which the same alert is not sent again, in milliseconds: a day.
 const SAME_MS: i64 = 86_400_000;
-/// Alerts of that time that are compared at most: there are no more at the shortest interval.
+/// Most alerts of that time that are compared. The shortest interval gives no more.
 const ALERTS_MAX: u32 = 300;
-/// The failure in a row of which people are told, where none of them was that of a refused key. The first may pass by itself.
+/// Failures in a row at which people are notified. A single failure may pass by itself.
 const TOLD_AT: u32 = 3;
 
-/// Leads a beat to its end, which is returned to be committed. `None`: the daemon ends.
+/// Executes a beat and returns its end for the commit. Returns `None` when the daemon ends first.
 ///
 /// # Cancel safety
-/// Dropped, the next start leads it on.
+/// When dropped, the next start continues the beat.
 pub(crate) async fn beat(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
@@ -42,7 +42,7 @@ pub(crate) async fn beat(
     end(service, routine_run, routine, &facts, outcome).await
 }
 
-/// Whether a run does it already.
+/// Returns whether a run has already begun.
 async fn has_begun(service: &RoutineService, routine_run: &RoutineRunRecord, routine: &RoutineRecord) -> Option<bool> {
     if routine_run.run_id.is_some() {
         return Some(true);
@@ -51,13 +51,13 @@ async fn has_begun(service: &RoutineService, routine_run: &RoutineRunRecord, rou
     Some(until_stored(&service.draining, || service.inputs.find(&key)).await?.is_some())
 }
 
-/// It was skipped. `outcome`: with what a run has used that came to nothing.
+/// The outcome of a skipped beat. `outcome`: contains the usage of a run that achieved nothing, if there was one.
 fn skipped(reason: SkipReason, outcome: Option<Outcome>) -> Outcome {
     let used = outcome.unwrap_or_else(|| Outcome::failed(""));
     Outcome { status: RoutineRunStatus::Skipped, summary: Some(reason.word().to_owned()), ..used }
 }
 
-/// What it has come to, and who is told of it.
+/// The end of the beat, with the notice to people.
 async fn end(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
@@ -80,7 +80,7 @@ async fn end(
                 None => (outcome, send(format!("Heartbeat: {words}"))),
             }
         }
-        // The day's money did not suffice for its first call: nothing was done, and nothing is wrong.
+        // The day's budget did not cover the first call. Nothing was done, and nothing is wrong.
         RoutineRunStatus::Failed
             if outcome.reason == Some(StopReason::CostRefused) && outcome.usage.model_calls == 0 =>
         {
@@ -95,7 +95,8 @@ async fn end(
     Some(RoutineRunEnd { notice, disabled_notice: None, ..outcome.end(routine_run, None, now) })
 }
 
-/// The alert of the last day that said the same. With another revision it went elsewhere, or was about something else.
+/// Finds an alert of the last day that says the same. An alert of another revision is ignored, since it may have had
+/// another recipient or subject.
 async fn told_before(
     service: &RoutineService,
     routine: &RoutineRecord,
@@ -110,7 +111,7 @@ async fn told_before(
     };
     let signature = alert::signature(words);
     let same = |before: &RoutineRunRecord| {
-        // One of the future was told before somebody set the clock back: nobody knows how long ago.
+        // An alert with a future time was sent before the clock was set back, so that its age is unknown.
         let lately = before.ended_at.is_some_and(|at| at <= now && now.0.saturating_sub(at.0) < SAME_MS);
         let text = before.summary.as_deref().unwrap_or_default();
         let as_now = before.routine_id == routine.routine_id && before.revision == routine.revision;
@@ -119,14 +120,15 @@ async fn told_before(
     Ok(service.routines.routine_runs(filter).await?.into_iter().find(same))
 }
 
-/// The same was told: nothing is sent, and nobody counts it as told again.
+/// The outcome of a repeated alert: it is not sent, and does not count as an alert.
 fn same_as(before: &RoutineRunRecord, outcome: Outcome) -> Outcome {
     let at = before.ended_at.unwrap_or(before.claimed_at).to_rfc3339();
     let summary = format!("same as {}, told at {at}: not sent again", before.routine_run_id);
     Outcome { status: RoutineRunStatus::Ok, summary: Some(summary), ..outcome }
 }
 
-/// What is told of a failure: the first refused key, and the third failure of any kind; the others are on record.
+/// The notice about a failure, if there is one: after the first rejected key, and after the third failure in a row.
+/// Other failures are only recorded.
 fn failure(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,

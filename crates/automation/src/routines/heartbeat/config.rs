@@ -1,4 +1,4 @@
-//! `[heartbeat]`
+//! Settings of the heartbeat: `[heartbeat]`.
 
 use std::time::Duration;
 
@@ -13,53 +13,53 @@ use belay_schedule::schedule::Schedule;
 use belay_schedule::time_of_day;
 use belay_schedule::zone::Zone;
 
-/// How often it beats where the settings do not say.
+/// Default interval.
 const EVERY: &str = "30m";
-/// Shortest and longest interval. A look that is taken more often is work for a routine or a job, and costs as much.
+/// Shortest and longest interval. More frequent work suits a routine or a job, and costs as much there.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(5 * 60), Duration::from_secs(7 * 86_400));
-/// Longest silence that may be set, in seconds: a year.
+/// Longest `idle_after_s`, in seconds: a year.
 const IDLE_MAX_S: u64 = 366 * 86_400;
 
-/// `[heartbeat]`
+/// `[heartbeat]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeartbeatConfig {
-    /// Whether it beats.
+    /// Whether the heartbeat runs.
     pub enabled: bool,
-    /// The time between two beats: `30m`, `2h`; 5 minutes to 168 hours (7 days). Absent, unless `at` is set: 30 minutes.
+    /// Time between two beats: `30m`, `2h`; 5 minutes to 168 hours (7 days). Absent, unless `at` is set: 30 minutes.
     pub every: Option<String>,
-    /// Instead of that, one beat a day, at this time of the zone: `HH:MM`.
+    /// Time of a daily beat, in place of `every`: `HH:MM` in `zone`.
     pub at: Option<String>,
-    /// The zone of `at` and of the quiet hours, by its IANA name.
+    /// The time zone of `at` and of the quiet hours, as an IANA name.
     pub zone: String,
-    /// From when to when it does not beat, `HH:MM-HH:MM` as the clock of the zone shows it; may go over midnight. Empty, or
-    /// with both times the same: there are no such hours.
+    /// Hours without beats, `HH:MM-HH:MM` in `zone`; they may include midnight. Empty, or two equal times: no quiet
+    /// hours.
     pub quiet_hours: String,
-    /// The list of what is to be watched: a file of the workspace.
+    /// The file of the workspace that lists what to check.
     pub file: String,
-    /// Seconds of silence of people after which it does not beat, in the conversation of `deliver_to`, or in all where that is
-    /// not set. At most a year; 0: it beats however long nobody has spoken.
+    /// Seconds without a message from people after which beats are skipped. Counts messages in the conversation of
+    /// `deliver_to`, or in all conversations when that is not set. At most a year. 0: no limit.
     pub idle_after_s: u64,
-    /// Where it says what needs attention. Absent: it is recorded, and nobody is told.
+    /// Where alerts go. Absent: alerts are recorded and not sent.
     pub deliver_to: Option<DeliverTo>,
-    /// The model it asks, by its name; absent: the configured one.
+    /// The name of the model. Absent: the configured one.
     pub model: Option<String>,
-    /// Whether it may call tools: those that need nobody's yes.
+    /// Whether the model may call tools that need no approval.
     pub use_tools: bool,
 }
 
-/// `heartbeat.deliver_to`
+/// `heartbeat.deliver_to`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeliverTo {
     /// The channel.
     pub channel: String,
-    /// The conversation within it.
+    /// The conversation in the channel.
     pub conversation: String,
 }
 
 impl Default for HeartbeatConfig {
-    /// Half an hour, and a day of silence: what such systems have been run with elsewhere.
+    /// Half an hour between beats, and a day without messages: figures that similar systems use.
     fn default() -> Self {
         Self {
             enabled: false,
@@ -76,7 +76,7 @@ impl Default for HeartbeatConfig {
     }
 }
 
-/// When it beats.
+/// When beats happen.
 #[derive(Clone, Debug, PartialEq)]
 enum Beats {
     Every { text: String, interval: Duration },
@@ -84,7 +84,7 @@ enum Beats {
 }
 
 impl HeartbeatConfig {
-    /// Every problem at once, each beginning with its key.
+    /// Returns all problems; each begins with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let beats = self.beats().map_err(|problem| problems.push(problem)).ok();
@@ -139,14 +139,14 @@ fn interval_of(every: &str) -> Result<Duration, String> {
         let (least, most) = (INTERVALS.0.as_secs() / 60, INTERVALS.1.as_secs() / 3600);
         format!("{every:?} must be a length of time such as \"30m\" or \"2h\", from {least} minutes to {most} hours")
     };
-    // One interval after what it counts from is the first time.
+    // The first time of the schedule lies one interval after the date from which it counts.
     let schedule = Schedule::read(&format!("every {every}"), "UTC", Some(ANY_DATE)).map_err(|_| wrong())?;
     let first = schedule.next_after(ANY_DATE).filter(|_| !every.contains("from")).ok_or_else(wrong)?;
     let interval = Duration::from_millis(u64::try_from(first.0 - ANY_DATE.0).unwrap_or_default());
     if (INTERVALS.0..=INTERVALS.1).contains(&interval) { Ok(interval) } else { Err(wrong()) }
 }
 
-/// The settings, read once.
+/// The settings, parsed.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     /// Its settings.
@@ -171,7 +171,7 @@ impl Heartbeat {
         Ok(Self { config, beats, quiet, zone })
     }
 
-    /// Its schedule, as routines write it.
+    /// The schedule, in the form of a routine's.
     pub(super) fn when(&self) -> String {
         match &self.beats {
             Beats::Every { text, .. } => format!("every {text}"),
@@ -179,7 +179,7 @@ impl Heartbeat {
         }
     }
 
-    /// The time between two beats; `None`: it beats at a time of day.
+    /// The time between two beats. `None`: beats happen at a time of day.
     pub(super) fn interval(&self) -> Option<Duration> {
         match &self.beats {
             Beats::Every { interval, .. } => Some(*interval),
@@ -187,12 +187,12 @@ impl Heartbeat {
         }
     }
 
-    /// Whether an instant lies in the quiet hours.
+    /// Returns whether an instant lies in the quiet hours.
     pub(super) fn is_quiet(&self, at: UnixMillis) -> bool {
         self.quiet.is_some_and(|quiet| quiet.cover(&self.zone, at))
     }
 
-    /// Where it says what needs attention.
+    /// The route of alerts.
     pub fn route(&self) -> Option<ReplyRoute> {
         let DeliverTo { channel, conversation } = self.config.deliver_to.as_ref()?;
         Some(ReplyRoute {
@@ -216,7 +216,7 @@ mod tests {
         assert!(HeartbeatConfig::default().validate().is_empty());
         for (toml, expected) in [
             (r#"every = "30m""#, None),
-            (r#"every = "7d""#, Some("heartbeat.every: ")), // lengths of time have no days
+            (r#"every = "7d""#, Some("heartbeat.every: ")), // a length of time has no days
             (r#"every = "168h""#, None),
             (r#"every = "169h""#, Some("heartbeat.every: ")),
             (r#"every = "4m59s""#, Some("heartbeat.every: ")),

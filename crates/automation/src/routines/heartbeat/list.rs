@@ -1,12 +1,12 @@
-//! Whether a list of what is to be watched has anything in it. Pure.
+//! Finds out whether a task list is empty. Pure.
 
-/// Whether there is something to do: anything but blank lines, headings, comments, rules, marks of code, and items and
-/// checkboxes without words.
+/// Returns whether the list contains a task: anything except blank lines, headings, comments, rules, code fences, and
+/// items and checkboxes without text.
 pub(super) fn has_tasks(text: &str) -> bool {
     without_comments(text).lines().any(|line| !is_empty(line))
 }
 
-/// The text without its comments. One that is not closed is none.
+/// Removes comments. An unclosed comment counts as text.
 fn without_comments(text: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, behind)) = rest.split_once("<!--") {
@@ -18,7 +18,7 @@ fn without_comments(text: &str) -> String {
 }
 
 fn is_empty(line: &str) -> bool {
-    // A quote is as empty as what it quotes.
+    // A quotation is empty when its text is.
     let line = line.trim_start_matches(|c: char| c.is_whitespace() || c == '>').trim_end();
     is_heading(line) || is_rule(line) || is_fence(line) || without_item(line).is_empty()
 }
@@ -29,19 +29,19 @@ fn is_heading(line: &str) -> bool {
     (1..=6).contains(&marks) && (words.is_empty() || words.starts_with(char::is_whitespace))
 }
 
-/// A line across the page, or under a heading.
+/// A horizontal rule, or the underline of a heading.
 fn is_rule(line: &str) -> bool {
     let mut marks = line.chars().filter(|c| !c.is_whitespace());
     let Some(first) = marks.next().filter(|mark| matches!(mark, '-' | '*' | '_' | '=')) else { return false };
     marks.clone().count() >= 2 && marks.all(|mark| mark == first)
 }
 
-/// The mark before or behind code, whose content counts for itself.
+/// The line before or after a code block. The content of the block counts as text.
 fn is_fence(line: &str) -> bool {
     ["```", "~~~"].iter().any(|mark| line.strip_prefix(mark).is_some_and(|rest| !rest.contains(char::is_whitespace)))
 }
 
-/// The words of an item, without its mark and its checkbox.
+/// The text of a list item, without its marker and its checkbox.
 fn without_item(line: &str) -> &str {
     let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let words =
@@ -76,7 +76,7 @@ mod tests {
             ("- [ ] look at the inbox", true),
             ("- [x] look at the inbox", true),
             ("1. look", true),
-            ("2026.", false), // an item of a list, and as empty as any
+            ("2026.", false), // a list item without text
             ("2026", true),
             ("1.5 million?", true),
             ("#inbox", true),
@@ -87,7 +87,7 @@ mod tests {
             ("<!-- a --> look <!-- b -->", true),
             ("```\necho look\n```", true),
             ("> look", true),
-            ("[ ]", true), // a checkbox outside of a list is text
+            ("[ ]", true), // a checkbox outside a list is text
         ] {
             assert_eq!(has_tasks(text), expected, "{text:?}");
         }

@@ -1,4 +1,4 @@
-//! Whether there is something to do: what a beat looks at before a model is asked, and what follows from it.
+//! Decides whether a beat has something to do, before it calls a model.
 
 use belay_protocol::{
     HEARTBEAT, Presence, Purpose, RoutineRecord, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, SkipReason,
@@ -10,30 +10,30 @@ use super::config::Heartbeat;
 use super::list;
 use crate::routines::RoutineService;
 
-/// Most bytes of the list that are looked at, and shown to the model.
+/// Most bytes of the list that are read and shown to the model.
 pub(super) const LIST_MAX_BYTES: u64 = 16 * 1024;
 
-/// What a beat sees.
+/// The facts for the decision.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The time that it is for.
+    /// The time for which the beat was scheduled.
     pub(super) at: UnixMillis,
-    /// When this was seen: later than the time that it is for, where a crash or a full service came between.
+    /// When the facts were read. It is later than `at` after a crash or a wait for a slot.
     pub(super) now: UnixMillis,
-    /// The newest of its failures in a row, if the last beat that was tried has failed.
+    /// The newest of the failures in a row, if the last attempted beat failed.
     pub(super) failed: Option<Failed>,
-    /// Whether what it has to say can reach somebody.
+    /// Whether the channel of `deliver_to` exists.
     pub(super) reaches: bool,
-    /// The list: its beginning, or why it cannot be read. `None`: there is none.
+    /// The beginning of the list, or why it cannot be read. `None`: the file does not exist.
     pub(super) list: Result<Option<String>, String>,
-    /// Who is in the conversation that it writes to, or in any where it writes to none.
+    /// Activity in the conversation of `deliver_to`, or in all conversations when that is not set.
     pub(super) presence: Presence,
-    /// Whether the day has money left.
+    /// Whether today's budget has money left.
     pub(super) money: bool,
 }
 
 impl Facts {
-    /// Looks.
+    /// Reads the facts.
     ///
     /// # Errors
     /// The store does not answer.
@@ -59,15 +59,15 @@ impl Facts {
         })
     }
 
-    /// The first reason to skip the beat. One that somebody asked for by hand passes the quiet hours, the pause after a failure
-    /// and the silence of people: whoever asks is there.
+    /// The first reason to skip the beat. A beat that a person starts by hand ignores the quiet hours, the back-off
+    /// and the idle time.
     ///
     /// # Errors
     /// The list cannot be read: the beat has failed.
     pub(super) fn reason(&self, heartbeat: &Heartbeat, by_hand: bool) -> Result<Option<SkipReason>, String> {
         let config = &heartbeat.config;
         let held = self.failed.and_then(|failed| back_off::until(heartbeat.interval(), failed));
-        // What was due before them and comes about in them would wake people all the same.
+        // A beat that was due before the quiet hours and is executed in them would also wake people.
         if !by_hand && (heartbeat.is_quiet(self.at) || heartbeat.is_quiet(self.now)) {
             return Ok(Some(SkipReason::QuietHours));
         }
@@ -84,7 +84,7 @@ impl Facts {
         if !by_hand && config.idle_after_s > 0 && !self.presence.spoken {
             return Ok(Some(SkipReason::Idle));
         }
-        // What happens in other conversations than the one it writes to does not disturb.
+        // Work in other conversations than that of `deliver_to` does not matter.
         if self.presence.at_work && config.deliver_to.is_some() {
             return Ok(Some(SkipReason::AtWork));
         }
@@ -115,7 +115,7 @@ async fn failed(service: &RoutineService, routine: Option<&RoutineRecord>) -> Re
     }))
 }
 
-/// The time that a beat is for: by it the next ones are counted, not by when it came about.
+/// The time for which a beat was scheduled. Later beats count from it, not from the time of execution.
 pub(super) fn time_of(routine_run: &RoutineRunRecord) -> UnixMillis {
     routine_run.scheduled_at.unwrap_or(routine_run.claimed_at)
 }
@@ -128,7 +128,7 @@ mod tests {
         Heartbeat::of(toml::from_str(toml).expect("read")).expect("settings")
     }
 
-    /// A beat at noon that has nothing against it.
+    /// The facts of a beat at noon that has no reason to be skipped.
     fn noon() -> Facts {
         Facts {
             at: UnixMillis(12 * 3_600_000),

@@ -1,18 +1,18 @@
-//! The heartbeat: a routine that is built in. From time to time it looks at the operator's list of what is to be watched, and
-//! says something only where something needs attention.
+//! The heartbeat: a built-in routine. At intervals, it checks the operator's task list and reports only what needs
+//! attention.
 //!
-//! **For**: [`set_up`] makes its routine what the configuration says; [`beat()`] leads its claimed routine runs to their end;
-//! [`report()`] says how it stands.
+//! **For**: [`set_up`] stores its routine according to the configuration; [`beat()`] executes its claimed routine runs
+//! to their end; [`report()`] shows its state.
 //!
-//! **Does not know**: how a routine run is claimed once, how a run is made or taken up again, or how money is counted: that is as
-//! with every routine.
+//! **Does not know**: how a routine run is claimed, how a run is made or resumed, or how money is counted. The
+//! routines and the runs do that as for every routine.
 //!
-//! What keeps it from being dear: before a model is asked, [`Facts::reason`](look::Facts::reason) looks for a reason to skip
-//! the beat; the run has a session of its own, so that no history is paid; failures make the pauses longer; the same words are
-//! not told twice within a day.
+//! These measures limit its cost. Before it calls a model, [`Facts::reason`](look::Facts::reason) looks for a reason
+//! to skip the beat. Each run has a session of its own, so that no history is sent. Failures lead to a back-off. The
+//! same alert is not sent twice within a day.
 //!
-//! Reading order: [`config`] → `spec` (its routine) → `look` (is there something to do?) with `quiet`, `list` and `back_off` →
-//! `beat` (from its claim to its end) → `alert` → `work` and `text` (its model) → `report`.
+//! Reading order: [`config`] → `spec` (its routine) → `look` (is there something to do?) with `list` and `back_off` →
+//! `beat` (from its claim to its end) → `alert` → `work` and `text` (prompts for the model) → `report`.
 
 mod alert;
 mod back_off;

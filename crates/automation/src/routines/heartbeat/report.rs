@@ -1,4 +1,4 @@
-//! How the heartbeat stands, for operators: what it would do now, when it beats next, and what it did lately.
+//! Reports the state of the heartbeat to operators: what it would do now, when it beats next, and its last beats.
 
 use belay_protocol::{HEARTBEAT, HeartbeatReport, RoutineOrigin, RoutineRunFilter, StoreError};
 
@@ -6,10 +6,10 @@ use super::look::Facts;
 use super::text;
 use crate::routines::RoutineService;
 
-/// Beats that are told of.
+/// Most beats in the report.
 const LAST: u32 = 10;
 
-/// Looks as a scheduled beat would look now.
+/// Makes the report. It evaluates the same facts as a scheduled beat.
 ///
 /// # Errors
 /// The store does not answer.

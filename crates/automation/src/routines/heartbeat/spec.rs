@@ -1,4 +1,4 @@
-//! The heartbeat's routine: what the configuration makes of it, put at every start.
+//! The heartbeat's routine, stored from the configuration at every start.
 
 use belay_protocol::{
     Asker, Authority, Guardrails, HEARTBEAT, Misfire, NewRoutine, Notify, Purpose, PutBy, PutRule, RoutineAction,
@@ -10,19 +10,19 @@ use super::text;
 use crate::routines::RoutineService;
 use crate::routines::check;
 
-/// Why it is off.
+/// Why the routine is disabled.
 const OFF: &str = "heartbeat.enabled is false";
 
-/// Rounds of tool calls it asks for; `routines.lightweight_max_iterations` has the last word.
+/// Rounds of tool calls that the heartbeat requests; `routines.lightweight_max_iterations` also limits them.
 const TOOL_ROUNDS: u32 = 20;
 
-/// The routine that these settings make.
+/// The routine for these settings.
 pub(super) fn spec_of(heartbeat: &Heartbeat) -> RoutineSpec {
     let config = &heartbeat.config;
     RoutineSpec {
         name: HEARTBEAT.to_owned(),
         description: "looks at what the operator wants watched".to_owned(),
-        // A beat that was missed is not made up for: the next look sees what there is to see.
+        // A missed beat is not caught up: the next one sees what there is to see.
         trigger: Trigger::Schedule { when: heartbeat.when(), zone: config.zone.clone(), misfire: Misfire::Skip },
         action: RoutineAction::Lightweight {
             prompt: text::task(&config.file),
@@ -30,19 +30,19 @@ pub(super) fn spec_of(heartbeat: &Heartbeat) -> RoutineSpec {
             use_tools: config.use_tools,
             max_tool_rounds: TOOL_ROUNDS,
         },
-        // It has its own ways of holding back.
+        // The heartbeat has limits of its own.
         guard: Guardrails { cooldown_s: 0, max_concurrent: 1, dedup_window_s: 0, max_failures: 0 },
         notify: Notify { to: heartbeat.route(), on_attention: true, on_failure: true, on_success: false },
     }
 }
 
-/// What it asks of its runs.
+/// The options of its runs.
 pub(crate) fn options(service: &RoutineService) -> RunOptions {
     RunOptions { model: service.heartbeat.config.model.clone(), ..RunOptions::default() }
 }
 
-/// Puts the heartbeat's routine, or switches it off. Done again it changes nothing: an interval counts from where it counted,
-/// so that a daemon that is restarted often beats as often as any, and failures in a row are not forgotten.
+/// Stores the heartbeat's routine, or disables it. A repetition changes nothing: an interval keeps its start, so that
+/// frequent restarts do not delay beats, and the count of failures remains.
 ///
 /// # Errors
 /// The store does not answer.
@@ -57,7 +57,7 @@ pub(crate) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
         return Ok(());
     }
     if old.as_ref().is_some_and(|old| old.origin == RoutineOrigin::Made) {
-        // Made before the name was reserved; it is not for a setting to take it away.
+        // A person created the routine before the name was reserved. A setting must not delete it.
         tracing::error!(
             routine = HEARTBEAT,
             "the heartbeat does not beat: somebody has made a routine of this name, which stays as it is; make it anew under \

@@ -1,14 +1,13 @@
-//! What a beat tells its model, and people. Pure.
+//! Texts of a beat for its model and for people. Pure.
 
 use belay_protocol::{HEARTBEAT_OK, SkipReason};
 
-/// What it is to do.
+/// The task.
 pub(super) fn task(file: &str) -> String {
     format!("Check what {file} lists, and nothing else. Does anything need attention now?")
 }
 
-/// What is added to the prompt. `told`: whether what it answers reaches somebody. `cut`: whether the list is longer than what
-/// it is shown.
+/// Added to the system prompt. `told`: whether the answer is sent to somebody.
 pub(super) fn instructions(file: &str, told: bool) -> String {
     let told = if told { " Your answer is sent unchanged: write it for its reader, without a greeting." } else { "" };
     format!(
@@ -19,7 +18,7 @@ pub(super) fn instructions(file: &str, told: bool) -> String {
     )
 }
 
-/// What stands behind a list that was cut.
+/// Added after a list that was cut.
 pub(super) fn cut(file: &str, max_bytes: u64) -> String {
     format!(
         "You are shown only the first {max_bytes} bytes of {file}; the rest is omitted. Mention this if it matters."

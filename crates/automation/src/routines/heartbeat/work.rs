@@ -1,4 +1,5 @@
-//! The work of a beat: the small loop of lightweight routine runs, with the list as data and a word of its own for "nothing".
+//! The work of a beat: the small loop of lightweight routine runs, with the list as data and a different word for
+//! "nothing".
 
 use belay_protocol::{HEARTBEAT_OK, RoutineRecord, RoutineRunRecord};
 
@@ -7,7 +8,7 @@ use super::{alert, text};
 use crate::routines::text as shared;
 use crate::routines::{LightweightTask, NothingToReport, RoutineService};
 
-/// What the small loop is run with for a beat.
+/// Adapts the task of a lightweight routine run to a beat.
 pub(crate) async fn task(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
@@ -22,7 +23,7 @@ pub(crate) async fn task(
             parts.push(shared::file(file, &list));
             parts.extend(cut.then(|| text::cut(file, LIST_MAX_BYTES)));
         }
-        // It was there when the beat was looked at.
+        // It existed when the beat read its facts.
         Ok(None) => parts.push(format!("There is no file {file} any more.")),
         Err(why) => parts.push(format!("The file {file} is not shown: {why}.")),
     }

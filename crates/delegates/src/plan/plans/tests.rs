@@ -1,4 +1,4 @@
-//! Each command as a table, and any sequence of commands as a property.
+//! Tests each command with a table, and sequences of commands with a property.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -111,7 +111,7 @@ proptest! {
                 prop_assert!(plan.steps.iter().all(|step| step.text.chars().count() <= MAX_CHARS && !step.text.is_empty()));
                 let counted: usize = StepStatus::ALL.into_iter().map(|status| plan.count(status)).sum();
                 prop_assert_eq!(counted, plan.steps.len());
-                // Each step begins a line of its own, whatever it says.
+                // Each step occupies one line, whatever its text is.
                 let lines = plan.render().lines().filter(|line| !line.starts_with("   Note: ")).count();
                 prop_assert_eq!(lines, 7 + plan.steps.len());
             }

@@ -58,7 +58,7 @@ impl FakeStore {
 
     /// The progress of a run that its events show.
     pub(crate) fn progress(&self, run: RunId, runs_in: RunsIn) -> JobProgress {
-        let mut progress = JobProgress::in_room(runs_in);
+        let mut progress = JobProgress::running_in(runs_in);
         for fact in self.facts.lock().unwrap().iter().filter(|fact| fact.run_id == Some(run)) {
             progress.take(fact.at, fact.kind.clone());
         }
