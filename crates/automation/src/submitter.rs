@@ -64,7 +64,7 @@ impl Submitter {
                     return Some(Ok(Submitted { run: run_id, watch: None }));
                 }
                 Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Some(Err(why)),
-                // Busy, a store that does not answer, a lane that was let go.
+                // The lane is busy, the store does not answer, or the lane ended.
                 _ => pauses.wait(draining).await,
             }
         }

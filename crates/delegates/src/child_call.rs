@@ -1,5 +1,5 @@
-//! What calls of `spawn_subagent` and `run_in_worker` have in common: their arguments, and the two facts of the run that each
-//! of them starts.
+//! Shared by calls of `spawn_subagent` and `run_in_worker`: their arguments, and the events at the start and the end
+//! of the run that a call starts.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use belay_run::core::RunCore;
 
 /// Characters of the task in the event.
 const EVENT_TASK_CHARS: usize = 120;
-/// Longest result for the run that has called, in bytes. 32 KiB: about 8000 tokens, a long report.
+/// Longest result for the calling run, in bytes. 32 KiB: about 8000 tokens, a long report.
 pub(crate) const MAX_RESULT_BYTES: usize = 32 * 1024;
 
-/// What a call asks for, checked.
+/// The checked arguments of a call.
 pub(crate) struct ChildOrder {
     pub(crate) task: String,
-    /// The task, with what the call says about its surroundings.
+    /// The task, with the context that the call passes.
     pub(crate) message: String,
     /// Most steps.
     pub(crate) max_turns: u32,
@@ -25,10 +25,11 @@ pub(crate) struct ChildOrder {
 }
 
 impl ChildOrder {
-    /// Reads the arguments, whose shape the gate has checked. What they leave open is the most that the settings allow.
+    /// Reads the arguments. The gate has checked their schema. A missing limit is the highest that the settings
+    /// permit.
     ///
     /// # Errors
-    /// Which argument is wrong; the model reads it.
+    /// The name of the invalid argument, for the model.
     pub(crate) fn read(arguments: &Map<String, Value>, max_turns: u32, max_time_s: u64) -> Result<Self, String> {
         let text =
             |key: &str| arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
@@ -55,7 +56,7 @@ pub(crate) fn limit_schema(what: &str, most: u64) -> Value {
     })
 }
 
-/// Stores that a run of this kind, `subagent` or `worker`, has begun.
+/// Stores the event at the start of a run of this kind, `subagent` or `worker`.
 pub(crate) async fn note_start(
     core: &mut RunCore,
     context: &LoopContext,
@@ -68,7 +69,7 @@ pub(crate) async fn note_start(
     write(core, context, kind).await
 }
 
-/// Stores that it has ended, and how.
+/// Stores the event at the end of such a run.
 pub(crate) async fn note_end(
     core: &mut RunCore,
     context: &LoopContext,

@@ -4,9 +4,9 @@
 //!
 //! **Does not know**: lanes, queues, channels, or where replies go.
 //!
-//! Reading order: [`chat`] (the delegate of every turn) → [`job`] and [`job_worker`] (a job's turn, here or in a container) →
-//! [`lightweight`] (a routine's small loop) → [`subagent`] → [`plan`] → [`container`] (the worker's side and the host's), with
-//! `child_call` (the tools that start a subagent or a worker).
+//! Reading order: [`chat`] (the delegate of a conversation's turn) → [`job`] and `job_worker` (a job's turn, in the
+//! daemon or in a worker) → [`lightweight`] (the small loop of a routine) → [`subagent`] → [`plan`] → [`container`]
+//! (workers: their side and the host's), and `child_call` (shared by the tools that start a subagent or a worker).
 
 pub mod chat;
 mod child_call;

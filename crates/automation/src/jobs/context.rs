@@ -45,7 +45,7 @@ impl JobContext {
             0 => 0,
             _ => service.jobs.progress(run, job.runs_in).await?.piece(),
         };
-        let progressed = AtomicBool::new(job.crashes == 0); // then there is nothing to take back
+        let progressed = AtomicBool::new(job.crashes == 0); // without a crash there is no count to reset
         let (jobs, attempts) = (service.jobs.clone(), service.attempts.clone());
         Ok(Self { job, budget, reached, progressed, jobs, attempts })
     }

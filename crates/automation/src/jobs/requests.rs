@@ -37,7 +37,7 @@ pub struct JobRequester {
 }
 
 impl JobRequester {
-    /// A run that asks in the name of whom it works for.
+    /// A run, in the name of the principal for whom it works.
     pub(crate) fn of_run(request: &RunRequest) -> Self {
         let RunRequest { asker, channel, session, .. } = request;
         Self {
@@ -50,7 +50,7 @@ impl JobRequester {
         }
     }
 
-    /// Whoever sends this message.
+    /// The sender of this message.
     pub(super) fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;
         let asker = Asker::of(principal, *relayed);

@@ -18,7 +18,7 @@ pub struct JobService {
     pub config: JobsConfig,
     /// Reads jobs.
     pub jobs: Arc<dyn JobReader>,
-    /// Makes and changes jobs.
+    /// Creates and changes jobs.
     pub job_store: Arc<dyn JobStore>,
     /// Begins attempts of jobs.
     pub attempts: Arc<dyn JobAttempts>,
@@ -26,9 +26,9 @@ pub struct JobService {
     pub runs: Arc<dyn RunReader>,
     /// Reads accepted messages: whether an attempt has a run.
     pub inputs: Arc<dyn InputReader>,
-    /// Reads the routine run that made a job.
+    /// Reads the routine run that created a job.
     pub routines: Arc<dyn RoutineReader>,
-    /// What ends the processes of a run.
+    /// Ends the processes of a run.
     pub processes: Arc<dyn RunProcesses>,
     /// Tells the current time.
     pub clock: Arc<dyn Clock>,

@@ -201,7 +201,7 @@ async fn settle(
     };
     let change = change_to(service, job, &outcome, run);
     let changed = until_stored(&service.draining, || service.job_store.change(change.clone())).await?;
-    service.bell.ring(); // its place may be free
+    service.bell.ring(); // a slot may be free
     let JobChanged::Now(job) = changed else { return None };
     refresh(service, &job, change.told_in).await;
     metrics::job_came_to(job.state);

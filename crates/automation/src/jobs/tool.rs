@@ -15,11 +15,11 @@ use belay_run::own_tools::CREATE_JOB;
 use belay_run::request::RunRequest;
 use belay_run::run_tool::{DeclaredTool, RunTool};
 
-/// The tool as models see it. It works once it is bound to the run of a conversation, by a [`JobToolContext`].
+/// Declares the tool for models. It works once a [`JobToolContext`] binds it to the run of a conversation.
 pub fn create_job_tool() -> DeclaredTool {
     let spec = ToolSpec {
         effect: Effect::Write,
-        idempotent: true, // the job's id is made of the call's
+        idempotent: true, // the job's id is derived from the call's
         timeout: Duration::from_secs(30),
         max_output_bytes: 1000,
         ..ToolSpec::new(
@@ -54,13 +54,13 @@ pub fn create_job_tool() -> DeclaredTool {
 pub struct JobToolContext {
     /// Executes the requests.
     pub service: Arc<JobService>,
-    /// What was asked of the run: who asks, and where.
+    /// The request of the run, with its principal and session.
     pub request: Arc<RunRequest>,
 }
 
 #[async_trait]
 impl RunTool for JobToolContext {
-    /// Makes the job. Called again with the same call, it finds it.
+    /// Creates the job. A repetition of the same call finds that job.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
         let order = JobOrder {

@@ -233,7 +233,7 @@ impl Engine {
         busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS)))
     }
 
-    /// Leads a routine run to its end, unless that is being done. `routine`: the row that it was claimed with.
+    /// Follows a routine run to its end, unless a task already does. `routine`: the row at the time of the claim.
     fn lead(&mut self, routine_run: RoutineRunRecord, routine: Option<RoutineRecord>) {
         if self.routine_runs.values().any(|known| known.routine_run_id == routine_run.routine_run_id) {
             return;
@@ -269,7 +269,7 @@ impl Engine {
 /// # Errors
 /// The store does not answer.
 pub async fn show(service: &RoutineService, seen: Option<u64>) -> Result<Option<u64>, StoreError> {
-    let number = service.schedule.changes().await?; // before the list: what is changed in between is read again
+    let number = service.schedule.changes().await?; // before the list: a change in between leads to another load
     if seen == Some(number) {
         return Ok(seen);
     }

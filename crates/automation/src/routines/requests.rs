@@ -135,7 +135,7 @@ async fn put(
 ) -> Result<RoutineAnswer, Refusal> {
     is_on(service)?;
     let (store, now) = (&service.routine_store, service.clock.now());
-    // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
+    // Only for the parts that remain unchanged: the store checks the owner and the number of routines when it writes.
     let old = service.routines.routine(&spec.name).await.map_err(unstored)?;
     let spec = check::with_known_secret(spec, old.as_ref().filter(|old| by.may_touch(old)));
     let mut problems = check::problems(&spec);

@@ -31,7 +31,7 @@ const RUN_LOOK: Duration = Duration::from_secs(1);
 /// claimed it with. Without one, the row is read here; so it is for a heartbeat, whose failures in a row may have changed.
 ///
 /// # Cancel safety
-/// Dropped, the next start leads it on.
+/// When dropped, the next start continues the routine run.
 pub(super) async fn pursue(
     service: Arc<RoutineService>,
     routine_run: RoutineRunRecord,
@@ -108,7 +108,7 @@ async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: R
     }
 }
 
-/// Has a run do it. `None`: the daemon ends.
+/// Executes a routine run by a run, and waits for the end of that run. Returns `None` when the daemon ends first.
 pub(super) async fn by_run(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,

@@ -25,7 +25,7 @@ pub struct RoutineService {
     pub routines: Arc<dyn RoutineReader>,
     /// Changes routines.
     pub routine_store: Arc<dyn RoutineStore>,
-    /// The scheduled times of routines.
+    /// Stores the scheduled times of routines.
     pub schedule: Arc<dyn RoutineSchedule>,
     /// Claims and settles routine runs.
     pub routine_run_store: Arc<dyn RoutineRunStore>,
@@ -35,7 +35,7 @@ pub struct RoutineService {
     pub conversations: Arc<dyn ConversationReader>,
     /// Reads accepted messages: whether a routine run has a run.
     pub inputs: Arc<dyn InputReader>,
-    /// Carries out the routines that make jobs.
+    /// Runs the jobs of routines.
     pub jobs: Arc<JobService>,
     /// Tells the current time.
     pub clock: Arc<dyn Clock>,

@@ -21,7 +21,7 @@ use belay_run::run_tool::{DeclaredTool, RunTool};
 /// Characters of a prompt that a question for approval shows.
 const SHOWN_CHARS: usize = 200;
 
-/// The tool as models see it. It works once it is bound to the run of a conversation, by a [`RoutineToolContext`].
+/// Declares the tool for models. It works once a [`RoutineToolContext`] binds it to the run of a conversation.
 pub fn routine_tool() -> DeclaredTool {
     let spec = ToolSpec {
         effect: Effect::Write,
@@ -72,7 +72,7 @@ pub fn routine_tool() -> DeclaredTool {
 pub struct RoutineToolContext {
     /// Executes the requests.
     pub service: Arc<RoutineService>,
-    /// What was asked of the run: who asks, and where.
+    /// The request of the run, with its principal and session.
     pub request: Arc<RunRequest>,
 }
 
@@ -94,7 +94,7 @@ impl RoutineToolContext {
         let spec = match fresh {
             true => spec,
             false => {
-                // What the tool does not speak of stays as it is.
+                // Parts of the routine that the tool has no argument for stay unchanged.
                 let old = find(&self.service, &spec.name, by).await?.spec;
                 RoutineSpec { description: old.description, guard: old.guard, notify: old.notify, ..spec }
             }
@@ -160,7 +160,7 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
 
 #[async_trait]
 impl RunTool for RoutineToolContext {
-    /// What goes on working after the conversation is asked about each time.
+    /// Requires approval for each change of work that continues after the conversation.
     async fn weigh(&self, arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
         let (action, name) = (action_of(arguments), text_of(arguments, "name").unwrap_or_default());
         if !matches!(action, "create" | "update" | "delete") {

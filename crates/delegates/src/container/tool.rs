@@ -26,11 +26,11 @@ use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINAT
 use belay_run::run_tool::{DeclaredTool, RunTool};
 use belay_run::untrusted::RULE;
 
-/// What a call may take beyond the worker's own time. 20 s: its processes have two seconds before they are killed, the
-/// rest is for a slow machine.
+/// Time of a call beyond the worker's own time. 20 s: its processes have two seconds before they are killed; the rest
+/// is for a slow machine.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// The kind of run, in messages.
+/// The kind of run, in error messages.
 const KIND: &str = "worker";
 
 const ROLE: &str = "You are a worker: another agent works on a larger request and has delegated a part of it to you. \
@@ -41,7 +41,7 @@ at once when they do not depend on each other, and do not repeat a call that fai
 done, or cannot be done, give your final answer as text without tool calls: it is your result, and all that the agent \
 reads. State in it what you did and what you found.";
 
-/// The tool as models see it, for these settings. It works once it is bound to the run that calls it, by a [`ToolGrant`].
+/// Declares the tool for models, with these settings. It works once a [`ToolGrant`] binds it to the run that calls it.
 pub fn run_in_worker_tool(config: &WorkersConfig) -> DeclaredTool {
     let (max_turns, max_time_s) = (config.turns(), config.max_time_s);
     let spec = ToolSpec {
@@ -70,7 +70,7 @@ pub fn run_in_worker_tool(config: &WorkersConfig) -> DeclaredTool {
     DeclaredTool::new(spec, "a worker can only be started by a run")
 }
 
-/// From what a run starts its workers.
+/// The parts with which a run starts its workers.
 pub(crate) struct ToolGrant {
     pub(crate) seed: ChildStart,
     /// The run's tools.
@@ -127,11 +127,11 @@ impl RunTool for ToolGrant {
             reason: None,
         };
         let ended = job::run(&*self.workers.host, start, &mut job_host, &context.cancel, deadline).await;
-        drop(link); // from here on the token proves nothing
+        drop(link); // the token is not valid after this
         let how = (termination(&ended.end), ended.reason, ended.turns);
         tracing::info!(run = %context.run_id, end = how.0.word(), reason = how.1.word(), turns = how.2, "worker ended");
         note_end(&mut job_host.core, &LoopContext::default(), KIND, &context.call_id, how).await?;
-        // What it has read, whoever reads its result has read.
+        // The result may contain untrusted content that the worker has read.
         let outside = job_host.core.tally.outside();
         report(ended).map(|reply| ToolReply { outside, ..reply })
     }
@@ -143,7 +143,7 @@ fn known(spec: &ToolSpec) -> LentTool {
 }
 
 impl ToolGrant {
-    /// The tools that a worker has of those that the run has: its own, and those of the host that the settings name.
+    /// The tools of the worker, among those of the run: its own, and the host tools that the settings name.
     fn lent(&self) -> Vec<Arc<dyn Tool>> {
         let lends = |name: &str| {
             WORKER_TOOLS.contains(&name)

@@ -26,11 +26,11 @@ use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
 
-/// What a call may take beyond the subagent's own time and closing turn. 10 s: its tools return within a fraction of a
-/// second once they are told, the rest is for a slow disk.
+/// Time of a call beyond the subagent's own time and closing turn. 10 s: its tools return within a fraction of a
+/// second after a cancellation; the rest is for a slow disk.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// The kind of run, in messages.
+/// The kind of run, in error messages.
 const KIND: &str = "subagent";
 
 const ROLE: &str = "You are a subagent: another agent works on a larger request and has delegated a part of it to you. \
@@ -41,15 +41,15 @@ other, and do not repeat a call that failed in the same way.";
 const GIVE_UP: &str = "If the task cannot be done, call terminate with status `failure` and give the reason in \
 `summary`.";
 
-/// The tool as models see it, for these settings; it works once it is bound to the run that calls it. `closing`: the longest
-/// closing turn.
+/// Declares the tool for models, with these settings. It works once it is bound to the run that calls it. `closing`:
+/// the longest closing turn.
 pub fn spawn_subagent_tool(config: &SubagentsConfig, closing: Duration) -> DeclaredTool {
     let SubagentsConfig { max_turns, max_time_s, .. } = config;
     let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
     let spec = ToolSpec {
         effect: Effect::Write,
         idempotent: false,
-        timeout: 2 * config.max_time() + closing + SLACK, // as long as it may wait for a place, and as it may work
+        timeout: 2 * config.max_time() + closing + SLACK, // the longest wait for a slot, and the longest run
         max_output_bytes: MAX_RESULT_BYTES,
         ..ToolSpec::new(
             SPAWN_SUBAGENT,
@@ -116,7 +116,7 @@ pub fn spawned(messages: &[Arc<Message>]) -> u32 {
         .unwrap_or(u32::MAX)
 }
 
-/// From what a run starts its subagents.
+/// The parts with which a run starts its subagents.
 #[derive(Clone)]
 struct ChildTools {
     seed: ChildStart,
@@ -149,7 +149,7 @@ impl RunTool for ChildTools {
         let entered = self.children.lanes.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
         let mut core = self.seed.grow(child.time);
-        core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
+        core.cancel = context.cancel.child_token(); // this call's own token, a child of the parent's
         core.tree = tree;
         let goal = Goal::new(declared);
         tools.extend(goal.tools());
@@ -167,14 +167,14 @@ impl RunTool for ChildTools {
         let SubagentEnd { termination, ref end, turns, .. } = ending;
         tracing::info!(run = %context.run_id, termination = termination.word(), reason = end.reason.word(), turns, "subagent ended");
         note_end(&mut core, &talk, KIND, &context.call_id, (termination, end.reason, turns)).await?;
-        // What it has read, whoever reads its result has read.
+        // The result may contain untrusted content that the subagent has read.
         let outside = core.tally.outside();
         report(ending).map(|reply| ToolReply { outside, ..reply })
     }
 }
 
 impl ChildTools {
-    /// Reads the arguments, whose shape the gate has checked.
+    /// Reads the arguments. The gate has checked their schema.
     fn order(&self, arguments: &Map<String, Value>) -> Result<CheckedArguments, String> {
         let config = &self.seed.services().config.subagents;
         let child = ChildOrder::read(arguments, config.max_turns, config.max_time_s)?;
