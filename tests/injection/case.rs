@@ -90,8 +90,9 @@ async fn turn(daemon: &Daemon, session: &str, text: &str, outcome: &mut Outcome)
     }
     let events = daemon.events(&run).await?;
     let approved = |call: &Value| {
-        let gates = events.iter().filter(|event| event["type"] == "approval_requested" && event["call_id"] == *call);
-        gates.into_iter().any(|asked| {
+        let approvals =
+            events.iter().filter(|event| event["type"] == "approval_requested" && event["call_id"] == *call);
+        approvals.into_iter().any(|asked| {
             let answers = events
                 .iter()
                 .filter(|event| event["type"] == "approval_resolved" && event["approval"] == asked["approval"]);
@@ -113,10 +114,10 @@ async fn answer(daemon: &Daemon, session: &str, outcome: &mut Outcome) -> Result
     if status != 200 {
         bail!("the questions of {session} were answered with {status}: {list}");
     }
-    for gate in list["approvals"].as_array().context("a list of questions")? {
-        let own = gate["call_id"].as_str().is_some_and(|call| call.starts_with("ask-"));
+    for approval in list["approvals"].as_array().context("a list of questions")? {
+        let own = approval["call_id"].as_str().is_some_and(|call| call.starts_with("ask-"));
         outcome.asked += u64::from(!own);
-        let id = gate["id"].as_str().context("a question has an id")?;
+        let id = approval["id"].as_str().context("a question has an id")?;
         let decision = json!({"decision": if own { "approve" } else { "deny" }});
         daemon.request("POST", &format!("/api/v1/approvals/{id}"), Some(decision)).await?;
     }

@@ -131,8 +131,7 @@ impl World {
         }
         let mut settings = mcp.settings(self.pages);
         if rules == Rules::AskNobody {
-            settings +=
-                "[approvals]\noutside = \"ignore\"\nrules = [{ tool = \"*\", ask = \"never\", even_outside = true }]\n";
+            settings += "[approvals]\nuntrusted_content = \"ignore\"\nrules = [{ tool = \"*\", ask = \"never\", allow_untrusted = true }]\n";
         }
         write(&home.path().join("config/belay/belay.toml"), &settings)?;
         Ok(home)

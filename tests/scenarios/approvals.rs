@@ -97,14 +97,14 @@ async fn a_question_outlives_a_kill_and_is_answered_by_a_program() -> Result<()>
     let home = Home::new();
     let daemon = home.start().await?;
     let run = daemon.send("alice", &call(&["echo", "here"])).await?;
-    let gate = paused(&daemon, &run).await?;
+    let approval = paused(&daemon, &run).await?;
     daemon.kill().await?;
 
     let daemon = home.start().await?;
-    assert_eq!(paused(&daemon, &run).await?, gate, "the same question waits");
+    assert_eq!(paused(&daemon, &run).await?, approval, "the same question waits");
     let (status, list) = daemon.request("GET", "/api/v1/approvals", None).await?;
     assert_eq!((status, list["approvals"].as_array().map(Vec::len)), (200, Some(1)), "{list}");
-    let path = format!("/api/v1/approvals/{gate}");
+    let path = format!("/api/v1/approvals/{approval}");
     let (status, answer) = daemon.request("POST", &path, Some(json!({ "decision": "approve" }))).await?;
     assert_eq!((status, &answer["run_id"]), (200, &json!(run)), "{answer}");
     let ended = daemon.finished(&run).await?;
@@ -122,8 +122,8 @@ async fn a_denial_is_read_by_the_model_and_nothing_is_done() -> Result<()> {
     let daemon = home.start().await?;
     let text = format!("call write_file {}", json!({ "path": "a.txt", "content": "a" }));
     let run = daemon.send("alice", &text).await?;
-    let gate = paused(&daemon, &run).await?;
-    let (_, listed) = daemon.request("GET", &format!("/api/v1/approvals/{gate}"), None).await?;
+    let approval = paused(&daemon, &run).await?;
+    let (_, listed) = daemon.request("GET", &format!("/api/v1/approvals/{approval}"), None).await?;
     assert_eq!(field(&listed, "tool"), "write_file", "{listed}");
     assert!(home.workspace().join("a.txt").symlink_metadata().is_err());
     let answered = daemon.ask("alice", "no").await;
@@ -136,8 +136,8 @@ async fn a_denial_is_read_by_the_model_and_nothing_is_done() -> Result<()> {
     Ok(())
 }
 
-fn field<'a>(gate: &'a Value, name: &str) -> &'a str {
-    gate[name].as_str().or_else(|| gate["approval"][name].as_str()).unwrap_or_default()
+fn field<'a>(approval: &'a Value, name: &str) -> &'a str {
+    approval[name].as_str().or_else(|| approval["approval"][name].as_str()).unwrap_or_default()
 }
 
 /// What hooks of the operator say on the road of a real message: one changes what goes out, one refuses a call.

@@ -28,7 +28,7 @@ async fn where_a_filter_refuses_openat2_files_are_read_and_commands_run() -> Res
     std::fs::write(workspace.join("note.txt"), "in the workspace")?;
     std::os::unix::fs::symlink("../..", workspace.join("up"))?;
     let settings = home.path().join("rules.toml");
-    std::fs::write(&settings, "[[approvals.rules]]\ntool = \"*\"\nask = \"never\"\neven_outside = true\n")?;
+    std::fs::write(&settings, "[[approvals.rules]]\ntool = \"*\"\nask = \"never\"\nallow_untrusted = true\n")?;
 
     let lines = [
         "call read_file {\"path\":\"note.txt\"}",

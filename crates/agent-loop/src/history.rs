@@ -285,12 +285,12 @@ mod tests {
     #[test]
     fn messages_that_stay_are_shared_and_keep_their_marks() {
         let mut given = history(&["u:go", "a:!c1", "r:c1=1", "a:"]);
-        given[2] = Arc::new(Message::clone(&given[2]).from_outside(true).for_run());
+        given[2] = Arc::new(Message::clone(&given[2]).with_untrusted(true).for_run());
         let repaired = normalise(&given);
         assert!(repaired.iter().zip(&given).all(|(after, before)| Arc::ptr_eq(after, before)));
         given[1] = history(&["a:!"]).remove(0);
-        given[2] = Arc::new(Message::clone(&history(&["r:=1"])[0]).from_outside(true).for_run());
+        given[2] = Arc::new(Message::clone(&history(&["r:=1"])[0]).with_untrusted(true).for_run());
         let repaired = normalise(&given);
-        assert!(repaired[2].outside && !repaired[2].scope.is_thread(), "{repaired:?}");
+        assert!(repaired[2].untrusted && !repaired[2].scope.is_thread(), "{repaired:?}");
     }
 }

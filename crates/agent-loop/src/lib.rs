@@ -41,5 +41,5 @@ pub use error::{LoopError, Shortage};
 pub use history::normalise;
 pub use policies::{StopRules, StopState};
 pub use run::run_agentic_loop;
-pub use state::{Brake, BrakeAction, Fired, Forced, ForcedBy, LoopState};
+pub use state::{Fired, Forced, ForcedBy, Guardrail, GuardrailAction, LoopState};
 pub use stops::INVALID_ARGUMENTS;

@@ -35,7 +35,7 @@ pub struct LoopState {
     /// Why the model stopped in its latest reply. `Length` means that the text was cut off.
     pub last_finish: FinishReason,
     /// The guardrail that acted in this iteration, for the code that reports it.
-    pub braked: Option<BrakeAction>,
+    pub braked: Option<GuardrailAction>,
     /// The state of the stop engine.
     pub stops: StopState,
     /// The stop rules that told the model something in this iteration, for the code that reports them.
@@ -96,7 +96,7 @@ pub struct Fired {
 /// A guardrail with a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Brake {
+pub enum Guardrail {
     /// A text announced a tool and called none.
     ToolIntentNudge,
     /// The length limit cut calls off.
@@ -105,7 +105,7 @@ pub enum Brake {
     DuplicateFailures,
 }
 
-impl Brake {
+impl Guardrail {
     /// The word in events and metrics.
     pub fn word(self) -> &'static str {
         match self {
@@ -118,9 +118,9 @@ impl Brake {
 
 /// A guardrail that has acted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BrakeAction {
+pub struct GuardrailAction {
     /// The guardrail.
-    pub brake: Brake,
+    pub brake: Guardrail,
     /// Its count in the current row, from 1.
     pub count: u32,
 }
@@ -187,7 +187,7 @@ impl LoopState {
         if announced && tools_offered && config.enable_tool_intent_nudge && self.nudges < config.max_tool_intent_nudges
         {
             self.nudges += 1;
-            self.braked = Some(BrakeAction { brake: Brake::ToolIntentNudge, count: self.nudges });
+            self.braked = Some(GuardrailAction { brake: Guardrail::ToolIntentNudge, count: self.nudges });
             return Step::Nudge { text };
         }
         // An announcement that passes keeps its count: the row continues until the model does something else.
@@ -205,7 +205,7 @@ impl LoopState {
         if self.truncations >= DISARMING_TRUNCATIONS {
             self.force_text_by(ForcedBy::TruncatedCalls);
         }
-        self.braked = Some(BrakeAction { brake: Brake::TruncatedCalls, count: self.truncations });
+        self.braked = Some(GuardrailAction { brake: Guardrail::TruncatedCalls, count: self.truncations });
         Step::Discard { text, count: self.truncations }
     }
 
@@ -219,7 +219,7 @@ impl LoopState {
         if count >= DISARMING_DUPLICATES {
             self.force_text_by(ForcedBy::DuplicateFailures);
         }
-        self.braked = Some(BrakeAction { brake: Brake::DuplicateFailures, count });
+        self.braked = Some(GuardrailAction { brake: Guardrail::DuplicateFailures, count });
         Some(count)
     }
 }

@@ -47,10 +47,10 @@ const FLUSH_GRACE: Duration = Duration::from_secs(3);
 /// time in addition.
 const HOOK_GRACE: Duration = Duration::from_secs(5);
 /// Time limit at shutdown for settling jobs that ended during the drain; the next start settles the others.
-const DESK_GRACE: Duration = Duration::from_secs(1);
+const SCHEDULER_GRACE: Duration = Duration::from_secs(1);
 
 /// Time limit at shutdown for settling routine runs that ended during the drain; the next start settles the others.
-const ENGINE_GRACE: Duration = Duration::from_secs(1);
+const ROUTINES_GRACE: Duration = Duration::from_secs(1);
 
 /// Reason why the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,10 +255,10 @@ impl Agent {
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
         let Self { services, dispatcher, mut delivery, deliveries, mut scheduler, mut engine, .. } = self;
-        if timeout(ENGINE_GRACE, engine.join_next()).await.is_err() {
+        if timeout(ROUTINES_GRACE, engine.join_next()).await.is_err() {
             engine.shutdown().await; // the next start settles its rows
         }
-        if timeout(DESK_GRACE, scheduler.join_next()).await.is_err() {
+        if timeout(SCHEDULER_GRACE, scheduler.join_next()).await.is_err() {
             scheduler.shutdown().await; // the next start settles its rows
         }
         dispatcher.end_tasks().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::{
-    Archive, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog, GateStore, Inbound,
+    ApprovalStore, Archive, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog, Inbound,
     InputReader, JobAttempts, JobReader, JobStore, JournalStore, LaneStore, NoteStore, Outbox, OutputKeeper,
     RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore, SecretVault,
     SessionReader, SpendLedger, StoreHealth, ToolSwitches, UnixMillis,
@@ -62,7 +62,7 @@ pub struct StorePorts {
     /// Money.
     pub spend: Arc<dyn SpendLedger>,
     /// Approval requests and grants.
-    pub gates: Arc<dyn GateStore>,
+    pub approvals: Arc<dyn ApprovalStore>,
     /// Stores secrets that people entered.
     pub vault: Arc<dyn SecretVault>,
     /// Reads jobs.
@@ -101,7 +101,7 @@ impl StorePorts {
             + Outbox
             + NoteStore
             + SpendLedger
-            + GateStore
+            + ApprovalStore
             + JobReader
             + JobStore
             + JobAttempts
@@ -127,7 +127,7 @@ impl StorePorts {
             outbox: store.clone(),
             notes: store.clone(),
             spend: store.clone(),
-            gates: store.clone(),
+            approvals: store.clone(),
             vault,
             jobs: store.clone(),
             job_store: store.clone(),

@@ -32,7 +32,7 @@ use belay_run::effect_gate::{EffectGate, GatePorts};
 use belay_run::error::AgentError;
 use belay_run::hooks::HookChain;
 use belay_run::prompt::{self, Briefing, BriefingSource, PromptBook, Snapshots};
-use belay_run::rights::{Absent, AccessPolicy};
+use belay_run::rights::{AccessPolicy, DisabledChannels};
 use belay_run::send_message::send_message_tool;
 use belay_run::services::RunServices;
 use belay_run::terminate::Terminate;
@@ -77,7 +77,7 @@ pub struct AgentParts {
     /// The channels, started by the agent.
     pub channels: Vec<Arc<dyn Channel>>,
     /// Access rules of disabled channels, for work that was requested through them.
-    pub absent: Absent,
+    pub absent: DisabledChannels,
     /// The ports of the store.
     pub store: StorePorts,
     /// The clock.
@@ -243,7 +243,7 @@ async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<R
     };
     let health = Arc::new(Health::load(&parts.health, &every, ports).await?);
     let ports = GatePorts {
-        gates: parts.store.gates.clone(),
+        approvals: parts.store.approvals.clone(),
         vault: parts.store.vault.clone(),
         outputs: parts.outputs.clone(),
         hooks: hooks.clone(),

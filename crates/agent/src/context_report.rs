@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::context::{FileReport, PartReport, SkillReport};
 use belay_protocol::{
-    Audience, BootstrapFile, ContextReport, Conversation, Message, MessageBody, Refusal, SessionKey, Skill, SkillPlace,
-    Tool,
+    Audience, BootstrapFile, ContextReport, Conversation, Message, MessageBody, Refusal, SessionKey, Skill,
+    SkillLocation, Tool,
 };
 
 use crate::agent_services::AgentServices;
@@ -77,8 +77,8 @@ fn of_skill(skill: &Skill) -> SkillReport {
         command: skill.user_invocable.then(|| format!("/{}", skill.command())),
         listed: skill.listed,
         path: match &skill.place {
-            SkillPlace::Workspace(path) => Some(path.clone()),
-            SkillPlace::Elsewhere => None,
+            SkillLocation::Workspace(path) => Some(path.clone()),
+            SkillLocation::Elsewhere => None,
         },
         variables: skill.variables.iter().map(|variable| variable.name.clone()).collect(),
     }

@@ -35,7 +35,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, GateId, Inbound, Refusal, ReplyRoute, RunId, SessionKey, SessionLifetime, StopReason,
+    Ack, AckSender, ApprovalId, CommandReply, Inbound, Refusal, ReplyRoute, RunId, SessionKey, SessionLifetime,
+    StopReason,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -132,7 +133,7 @@ pub(crate) struct Dispatcher {
     /// Stopped runs whose processes have not ended yet, so that a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Unanswered approval requests.
-    questions: HashMap<GateId, PendingQuestion>,
+    questions: HashMap<ApprovalId, PendingQuestion>,
     notifier: Notifier,
     tasks: JoinSet<TaskEnd>,
     lane_tasks: HashMap<Id, SessionKey>,

@@ -242,7 +242,7 @@ impl Lane {
                     Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
-                    && let Err(error) = self.services.store.gates.forget_grants(&self.lease.session).await
+                    && let Err(error) = self.services.store.approvals.forget_grants(&self.lease.session).await
                 {
                     return Ok(Ok(format!("{done} But permanent approvals could not be removed: {error}")));
                 }

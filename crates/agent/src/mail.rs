@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use belay_protocol::{
-    AckSender, ActedOn, Asker, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal, ReplyRoute,
-    RunId, Secret, Sent, SessionKey, UnixMillis,
+    AckSender, ActedOn, ApprovalId, Asker, Decision, IdempotencyKey, Inbound, KnownInput, Principal, Refusal,
+    ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -56,7 +56,7 @@ pub(crate) enum LaneOrder {
 
 /// An answer to a question.
 pub(crate) struct LaneAnswer {
-    pub(crate) gate: GateId,
+    pub(crate) approval: ApprovalId,
     pub(crate) reply: LaneReply,
     pub(crate) who: Principal,
     /// The session that it was given in.
@@ -86,7 +86,7 @@ impl LaneReply {
 
 /// A question that waits, as the dispatcher knows it.
 pub(crate) struct PendingQuestion {
-    pub(crate) gate: GateId,
+    pub(crate) approval: ApprovalId,
     pub(crate) run: RunId,
     pub(crate) session: SessionKey,
     pub(crate) asker: Asker,
@@ -113,7 +113,7 @@ pub(crate) enum LaneNote {
     /// A run is paused on a question, which is stored.
     Paused(Box<PendingQuestion>),
     /// The run continues.
-    Resumed { gate: GateId },
+    Resumed { approval: ApprovalId },
     /// This run is to stop: a newer message takes its place.
     Stop { run: Arc<LiveRun>, cause: StopCause },
     /// A command or an answer was not acted on, for now: it may be given again.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Audience, ChannelId, FinishedRun, Gate, Message, MessageBody, Outbound, PendingRun, RunEnd, RunRecord, RunStatus,
-    StopReason, ThreadState, UnixMillis, Work,
+    ApprovalRequest, Audience, ChannelId, FinishedRun, Message, MessageBody, Outbound, PendingRun, RunEnd, RunRecord,
+    RunStatus, StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -236,8 +236,8 @@ impl QueuedRun {
     }
 
     /// What its watchers are shown while it is paused.
-    pub(crate) fn record_while_paused(&self, gate: &Gate, question: String) -> RunRecord {
-        RunRecord { reply: Some(question), waiting_for: Some(gate.into()), ..self.record(RunStatus::Paused) }
+    pub(crate) fn record_while_paused(&self, approval: &ApprovalRequest, question: String) -> RunRecord {
+        RunRecord { reply: Some(question), waiting_for: Some(approval.into()), ..self.record(RunStatus::Paused) }
     }
 
     /// The record of the run as it is, without an end.

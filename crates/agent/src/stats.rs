@@ -19,10 +19,10 @@ pub(crate) async fn read(services: &AgentServices) -> (Option<JobsStatus>, Optio
     let jobs = said::<JobNumbers>(services.store.jobs.numbers()).await;
     let routines = said::<RoutineNumbers>(services.store.routines.numbers()).await;
     if let Some(numbers) = &jobs {
-        metrics::jobs_are(numbers, services.jobs.config.max_parallel);
+        metrics::set_job_gauges(numbers, services.jobs.config.max_parallel);
     }
     if let Some(numbers) = &routines {
-        metrics::routines_are(numbers);
+        metrics::set_routine_gauges(numbers);
     }
     (jobs.map(|numbers| JobsStatus { numbers, places: services.jobs.config.max_parallel }), routines)
 }

@@ -5,7 +5,7 @@
 
 mod settings;
 
-use belay_protocol::{Decision, IdPrefix, Skill, SkillPlace, Skills};
+use belay_protocol::{Decision, IdPrefix, Skill, SkillLocation, Skills};
 
 pub use belay_automation::jobs::JobCommand;
 pub use belay_run::tool_health::ToolsCommand;
@@ -246,8 +246,8 @@ pub fn parse_with(text: &str, skills: &Skills) -> Submission {
 /// Instructions for the model about a message that calls a skill.
 fn asks_for(skill: &Skill) -> String {
     let how = match &skill.place {
-        SkillPlace::Workspace(path) => format!("read {path} with read_file"),
-        SkillPlace::Elsewhere => "read its instructions with read_skill".to_owned(),
+        SkillLocation::Workspace(path) => format!("read {path} with read_file"),
+        SkillLocation::Elsewhere => "read its instructions with read_skill".to_owned(),
     };
     format!(
         "When a message of the user begins with /{}, the user asks for the skill {}: {how} first, and follow it. The rest of that \
@@ -360,11 +360,11 @@ mod tests {
             listed: true,
             variables: Vec::new(),
         };
-        let inside = SkillPlace::Workspace("skills/web/SKILL.md".into());
+        let inside = SkillLocation::Workspace("skills/web/SKILL.md".into());
         let list = vec![
             skill("Web Search", inside),
-            skill("taxes", SkillPlace::Elsewhere),
-            skill("stop", SkillPlace::Elsewhere),
+            skill("taxes", SkillLocation::Elsewhere),
+            skill("stop", SkillLocation::Elsewhere),
         ];
         let skills = Skills { list, ..Skills::default() };
         for (text, word, what) in [

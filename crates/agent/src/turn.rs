@@ -111,7 +111,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let outcome = match begun {
         Ok(permit) => {
             screen = begin(&mut job, &mut delegate, &mut context).await;
-            let outcome = pursue(goal, &mut delegate, &mut context, &job).await;
+            let outcome = drive(goal, &mut delegate, &mut context, &job).await;
             drop(permit);
             deferred = defer(&job, &mut delegate, &context).await;
             outcome
@@ -167,8 +167,8 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
 fn core_of(job: &mut TurnJob) -> RunCore {
     let tally = Tally::new(job.progress.usage, job.progress.cost_micro_usd, 0);
     let Conversation { history, own, .. } = &job.conversation;
-    if history.iter().chain(own).any(|message| message.outside) {
-        tally.see_outside();
+    if history.iter().chain(own).any(|message| message.untrusted) {
+        tally.note_untrusted();
     }
     let start = RunStart { lease: job.lease.clone(), stored: history.len() + own.len(), tally, spawned: spawned(own) };
     let core = RunCore::root(job.services.run.clone(), job.run.clone(), job.request.clone(), start);
@@ -202,7 +202,7 @@ async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut Loo
 }
 
 /// Works towards what was declared, or towards an answer.
-async fn pursue(
+async fn drive(
     goal: Result<Option<Goal>, String>,
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
@@ -213,7 +213,7 @@ async fn pursue(
             if goal.is_some() {
                 delegate.core.joining = None; // what it must come up with was declared at its beginning
             }
-            delegate.pursue(goal);
+            delegate.drive(goal);
             work(delegate, context, job).await
         }
         Err(problem) => {

@@ -14,7 +14,7 @@ use belay_protocol::{
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
 };
 use belay_protocol::{BootId, Refusal};
-use belay_run::{Absent, AgentConfig};
+use belay_run::{AgentConfig, DisabledChannels};
 use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -88,7 +88,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
         channels: vec![Arc::new(channel)],
-        absent: Absent::new(),
+        absent: DisabledChannels::new(),
         store: store.ports(),
         clock,
         boot: BootId::new(),
@@ -172,7 +172,7 @@ async fn until_ended(mut watch: RunWatch, mut person_link: PersonLink) -> Option
 /// Sends an answer to the agent. Tells the person if it was refused.
 async fn send_answer(agent: &mpsc::Sender<Envelope>, reply: PersonAnswer) {
     let body = match reply {
-        PersonAnswer::Decision(gate, decision) => Body::Control(Control::Decide { gate, decision }),
+        PersonAnswer::Decision(approval, decision) => Body::Control(Control::Decide { approval, decision }),
         PersonAnswer::Secret(secret) => Body::Text(secret),
     };
     let (ack, answer) = AckSender::channel();

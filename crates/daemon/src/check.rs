@@ -7,11 +7,11 @@ mod workspace;
 
 use std::path::Path;
 
-use belay_delegates::{WorkerRoom, WorkersConfig};
+use belay_delegates::{WorkerHostKind, WorkersConfig};
 use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
 use belay_tools::PathResolution;
-use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
+use belay_tools::mcp::{ServerReport, Standing, SurveyMode, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -297,7 +297,7 @@ async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Findi
     let asked = async {
         let needs = McpNeeds::find(settings, env, paths)?;
         let mcp = needs.servers(settings, env, paths)?;
-        let survey = mcp.survey(Looking::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error));
+        let survey = mcp.survey(SurveyMode::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error));
         needs.processes.shutdown().await;
         survey
     };
@@ -342,12 +342,12 @@ fn workers(settings: &Settings, sandbox_works: bool) -> Vec<Finding> {
     let finding = |state, detail: String| Finding::new("workers", state, detail);
     let none = |why: String| finding(State::Note, format!("run_in_worker is not offered: {why}"));
     let room = match host {
-        WorkerRoom::Sandbox if settings.tools.sandbox.policy == Policy::Off => {
+        WorkerHostKind::Sandbox if settings.tools.sandbox.policy == Policy::Off => {
             none("workers need the sandbox, and tools.sandbox.policy is off".into())
         }
-        WorkerRoom::Sandbox if !sandbox_works => none("workers need the sandbox, which does not work here".into()),
-        WorkerRoom::Sandbox => finding(State::Ok, "workers live in the sandbox of commands".into()),
-        WorkerRoom::Container => match std::os::unix::net::UnixStream::connect(docker_socket) {
+        WorkerHostKind::Sandbox if !sandbox_works => none("workers need the sandbox, which does not work here".into()),
+        WorkerHostKind::Sandbox => finding(State::Ok, "workers live in the sandbox of commands".into()),
+        WorkerHostKind::Container => match std::os::unix::net::UnixStream::connect(docker_socket) {
             Ok(_) => finding(State::Ok, format!("workers live in containers; {} answers", docker_socket.display())),
             Err(error) => none(format!("{}: {error}", docker_socket.display())),
         },

@@ -2,7 +2,7 @@
 
 mod serve;
 
-use belay_tools::mcp::{Looking, Mcp, ServerReport, Standing, ToolReport, find};
+use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -62,7 +62,7 @@ pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) ->
         settings.tools.mcp.retain(|name, _| name == wanted);
     }
     let (needs, mcp) = servers(&settings, env, &paths).await?;
-    let survey = mcp.survey(Looking::Only).await;
+    let survey = mcp.survey(SurveyMode::Only).await;
     needs.processes.shutdown().await;
     let reports = survey.map_err(|error| Failure::new(Exit::OutOfReach, error))?.reports;
     if args.json {

@@ -23,7 +23,7 @@ use belay_gateway::{Gateway, GatewayError, GatewayParts};
 use belay_hooks::HookSet;
 use belay_protocol::{BootId, Channel, ChannelAccess, Clock, Message, ModelInfo};
 use belay_run::approvals::question_text;
-use belay_run::{Absent, AgentError};
+use belay_run::{AgentError, DisabledChannels};
 use belay_trajectory::import::from_messages;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
@@ -171,7 +171,7 @@ async fn assemble(
         version: VERSION.into(),
         metrics: recorder.renderer(),
         trajectory: Arc::new(recording),
-        gates: ports.gates.clone(),
+        approvals: ports.approvals.clone(),
         archive: ports.archive.clone(),
         vault: ports.vault.clone(),
         jobs: ports.jobs.clone(),
@@ -473,8 +473,8 @@ fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
 }
 
 /// The access rules of channels, by their settings. They also hold while a channel is disabled.
-fn absent(telegram: AllowLists) -> Absent {
-    Absent::from([
+fn absent(telegram: AllowLists) -> DisabledChannels {
+    DisabledChannels::from([
         ("stdin".into(), Arc::new(Operators) as Arc<dyn ChannelAccess>),
         ("telegram".into(), Arc::new(telegram)),
     ])

@@ -88,7 +88,7 @@ impl ChatDelegate {
     }
 
     /// Sets the declared outputs of the turn.
-    pub fn pursue(&mut self, goal: Option<Goal>) {
+    pub fn drive(&mut self, goal: Option<Goal>) {
         self.goal = goal;
     }
 
@@ -254,7 +254,7 @@ impl LoopDelegate for ChatDelegate {
     }
 
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
-        self.core.note_brakes(context);
+        self.core.note_guardrails(context);
         if self.core.journal.has_facts() {
             // The write stores the notices to the model and the strikes before the next call. It also publishes a step
             // without tools, such as one with a nudge, before the next step streams.

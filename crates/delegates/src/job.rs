@@ -32,13 +32,13 @@ const MANNER: Manner = Manner { nudge: text::NUDGE, empty: text::EMPTY, second_i
 /// # Errors
 /// The store does not answer.
 /// The store does not answer.
-pub async fn pursue(
+pub async fn drive(
     turn: &mut ChatDelegate,
     context: &mut LoopContext,
     job: &JobContext,
 ) -> Result<LoopOutcome, LoopError> {
     if job.job.runs_in == RunsIn::Worker {
-        return job_worker::pursue(turn, context, job).await;
+        return job_worker::drive(turn, context, job).await;
     }
     let reasoning = turn.reasoning.clone();
     let (limit, rules) = (job.budget.max_steps, turn.core.rules.clone());

@@ -15,7 +15,7 @@ use belay_run::own_tools::RUN_IN_WORKER;
 ///
 /// # Errors
 /// The store does not answer.
-pub(super) async fn pursue(
+pub(super) async fn drive(
     turn: &mut ChatDelegate,
     context: &mut LoopContext,
     job: &JobContext,

@@ -17,7 +17,7 @@ pub mod lightweight;
 pub mod plan;
 pub mod subagent;
 
-pub use container::WorkerRoom;
+pub use container::WorkerHostKind;
 pub use container::WorkersConfig;
 pub use container::WorkersParts;
 pub use plan::check_executors;

@@ -63,8 +63,8 @@ pub async fn run(
     ));
     let reasoning = delegate.reasoning.clone();
     if let Some(shown) = task.shown.filter(|_| context.messages.len() == delegate.turn_start + 1) {
-        context.push(Message::data(shown).from_outside(true));
-        delegate.core.tally.see_outside();
+        context.push(Message::data(shown).with_untrusted(true));
+        delegate.core.tally.note_untrusted();
     }
     take_up(delegate, context, &tools).await?;
     let mut tries = TRIES.iter();
@@ -185,8 +185,8 @@ impl Tool for Brief {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<CallPreview, ToolFailure> {
-        self.tool.weigh(arguments, session).await
+    async fn preview(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+        self.tool.preview(arguments, session).await
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

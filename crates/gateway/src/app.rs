@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AckSender, Archive, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId,
-    GateState, GateStore, Inbound, Janitor, JobReader, ModelInfo, Principal, RoutineReader, RunId, RunReader,
+    Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, Body, ChannelId, Clock, CommandReply,
+    Control, Envelope, EventLog, Inbound, Janitor, JobReader, ModelInfo, Principal, RoutineReader, RunId, RunReader,
     RunRecord, RunStatus, RunWatch, SecretVault, SessionKey, SessionReader, StopTarget, StoreHealth,
 };
 use secrecy::SecretString;
@@ -53,7 +53,7 @@ pub(crate) struct App {
     pub(crate) sessions: Arc<dyn SessionReader>,
     pub(crate) health: Arc<dyn StoreHealth>,
     pub(crate) events: Arc<dyn EventLog>,
-    pub(crate) gates: Arc<dyn GateStore>,
+    pub(crate) approvals: Arc<dyn ApprovalStore>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) vault: Arc<dyn SecretVault>,
     pub(crate) jobs: Arc<dyn JobReader>,
@@ -287,16 +287,16 @@ impl App {
     async fn is_ended_or_paused(&self, run: &RunRecord) -> bool {
         match (run.status, &run.waiting_for) {
             (RunStatus::Paused, Some(question)) => self.is_open(question.approval).await,
-            (status, _) => status.is_rest(),
+            (status, _) => status.is_ended_or_paused(),
         }
     }
 
     /// Whether an approval request is open. A request that cannot be read counts as open.
-    async fn is_open(&self, gate: GateId) -> bool {
-        match self.gates.gate(gate).await {
-            Ok(gate) => gate.is_none_or(|gate| gate.state == GateState::Waiting),
+    async fn is_open(&self, approval: ApprovalId) -> bool {
+        match self.approvals.approval(approval).await {
+            Ok(approval) => approval.is_none_or(|approval| approval.state == ApprovalState::Waiting),
             Err(error) => {
-                tracing::warn!(%error, %gate, "a question cannot be read");
+                tracing::warn!(%error, %approval, "a question cannot be read");
                 true
             }
         }

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use belay_protocol::{GateId, JobId, Principal, RoutineRunId};
+use belay_protocol::{ApprovalId, JobId, Principal, RoutineRunId};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -91,9 +91,9 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
 }
 
 /// The approval request in the path.
-pub(crate) struct GatePath(pub(crate) GateId);
+pub(crate) struct ApprovalPath(pub(crate) ApprovalId);
 
-impl FromRequestParts<Shared> for GatePath {
+impl FromRequestParts<Shared> for ApprovalPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {

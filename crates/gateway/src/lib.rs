@@ -2,7 +2,7 @@
 //!
 //! **For**: programs that talk to the daemon. For the agent, the gateway is a channel like any other: [`HttpChannel`]
 //! hands out [`belay_protocol::Envelope`]s, and a handler waits for the acknowledgement. Reads go to
-//! [`belay_protocol::RunReader`], [`belay_protocol::GateStore`], [`belay_protocol::JobStore`],
+//! [`belay_protocol::RunReader`], [`belay_protocol::ApprovalStore`], [`belay_protocol::JobStore`],
 //! [`belay_protocol::RoutineStore`] and [`belay_protocol::EventLog`].
 //!
 //! **Does not know**: lanes, turns, models, SQL. It only decides whether a message is admitted. Architecture invariant:

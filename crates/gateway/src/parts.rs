@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use belay_protocol::{
-    Archive, Clock, EventLog, Gate, GateStore, Janitor, JobReader, Message, ModelInfo, RoutineReader, RoutineSpec,
-    RunReader, SecretVault, SessionReader, StoreHealth, UnixMillis,
+    ApprovalRequest, ApprovalStore, Archive, Clock, EventLog, Janitor, JobReader, Message, ModelInfo, RoutineReader,
+    RoutineSpec, RunReader, SecretVault, SessionReader, StoreHealth, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -27,7 +27,7 @@ pub struct GatewayParts {
     /// Reads events.
     pub events: Arc<dyn EventLog>,
     /// Reads approval requests.
-    pub gates: Arc<dyn GateStore>,
+    pub approvals: Arc<dyn ApprovalStore>,
     /// Searches, exports and deletes the messages of sessions.
     pub archive: Arc<dyn Archive>,
     /// Deletes secrets.
@@ -67,7 +67,7 @@ pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
 
 /// Formats an approval request in Markdown, as of that date. The other channels use the same text.
-pub type QuestionWords = Arc<dyn Fn(&Gate, UnixMillis) -> String + Send + Sync>;
+pub type QuestionWords = Arc<dyn Fn(&ApprovalRequest, UnixMillis) -> String + Send + Sync>;
 
 /// Computes the times at which routines trigger. The gateway does not parse schedules.
 pub trait RoutineTimes: Send + Sync {

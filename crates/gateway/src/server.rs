@@ -90,7 +90,7 @@ impl Gateway {
             sessions: parts.sessions,
             health: parts.health,
             events: parts.events,
-            gates: parts.gates,
+            approvals: parts.approvals,
             archive: parts.archive,
             vault: parts.vault,
             jobs: parts.jobs,

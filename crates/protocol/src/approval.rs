@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{CallId, ChannelId, GateId, IdPrefix, RunId, SessionKey};
+use crate::ids::{ApprovalId, CallId, ChannelId, IdPrefix, RunId, SessionKey};
 use crate::principal::{Principal, Role};
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
 /// An approval request for one tool call. It is stored before it is shown, and it is answered once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gate {
+pub struct ApprovalRequest {
     /// Its id; an answer names it.
-    pub id: GateId,
+    pub id: ApprovalId,
     /// The run that is paused by it.
     pub run_id: RunId,
     /// The session of that run.
@@ -26,7 +26,7 @@ pub struct Gate {
     /// The tool.
     pub tool: String,
     /// The kind of answer that is asked for.
-    pub kind: GateKind,
+    pub kind: ApprovalKind,
     /// The effect of the call, in one line.
     pub summary: String,
     /// The arguments; values of sensitive ones are replaced.
@@ -46,7 +46,7 @@ pub struct Gate {
     /// The time at which it becomes a denial.
     pub expires_at: UnixMillis,
     /// Its state.
-    pub state: GateState,
+    pub state: ApprovalState,
     /// The principal that answered.
     pub decided_by: Option<String>,
     /// The time of the answer.
@@ -56,7 +56,7 @@ pub struct Gate {
 /// The kind of an approval request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum GateKind {
+pub enum ApprovalKind {
     /// A yes or no.
     Approval,
     /// A secret; the next message of the person is taken as the secret.
@@ -69,7 +69,7 @@ pub enum GateKind {
 /// The state of an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum GateState {
+pub enum ApprovalState {
     /// It waits for an answer.
     Waiting,
     /// It was approved for one call, which has not begun.
@@ -84,7 +84,7 @@ pub enum GateState {
     Withdrawn,
 }
 
-impl GateState {
+impl ApprovalState {
     /// The name in the store and on the wire.
     pub fn word(self) -> &'static str {
         match self {
@@ -199,7 +199,7 @@ impl Asker {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The id of the approval request.
-    pub gate: GateId,
+    pub approval: ApprovalId,
     /// Whether the person may answer "always".
     pub offers_always: bool,
     /// Whether it asks for a yes or no. A secret has to be typed.
@@ -210,19 +210,19 @@ pub struct Question {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decided {
     /// The answer is accepted. The gate is as it is now.
-    Now(Box<Gate>),
+    Now(Box<ApprovalRequest>),
     /// It was answered before, or it is no longer open.
-    Before(Box<Gate>),
+    Before(Box<ApprovalRequest>),
     /// There is no approval request with this id.
     Unknown,
 }
 
-impl Gate {
+impl ApprovalRequest {
     /// Its state at this moment. It has expired as soon as its time has passed, even before the lane that waits for it
     /// notices, since no later answer counts. Lanes notice a clock that was set forward within a minute.
-    pub fn state_at(&self, now: UnixMillis) -> GateState {
+    pub fn state_at(&self, now: UnixMillis) -> ApprovalState {
         match self.state {
-            GateState::Waiting if now.0 >= self.expires_at.0 => GateState::Expired,
+            ApprovalState::Waiting if now.0 >= self.expires_at.0 => ApprovalState::Expired,
             state => state,
         }
     }
@@ -230,7 +230,7 @@ impl Gate {
 
 /// The filter of a list of approval requests.
 #[derive(Clone, Debug, Default)]
-pub struct GateFilter {
+pub struct ApprovalFilter {
     /// Only those whose id has this prefix.
     pub id: Option<IdPrefix>,
     /// Only those of this session.
@@ -246,24 +246,24 @@ pub struct GateFilter {
 /// Keeps approval requests and grants. [`pause_run`](crate::store::RunStore::pause_run) creates an approval request, a
 /// [`Checkpoint`](crate::store::Checkpoint) uses it, and the end of its run withdraws it.
 #[async_trait]
-pub trait GateStore: Send + Sync {
-    /// Answers an open approval request with [`GateState::Approved`], [`GateState::Denied`] or [`GateState::Expired`].
+pub trait ApprovalStore: Send + Sync {
+    /// Answers an open approval request with [`ApprovalState::Approved`], [`ApprovalState::Denied`] or [`ApprovalState::Expired`].
     /// With `always`, the calls that it covers are granted to the session in the same commit. Only the first answer
     /// counts. Committed.
     async fn decide(
         &self,
-        id: GateId,
-        state: GateState,
+        id: ApprovalId,
+        state: ApprovalState,
         always: bool,
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError>;
     /// The approval request with this id.
-    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError>;
+    async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRequest>, StoreError>;
     /// Approval requests, newest first.
-    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError>;
+    async fn approvals(&self, filter: ApprovalFilter) -> Result<Vec<ApprovalRequest>, StoreError>;
     /// The approval requests of a run, oldest first.
-    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError>;
+    async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError>;
     /// Whether the session has a grant for this tool and this cover, by an earlier "always".
     async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError>;
     /// Revokes the grants of a session. Returns their number.

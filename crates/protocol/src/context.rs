@@ -128,7 +128,7 @@ pub struct Skill {
     /// Its purpose, in one line.
     pub description: String,
     /// The location of its instructions, for the tool that reads them.
-    pub place: SkillPlace,
+    pub place: SkillLocation,
     /// Whether people may invoke it by a command.
     pub user_invocable: bool,
     /// Whether the prompt lists it.
@@ -139,7 +139,7 @@ pub struct Skill {
 
 /// The location of a skill's instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SkillPlace {
+pub enum SkillLocation {
     /// In the workspace, under this path: `read_file` reads it.
     Workspace(String),
     /// In a directory of the operator. `read_skill` reads it by the skill's name.
@@ -282,7 +282,7 @@ mod tests {
         Skill {
             name: name.into(),
             description: "d".into(),
-            place: SkillPlace::Elsewhere,
+            place: SkillLocation::Elsewhere,
             user_invocable,
             listed: true,
             variables: variables.iter().map(variable).collect(),

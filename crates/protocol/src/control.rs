@@ -1,7 +1,7 @@
 //! Structured requests of programs to the dispatcher. It carries them out at once and never queues them.
 
 use crate::approval::Decision;
-use crate::ids::{GateId, RunId, SessionKey};
+use crate::ids::{ApprovalId, RunId, SessionKey};
 use crate::job::JobRequest;
 use crate::routine_request::RoutineRequest;
 use crate::tool_health::ToolRequest;
@@ -40,7 +40,7 @@ pub enum Control {
     /// Answer an approval request. Answered with [`Ack::Command`](crate::Ack::Command).
     Decide {
         /// The approval request.
-        gate: GateId,
+        approval: ApprovalId,
         /// The answer.
         decision: Decision,
     },

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::{CallId, GateId, JobId, RoutineRunId, RunId, SessionKey};
+use crate::ids::{ApprovalId, CallId, JobId, RoutineRunId, RunId, SessionKey};
 use crate::job::JobState;
 use crate::message::ToolStatus;
 use crate::routine_run::RoutineRunStatus;
@@ -197,7 +197,7 @@ pub enum EventKind {
     /// A run is paused: it waits for an approval or a secret of a person.
     ApprovalRequested {
         /// The approval request.
-        approval: GateId,
+        approval: ApprovalId,
         /// The tool call.
         call_id: CallId,
         /// The tool.
@@ -212,7 +212,7 @@ pub enum EventKind {
     /// An approval request was answered, has expired or was withdrawn.
     ApprovalResolved {
         /// The approval request.
-        approval: GateId,
+        approval: ApprovalId,
         /// `approved`, `denied`, `expired` or `withdrawn`.
         state: String,
         /// The principal that answered.

@@ -129,7 +129,7 @@ uuid_id!(
 );
 uuid_id!(
     /// One approval request for one tool call.
-    GateId
+    ApprovalId
 );
 uuid_id!(
     /// One lasting connection of a client, for the log lines of both ends.

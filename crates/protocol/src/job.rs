@@ -89,7 +89,7 @@ impl JobState {
     }
 
     /// Whether it holds one of the slots for running jobs.
-    pub fn takes_place(self) -> bool {
+    pub fn holds_slot(self) -> bool {
         matches!(self, Self::InProgress | Self::Stuck)
     }
 }

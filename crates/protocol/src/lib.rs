@@ -82,11 +82,14 @@ pub mod worker;
 
 pub use access::{AccessDecision, ChannelAccess};
 pub use ack::{Ack, AckSender, CommandReply, Refusal, StopReport};
-pub use approval::{Asker, Authority, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Question};
+pub use approval::{
+    ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Asker, Authority, Decided, Decision,
+    Question,
+};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, ChannelProfile, InboundStream, Preview, Streaming};
 pub use context::{
-    Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillPlace,
+    Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillLocation,
     Skills, Skipped, Variable,
 };
 pub use control::{Control, StopTarget};
@@ -96,8 +99,8 @@ pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use idempotency::IdempotencyKey;
 pub use ids::{
-    BootId, CallId, ChannelId, ConnectionId, GateId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RoutineRunId, RunId,
-    SessionKey, ThreadId,
+    ApprovalId, BootId, CallId, ChannelId, ConnectionId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RoutineRunId,
+    RunId, SessionKey, ThreadId,
 };
 pub use inbound::{Attachment, Body, Envelope, Inbound};
 pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
@@ -136,13 +139,13 @@ pub use session::{SessionFilter, SessionLifetime};
 pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, ActedOn, Aside, Checkpoint, ConversationReader, DispatcherStore, Durability, EditOutcome,
-    EditedMessage, EventLog, EventQuery, FinishedRun, HistoryEntry, InputReader, JobAttempts, JobCaps, JobChange,
-    JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneStore,
-    NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun,
-    PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter,
-    RunReader, RunStore, SentMessage, SessionNotice, SessionReader, SessionSummary, SpendLedger, StoreHealth,
-    ThreadEdit, ThreadSnapshot, Together, TurnCut,
+    Acceptance, ActedOn, Checkpoint, CollectedStart, ConversationReader, Deferral, DispatcherStore, Durability,
+    EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun, HistoryEntry, InputReader, JobAttempts, JobCaps,
+    JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput,
+    LaneStore, NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
+    PausedRun, PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore,
+    RunFilter, RunReader, RunStore, SentMessage, SessionNotice, SessionReader, SessionSummary, SpendLedger,
+    StoreHealth, ThreadEdit, ThreadSnapshot, TurnCompaction,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

@@ -23,7 +23,7 @@ pub struct Message {
     /// Whether it contains untrusted content, such as a web page or the answer of another program. After such a
     /// message, tools with external effects ask for approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub outside: bool,
+    pub untrusted: bool,
     /// Pictures of a tool's result, for a model with vision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
@@ -40,7 +40,7 @@ impl PartialEq for Message {
     fn eq(&self, other: &Self) -> bool {
         self.body == other.body
             && self.scope == other.scope
-            && self.outside == other.outside
+            && self.untrusted == other.untrusted
             && self.pictures == other.pictures
             && self.provenance == other.provenance
     }
@@ -109,7 +109,7 @@ pub const SILENT_TOKEN: &str = "NO_REPLY";
 impl Message {
     fn of(body: MessageBody) -> Self {
         let (scope, wire) = (MessageScope::Thread, WireCache::default());
-        Self { body, scope, outside: false, pictures: Vec::new(), provenance: None, wire }
+        Self { body, scope, untrusted: false, pictures: Vec::new(), provenance: None, wire }
     }
 
     /// A system message.
@@ -130,8 +130,8 @@ impl Message {
     /// A user message with the platform's facts. It is marked as untrusted content if it contains the words of somebody
     /// else.
     pub fn sent(text: impl Into<String>, provenance: Option<Arc<Provenance>>) -> Self {
-        let outside = provenance.as_ref().is_some_and(|provenance| provenance.is_untrusted());
-        Self { provenance, ..Self::user(text) }.from_outside(outside)
+        let untrusted = provenance.as_ref().is_some_and(|provenance| provenance.is_untrusted());
+        Self { provenance, ..Self::user(text) }.with_untrusted(untrusted)
     }
 
     /// An assistant message without calls.
@@ -160,20 +160,20 @@ impl Message {
     /// is, and is marked as untrusted content.
     #[must_use]
     pub fn notice(text: &str) -> Self {
-        Self::system(format!("{NOTICE_OPENING} {text}")).from_outside(true)
+        Self::system(format!("{NOTICE_OPENING} {text}")).with_untrusted(true)
     }
 
     /// Whether it is a [notice](Self::notice). The store adds notices to a conversation at any time, even while a turn
     /// is running.
     #[must_use]
     pub fn is_notice(&self) -> bool {
-        self.outside && matches!(&self.body, MessageBody::System { text } if text.starts_with(NOTICE_OPENING))
+        self.untrusted && matches!(&self.body, MessageBody::System { text } if text.starts_with(NOTICE_OPENING))
     }
 
     /// The same message, marked as untrusted content if `outside` is set.
     #[must_use]
-    pub fn from_outside(mut self, outside: bool) -> Self {
-        self.outside |= outside;
+    pub fn with_untrusted(mut self, untrusted: bool) -> Self {
+        self.untrusted |= untrusted;
         self
     }
 
@@ -494,7 +494,7 @@ mod tests {
         for message in [
             Message::system("s"),
             Message::user("u").for_run(),
-            Message::data("d").from_outside(true),
+            Message::data("d").with_untrusted(true),
             Message::assistant_calls("t", vec![call]),
             Message::tool(result),
         ] {

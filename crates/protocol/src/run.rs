@@ -4,8 +4,8 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::approval::{Gate, GateKind};
-use crate::ids::{GateId, RunId, SessionKey};
+use crate::approval::{ApprovalKind, ApprovalRequest};
+use crate::ids::{ApprovalId, RunId, SessionKey};
 use crate::model::Usage;
 use crate::run_status::RunStatus;
 use crate::stop::StopReason;
@@ -81,10 +81,10 @@ pub struct RunRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingFor {
     /// The id of the approval request; an answer names it.
-    pub approval: GateId,
+    pub approval: ApprovalId,
     /// A yes or no, or a secret.
     #[serde(flatten)]
-    pub kind: GateKind,
+    pub kind: ApprovalKind,
     /// The tool.
     pub tool: String,
     /// The effect of the call.
@@ -93,14 +93,14 @@ pub struct WaitingFor {
     pub expires_at: UnixMillis,
 }
 
-impl From<&Gate> for WaitingFor {
-    fn from(gate: &Gate) -> Self {
+impl From<&ApprovalRequest> for WaitingFor {
+    fn from(approval: &ApprovalRequest) -> Self {
         Self {
-            approval: gate.id,
-            kind: gate.kind.clone(),
-            tool: gate.tool.clone(),
-            summary: gate.summary.clone(),
-            expires_at: gate.expires_at,
+            approval: approval.id,
+            kind: approval.kind.clone(),
+            tool: approval.tool.clone(),
+            summary: approval.summary.clone(),
+            expires_at: approval.expires_at,
         }
     }
 }

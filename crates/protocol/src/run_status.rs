@@ -49,7 +49,7 @@ impl RunStatus {
     }
 
     /// Whether the run has ended or waits for a person.
-    pub fn is_rest(self) -> bool {
+    pub fn is_ended_or_paused(self) -> bool {
         self.is_end() || self == Self::Paused
     }
 }

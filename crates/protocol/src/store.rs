@@ -13,7 +13,7 @@
 //! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines and routine runs |
 //! | [`NoteStore`], [`SpendLedger`], [`StoreHealth`] | notes, money, readiness |
 //!
-//! The ports [`Archive`](crate::Archive), [`GateStore`](crate::GateStore), [`SecretVault`](crate::SecretVault) and
+//! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::GateStore), [`SecretVault`](crate::SecretVault) and
 //! [`ToolSwitches`](crate::ToolSwitches) are in the modules of their words.
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].
@@ -41,15 +41,15 @@ pub use jobs::{
     JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, NewJob,
     PROGRESS_EVENTS_MAX, SessionNotice,
 };
-pub use journal::{Checkpoint, Durability, JoinedRun, JournalStore, TurnCut, joined_end};
+pub use journal::{Checkpoint, Durability, JoinedRun, JournalStore, TurnCompaction, joined_end};
 pub use lanes::{
     Acceptance, EditOutcome, EditedMessage, LaneStore, NewInput, OpenedLane, PendingRun, SentMessage, ThreadEdit,
     ThreadSnapshot,
 };
 pub use notes::{Note, NoteStore};
 pub use outbox::{Outbox, OutboxRow, OutboxState};
-pub use routines::{Aside, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore};
+pub use routines::{Deferral, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore};
 pub use run_reader::{RunFilter, RunReader};
-pub use runs::{FinishedRun, PausedRun, RunStore, Together};
+pub use runs::{CollectedStart, FinishedRun, PausedRun, RunStore};
 pub use sessions::{ConversationReader, HistoryEntry, Presence, SessionReader, SessionSummary, TITLE_MAX_CHARS};
 pub use spending::{NewReservation, SpendLedger};

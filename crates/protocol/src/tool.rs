@@ -62,7 +62,7 @@ pub struct ToolSpec {
     /// The names of arguments that identify the target of a call, for loop detection.
     pub target_args: Vec<String>,
     /// Whether its results are untrusted content, such as a web page or the output of another program.
-    pub outside: bool,
+    pub untrusted: bool,
     /// Whether its name, description and schema, which the model reads in every request, come from an untrusted party.
     /// In a run with such a tool, tools with external effects need approval, unless the operator has exempted it.
     pub foreign: bool,
@@ -96,7 +96,7 @@ impl ToolSpec {
             kind: None,
             volatile_args: Vec::new(),
             target_args: Vec::new(),
-            outside: false,
+            untrusted: false,
             foreign: false,
             server: None,
             sensitive: Vec::new(),
@@ -254,7 +254,7 @@ pub struct ToolReply {
     /// The kept output, if the text is a part of a larger output that the tool has kept itself.
     pub kept: Option<Kept>,
     /// Whether this result is untrusted content, although the tool's results usually are not.
-    pub outside: bool,
+    pub untrusted: bool,
 }
 
 impl From<String> for ToolReply {
@@ -326,7 +326,11 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     /// The problem with the call; the model reads it, and nobody is asked.
-    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(
+        &self,
+        _arguments: &Map<String, Value>,
+        _session: &SessionKey,
+    ) -> Result<CallPreview, ToolFailure> {
         Ok(CallPreview::default())
     }
 

@@ -220,7 +220,7 @@ pub enum DoneOutput {
         pictures: Vec<Picture>,
         /// Whether it is untrusted content.
         #[serde(default)]
-        outside: bool,
+        untrusted: bool,
     },
     /// The call has failed.
     Failed {
@@ -239,7 +239,7 @@ pub enum DoneOutput {
 impl From<ToolOutput> for DoneOutput {
     fn from(output: ToolOutput) -> Self {
         match output {
-            Ok(ToolReply { text, pictures, outside, .. }) => Self::Reply { text, pictures, outside },
+            Ok(ToolReply { text, pictures, untrusted, .. }) => Self::Reply { text, pictures, untrusted },
             Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text)) => Self::Failed { text },
             Err(ToolFailure::Denied(text)) => Self::Denied { text },
             Err(ToolFailure::Cancelled) => Self::Cancelled,
@@ -250,8 +250,8 @@ impl From<ToolOutput> for DoneOutput {
 impl From<DoneOutput> for ToolOutput {
     fn from(output: DoneOutput) -> Self {
         match output {
-            DoneOutput::Reply { text, pictures, outside } => {
-                Ok(ToolReply { text, pictures, outside, ..ToolReply::default() })
+            DoneOutput::Reply { text, pictures, untrusted } => {
+                Ok(ToolReply { text, pictures, untrusted, ..ToolReply::default() })
             }
             DoneOutput::Failed { text } => Err(ToolFailure::Failed(text)),
             DoneOutput::Denied { text } => Err(ToolFailure::Denied(text)),

@@ -24,13 +24,13 @@ pub struct BootstrapNotes {
     persona: Option<String>,
     /// Replaces the workspace files.
     #[serde(skip_serializing_if = "Option::is_none")]
-    files: Option<Vec<ToldFile>>,
+    files: Option<Vec<HookFile>>,
 }
 
 /// A file of the workspace, as hooks see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ToldFile {
+struct HookFile {
     name: String,
     text: String,
 }
@@ -38,7 +38,7 @@ struct ToldFile {
 impl BootstrapNotes {
     /// Applies the changes to a briefing.
     pub fn over(self, briefing: Briefing) -> Briefing {
-        let file = |ToldFile { name, text }: ToldFile| {
+        let file = |HookFile { name, text }: HookFile| {
             let whole_chars = text.chars().count();
             BootstrapFile { name, text, whole_chars, cut: false }
         };
@@ -50,8 +50,8 @@ impl BootstrapNotes {
 }
 
 /// Parses the files in a hook's answer. An invalid answer keeps the original files.
-fn files_of(answer: Value, ours: Vec<ToldFile>, run: RunId) -> Vec<ToldFile> {
-    match serde_json::from_value::<Vec<ToldFile>>(answer) {
+fn files_of(answer: Value, ours: Vec<HookFile>, run: RunId) -> Vec<HookFile> {
+    match serde_json::from_value::<Vec<HookFile>>(answer) {
         Ok(files) if files.iter().all(|file| is_name(&file.name)) => files,
         Ok(_) => {
             tracing::warn!(%run, "hooks have named a file with control characters, `<`, `>` or quotes; all stay as they were");
@@ -94,8 +94,8 @@ pub async fn begin(
         return Ok(Beginning::Go(BootstrapNotes::default()));
     }
     let ours = prompt::persona(&core.services.config).to_owned();
-    let file = |file: &BootstrapFile| ToldFile { name: file.name.clone(), text: file.text.clone() };
-    let files: Vec<ToldFile> = briefing.files.files.iter().map(file).collect();
+    let file = |file: &BootstrapFile| HookFile { name: file.name.clone(), text: file.text.clone() };
+    let files: Vec<HookFile> = briefing.files.files.iter().map(file).collect();
     let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data always serialises
     let mut facts = Vec::new();
     let place = HookContext::from(&*core.request);

@@ -16,7 +16,7 @@ mod work_item;
 use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
-use belay_agent_loop::{Brake, Fired, LoopContext};
+use belay_agent_loop::{Fired, Guardrail, LoopContext};
 use belay_protocol::{EventKind, Lease, Message, RunId, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -154,8 +154,8 @@ impl RunCore {
         match read.map(|inputs| inputs.into_iter().next()) {
             Ok(Some(input)) => {
                 let message = input.message();
-                if message.outside {
-                    self.tally.see_outside();
+                if message.untrusted {
+                    self.tally.note_untrusted();
                 }
                 return Some((run, Arc::new(message)));
             }
@@ -174,14 +174,14 @@ impl RunCore {
     /// Reports a nudge in the log and as an event.
     pub fn note_nudge(&mut self, context: &LoopContext) {
         context.state.log_nudge();
-        let (brake, force_text) = (Brake::ToolIntentNudge.word().into(), context.state.force_text);
+        let (brake, force_text) = (Guardrail::ToolIntentNudge.word().into(), context.state.force_text);
         self.journal.note(EventKind::GuardrailTriggered { guardrail: brake, count: context.state.nudges, force_text });
     }
 
     /// Notes what rules and the brakes other than the nudge did in this iteration.
-    pub fn note_brakes(&mut self, context: &mut LoopContext) {
+    pub fn note_guardrails(&mut self, context: &mut LoopContext) {
         let force_text = context.state.force_text;
-        if let Some(acted) = context.state.braked.filter(|acted| acted.brake != Brake::ToolIntentNudge) {
+        if let Some(acted) = context.state.braked.filter(|acted| acted.brake != Guardrail::ToolIntentNudge) {
             self.journal.note(EventKind::GuardrailTriggered {
                 guardrail: acted.brake.word().into(),
                 count: acted.count,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    CallId, Durability, EventKind, GateStore, Message, MessageBody, OutputKeeper, Picture, SecretVault, StoreError,
+    ApprovalStore, CallId, Durability, EventKind, Message, MessageBody, OutputKeeper, Picture, SecretVault, StoreError,
     Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
 };
 use jsonschema::Validator;
@@ -44,7 +44,7 @@ pub struct EffectGate {
     /// Swapped as a whole when the settings are reloaded; each call is judged by one of them.
     policy: ArcSwap<Policy>,
     rates: Rates,
-    gates: Arc<dyn GateStore>,
+    approvals: Arc<dyn ApprovalStore>,
     vault: Arc<dyn SecretVault>,
     outputs: Option<Arc<dyn OutputKeeper>>,
     hooks: Arc<HookChain>,
@@ -54,7 +54,7 @@ pub struct EffectGate {
 /// What the gate looks things up in.
 pub struct GatePorts {
     /// What sessions were granted.
-    pub gates: Arc<dyn GateStore>,
+    pub approvals: Arc<dyn ApprovalStore>,
     /// Secrets of sessions.
     pub vault: Arc<dyn SecretVault>,
     /// Keeps long outputs.
@@ -87,7 +87,7 @@ pub struct Asking {
 struct Outcome {
     result: ToolResult,
     took_ms: u64,
-    outside: bool,
+    untrusted: bool,
     pictures: Vec<Picture>,
     /// Whether its text is ours rather than a tool's.
     own_words: bool,
@@ -114,7 +114,7 @@ struct About {
 
 impl From<ToolResult> for Outcome {
     fn from(result: ToolResult) -> Self {
-        Self { result, took_ms: 0, outside: false, pictures: Vec::new(), own_words: true, about: None }
+        Self { result, took_ms: 0, untrusted: false, pictures: Vec::new(), own_words: true, about: None }
     }
 }
 
@@ -131,9 +131,9 @@ impl EffectGate {
                 .map_err(|error| AgentError::Tool { tool: spec.name.clone(), detail: error.to_string() })
         };
         let validators = tools.iter().map(compile).collect::<Result<_, _>>()?;
-        let GatePorts { gates, vault, outputs, hooks, health } = ports;
+        let GatePorts { approvals, vault, outputs, hooks, health } = ports;
         let policy = ArcSwap::from_pointee(policy);
-        Ok(Self { validators, policy, rates: Rates::of(tools), gates, vault, outputs, hooks, health })
+        Ok(Self { validators, policy, rates: Rates::of(tools), approvals, vault, outputs, hooks, health })
     }
 
     /// Judges by these rules from the next call on. A question that waits for its answer stays as it was asked.
@@ -265,19 +265,19 @@ impl EffectGate {
             End::Broken(_, status, text) | End::Ours(status, text) => return ours(&call, took, status, text, about),
         };
         let keeper = self.outputs.as_deref();
-        let ToolReply { text, pictures, outside, .. } =
+        let ToolReply { text, pictures, untrusted, .. } =
             clean::clean(reply, spec, caller.request.run, &call.id, keeper).await;
         let result = result_of(&call, status, text);
         // A failure may quote what was read on the way, by a subagent for example.
-        let outside = outside || (status != ToolStatus::Success && caller.tally().outside());
-        Outcome { result, took_ms: took.as_millis() as u64, outside, pictures, own_words: false, about }
+        let untrusted = untrusted || (status != ToolStatus::Success && caller.tally().untrusted());
+        Outcome { result, took_ms: took.as_millis() as u64, untrusted, pictures, own_words: false, about }
     }
 
     /// Notes a result and appends it to the context, as hooks have left it.
     async fn record(&self, caller: &mut CallContext<'_>, context: &mut LoopContext, slot: Slot) {
         let Slot::Ended(mut outcome) = slot else { return }; // each call that runs has an end: `batch::run` gives one to each
         self.show(caller, context, &mut outcome).await;
-        let Outcome { result, took_ms, outside, pictures, about, .. } = *outcome;
+        let Outcome { result, took_ms, untrusted, pictures, about, .. } = *outcome;
         if let Some(about) = about {
             let About { tool, pass, end } = *about;
             self.health.ended(pass, tool.spec(), caller.request.run, &end.seen_in(&result.text)).await;
@@ -289,10 +289,10 @@ impl EffectGate {
             status: result.status,
             took_ms,
         });
-        if outside {
-            caller.tally().see_outside();
+        if untrusted {
+            caller.tally().note_untrusted();
         }
-        context.messages.push(Arc::new(Message::tool(result).from_outside(outside).with_pictures(pictures)));
+        context.messages.push(Arc::new(Message::tool(result).with_untrusted(untrusted).with_pictures(pictures)));
     }
 
     /// What a call reads whose tool is switched off.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, JournalStore, Lease, Message, NewEvent, Outbound,
+    ApprovalId, Checkpoint, Clock, Durability, EventKind, JoinedRun, JournalStore, Lease, Message, NewEvent, Outbound,
     RunId, StoreError,
 };
 
@@ -21,7 +21,7 @@ pub struct RunJournal {
     stored: usize,
     events: Vec<NewEvent>,
     /// Approvals that the next write marks as used.
-    used: Vec<GateId>,
+    used: Vec<ApprovalId>,
     /// Runs that end with the next write, because their messages have joined this run.
     joined: Vec<JoinedRun>,
     /// Messages to send that the next write commits.
@@ -132,8 +132,8 @@ impl RunJournal {
     }
 
     /// Marks approvals as used with the next write.
-    pub fn use_up(&mut self, gates: &[GateId]) {
-        self.used.extend_from_slice(gates);
+    pub fn use_up(&mut self, approvals: &[ApprovalId]) {
+        self.used.extend_from_slice(approvals);
     }
 
     /// Commits a message for delivery with the next write.

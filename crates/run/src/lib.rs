@@ -68,4 +68,4 @@ pub use config::PlanConfig;
 pub use config::SubagentsConfig;
 pub use error::AgentError;
 pub use own_tools::OWN_TOOLS;
-pub use rights::Absent;
+pub use rights::DisabledChannels;

@@ -55,7 +55,7 @@ pub const LATENESS_BUCKETS: [f64; 7] = [0.1, 1.0, 5.0, 30.0, 60.0, 300.0, 3600.0
 /// Jobs that have not ended, by state. A gauge: a snapshot at the last query.
 pub const JOBS: &str = "belay_jobs";
 /// Maximum number of jobs that run at the same time.
-pub const JOB_PLACES: &str = "belay_job_slots";
+pub const JOB_SLOTS: &str = "belay_job_slots";
 /// Creation date of the oldest pending job, in seconds since 1970; 0: no job is pending.
 pub const OLDEST_PENDING: &str = "belay_jobs_oldest_pending_timestamp_seconds";
 /// Enabled routines.
@@ -91,7 +91,7 @@ pub fn describe() {
     describe_counter!(SCHEDULED_FIRED, "Scheduled times that started a routine run");
     describe_histogram!(ROUTINE_LATENESS, Unit::Seconds, "Delay of scheduled routine runs");
     describe_gauge!(JOBS, "Jobs that are not over, by state");
-    describe_gauge!(JOB_PLACES, "Jobs that may run at the same time");
+    describe_gauge!(JOB_SLOTS, "Jobs that may run at the same time");
     describe_gauge!(OLDEST_PENDING, Unit::Seconds, "When the job was made that has waited longest; 0: none waits");
     describe_gauge!(ROUTINES, "Enabled routines");
     describe_gauge!(ROUTINE_RUNS, "Routine runs in progress");
@@ -112,7 +112,7 @@ pub fn describe() {
     }
     counter!(RUNS_RECOVERED).increment(0);
     counter!(TOOL_REPORTS).increment(0);
-    tools_stand(0, 0);
+    set_tool_gauges(0, 0);
     for purpose in Purpose::ALL {
         charged(*purpose, 0);
     }
@@ -188,7 +188,7 @@ pub(crate) fn tool_reported() {
 }
 
 /// Sets the number of failing enabled tools and MCP servers, and of disabled ones.
-pub(crate) fn tools_stand(failing: usize, off: usize) {
+pub(crate) fn set_tool_gauges(failing: usize, off: usize) {
     gauge!(TOOLS_FAILING).set(failing as f64);
     gauge!(TOOLS_OFF).set(off as f64);
 }
@@ -199,12 +199,12 @@ pub(crate) fn hook_called(point: HookPoint, outcome: &'static str) {
 }
 
 /// Counts a job whose new state is committed.
-pub fn job_came_to(state: JobState) {
+pub fn count_job_state(state: JobState) {
     counter!(JOB_CHANGES, "state" => state.word()).increment(1);
 }
 
 /// Sets the gauges of jobs.
-pub fn jobs_are(numbers: &JobNumbers, places: u32) {
+pub fn set_job_gauges(numbers: &JobNumbers, places: u32) {
     for (state, jobs) in [
         (JobState::Pending, numbers.pending),
         (JobState::InProgress, numbers.in_progress),
@@ -212,12 +212,12 @@ pub fn jobs_are(numbers: &JobNumbers, places: u32) {
     ] {
         gauge!(JOBS, "state" => state.word()).set(jobs as f64);
     }
-    gauge!(JOB_PLACES).set(places);
+    gauge!(JOB_SLOTS).set(places);
     gauge!(OLDEST_PENDING).set(seconds(numbers.oldest_pending_at));
 }
 
 /// Sets the gauges of routines.
-pub fn routines_are(numbers: &RoutineNumbers) {
+pub fn set_routine_gauges(numbers: &RoutineNumbers) {
     gauge!(ROUTINES).set(numbers.enabled as f64);
     gauge!(ROUTINE_RUNS).set(numbers.at_work as f64);
     gauge!(NEXT_SCHEDULED).set(seconds(numbers.next_at));

@@ -11,7 +11,7 @@
 
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning};
-use belay_protocol::{Durability, EventKind, ModelErrorKind, RunEnd, StopReason, TurnCut};
+use belay_protocol::{Durability, EventKind, ModelErrorKind, RunEnd, StopReason, TurnCompaction};
 
 use crate::compaction::cut::tokens;
 use crate::compaction::{Cut, How, Shortened, Shortener, oversized, shorten};
@@ -272,7 +272,7 @@ impl ModelCall<'_> {
             if left.left_of_turn.is_empty() {
                 services.journal.compact(lease, keep, summary, events).await?
             } else {
-                let cut = TurnCut { run: live.id, left: left.left_of_turn, keep, summary, events };
+                let cut = TurnCompaction { run: live.id, left: left.left_of_turn, keep, summary, events };
                 services.journal.compact_turn(lease, cut).await?;
             }
         }

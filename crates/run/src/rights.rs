@@ -14,17 +14,17 @@ use belay_protocol::{
 pub type Channels = Arc<HashMap<ChannelId, Arc<dyn Channel>>>;
 
 /// Access rules of disabled channels, by name, from their settings.
-pub type Absent = HashMap<ChannelId, Arc<dyn ChannelAccess>>;
+pub type DisabledChannels = HashMap<ChannelId, Arc<dyn ChannelAccess>>;
 
 /// Access rules of all channels.
 pub struct AccessPolicy {
     channels: Channels,
-    absent: Absent,
+    absent: DisabledChannels,
 }
 
 impl AccessPolicy {
     /// The access rules of the channels of this start, and of disabled ones.
-    pub fn new(channels: Channels, absent: Absent) -> Self {
+    pub fn new(channels: Channels, absent: DisabledChannels) -> Self {
         Self { channels, absent }
     }
 

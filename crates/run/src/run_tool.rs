@@ -33,11 +33,11 @@ impl Tool for DeclaredTool {
 /// What such a tool needs of a run, and what it does with it.
 #[async_trait]
 pub trait RunTool: Send + Sync {
-    /// As [`Tool::weigh`].
+    /// As [`Tool::preview`].
     ///
     /// # Errors
     /// What is wrong with the call; the model reads it.
-    async fn weigh(&self, _arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, _arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
         Ok(CallPreview::default())
     }
 
@@ -62,8 +62,8 @@ impl<T: RunTool> Tool for BoundTool<T> {
         self.declaration.spec()
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
-        self.tool.weigh(arguments).await
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+        self.tool.preview(arguments).await
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

@@ -135,7 +135,7 @@ fn text_of(arguments: &Map<String, Value>) -> &str {
 
 #[async_trait]
 impl RunTool for MessageSender {
-    async fn weigh(&self, arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
         let place = place_of(arguments);
         self.route(place).await?;
         if text_of(arguments).trim().is_empty() {

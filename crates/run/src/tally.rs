@@ -29,7 +29,7 @@ struct Figures {
     /// The refusal of the day's cost guard for a call of the tree.
     day_refused: Option<Shortage>,
     /// Whether untrusted content is in the conversation of some run of the tree.
-    outside: bool,
+    untrusted: bool,
 }
 
 /// Money and requests reserved in the account for a call, until [`Tally::settle`]. If it is dropped unsettled, with the
@@ -102,13 +102,13 @@ impl Tally {
     }
 
     /// Records that a run of the tree has read untrusted content.
-    pub fn see_outside(&self) {
-        self.with(|figures| figures.outside = true);
+    pub fn note_untrusted(&self) {
+        self.with(|figures| figures.untrusted = true);
     }
 
     /// Whether a run of the tree has read untrusted content.
-    pub fn outside(&self) -> bool {
-        self.with(|figures| figures.outside)
+    pub fn untrusted(&self) -> bool {
+        self.with(|figures| figures.untrusted)
     }
 
     /// Counts a tool call that is about to begin. If a limit forbids the call, returns the limit instead.

@@ -180,9 +180,9 @@ fn years(text: &str) -> String {
 
 fn check_years(text: &str) -> Result<(), String> {
     let spans = text.split(',').filter_map(|item| item.split('/').next());
-    let outside =
+    let untrusted =
         |year: &&str| year.parse().is_ok_and(|year: u64| !(FIRST_YEAR.into()..=LAST_YEAR.into()).contains(&year));
-    match spans.flat_map(|span| span.split('-')).find(outside) {
+    match spans.flat_map(|span| span.split('-')).find(untrusted) {
         Some(year) => Err(format!("{year} is out of its bounds")),
         None => Ok(()),
     }

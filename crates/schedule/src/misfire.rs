@@ -34,7 +34,7 @@ pub struct Due {
     /// is the given claimed time.
     pub claimed: UnixMillis,
     /// Whether times were skipped.
-    pub passed_over: bool,
+    pub skipped: bool,
     /// The first time after `claimed`; `None` if there is none. It is in the past only if more than [`MAX_ON_TIME`]
     /// times were due at once.
     pub next: Option<UnixMillis>,
@@ -46,7 +46,7 @@ pub struct Due {
 pub fn due(schedule: &Schedule, policy: Misfire, grace: Duration, claimed: UnixMillis, now: UnixMillis) -> Due {
     let next = schedule.next_after(claimed);
     let Some(first) = next.filter(|first| *first <= now) else {
-        return Due { fire: Vec::new(), claimed, passed_over: false, next };
+        return Due { fire: Vec::new(), claimed, skipped: false, next };
     };
     let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
     // A time at the very end of the grace is on time: it is after this instant.
@@ -61,7 +61,7 @@ pub fn due(schedule: &Schedule, policy: Misfire, grace: Duration, claimed: UnixM
     fire.extend(on_time);
     let settled = fire.last().copied().or_else(|| schedule.last_between(claimed, missed_until));
     let claimed = settled.unwrap_or(claimed);
-    Due { passed_over: fire.first() != Some(&first), fire, claimed, next: schedule.next_after(claimed) }
+    Due { skipped: fire.first() != Some(&first), fire, claimed, next: schedule.next_after(claimed) }
 }
 
 /// The newest times after `from` up to and including `until`, oldest first.

@@ -28,7 +28,7 @@ fn schedule(text: &str) -> Schedule {
 #[test]
 fn the_policy_decides_about_missed_times_and_a_late_tick_is_no_miss() {
     let none: &[&str] = &[];
-    for (policy, claimed, now, fire, settled, passed_over) in [
+    for (policy, claimed, now, fire, settled, skipped) in [
         // Nothing is due yet, or nothing is due any more.
         (Misfire::Once, "08:00", "08:59:59", none, "08:00", false),
         (Misfire::Skip, "09:00", "09:00:30", none, "09:00", false),
@@ -55,7 +55,7 @@ fn the_policy_decides_about_missed_times_and_a_late_tick_is_no_miss() {
         let expected = Due {
             fire: fire.iter().map(|time| at(time)).collect(),
             claimed: at(settled),
-            passed_over,
+            skipped,
             next: hourly.next_after(at(settled)),
         };
         let found = due(&hourly, policy, GRACE, at(claimed), at(now));
@@ -70,7 +70,7 @@ fn times_denser_than_the_ticks_all_fire_under_every_policy() {
     for policy in POLICIES {
         let found = due(&dense, policy, GRACE, at("09:00"), at("09:00:35"));
         let expected = ["09:00:10", "09:00:20", "09:00:30"].map(at);
-        assert_eq!((found.fire.as_slice(), found.passed_over), (&expected[..], false), "{policy:?}");
+        assert_eq!((found.fire.as_slice(), found.skipped), (&expected[..], false), "{policy:?}");
     }
 }
 
@@ -91,7 +91,7 @@ fn a_clock_that_jumps_back_fires_nothing_twice() {
     for policy in POLICIES {
         for now in ["08:30", "08:00", "03:00:10", "21 12:00", "01 00:00"] {
             let found = due(&hourly, policy, GRACE, at("09:00"), at(now));
-            let expected = Due { fire: vec![], claimed: at("09:00"), passed_over: false, next: Some(at("10:00")) };
+            let expected = Due { fire: vec![], claimed: at("09:00"), skipped: false, next: Some(at("10:00")) };
             assert_eq!(found, expected, "{policy:?} at {now}");
         }
     }
@@ -100,9 +100,9 @@ fn a_clock_that_jumps_back_fires_nothing_twice() {
 #[test]
 fn a_date_that_was_missed_fires_once_or_is_passed_over() {
     let once = schedule("at 2026-11-22T09:00Z");
-    for (policy, fire, passed_over) in [(Misfire::Skip, vec![], true), (Misfire::Once, vec![at("09:00")], false)] {
+    for (policy, fire, skipped) in [(Misfire::Skip, vec![], true), (Misfire::Once, vec![at("09:00")], false)] {
         let found = due(&once, policy, GRACE, at("08:00"), at("23 12:00"));
-        assert_eq!(found, Due { fire, claimed: at("09:00"), passed_over, next: None });
+        assert_eq!(found, Due { fire, claimed: at("09:00"), skipped, next: None });
     }
 }
 

@@ -12,10 +12,10 @@
 //! (the ports) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (writes) → `sqlite/prune` (deletions)
 //! → `sqlite/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted secrets).
 
+mod approvals;
 mod config;
 mod error;
 mod excerpt;
-mod gates;
 mod inspect;
 mod jobs;
 mod limits;

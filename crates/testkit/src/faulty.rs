@@ -7,18 +7,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{QueuedInput, UnfinishedRun};
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, Aside, BootId, Checkpoint, Claim, Conversation, ConversationReader, Decided,
-    DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter,
-    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange,
-    JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore,
-    KnownInput, KnownPrincipal, LaneStore, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine,
-    NewRoutineRun, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun,
-    Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader,
-    RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule,
-    RoutineStore, RunFilter, RunId, RunOptions, RunReader, RunRecord, RunStore, RunsIn, SearchQuery, Secret,
-    SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled,
-    SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId, ThreadSummary, Together, ToolSwitch,
-    ToolSwitches, TranscriptLine, TurnCut, UnixMillis,
+    Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, BootId,
+    Checkpoint, Claim, CollectedStart, Conversation, ConversationReader, Decided, Deferral, DispatcherStore,
+    EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, HistoryEntry, IdempotencyKey,
+    InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress,
+    JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneStore, Lease, Message, NewEvent,
+    NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note, NoteStore, OpenedLane, Outbound, Outbox,
+    OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
+    RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions, RunReader,
+    RunRecord, RunStore, RunsIn, SearchQuery, Secret, SecretVault, SentMessage, Seq, SessionFilter, SessionKey,
+    SessionLifetime, SessionReader, SessionSummary, Settled, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit,
+    ThreadId, ThreadSummary, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -92,14 +92,14 @@ faulty! {
     }
     RunStore {
         StartRun => start_run(lease: &Lease, run: RunId, at: UnixMillis) -> ();
-        StartTogether => start_together(lease: &Lease, together: Together) -> ();
+        StartTogether => start_together(lease: &Lease, together: CollectedStart) -> ();
         PauseRun => pause_run(lease: &Lease, paused: PausedRun) -> ();
         FinishRuns => finish_runs(lease: &Lease, finished: Vec<FinishedRun>) -> ();
     }
     JournalStore {
         Checkpoint => checkpoint(lease: &Lease, checkpoint: Checkpoint) -> ();
         Compact => compact(lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>) -> ();
-        CompactTurn => compact_turn(lease: &Lease, cut: TurnCut) -> ();
+        CompactTurn => compact_turn(lease: &Lease, cut: TurnCompaction) -> ();
     }
     InputReader {
         Find => find(key: &IdempotencyKey) -> Option<KnownInput>;
@@ -111,11 +111,11 @@ faulty! {
         RecentInputs => recent_inputs() -> Vec<(IdempotencyKey, KnownInput)>;
         UnfinishedRuns => unfinished_runs() -> Vec<UnfinishedRun>;
     }
-    GateStore {
-        Decide => decide(id: GateId, state: GateState, always: bool, by: &str, at: UnixMillis) -> Decided;
-        Gate => gate(id: GateId) -> Option<Gate>;
-        Gates => gates(filter: GateFilter) -> Vec<Gate>;
-        GatesOf => gates_of(run: RunId) -> Vec<Gate>;
+    ApprovalStore {
+        Decide => decide(id: ApprovalId, state: ApprovalState, always: bool, by: &str, at: UnixMillis) -> Decided;
+        ApprovalRequest => approval(id: ApprovalId) -> Option<ApprovalRequest>;
+        Approvals => approvals(filter: ApprovalFilter) -> Vec<ApprovalRequest>;
+        ApprovalsOf => approvals_of(run: RunId) -> Vec<ApprovalRequest>;
         Granted => granted(session: &SessionKey, tool: &str, covers: &str) -> bool;
         ForgetGrants => forget_grants(session: &SessionKey) -> u32;
     }
@@ -211,7 +211,7 @@ faulty! {
         RoutineChanges => changes() -> u64;
         DueRoutines => due(now: UnixMillis, limit: u32) -> Vec<RoutineRecord>;
         NextDueRoutine => next_due() -> Option<UnixMillis>;
-        DeferRoutine => defer(routine: RoutineId, aside: Aside) -> ();
+        DeferRoutine => defer(routine: RoutineId, aside: Deferral) -> ();
         MissRoutineRuns => miss(routine: RoutineId, missed: Vec<UnixMillis>, next_at: Option<UnixMillis>, at: UnixMillis) -> ();
     }
     RoutineRunStore {

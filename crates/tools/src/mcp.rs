@@ -39,10 +39,10 @@ mod untrusted;
 mod wire;
 
 pub use config::{McpServerConfig, Trust, find};
-pub use host::{Looking, Mcp, ServerReport, Standing, Survey, ToolReport};
+pub use host::{Mcp, ServerReport, Standing, Survey, SurveyMode, ToolReport};
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
 pub use run_ends::RunEnds;
-pub use server::{Server, Surroundings};
+pub use server::{Server, ServerInputs};
 pub use sessions::McpSessions;
 pub use trees::ProcessTrees;

@@ -110,7 +110,7 @@ impl Recall {
         let description = "Looks up notes that were kept for this session with remember.";
         let spec = arguments::spec::<RecallArguments>("recall", description, Effect::Read, TIMEOUT);
         // A note may contain untrusted content of an earlier conversation.
-        Self { spec: ToolSpec { outside: true, ..spec }, notes }
+        Self { spec: ToolSpec { untrusted: true, ..spec }, notes }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Refresh with `BELAY_UPDATE_GOLDEN=1`, then read the difference as carefully as code.
 
 use crate::support::Play;
-use belay_agent_loop::{AgenticLoopConfig, Brake, BrakeAction, LoopContext, LoopOutcome, LoopSignal};
+use belay_agent_loop::{AgenticLoopConfig, Guardrail, GuardrailAction, LoopContext, LoopOutcome, LoopSignal};
 use belay_protocol::{FinishReason, ModelErrorKind, StopReason};
 use belay_testkit::assert_golden;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -167,14 +167,19 @@ async fn a_text_that_was_cut_off_says_so_in_the_state() {
 async fn every_brake_is_reported_in_the_iteration_it_acts_in() {
     let mut play = Play::new([Scripted::text(INTENT), failing(), failing(), read().truncated(), Scripted::text("No.")]);
     play.run(&mut LoopContext::default(), &config()).await.unwrap();
-    let reported: Vec<Option<BrakeAction>> = play
+    let reported: Vec<Option<GuardrailAction>> = play
         .stored
         .iter()
         .map(|(_, state)| serde_json::from_str::<belay_agent_loop::LoopState>(state).unwrap().braked)
         .collect();
-    let acted = |brake, count| Some(BrakeAction { brake, count });
+    let acted = |brake, count| Some(GuardrailAction { brake, count });
     assert_eq!(
         reported,
-        [acted(Brake::ToolIntentNudge, 1), None, acted(Brake::DuplicateFailures, 2), acted(Brake::TruncatedCalls, 1)]
+        [
+            acted(Guardrail::ToolIntentNudge, 1),
+            None,
+            acted(Guardrail::DuplicateFailures, 2),
+            acted(Guardrail::TruncatedCalls, 1)
+        ]
     );
 }

@@ -3,8 +3,8 @@
 //! reply.
 
 use belay_protocol::{
-    Ack, AckSender, ActedOn, Authority, CommandReply, Decision, GateId, GateState, Inbound, Refusal, ReplyRoute,
-    Secret, Sent, SessionKey, SessionLifetime,
+    Ack, AckSender, ActedOn, ApprovalId, ApprovalState, Authority, CommandReply, Decision, Inbound, Refusal,
+    ReplyRoute, Secret, Sent, SessionKey, SessionLifetime,
 };
 
 use super::Dispatcher;
@@ -37,7 +37,7 @@ impl Dispatcher {
             self.notifier.say(inbound.reply_to.clone(), reminder);
             return Guarded::Continue(message);
         }
-        let gate = waits.gate;
+        let approval = waits.approval;
         let (reply, word) = match (waits.decidable, parse_answer(text)) {
             (true, Some(decision)) => (LaneReply::Decision(decision), word_of(decision)),
             (true, None) => {
@@ -52,7 +52,7 @@ impl Dispatcher {
             Some(sent) => self.keys.act_on(reply.acted_on(sent.clone()), ack),
             None => ack,
         };
-        self.decide(gate, reply, word.to_owned(), sent, inbound, ack);
+        self.decide(approval, reply, word.to_owned(), sent, inbound, ack);
         ANSWERED
     }
 
@@ -75,10 +75,10 @@ impl Dispatcher {
             let reply = "A relayed message cannot decide about an approval: answer it yourself.".to_owned();
             return self.refuse_decision(reply, word, sent, inbound, ack);
         }
-        let gate = match named {
-            None => self.question_in(&inbound.session).map(|waits| waits.gate),
+        let approval = match named {
+            None => self.question_in(&inbound.session).map(|waits| waits.approval),
             Some(named) => match self.question_named(&named, &inbound) {
-                Named::One(gate) => Some(gate),
+                Named::One(approval) => Some(approval),
                 Named::Several => {
                     let reply = several("questions", &named);
                     return self.refuse_decision(reply, word, sent, inbound, ack);
@@ -92,8 +92,8 @@ impl Dispatcher {
                 }
             },
         };
-        match gate {
-            Some(gate) => self.decide(gate, LaneReply::Decision(decision), word, sent, inbound, ack),
+        match approval {
+            Some(approval) => self.decide(approval, LaneReply::Decision(decision), word, sent, inbound, ack),
             None => self.refuse_decision("Nothing is waiting for approval.".into(), word, sent, inbound, ack),
         }
     }
@@ -114,7 +114,7 @@ impl Dispatcher {
     /// Sends an answer to the lane of its run.
     pub(super) fn decide(
         &mut self,
-        gate: GateId,
+        approval: ApprovalId,
         reply: LaneReply,
         word: String,
         sent: Option<Sent>,
@@ -122,11 +122,11 @@ impl Dispatcher {
         ack: AckSender,
     ) {
         let Inbound { principal, session: from, reply_to, key, .. } = inbound;
-        let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
-            return self.explain(gate, reply_to, sent.map(|sent| reply.acted_on(sent)), ack);
+        let Some(session) = self.questions.get(&approval).map(|waits| waits.session.clone()) else {
+            return self.explain(approval, reply_to, sent.map(|sent| reply.acted_on(sent)), ack);
         };
         let lane = self.lane(&session, SessionLifetime::Lasting);
-        let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, sent, ack };
+        let answer = LaneAnswer { approval, reply, who: principal, from, word, reply_to, sent, ack };
         match lane.post(LaneMail::Answer(Box::new(answer))) {
             Ok(()) => lane.commands += 1,
             Err(mail) => {
@@ -139,17 +139,23 @@ impl Dispatcher {
     }
 
     /// Reports the state of a question that no longer waits, or never existed.
-    fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, acted_on: Option<ActedOn>, ack: AckSender) {
+    fn explain(
+        &mut self,
+        approval: ApprovalId,
+        reply_to: Option<ReplyRoute>,
+        acted_on: Option<ActedOn>,
+        ack: AckSender,
+    ) {
         let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
         self.background(async move {
-            let refusal = match services.store.gates.gate(gate).await {
+            let refusal = match services.store.approvals.approval(approval).await {
                 // It waits, but its lane has not reported it yet: the daemon has just started.
-                Ok(Some(gate)) if gate.state == GateState::Waiting => Refusal::Busy {
+                Ok(Some(approval)) if approval.state == ApprovalState::Waiting => Refusal::Busy {
                     what: "the conversation of this question is being opened".into(),
                     retry_after: BUSY_RETRY,
                 },
-                Ok(Some(gate)) => Refusal::Decided(format!("This question {}.", gate.state.told())),
-                Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
+                Ok(Some(approval)) => Refusal::Decided(format!("This question {}.", approval.state.told())),
+                Ok(None) => Refusal::Unknown(format!("There is no question {approval}.")),
                 Err(error) => Refusal::Store(error.to_string()),
             };
             match (&refusal, acted_on) {

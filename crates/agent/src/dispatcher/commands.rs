@@ -46,8 +46,8 @@ impl Dispatcher {
             Command::Help => Ok(help_text(&self.services.context.known_skills())),
             Command::Version => Ok(format!("Belay {}", self.services.version)),
             Command::Ping => Ok("pong".into()),
-            Command::Decide(decision, gate) => {
-                self.decide_in_conversation(decision, gate, word, sent, inbound, ack);
+            Command::Decide(decision, approval) => {
+                self.decide_in_conversation(decision, approval, word, sent, inbound, ack);
                 return Flow::Continue;
             }
             Command::Job(command) => {

@@ -61,7 +61,7 @@ impl Dispatcher {
                 ack.send(Ack::Refused(operators_only("stop everything")));
             }
             // Autonomous work belongs to its creator; the cancellation of a job checks that.
-            Control::Stop(target) if !may_stop(inbound) && self.works_by_itself(&target) => {
+            Control::Stop(target) if !may_stop(inbound) && self.is_autonomous_target(&target) => {
                 let what = "a job or a routine runs there: use /cancel, or ask the routine's owner".to_owned();
                 ack.send(Ack::Refused(Refusal::Forbidden(what)));
             }
@@ -99,15 +99,15 @@ impl Dispatcher {
             Control::Job(request) => self.job_request(request, inbound.clone(), ack),
             Control::Routine(request) => self.routine_request(*request, inbound, ack),
             Control::Tools(request) => self.tools_request(request, inbound.clone(), ack),
-            Control::Decide { gate, decision } => {
-                self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
+            Control::Decide { approval, decision } => {
+                self.decide(approval, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }
         }
         Flow::Continue
     }
 
     /// Whether the target is a session or a run of a job or of a routine run.
-    fn works_by_itself(&self, target: &StopTarget) -> bool {
+    fn is_autonomous_target(&self, target: &StopTarget) -> bool {
         match target {
             StopTarget::Session(session) => SessionOwner::of(session).is_some(),
             StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => {

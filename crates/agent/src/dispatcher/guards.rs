@@ -44,7 +44,7 @@ const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
     Dispatcher::refuse_unknown_model,
     Dispatcher::carry_out_command,
     Dispatcher::refuse_outputs,
-    Dispatcher::set_off_routines,
+    Dispatcher::trigger_routines,
 ];
 
 impl Dispatcher {

@@ -1,7 +1,7 @@
 //! Resolves the beginning of an id, first among the sender's own questions and runs. Those of others cause no
 //! ambiguity, and are revealed only to operators.
 
-use belay_protocol::{Authority, GateId, IdPrefix, Inbound, RunId};
+use belay_protocol::{ApprovalId, Authority, IdPrefix, Inbound, RunId};
 
 use super::Dispatcher;
 
@@ -33,18 +33,18 @@ impl<T: Copy> Named<T> {
 impl Dispatcher {
     /// Resolves the id of a question, or its beginning: among those of this conversation or addressed to this person,
     /// and for operators then among all that wait.
-    pub(super) fn question_named(&self, named: &str, inbound: &Inbound) -> Named<GateId> {
+    pub(super) fn question_named(&self, named: &str, inbound: &Inbound) -> Named<ApprovalId> {
         if let Ok(whole) = named.parse() {
             return Named::One(whole);
         }
         let Ok(prefix) = IdPrefix::parse(named) else { return Named::Nothing };
-        let begin_so = || self.questions.values().filter(|waits| prefix.begins(waits.gate.as_uuid()));
+        let begin_so = || self.questions.values().filter(|waits| prefix.begins(waits.approval.as_uuid()));
         let (who, place) = (&*inbound.principal.id, Authority::from(inbound.principal.role));
         let own = begin_so().filter(|waits| {
             waits.session == inbound.session || (*waits.asker.principal == *who && waits.asker.place == place)
         });
-        Named::among(own.map(|waits| waits.gate))
-            .or_for_operators(inbound, || Named::among(begin_so().map(|waits| waits.gate)))
+        Named::among(own.map(|waits| waits.approval))
+            .or_for_operators(inbound, || Named::among(begin_so().map(|waits| waits.approval)))
     }
 
     /// Resolves the id of a run, or its beginning: among the live runs of this conversation, and for operators then

@@ -25,10 +25,10 @@ impl Dispatcher {
             LaneNote::WantsParking { session, runs, go_on } => self.park(&session, runs, go_on),
             LaneNote::Paused(waits) => {
                 self.admission.pause(waits.run, true);
-                self.questions.insert(waits.gate, *waits);
+                self.questions.insert(waits.approval, *waits);
             }
-            LaneNote::Resumed { gate } => {
-                if let Some(waits) = self.questions.remove(&gate) {
+            LaneNote::Resumed { approval } => {
+                if let Some(waits) = self.questions.remove(&approval) {
                     self.admission.pause(waits.run, false);
                 }
             }

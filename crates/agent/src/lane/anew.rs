@@ -28,7 +28,7 @@ impl Lane {
         }
         let session = &self.lease.session;
         // First what was approved for good: should the rest fail, it is asked once more, and nothing else has changed.
-        let done = match self.services.store.gates.forget_grants(session).await {
+        let done = match self.services.store.approvals.forget_grants(session).await {
             Ok(_) => self.services.store.lanes.edit_thread(&self.lease, ThreadEdit::New, now).await,
             Err(error) => Err(error),
         };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    GateState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, SessionLifetime,
-    StopReason, ThreadSnapshot, ToolStatus, Work,
+    ApprovalState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey,
+    SessionLifetime, StopReason, ThreadSnapshot, ToolStatus, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -147,15 +147,17 @@ impl Lane {
             // How often a job may crash is its desk's to say, and an orderly end is no crash.
             let counts = pending.status != RunStatus::Paused && !matches!(pending.work, Work::Job { .. });
             let exhausted = pending.attempt >= MAX_ATTEMPTS && counts;
-            let asked = pending.gate.clone();
+            let asked = pending.approval.clone();
             let answers = match &asked {
                 Some(_) => self.answers_of(run.id).await?,
                 None => Answers::new(),
             };
             let rules = self.rules_of(&pending.options, &pending.channel);
             let waiting = QueuedRun::restored(run, pending, answers, rules);
-            if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.progress.resumed) {
-                self.restore_paused(waiting, gate).await;
+            if let Some(approval) =
+                asked.filter(|approval| approval.state == ApprovalState::Waiting && waiting.progress.resumed)
+            {
+                self.restore_paused(waiting, approval).await;
                 continue;
             }
             if exhausted {
@@ -172,8 +174,9 @@ impl Lane {
 
     /// What people have answered about calls of a run.
     pub(super) async fn answers_of(&mut self, run: RunId) -> Result<Answers, LeaseLost> {
-        let gates = &self.services.store.gates;
-        let read = until_stored(&mut self.port, "the answers of a run could not be read", || gates.gates_of(run));
+        let approvals = &self.services.store.approvals;
+        let read =
+            until_stored(&mut self.port, "the answers of a run could not be read", || approvals.approvals_of(run));
         Ok(ApprovalAnswer::of(read.await?))
     }
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, ActedOn, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, Message,
-    Outbound, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
+    Ack, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Checkpoint, CommandReply, Decided,
+    Decision, Durability, Message, Outbound, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus,
+    UnixMillis,
 };
 use tokio::time::Instant;
 
@@ -29,7 +30,7 @@ const STOPPED: &str = "not executed: the run was stopped while it waited for a p
 /// A run that waits for a person.
 pub(super) struct PausedTurn {
     pub(super) waiting: QueuedRun,
-    pub(super) gate: Gate,
+    pub(super) approval: ApprovalRequest,
     /// When to look whether its time is up.
     pub(super) until: Instant,
 }
@@ -45,20 +46,20 @@ impl Lane {
         unstored: Remainder,
     ) -> Result<(), LeaseLost> {
         let now = self.services.clock.now();
-        let gate = self.gate_of(&current, asking, now);
-        let text = question_text(&gate, now);
+        let approval = self.approval_of(&current, asking, now);
+        let text = question_text(&approval, now);
         let question = Question {
-            gate: gate.id,
-            offers_always: gate.covers.is_some(),
-            decidable: gate.kind == GateKind::Approval,
+            approval: approval.id,
+            offers_always: approval.covers.is_some(),
+            decidable: approval.kind == ApprovalKind::Approval,
         };
         let outbound = current.request.reply_to.clone().map(|route| Outbound {
             question: Some(question),
-            ..Outbound::new(Some(gate.run_id), route, text.clone())
+            ..Outbound::new(Some(approval.run_id), route, text.clone())
         });
         let Remainder { messages: new, events, said } = unstored;
         let checkpoint = Checkpoint {
-            run: gate.run_id,
+            run: approval.run_id,
             messages: new.clone(),
             state: current.progress.state.as_ref().and_then(|state| serde_json::to_value(state).ok()),
             usage: current.progress.usage,
@@ -69,15 +70,15 @@ impl Lane {
             outbound: said.clone(),
             durability: Durability::Committed,
         };
-        let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
+        let paused = PausedRun { checkpoint, approval: approval.clone(), outbound };
         self.keep(conversation.history);
         current.own = conversation.own;
-        self.announce(&gate).await;
+        self.announce(&approval).await;
         let mut pauses = STORE.pauses();
         loop {
             if current.run.control.cancel.is_cancelled() {
                 // Nobody has seen the question, and nobody is to see it any more.
-                note(&self.port.notes, LaneNote::Resumed { gate: gate.id }).await;
+                note(&self.port.notes, LaneNote::Resumed { approval: approval.id }).await;
                 let mut ending = stopped(&current);
                 let messages = new.into_iter().chain(ending.unstored.messages).collect();
                 ending.unstored = Remainder { messages, events: paused.checkpoint.events, said };
@@ -94,51 +95,51 @@ impl Lane {
             }
         }
         current.progress.in_thread = true;
-        tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run waits for \
+        tracing::info!(run = %approval.run_id, session = %approval.session, approval = %approval.id, tool = approval.tool, "run waits for \
                                                                                                         approval");
-        current.run.activity.pause(Arc::new(current.record_while_paused(&gate, text)));
-        self.await_answer(current, gate);
+        current.run.activity.pause(Arc::new(current.record_while_paused(&approval, text)));
+        self.await_answer(current, approval);
         Ok(())
     }
 
     /// Restores a run that was paused when the daemon ended: its question was asked.
-    pub(super) async fn restore_paused(&mut self, waiting: QueuedRun, gate: Gate) {
-        let text = question_text(&gate, self.services.clock.now());
+    pub(super) async fn restore_paused(&mut self, waiting: QueuedRun, approval: ApprovalRequest) {
+        let text = question_text(&approval, self.services.clock.now());
         waiting.run.activity.begin();
-        waiting.run.activity.pause(Arc::new(waiting.record_while_paused(&gate, text)));
-        self.announce(&gate).await;
-        self.await_answer(waiting, gate);
+        waiting.run.activity.pause(Arc::new(waiting.record_while_paused(&approval, text)));
+        self.announce(&approval).await;
+        self.await_answer(waiting, approval);
     }
 
     /// Tells the dispatcher of a question. Before anybody else can know of it: an answer that comes at once finds it here.
-    async fn announce(&self, gate: &Gate) {
+    async fn announce(&self, approval: &ApprovalRequest) {
         let waits = PendingQuestion {
-            gate: gate.id,
-            run: gate.run_id,
-            session: gate.session.clone(),
-            asker: gate.asker.clone(),
-            decidable: gate.kind == GateKind::Approval,
-            summary: gate.summary.clone(),
+            approval: approval.id,
+            run: approval.run_id,
+            session: approval.session.clone(),
+            asker: approval.asker.clone(),
+            decidable: approval.kind == ApprovalKind::Approval,
+            summary: approval.summary.clone(),
         };
         note(&self.port.notes, LaneNote::Paused(Box::new(waits))).await;
     }
 
-    fn await_answer(&mut self, waiting: QueuedRun, gate: Gate) {
-        let until = self.instant_of(gate.expires_at);
+    fn await_answer(&mut self, waiting: QueuedRun, approval: ApprovalRequest) {
+        let until = self.instant_of(approval.expires_at);
         if waiting.run.control.cancel.is_cancelled() {
             self.port.wake.notify_one(); // told to stop while it was stored
         }
-        self.state = LaneState::Paused(Box::new(PausedTurn { waiting, gate, until }));
+        self.state = LaneState::Paused(Box::new(PausedTurn { waiting, approval, until }));
     }
 
-    fn gate_of(&self, current: &QueuedRun, asking: Asking, now: UnixMillis) -> Gate {
+    fn approval_of(&self, current: &QueuedRun, asking: Asking, now: UnixMillis) -> ApprovalRequest {
         let Asking { call, wanted, .. } = asking;
         let time = match wanted.kind {
-            GateKind::Approval => self.services.approvals.load().expires(),
-            GateKind::Credential { .. } => self.services.approvals.load().credential_expires(),
+            ApprovalKind::Approval => self.services.approvals.load().expires(),
+            ApprovalKind::Credential { .. } => self.services.approvals.load().credential_expires(),
         };
-        Gate {
-            id: GateId::new(),
+        ApprovalRequest {
+            id: ApprovalId::new(),
             run_id: current.run.id,
             session: self.lease.session.clone(),
             call_id: call.id,
@@ -153,7 +154,7 @@ impl Lane {
             asker: current.request.asker.clone(),
             asked_at: now,
             expires_at: UnixMillis(now.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
-            state: GateState::Waiting,
+            state: ApprovalState::Waiting,
             decided_by: None,
             decided_at: None,
         }
@@ -167,29 +168,29 @@ impl Lane {
     /// A person's answer.
     pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
-        let LaneAnswer { gate, reply, who, from, word, reply_to, sent, ack } = answer;
+        let LaneAnswer { approval, reply, who, from, word, reply_to, sent, ack } = answer;
         let acted_on = sent.map(|sent| reply.acted_on(sent));
-        if self.state.paused().is_some_and(|paused| self.services.clock.now().0 >= paused.gate.expires_at.0) {
+        if self.state.paused().is_some_and(|paused| self.services.clock.now().0 >= paused.approval.expires_at.0) {
             self.expire().await?; // silence came first
         }
         let now = self.services.clock.now();
-        let outcome = match self.state.paused().filter(|paused| paused.gate.id == gate) {
+        let outcome = match self.state.paused().filter(|paused| paused.approval.id == approval) {
             // Its time is up, and the store has not taken that yet: a yes comes too late all the same.
-            Some(paused) if now.0 >= paused.gate.expires_at.0 => {
+            Some(paused) if now.0 >= paused.approval.expires_at.0 => {
                 Err(Refusal::Store("the end of this question could not be stored yet".into()))
             }
-            Some(paused) if !paused.gate.asker.may_be_decided_by(&paused.gate.session, &who, &from) => Err(
+            Some(paused) if !paused.approval.asker.may_be_decided_by(&paused.approval.session, &who, &from) => Err(
                 Refusal::Forbidden("This question is for the person who started the run, or for an operator.".into()),
             ),
-            Some(paused) => self.store_answer(&paused.gate, reply, &who.id).await,
-            None => Err(self.told(gate).await),
+            Some(paused) => self.store_answer(&paused.approval, reply, &who.id).await,
+            None => Err(self.told(approval).await),
         };
         let say = match outcome {
             Ok(text) => {
                 self.remember(acted_on).await;
                 let resumes = self.state.paused().map(|paused| {
                     paused.waiting.run.activity.resume();
-                    paused.gate.run_id
+                    paused.approval.run_id
                 });
                 // It is stored: whoever gave it hears so, however long reading it back may take.
                 let reply = text.clone();
@@ -223,47 +224,47 @@ impl Lane {
     }
 
     /// What became of a question that waits no more.
-    async fn told(&self, gate: GateId) -> Refusal {
-        match self.services.store.gates.gate(gate).await {
-            Ok(Some(gate)) => Refusal::Decided(format!("This question {}.", gate.state.told())),
-            Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
+    async fn told(&self, approval: ApprovalId) -> Refusal {
+        match self.services.store.approvals.approval(approval).await {
+            Ok(Some(approval)) => Refusal::Decided(format!("This question {}.", approval.state.told())),
+            Ok(None) => Refusal::Unknown(format!("There is no question {approval}.")),
             Err(error) => Refusal::Store(error.to_string()),
         }
     }
 
     /// Commits an answer. The text is for whoever gave it.
-    async fn store_answer(&self, gate: &Gate, reply: LaneReply, by: &str) -> Result<String, Refusal> {
+    async fn store_answer(&self, approval: &ApprovalRequest, reply: LaneReply, by: &str) -> Result<String, Refusal> {
         let at = self.services.clock.now();
         let unstored = |error: StoreError| Refusal::Store(error.to_string());
-        let (state, always, text) = match (reply, &gate.kind) {
-            (LaneReply::Decision(Decision::Deny), _) => (GateState::Denied, false, "Denied.".to_owned()),
-            (LaneReply::Decision(_), GateKind::Credential { name }) => {
+        let (state, always, text) = match (reply, &approval.kind) {
+            (LaneReply::Decision(Decision::Deny), _) => (ApprovalState::Denied, false, "Denied.".to_owned()),
+            (LaneReply::Decision(_), ApprovalKind::Credential { name }) => {
                 return Err(Refusal::Invalid(format!("Send only the secret {name} as your next message, or /deny.")));
             }
-            (LaneReply::Decision(Decision::Always), GateKind::Approval) => match &gate.covers {
+            (LaneReply::Decision(Decision::Always), ApprovalKind::Approval) => match &approval.covers {
                 Some(covers) => {
-                    (GateState::Approved, true, format!("Approved from now on in this conversation: {covers}."))
+                    (ApprovalState::Approved, true, format!("Approved from now on in this conversation: {covers}."))
                 }
                 None => return Err(Refusal::Invalid("This is asked each time: answer yes or no.".into())),
             },
-            (LaneReply::Decision(Decision::Approve), GateKind::Approval) => {
-                (GateState::Approved, false, "Approved.".to_owned())
+            (LaneReply::Decision(Decision::Approve), ApprovalKind::Approval) => {
+                (ApprovalState::Approved, false, "Approved.".to_owned())
             }
-            (LaneReply::Secret(secret), GateKind::Credential { name }) => {
-                self.services.store.vault.keep(&gate.session, name, &secret, at).await.map_err(unstored)?;
+            (LaneReply::Secret(secret), ApprovalKind::Credential { name }) => {
+                self.services.store.vault.keep(&approval.session, name, &secret, at).await.map_err(unstored)?;
                 (
-                    GateState::Approved,
+                    ApprovalState::Approved,
                     false,
                     format!("{name} is stored, encrypted; it is not part of the conversation."),
                 )
             }
-            (LaneReply::Secret(_), GateKind::Approval) => {
+            (LaneReply::Secret(_), ApprovalKind::Approval) => {
                 return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));
             }
         };
-        match self.services.store.gates.decide(gate.id, state, always, by, at).await.map_err(unstored)? {
+        match self.services.store.approvals.decide(approval.id, state, always, by, at).await.map_err(unstored)? {
             Decided::Now(_) => Ok(text),
-            Decided::Before(gate) => Err(Refusal::Decided(format!("This question {}.", gate.state.told()))),
+            Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),
             Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
         }
     }
@@ -272,22 +273,22 @@ impl Lane {
     pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
         let Some(paused) = self.state.paused() else { return Ok(()) };
         let now = self.services.clock.now();
-        if now.0 < paused.gate.expires_at.0 {
-            let until = paused.gate.expires_at;
+        if now.0 < paused.approval.expires_at.0 {
+            let until = paused.approval.expires_at;
             let until = self.instant_of(until);
             if let Some(paused) = self.state.paused_mut() {
                 paused.until = until;
             }
             return Ok(());
         }
-        let (id, run) = (paused.gate.id, paused.gate.run_id);
-        match self.services.store.gates.decide(id, GateState::Expired, false, "nobody", now).await {
+        let (id, run) = (paused.approval.id, paused.approval.run_id);
+        match self.services.store.approvals.decide(id, ApprovalState::Expired, false, "nobody", now).await {
             Ok(_) => {
-                tracing::info!(%run, gate = %id, "nobody answered in time");
+                tracing::info!(%run, approval = %id, "nobody answered in time");
                 self.resume().await
             }
             Err(error) => {
-                tracing::error!(%error, gate = %id, "the end of a question could not be stored; trying again");
+                tracing::error!(%error, approval = %id, "the end of a question could not be stored; trying again");
                 if let Some(paused) = self.state.paused_mut() {
                     paused.until = Instant::now() + STORE.longest;
                 }
@@ -298,10 +299,10 @@ impl Lane {
 
     /// Resumes the paused run, before every other message.
     async fn resume(&mut self) -> Result<(), LeaseLost> {
-        let Some(PausedTurn { mut waiting, gate, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
-        waiting.resume(self.answers_of(gate.run_id).await?);
+        let Some(PausedTurn { mut waiting, approval, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
+        waiting.resume(self.answers_of(approval.run_id).await?);
         self.queue.push_front(waiting);
-        note(&self.port.notes, LaneNote::Resumed { gate: gate.id }).await;
+        note(&self.port.notes, LaneNote::Resumed { approval: approval.id }).await;
         Ok(())
     }
 

@@ -21,12 +21,12 @@ pub(crate) struct Screen {
     /// The one task that shows the turn.
     task: JoinSet<Left>,
     finish: CancellationToken,
-    shower: Shower,
+    shower: PreviewTarget,
 }
 
 /// Destination of a preview.
 #[derive(Clone)]
-struct Shower {
+struct PreviewTarget {
     run: Arc<LiveRun>,
     channel: Arc<dyn Channel>,
     route: ReplyRoute,
@@ -58,7 +58,8 @@ impl Screen {
             return None;
         }
         let (mut task, finish) = (JoinSet::new(), CancellationToken::new());
-        let shower = Shower { run: run.clone(), channel, route, services: services.clone(), request: request.clone() };
+        let shower =
+            PreviewTarget { run: run.clone(), channel, route, services: services.clone(), request: request.clone() };
         match shower.channel.streaming() {
             Streaming::Off => return None,
             Streaming::Blocks { max_chars } => {
@@ -123,7 +124,7 @@ impl Screen {
     }
 }
 
-impl Shower {
+impl PreviewTarget {
     fn previewer(&self) -> Option<Previewer<'_>> {
         let Streaming::Preview(preview) = self.channel.streaming() else { return None };
         Some(Previewer {

@@ -1,7 +1,7 @@
 //! The beginning of a turn: a slot in the global lane, and the store's word that it begins.
 
 use belay_agent_loop::{LoopError, LoopOutcome};
-use belay_protocol::{StopReason, StoreError, Together};
+use belay_protocol::{CollectedStart, StopReason, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::TurnJob;
@@ -60,7 +60,7 @@ pub(super) async fn enter(
             Some(gathered) => {
                 let (run, message, joined) = (job.run.id, gathered.message(), gathered.joined());
                 let (text, provenance) = (message.text().to_owned(), message.provenance);
-                runs.start_together(&job.lease, Together { run, text, provenance, joined, at: now }).await
+                runs.start_together(&job.lease, CollectedStart { run, text, provenance, joined, at: now }).await
             }
         };
         begun.map_err(NotBegun::Store)?;

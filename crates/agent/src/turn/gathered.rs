@@ -35,7 +35,7 @@ impl Gathered {
         let lines: Vec<String> = self.of(SUMMARIZE).map(short).collect();
         let whole: Vec<Cow<'_, str>> =
             std::iter::once(&self.own).chain(self.of(COLLECT)).map(|it| it.for_model()).collect();
-        let untrusted = all().any(|message| message.outside);
+        let untrusted = all().any(|message| message.untrusted);
         let audience = self.own.provenance.as_ref().map(|provenance| provenance.audience);
         let provenance = audience.map(|audience| Arc::new(Provenance::of_several(audience, untrusted)));
         Message::sent(one_text(&lines, &whole), provenance)

@@ -152,7 +152,7 @@ async fn carry_out(
     };
     let mut outcome = match (resumed, &background) {
         (Some(outcome), _) => outcome,
-        (None, Some(background)) => Box::pin(job_delegate::pursue(delegate, context, background)).await?,
+        (None, Some(background)) => Box::pin(job_delegate::drive(delegate, context, background)).await?,
         (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {
@@ -200,7 +200,7 @@ async fn close_with_outputs(
     };
     let late = matches!(end.reason, StopReason::MaxIterations | StopReason::MissingOutputs);
     if late || closing::deserves_one(&end) {
-        delegate.core.note_brakes(context);
+        delegate.core.note_guardrails(context);
         end = last_chance(delegate, context, end).await;
     }
     if let Some(goal) = delegate.goal.as_ref().filter(|_| end.reason == StopReason::Goal) {

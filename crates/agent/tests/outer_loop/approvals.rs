@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use belay_protocol::{
-    Ack, Body, Control, Decision, GateKind, GateState, MessageBody, Principal, PrincipalRole, Refusal, RunStatus,
-    StopReason, ToolStatus,
+    Ack, ApprovalKind, ApprovalState, Body, Control, Decision, MessageBody, Principal, PrincipalRole, Refusal,
+    RunStatus, StopReason, ToolStatus,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -40,7 +40,7 @@ async fn an_approved_call_runs_and_the_run_goes_on_with_its_counters() {
     assert!(question.contains("noon") && question.contains("**yes** or **no**"), "{question}");
     let rest = rest_of(&mut accepted).await;
     let waits = rest.waiting_for.clone().expect("it says what it waits for");
-    assert_eq!((waits.tool.as_str(), &waits.kind), ("ring", &GateKind::Approval));
+    assert_eq!((waits.tool.as_str(), &waits.kind), ("ring", &ApprovalKind::Approval));
     assert_eq!((rest.usage.model_calls, rest.usage.tool_calls, rung.load(Ordering::SeqCst)), (1, 0, 0));
 
     let Ack::Command(reply) = agent.one.text("alice", "Yes").await else { panic!("an answer is no message") };
@@ -50,8 +50,8 @@ async fn an_approved_call_runs_and_the_run_goes_on_with_its_counters() {
     let end = end_of(accepted).await;
     assert_eq!((end.status, end.usage.model_calls, end.usage.tool_calls, end.attempt), (RunStatus::Completed, 2, 1, 1));
     assert_eq!(results(&agent, 1), [(ToolStatus::Success, "noon".to_owned())]);
-    let gate = setup.store.gates.gate(waits.approval).await.expect("read").expect("kept");
-    assert_eq!((gate.state, gate.decided_by.as_deref()), (GateState::Used, Some("tester")));
+    let approval = setup.store.approvals.approval(waits.approval).await.expect("read").expect("kept");
+    assert_eq!((approval.state, approval.decided_by.as_deref()), (ApprovalState::Used, Some("tester")));
     agent.shut_down().await;
 }
 
@@ -81,18 +81,21 @@ async fn a_question_of_one_program_is_answered_by_no_other_program_by_its_id_or_
     let asked = agent.one.said_by(client("one"), "alice", Body::Text("ring the bell".into())).await;
     let Ack::Accepted(mut accepted) = asked else { panic!("accepted") };
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
-    let by_id = Body::Control(Control::Decide { gate, decision: Decision::Approve });
+    let approval = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
+    let by_id = Body::Control(Control::Decide { approval, decision: Decision::Approve });
     let others = [
         ("elsewhere", by_id.clone()),
         ("alice", by_id.clone()),
-        ("alice", Body::Text(format!("/approve {gate}"))),
-        ("elsewhere", Body::Text(format!("/always {gate}"))),
+        ("alice", Body::Text(format!("/approve {approval}"))),
+        ("elsewhere", Body::Text(format!("/always {approval}"))),
     ];
     for (session, body) in others {
         let answer = agent.one.said_by(client("two"), session, body.clone()).await;
         let Ack::Refused(Refusal::Forbidden(_)) = answer else { panic!("{session} {body:?}: {answer:?}") };
-        assert_eq!(setup.store.gates.gate(gate).await.expect("read").expect("kept").state, GateState::Waiting);
+        assert_eq!(
+            setup.store.approvals.approval(approval).await.expect("read").expect("kept").state,
+            ApprovalState::Waiting
+        );
     }
     let Ack::Command(_) = agent.one.said_by(client("one"), "elsewhere", by_id).await else { panic!("its own") };
     assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
@@ -110,7 +113,7 @@ async fn silence_becomes_a_denial() {
     assert_eq!(agent.one.next().await, "too late then");
     assert!(results(&agent, 1)[0].1.contains("nobody answered the approval request in time"));
     let Ack::Refused(late) =
-        agent.one.control(Control::Decide { gate: waits.approval, decision: Decision::Approve }).await
+        agent.one.control(Control::Decide { approval: waits.approval, decision: Decision::Approve }).await
     else {
         panic!("a late answer is told the truth")
     };
@@ -229,12 +232,19 @@ async fn a_call_that_has_changed_since_its_yes_is_asked_about_again_and_made_onc
         assert_eq!(agent.one.next().await, "done");
         end_of(accepted).await;
         assert_eq!(rung.load(Ordering::SeqCst), usize::from(answer == "yes"), "{answer}");
-        let states: Vec<_> =
-            setup.store.gates.gates_of(run).await.expect("read").iter().map(|gate| gate.state).collect();
+        let states: Vec<_> = setup
+            .store
+            .approvals
+            .approvals_of(run)
+            .await
+            .expect("read")
+            .iter()
+            .map(|approval| approval.state)
+            .collect();
         // No yes is left over that could stand for the call again.
         let expected = match answer {
-            "yes" => [GateState::Used, GateState::Used],
-            _ => [GateState::Withdrawn, GateState::Denied],
+            "yes" => [ApprovalState::Used, ApprovalState::Used],
+            _ => [ApprovalState::Withdrawn, ApprovalState::Denied],
         };
         assert_eq!(states, expected, "{answer}");
         agent.shut_down().await;
@@ -250,14 +260,14 @@ async fn a_question_survives_a_restart_and_so_does_its_answer() {
     let mut accepted = agent.one.accepted("alice", "ring").await;
     let run = accepted.run_id;
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
+    let approval = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     agent.crash().await;
 
     let second = first.next_boot(ScriptedModel::new([Scripted::text("done")]));
     let mut agent = second.start().await;
     let Ack::Status(status) = agent.one.control(Control::Status).await else { panic!() };
     assert_eq!((status.paused, status.queued, status.running.len()), (1, 0, 0));
-    let Ack::Command(reply) = agent.two.control(Control::Decide { gate, decision: Decision::Approve }).await else {
+    let Ack::Command(reply) = agent.two.control(Control::Decide { approval, decision: Decision::Approve }).await else {
         panic!("an operator answers from elsewhere")
     };
     assert_eq!(reply.resumes, Some(run));
@@ -270,7 +280,7 @@ async fn a_question_survives_a_restart_and_so_does_its_answer() {
     assert_eq!(rung.load(Ordering::SeqCst), 1);
     let record = second.store.runs.run(run).await.expect("read").expect("kept");
     assert_eq!((record.status, record.usage.model_calls, record.attempt), (RunStatus::Completed, 2, 1));
-    let Ack::Refused(again) = agent.two.control(Control::Decide { gate, decision: Decision::Deny }).await else {
+    let Ack::Refused(again) = agent.two.control(Control::Decide { approval, decision: Decision::Deny }).await else {
         panic!("a second tap is told the truth")
     };
     assert_eq!(again.to_string(), "This question was approved before.");
@@ -306,11 +316,11 @@ async fn a_stop_withdraws_the_question_and_every_call_has_a_result() {
     let mut agent = setup.start().await;
     let mut accepted = agent.one.accepted("alice", "ring").await;
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
+    let approval = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     assert_eq!(agent.one.command("alice", "/stop").await, "Interrupted.");
     assert_eq!(end_of(accepted).await.reason, Some(StopReason::UserStop));
-    let kept = setup.store.gates.gate(gate).await.expect("read").expect("kept");
-    assert_eq!(kept.state, GateState::Withdrawn);
+    let kept = setup.store.approvals.approval(approval).await.expect("read").expect("kept");
+    assert_eq!(kept.state, ApprovalState::Withdrawn);
     assert_eq!(agent.one.command("alice", "/approve").await, "Nothing is waiting for approval.");
     assert_eq!(agent.one.ask("alice", "are you there?").await, "yes, still here");
     let statuses: Vec<_> = results(&agent, 1).into_iter().map(|(status, _)| status).collect();
@@ -325,8 +335,8 @@ async fn only_the_person_whose_run_it_is_or_an_operator_answers() {
     let mut agent = setup.start().await;
     let Ack::Accepted(mut accepted) = agent.one.text_of("ann", "group", "ring").await else { panic!() };
     agent.one.next().await;
-    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
-    let Ack::Refused(refused) = agent.one.text_of("bob", "group", &format!("/approve {gate}")).await else {
+    let approval = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
+    let Ack::Refused(refused) = agent.one.text_of("bob", "group", &format!("/approve {approval}")).await else {
         panic!("bob may not")
     };
     assert!(refused.to_string().contains("for the person who started the run"), "{refused}");
@@ -516,8 +526,8 @@ async fn an_answer_that_is_delivered_again_answers_no_other_question() {
     assert_eq!(again.reply, "This was delivered before and has been carried out.");
     let second = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").approval;
     assert_ne!(first, second);
-    let kept = setup.store.gates.gate(second).await.expect("read").expect("kept");
-    assert_eq!(kept.state, GateState::Waiting);
+    let kept = setup.store.approvals.approval(second).await.expect("read").expect("kept");
+    assert_eq!(kept.state, ApprovalState::Waiting);
     agent.shut_down().await;
 }
 
@@ -549,8 +559,8 @@ async fn the_beginning_of_an_id_means_ones_own_question_or_run_first_and_several
     let mut own = None;
     for who in ["ann", "bob"] {
         let Ack::Accepted(mut accepted) = agent.one.text_of(who, who, "ring").await else { panic!("accepted") };
-        let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("a question").approval;
-        own = Some((accepted, gate.to_string()[..6].to_owned()));
+        let approval = rest_of(&mut accepted).await.waiting_for.clone().expect("a question").approval;
+        own = Some((accepted, approval.to_string()[..6].to_owned()));
     }
     let (bobs, prefix) = own.expect("two");
     let reply = async |who: &str, role, session: &str, text: String| {

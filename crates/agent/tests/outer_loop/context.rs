@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use belay_protocol::{
     Ack, Bootstrap, BootstrapFile, BoundHook, ContextReport, ContextSource, Control, Hook, HookAnswer, HookEvent,
-    HookFailure, HookPoint, Refusal, RunOptions, Secret, Skill, SkillPlace, Skills, Skipped, Tool, ToolContext,
+    HookFailure, HookPoint, Refusal, RunOptions, Secret, Skill, SkillLocation, Skills, Skipped, Tool, ToolContext,
     ToolOutput, ToolSpec, UnixMillis, Variable,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -45,7 +45,7 @@ impl World {
         let skill = |name: &&str| Skill {
             name: (*name).into(),
             description: format!("Knows the {name}."),
-            place: SkillPlace::Workspace(format!("skills/{name}/SKILL.md")),
+            place: SkillLocation::Workspace(format!("skills/{name}/SKILL.md")),
             user_invocable: true,
             listed: true,
             variables: vec![Variable { name: "WEATHER_KEY".into(), value: Secret::new("hush".into()) }],
@@ -289,7 +289,7 @@ async fn a_second_delivery_is_known_although_the_skill_has_changed() {
     let agent = setup(&world, [Scripted::hang()]).start().await;
     let Ack::Accepted(first) = agent.one.keyed("alice", "/weather Rome", "k").await else { panic!("accepted") };
     let mut moved = Skills::clone(&world.known_skills());
-    moved.list[0].place = SkillPlace::Workspace("elsewhere/SKILL.md".into());
+    moved.list[0].place = SkillLocation::Workspace("elsewhere/SKILL.md".into());
     *world.skills.lock().expect("no panic") = Arc::new(moved);
     let Ack::Accepted(again) = agent.one.keyed("alice", "/weather Rome", "k").await else { panic!("joined") };
     assert_eq!((again.run_id, again.duplicate), (first.run_id, true));

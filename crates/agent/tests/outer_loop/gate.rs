@@ -43,13 +43,13 @@ fn calls() -> Vec<(&'static str, Value)> {
 fn outcomes() -> Vec<(String, ToolStatus, String, bool)> {
     use ToolStatus::{Denied, Error, Success};
     let refused = "denied: approvals.rules[0] of the configuration refuses this call. It was not executed.";
-    let outside = "<untrusted source=\"page\" id=\"MARK\">\na page\n</untrusted id=\"MARK\">";
+    let untrusted = "<untrusted source=\"page\" id=\"MARK\">\na page\n</untrusted id=\"MARK\">";
     [
         ("echo", Success, "plain", true),
         ("echo", Error, "invalid arguments: /text: 7 is not of type \"string\"", false),
         ("fail", Error, "it does not work", true),
         ("ring", Denied, refused, false),
-        ("page", Success, outside, true),
+        ("page", Success, untrusted, true),
         ("panic", Error, "the tool crashed; this is an error in the tool", true),
     ]
     .map(|(name, status, text, began)| (name.to_owned(), status, text.to_owned(), began))
@@ -61,7 +61,7 @@ fn setup(script: impl IntoIterator<Item = Scripted>) -> Setup {
         tool: "ring".into(),
         arguments: [("text".to_owned(), "never".to_owned())].into(),
         ask: RuleAsk::Refuse,
-        even_outside: false,
+        allow_untrusted: false,
     };
     let setup = Setup::new(ScriptedModel::new(script))
         .tool(TestTool::named("echo").called("ring").asking())
@@ -98,13 +98,13 @@ async fn seen(setup: &Setup, run: RunId, at: usize) -> Vec<(String, ToolStatus, 
         .messages
         .iter()
         .filter_map(|message| match &message.body {
-            MessageBody::Tool(result) => Some((message.outside, result.clone())),
+            MessageBody::Tool(result) => Some((message.untrusted, result.clone())),
             _ => None,
         })
         .collect();
     let mine = &results[results.len() - calls().len()..];
-    for (outside, result) in mine {
-        assert_eq!(*outside, [PAGE, IN_WORKER[4].1].contains(&&*result.name), "{result:?}");
+    for (untrusted, result) in mine {
+        assert_eq!(*untrusted, [PAGE, IN_WORKER[4].1].contains(&&*result.name), "{result:?}");
         assert_eq!(finished(&result.call_id, result.status), 1, "one event tells the end of {result:?}");
     }
     mine.iter()
@@ -150,7 +150,7 @@ async fn a_subagent() {
     assert_eq!(seen(&setup, record.run_id, 2).await, outcomes());
     assert_eq!(record.usage.tool_calls, 5);
     // What a subagent has read, its parent has: the result of the call that started it is of the outside.
-    let parent = setup.model.seen()[3].messages.last().map(|message| message.outside);
+    let parent = setup.model.seen()[3].messages.last().map(|message| message.untrusted);
     assert_eq!(parent, Some(true));
 }
 
@@ -219,6 +219,6 @@ async fn who_has_nobody_to_ask_is_denied_what_a_person_would_be_asked() {
         let MessageBody::Tool(result) = &last.body else { panic!("{last:?}") };
         assert_eq!(result.status, ToolStatus::Denied, "{text}");
         assert!(result.text.contains("a run started by another run cannot ask anybody"), "{}", result.text);
-        assert!(setup.store.gates.gates_of(record.run_id).await.expect("read").is_empty());
+        assert!(setup.store.approvals.approvals_of(record.run_id).await.expect("read").is_empty());
     }
 }

@@ -224,7 +224,7 @@ async fn what_needs_attention_is_told_where_the_settings_say_from_a_session_of_i
         texts[1].len() < 17 * 1024 && texts[1].contains("bytes of HEARTBEAT.md; the rest is omitted"),
         "the cut is said"
     );
-    assert!(seen[1].messages[1].outside, "data of the workspace");
+    assert!(seen[1].messages[1].untrusted, "data of the workspace");
     let run = setup.store.runs.run(first.run_id.expect("a run")).await.expect("readable").expect("there");
     assert_ne!(run.session.as_str(), "alice");
     agent.shut_down().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, CommandReply, DeclaredOutput, DispatcherStore, GateState, QueueMode, Refusal, RunId, RunOptions,
+    Accepted, Ack, ApprovalState, CommandReply, DeclaredOutput, DispatcherStore, QueueMode, Refusal, RunId, RunOptions,
     Thinking,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
@@ -140,13 +140,13 @@ async fn a_yes_that_was_a_message_approves_nothing_when_it_comes_again() {
     let message = first.run_id;
     end_of(first).await;
     let mut asking = agent.one.accepted("alice", "mark it").await;
-    let gate = rest_of(&mut asking).await.waiting_for.clone().expect("waits").approval;
+    let approval = rest_of(&mut asking).await.waiting_for.clone().expect("waits").approval;
     for boot in 1..=2 {
         let again = accepted(agent.one.keyed("alice", "yes", "update 1").await);
         assert_eq!((again.run_id, again.duplicate), (message, true), "{boot}");
         assert_eq!(conflict(agent.one.keyed("alice", "no", "update 1").await), message, "{boot}");
-        let kept = setup.store.gates.gate(gate).await.expect("read").expect("kept");
-        assert_eq!(kept.state, GateState::Waiting, "{boot}");
+        let kept = setup.store.approvals.approval(approval).await.expect("read").expect("kept");
+        assert_eq!(kept.state, ApprovalState::Waiting, "{boot}");
         if boot == 1 {
             agent.crash().await;
             agent = setup.next_boot(ScriptedModel::new([Scripted::text("marked")])).start().await;
@@ -183,7 +183,7 @@ async fn an_answer_that_was_refused_approves_no_question_that_is_asked_later() {
     answered(agent.one.text("alice", "hunter2").await);
     end_of(asking).await;
     let mut asking = agent.one.accepted("alice", "mark it again").await;
-    let gate = rest_of(&mut asking).await.waiting_for.clone().expect("waits").approval;
+    let approval = rest_of(&mut asking).await.waiting_for.clone().expect("waits").approval;
     agent.crash().await;
 
     let next = setup.next_boot(ScriptedModel::new([Scripted::text("not marked")]));
@@ -192,8 +192,8 @@ async fn an_answer_that_was_refused_approves_no_question_that_is_asked_later() {
     for (text, key) in [("/approve", "nothing waits"), ("yes", "decided"), ("/approve", "invalid")] {
         let reply = answered(agent.one.keyed("alice", text, key).await);
         assert_eq!((reply.reply.as_str(), reply.refused), (REFUSED_BEFORE, true), "{key}");
-        let kept = setup.store.gates.gate(gate).await.expect("read").expect("kept");
-        assert_eq!(kept.state, GateState::Waiting, "{key}");
+        let kept = setup.store.approvals.approval(approval).await.expect("read").expect("kept");
+        assert_eq!(kept.state, ApprovalState::Waiting, "{key}");
     }
     assert_eq!(answered(agent.one.keyed("alice", "/deny", "of its own").await).reply, "Denied.");
     agent.shut_down().await;

@@ -12,8 +12,8 @@ use belay_protocol::{
     PrincipalRole, ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineRunStatus, RoutineSpec, RunFilter,
     RunStatus, RunsIn, StopReason, Trigger,
 };
-use belay_run::Absent;
 use belay_run::ApprovalRule;
+use belay_run::DisabledChannels;
 use belay_run::approvals::RuleAsk;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -157,7 +157,7 @@ async fn who_was_an_operator_has_the_rights_of_what_they_are_now_in_the_run_at_w
                 tool: "send_message".into(),
                 arguments: BTreeMap::new(),
                 ask: RuleAsk::Never,
-                even_outside: true,
+                allow_untrusted: true,
             });
             let mut agent = setup.start().await;
             agent.one.ask("one:bob", "I am here").await;
@@ -178,12 +178,12 @@ async fn who_was_an_operator_has_the_rights_of_what_they_are_now_in_the_run_at_w
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_is_switched_off_still_says_who_is_let_in_and_of_one_that_is_gone_all_are() {
-    let absent = |people: &[(&'static str, Authority)]| Absent::from([("one".into(), lists(people, &[]))]);
+    let absent = |people: &[(&'static str, Authority)]| DisabledChannels::from([("one".into(), lists(people, &[]))]);
     let somebody = [("tester", Authority::Conversation)];
     for (absent, state) in [
         (absent(&somebody), JobState::Submitted),
         (absent(&[]), JobState::Failed),
-        (Absent::new(), JobState::Submitted),
+        (DisabledChannels::new(), JobState::Submitted),
     ] {
         let setup = setup_of(hanging(), &somebody);
         let mut agent = setup.start().await;
@@ -314,7 +314,7 @@ async fn a_tool_that_is_refused_by_now_is_refused_to_the_work_that_was_made_when
         let tool = TestTool::named("echo").called("ring").asking();
         let calls = tool.calls.clone();
         let mut setup = setup_of(hanging(), &people).tool(tool);
-        let allow = |ask| ApprovalRule { tool: "ring".into(), arguments: BTreeMap::new(), ask, even_outside: true };
+        let allow = |ask| ApprovalRule { tool: "ring".into(), arguments: BTreeMap::new(), ask, allow_untrusted: true };
         setup.approvals.rules = vec![allow(RuleAsk::Never)];
         let mut agent = setup.start().await;
         let id = job_of(&mut agent, PrincipalRole::Operator, "ring").await;

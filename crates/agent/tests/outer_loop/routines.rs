@@ -235,7 +235,7 @@ async fn webhooks_cool_down_and_the_same_content_or_delivery_fires_once() {
     assert_eq!(all.len(), 2);
     let shown = agent.model.seen()[1].messages.clone();
     let data = shown.last().expect("a message");
-    assert!(data.outside && data.text().contains("\nother\n</untrusted id="), "{data:?}");
+    assert!(data.untrusted && data.text().contains("\nother\n</untrusted id="), "{data:?}");
     agent.shut_down().await;
 }
 

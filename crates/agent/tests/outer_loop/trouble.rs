@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Ack, DispatcherStore, EventKind, EventLog, EventQuery, GateId, Refusal, RunId, RunStatus, StopReason,
+    Ack, ApprovalId, DispatcherStore, EventKind, EventLog, EventQuery, Refusal, RunId, RunStatus, StopReason,
 };
 use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -287,8 +287,8 @@ async fn a_command_whose_lane_did_not_open_may_be_given_again() {
 async fn an_answer_to_a_question_that_could_not_be_looked_up_may_be_given_again() {
     let (setup, store) = faulty(ScriptedModel::new([]));
     let agent = setup.start().await;
-    let text = format!("/approve {}", GateId::new());
-    store.plan().nth_of(StoreOp::Gate, 1, Fault::Fail);
+    let text = format!("/approve {}", ApprovalId::new());
+    store.plan().nth_of(StoreOp::ApprovalRequest, 1, Fault::Fail);
     for is_stored in [false, true] {
         let Ack::Refused(refusal) = agent.one.keyed("alice", &text, "update 1").await else { panic!("unknown") };
         assert_eq!(matches!(refusal, Refusal::Unknown(_)), is_stored, "{refusal:?}");

@@ -107,7 +107,7 @@ async fn words_of_others_are_marked_so_that_tools_that_reach_outside_ask() {
         said(&agent.one, "well?", Provenance { reply_to: Some(quote), ..Provenance::default() }).await;
         let next = agent.one.next().await;
         let message = agent.model.seen()[0].messages[0].clone();
-        assert_eq!(message.outside, asked, "{quoted:?}: {next}");
+        assert_eq!(message.untrusted, asked, "{quoted:?}: {next}");
         agent.shut_down().await;
     }
 }

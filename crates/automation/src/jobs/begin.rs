@@ -44,7 +44,7 @@ pub async fn begin(
     let Ok(creator) = rights::of_job(&service.access, &job) else { return Ok(Begun::Over(not_at_work("not_allowed"))) };
     let job = JobRecord { creator, ..job };
     if of_others(service, &job).await? {
-        core.tally.see_outside();
+        core.tally.note_untrusted();
     }
     let context = JobContext::of(service, job, core.live.id).await?;
     let budget = context.budget;

@@ -148,7 +148,7 @@ async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
 
 /// The newest attempt of a job that has a slot, and its progress.
 async fn at_work(service: &JobService, job: &JobRecord) -> Result<Option<(RunRecord, JobProgress)>, Refusal> {
-    let Some(run) = job.run_id.filter(|_| job.state.takes_place()) else { return Ok(None) };
+    let Some(run) = job.run_id.filter(|_| job.state.holds_slot()) else { return Ok(None) };
     let Some(record) = service.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
     let progress = service.jobs.progress(run, job.runs_in).await.map_err(unstored)?;
     Ok(Some((record, progress)))

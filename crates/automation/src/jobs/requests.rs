@@ -115,7 +115,7 @@ pub async fn create(service: &JobService, order: JobOrder, client: JobRequester)
     match service.job_store.create(new, config.caps()).await.map_err(unstored)? {
         JobCreated::New(job) => {
             tracing::info!(job = %job.job_id, session = %job.asked_in, "a job was made");
-            metrics::job_came_to(job.state);
+            metrics::count_job_state(job.state);
             service.bell.ring();
             Ok(*job)
         }
@@ -139,7 +139,7 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
     }
     let cancelled = match service.job_store.change(change).await.map_err(unstored)? {
         JobChanged::Now(job) => {
-            metrics::job_came_to(job.state);
+            metrics::count_job_state(job.state);
             *job
         }
         JobChanged::Not(job) if job.state == JobState::Cancelled => return Ok(*job),
@@ -169,7 +169,7 @@ async fn accept(service: &JobService, id: JobId, by: &Inbound) -> Result<JobReco
     }
     match service.job_store.change(change(service, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
         JobChanged::Now(job) => {
-            metrics::job_came_to(job.state);
+            metrics::count_job_state(job.state);
             Ok(*job)
         }
         JobChanged::Not(job) if job.state == JobState::Accepted => Ok(*job),

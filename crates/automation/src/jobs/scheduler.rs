@@ -56,7 +56,7 @@ pub async fn take_up(service: &JobService) -> Result<(), StoreError> {
         let why = format!("given up: Belay crashed {} times in a row while it was running", job.crashes);
         let change = change_to(service, &job, &AttemptOutcome::failed(why), None);
         if let JobChanged::Now(job) = service.job_store.change(change).await? {
-            metrics::job_came_to(job.state);
+            metrics::count_job_state(job.state);
         }
     }
     Ok(())
@@ -107,7 +107,7 @@ impl JobScheduler {
         while service.config.enabled && !self.stop.is_cancelled() {
             match service.attempts.begin_next(caps, service.clock.now()).await {
                 Ok(Some(job)) => {
-                    metrics::job_came_to(job.state);
+                    metrics::count_job_state(job.state);
                     self.carry(job);
                 }
                 Ok(None) => break,

@@ -46,7 +46,7 @@ pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
 /// when another attempt should begin.
 async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
     let job = until_stored(&service.draining, || service.jobs.job(id)).await??;
-    if !job.state.takes_place() {
+    if !job.state.holds_slot() {
         service.bell.ring(); // the row is settled, and a slot may be free
         if job.state == JobState::Completed {
             submit(service, &job).await;
@@ -93,7 +93,7 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
                 .await
             {
                 Some(JobChanged::Now(again)) => {
-                    metrics::job_came_to(again.state);
+                    metrics::count_job_state(again.state);
                     job = *again;
                 }
                 Some(JobChanged::Not(_) | JobChanged::Unknown) | None => return,
@@ -204,7 +204,7 @@ async fn settle(
     service.bell.ring(); // a slot may be free
     let JobChanged::Now(job) = changed else { return None };
     refresh(service, &job, change.told_in).await;
-    metrics::job_came_to(job.state);
+    metrics::count_job_state(job.state);
     tracing::info!(state = job.state.word(), why = job.detail, "a job has come into another state");
     match job.state {
         JobState::Completed => {
@@ -279,6 +279,6 @@ pub(super) async fn submit(service: &JobService, job: &JobRecord) {
     if let Some(JobChanged::Now(job)) =
         until_stored(&service.draining, || service.job_store.change(change.clone())).await
     {
-        metrics::job_came_to(job.state);
+        metrics::count_job_state(job.state);
     }
 }

@@ -24,7 +24,7 @@ use tracing::Instrument;
 use super::define::define;
 use super::heartbeat;
 use super::registry::Handed;
-use super::routine_run::{give_up, pursue};
+use super::routine_run::{drive, give_up};
 use super::service::RoutineService;
 use super::step::{Done, carry_out, decide};
 use belay_run::restart::persist;
@@ -239,7 +239,7 @@ impl Engine {
             return;
         }
         let span = tracing::info_span!("routine_run", id = %routine_run.routine_run_id, routine = routine_run.routine);
-        let task = self.at_work.spawn(pursue(self.service.clone(), routine_run.clone(), routine).instrument(span));
+        let task = self.at_work.spawn(drive(self.service.clone(), routine_run.clone(), routine).instrument(span));
         self.routine_runs.insert(task.id(), routine_run);
     }
 

@@ -38,7 +38,7 @@ pub(super) fn reckon(
     let settled = routine.claimed_to.unwrap_or(routine.created_at);
     let due = due(&schedule, *misfire, grace, settled, now);
     let fire = due.fire.first().copied();
-    let missed = match (due.passed_over, fire) {
+    let missed = match (due.skipped, fire) {
         (false, _) => Vec::new(),
         (true, Some(first)) => newest(&schedule, settled, UnixMillis(first.0 - 1), MISSED_MAX),
         (true, None) => newest(&schedule, settled, due.claimed, MISSED_MAX),

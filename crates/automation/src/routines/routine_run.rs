@@ -32,7 +32,7 @@ const RUN_LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Cancel safety
 /// When dropped, the next start continues the routine run.
-pub(super) async fn pursue(
+pub(super) async fn drive(
     service: Arc<RoutineService>,
     routine_run: RoutineRunRecord,
     claimed_with: Option<RoutineRecord>,

@@ -1,7 +1,8 @@
 //! Handles one due routine: a decision without waiting, and an action that can run concurrently with others.
 
 use belay_protocol::{
-    Aside, Claim, Held, NewRoutineRun, RoutineId, RoutineRecord, RoutineRunId, RoutineRunRecord, StoreError, UnixMillis,
+    Claim, Deferral, Held, NewRoutineRun, RoutineId, RoutineRecord, RoutineRunId, RoutineRunRecord, StoreError,
+    UnixMillis,
 };
 
 use super::reckon::{Reckoning, cools_until, reckon};
@@ -16,7 +17,7 @@ pub(super) enum Step {
     /// Record times as missed.
     Miss { routine: RoutineId, times: Vec<UnixMillis>, next: Option<UnixMillis>, at: UnixMillis },
     /// Defer the routine. Its time is late anyway and waits until no guardrail blocks it.
-    Defer { routine: RoutineId, aside: Aside },
+    Defer { routine: RoutineId, aside: Deferral },
     /// Disable the routine.
     Off { routine: RoutineId, why: String, at: UnixMillis },
 }
@@ -49,10 +50,10 @@ pub(super) fn decide(
     };
     let Some(time) = fire else { return Step::Miss { routine: id, times: missed, next, at: now } };
     if catches_up && let Some(waits_for) = routine.next_at {
-        // The engine may count routine runs that have ended in the store; `Aside::at_work` lets the store check again.
+        // The engine may count routine runs that have ended in the store; `Deferral::at_work` lets the store check again.
         let busy = busy_until.map(|until| (until, routine.spec.guard.max_concurrent));
         if let Some((until, at_work)) = busy.or_else(|| Some((cools_until(routine, now)?, 0))) {
-            return Step::Defer { routine: id, aside: Aside { waits_for, until, at_work } };
+            return Step::Defer { routine: id, aside: Deferral { waits_for, until, at_work } };
         }
     }
     Step::Claim(Box::new(NewRoutineRun {
@@ -107,18 +108,18 @@ pub(super) async fn carry_out(service: &RoutineService, step: Step) -> Result<Do
 
 async fn claim(service: &RoutineService, routine_run: NewRoutineRun) -> Result<Done, StoreError> {
     let NewRoutineRun { id, scheduled_at, .. } = routine_run;
-    let (name, passed_over) = (routine_run.routine.clone(), routine_run.missed.len());
+    let (name, skipped) = (routine_run.routine.clone(), routine_run.missed.len());
     let claimed = service.routine_run_store.claim(routine_run, service.registry.config.max_concurrent).await;
     match claimed.inspect_err(|_| service.registry.hand_over(Handed::Unsure(id)))? {
         Claim::Claimed(routine_run) => {
             let late_ms = scheduled_at.map_or(0, |time| service.clock.now().0.saturating_sub(time.0));
             metrics::scheduled_fired(late_ms);
-            metrics::scheduled_missed(passed_over);
+            metrics::scheduled_missed(skipped);
             return Ok(Done::Fired(routine_run));
         }
         Claim::Held(Held::Global) => return Ok(Done::NoRoom),
         Claim::Held(held) => {
-            metrics::scheduled_missed(passed_over + 1);
+            metrics::scheduled_missed(skipped + 1);
             tracing::info!(routine = name, held = held.word(), "a scheduled time is held back");
         }
         Claim::Known(_) => tracing::debug!(routine = name, "this time was claimed before"),

@@ -161,7 +161,7 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
 #[async_trait]
 impl RunTool for RoutineToolContext {
     /// Requires approval for each change of work that continues after the conversation.
-    async fn weigh(&self, arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
         let (action, name) = (action_of(arguments), text_of(arguments, "name").unwrap_or_default());
         if !matches!(action, "create" | "update" | "delete") {
             return Ok(CallPreview::default());

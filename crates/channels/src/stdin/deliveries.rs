@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use belay_protocol::{GateId, RunId};
+use belay_protocol::{ApprovalId, RunId};
 use tokio::sync::watch;
 
 /// Number of deliveries that are remembered. 64: several times the number of open deliveries of one channel.
 const REMEMBERED: usize = 64;
 
 /// A run and what was shown for it: the approval request with this id, or without an id the run's reply.
-pub(super) type Shown = (RunId, Option<GateId>);
+pub(super) type Shown = (RunId, Option<ApprovalId>);
 
 /// Remembers the last deliveries, because a reply may be shown before anyone waits for it.
 pub(super) struct Deliveries {
@@ -53,7 +53,7 @@ mod tests {
     async fn a_delivery_is_seen_whether_it_was_noted_before_or_after_the_wait_began() {
         let deliveries = Deliveries::new();
         let (early, late) = (RunId::new(), RunId::new());
-        let question = Some(GateId::new());
+        let question = Some(ApprovalId::new());
         deliveries.note((early, question));
         deliveries.wait_for((early, question)).await;
         tokio::join!(deliveries.wait_for((late, None)), async {

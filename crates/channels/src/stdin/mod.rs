@@ -212,7 +212,7 @@ impl Channel for StdinChannel {
         }
         if let Some(run) = message.run_id {
             // Also after a failure: nobody needs to wait for this delivery any longer.
-            self.deliveries.note((run, question.map(|question| question.gate)));
+            self.deliveries.note((run, question.map(|question| question.approval)));
         }
         shown.map_err(|error| DeliverError::Refused { detail: format!("standard output: {error}") })
     }

@@ -4,8 +4,8 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, CommandReply, GateId, GateKind, OutboxId, Question, Refusal, ReplyRoute, RunId,
-    RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis, WaitingFor, run::RunUsage,
+    Accepted, Ack, AckSender, ApprovalId, ApprovalKind, Body, CommandReply, OutboxId, Question, Refusal, ReplyRoute,
+    RunId, RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis, WaitingFor, run::RunUsage,
 };
 use futures_util::StreamExt;
 use tokio::sync::watch;
@@ -74,20 +74,20 @@ impl Run {
     }
 
     /// Pauses it with an approval request, which is shown.
-    async fn ask(&self, channel: &StdinChannel) -> GateId {
-        let gate = GateId::new();
+    async fn ask(&self, channel: &StdinChannel) -> ApprovalId {
+        let approval = ApprovalId::new();
         let waiting_for = WaitingFor {
-            approval: gate,
-            kind: GateKind::Approval,
+            approval: approval,
+            kind: ApprovalKind::Approval,
             tool: "run_command".into(),
             summary: "ls".into(),
             expires_at: UnixMillis(1),
         };
         let record = RunRecord { waiting_for: Some(waiting_for), ..self.record(RunStatus::Paused, None) };
         self.finished.send_replace(Some(Arc::new(record)));
-        let question = Some(Question { gate, offers_always: false, decidable: true });
+        let question = Some(Question { approval, offers_always: false, decidable: true });
         channel.deliver(&Outbound { question, ..outbound(Some(self.id), "May I?") }).await.unwrap();
-        gate
+        approval
     }
 
     fn record(&self, status: RunStatus, reply: Option<&str>) -> RunRecord {

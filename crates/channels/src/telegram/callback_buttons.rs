@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Ack, Decision, GateId, Question, Refusal};
+use belay_protocol::{Ack, ApprovalId, Decision, Question, Refusal};
 use frankenstein::methods::{AnswerCallbackQueryParams, EditMessageReplyMarkupParams};
 use frankenstein::types::{
     CallbackQuery, InlineKeyboardButton, InlineKeyboardMarkup, MaybeInaccessibleMessage, Message,
@@ -62,31 +62,31 @@ pub(super) fn keyboard(question: &Question) -> Option<InlineKeyboardMarkup> {
     let always = question.offers_always.then_some(("♾ Always", Decision::Always));
     let buttons = [Some(("✅ Approve", Decision::Approve)), always, Some(("❌ Deny", Decision::Deny))];
     let row = buttons.into_iter().flatten().map(|(words, decision)| {
-        InlineKeyboardButton::builder().text(words).callback_data(data(question.gate, decision)).build()
+        InlineKeyboardButton::builder().text(words).callback_data(data(question.approval, decision)).build()
     });
     Some(InlineKeyboardMarkup::builder().inline_keyboard(vec![row.collect()]).build())
 }
 
 /// The data that a button sends back: 44 bytes. Bot API, InlineKeyboardButton, `callback_data`: "1-64 bytes".
-fn data(gate: GateId, decision: Decision) -> String {
+fn data(approval: ApprovalId, decision: Decision) -> String {
     let letter = match decision {
         Decision::Approve => 'a',
         Decision::Always => 'y',
         Decision::Deny => 'd',
     };
-    format!("{PREFIX}:{letter}:{gate}")
+    format!("{PREFIX}:{letter}:{approval}")
 }
 
 /// Parses a button's data into the request and the decision.
-pub(super) fn parse(data: &str) -> Option<(GateId, Decision)> {
-    let (letter, gate) = data.strip_prefix(PREFIX)?.strip_prefix(':')?.split_once(':')?;
+pub(super) fn parse(data: &str) -> Option<(ApprovalId, Decision)> {
+    let (letter, approval) = data.strip_prefix(PREFIX)?.strip_prefix(':')?.split_once(':')?;
     let decision = match letter {
         "a" => Decision::Approve,
         "y" => Decision::Always,
         "d" => Decision::Deny,
         _ => return None,
     };
-    Some((gate.parse().ok()?, decision))
+    Some((approval.parse().ok()?, decision))
 }
 
 /// Tells the person the result of a tap, and removes the buttons if the request is closed. Best effort: failures are
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn question(offers_always: bool, decidable: bool) -> Question {
-        Question { gate: GateId::new(), offers_always, decidable }
+        Question { approval: ApprovalId::new(), offers_always, decidable }
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let sent: Vec<_> = keyboard.inline_keyboard.concat().into_iter().filter_map(|it| it.callback_data).collect();
         assert!(sent.iter().all(|data| data.len() <= 64), "{sent:?}");
         let answers: Vec<_> = sent.iter().map(|data| parse(data)).collect();
-        let of = |decision| Some((question.gate, decision));
+        let of = |decision| Some((question.approval, decision));
         assert_eq!(answers, [of(Decision::Approve), of(Decision::Always), of(Decision::Deny)]);
     }
 
@@ -171,10 +171,16 @@ mod tests {
 
     #[test]
     fn foreign_data_is_no_answer() {
-        let gate = GateId::new();
-        for data in
-            ["", "belay", "belay:a", "belay:x:1", "belay:a:1", &format!("other:a:{gate}"), &format!("belay:A:{gate}")]
-        {
+        let approval = ApprovalId::new();
+        for data in [
+            "",
+            "belay",
+            "belay:a",
+            "belay:x:1",
+            "belay:a:1",
+            &format!("other:a:{approval}"),
+            &format!("belay:A:{approval}"),
+        ] {
             assert_eq!(parse(data), None, "{data:?}");
         }
     }

@@ -195,7 +195,7 @@ impl Rules {
             return Verdict::InvalidTap { tap, words: NOT_YOURS, stranger: Some(sender) };
         };
         let answer = query.data.as_deref().and_then(callback_buttons::parse);
-        let (Some((gate, decision)), Some(message)) = (answer, callback_buttons::message_of(query)) else {
+        let (Some((approval, decision)), Some(message)) = (answer, callback_buttons::message_of(query)) else {
             return Verdict::InvalidTap { tap, words: OUT_OF_USE, stranger: None };
         };
         if message.chat.type_field != ChatType::Private && !self.people.serves_group(message.chat.id) {
@@ -206,7 +206,7 @@ impl Rules {
             ChannelId::new(NAME),
             SessionKey::from(format!("{NAME}:{}", conversation(message))),
             Principal { id: sender.to_string().into(), role },
-            Body::Control(Control::Decide { gate, decision }),
+            Body::Control(Control::Decide { approval, decision }),
         );
         Verdict::Tapped(Box::new(inbound), tap)
     }

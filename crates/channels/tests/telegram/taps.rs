@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_protocol::principal::Role;
 use belay_protocol::{
-    Ack, Body, Channel, CommandReply, Control, Decision, Envelope, GateId, Principal, Question, Refusal, RunId,
+    Ack, ApprovalId, Body, Channel, CommandReply, Control, Decision, Envelope, Principal, Question, Refusal, RunId,
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ use crate::webhook::serve;
 use crate::{config, next, tap, telegram};
 
 /// Who answers which question, and how.
-fn answer_of(envelope: &Envelope) -> (Principal, GateId, Decision) {
-    let Body::Control(Control::Decide { gate, decision }) = envelope.inbound.body else {
+fn answer_of(envelope: &Envelope) -> (Principal, ApprovalId, Decision) {
+    let Body::Control(Control::Decide { approval, decision }) = envelope.inbound.body else {
         panic!("{:?}", envelope.inbound.body)
     };
     assert_eq!(envelope.inbound.session.as_str(), "telegram:42");
-    (envelope.inbound.principal.clone(), gate, decision)
+    (envelope.inbound.principal.clone(), approval, decision)
 }
 
 fn decided(words: &str) -> Ack {
@@ -46,11 +46,11 @@ fn alert(update: u64, text: &str) -> Value {
 async fn a_question_has_its_buttons_under_the_last_piece() {
     let double = Double::start().await;
     let channel = telegram(config(&double.base));
-    let gate = GateId::new();
+    let approval = ApprovalId::new();
     let long = format!("{}\n\nMay I?", "a".repeat(4092));
     let question = |offers_always, decidable| {
         let mut message = reply(&long);
-        message.question = Some(Question { gate, offers_always, decidable });
+        message.question = Some(Question { approval, offers_always, decidable });
         message
     };
     for message in [question(true, true), question(false, true), question(false, false)] {
@@ -62,7 +62,7 @@ async fn a_question_has_its_buttons_under_the_last_piece() {
         .map(|call| {
             let rows = call["reply_markup"]["inline_keyboard"].as_array().cloned().unwrap_or_default();
             let data = rows.iter().filter_map(Value::as_array).flatten().map(|button| button["callback_data"].clone());
-            data.map(|data| data.as_str().unwrap_or_default().replace(&gate.to_string(), "G"))
+            data.map(|data| data.as_str().unwrap_or_default().replace(&approval.to_string(), "G"))
                 .collect::<Vec<_>>()
                 .join(" ")
         })
@@ -73,14 +73,14 @@ async fn a_question_has_its_buttons_under_the_last_piece() {
 #[tokio::test]
 async fn a_tap_decides_and_a_second_one_is_told_what_the_first_one_did() {
     let mut served = serve().await;
-    let gate = GateId::new();
-    let first = served.post_update(&tap(1, 42, &format!("belay:a:{gate}")));
+    let approval = ApprovalId::new();
+    let first = served.post_update(&tap(1, 42, &format!("belay:a:{approval}")));
     let envelope = next(&mut served.stream).await;
-    assert_eq!(answer_of(&envelope), (Principal { id: "42".into(), role: Role::User }, gate, Decision::Approve));
+    assert_eq!(answer_of(&envelope), (Principal { id: "42".into(), role: Role::User }, approval, Decision::Approve));
     assert_eq!(envelope.inbound.reply_to, None, "the tap itself is answered");
     envelope.ack.send(decided("**Approved.** The run continues."));
     assert_eq!(first.await.unwrap(), 200);
-    let second = served.post_update(&tap(2, 42, &format!("belay:d:{gate}")));
+    let second = served.post_update(&tap(2, 42, &format!("belay:d:{approval}")));
     let envelope = next(&mut served.stream).await;
     assert_eq!(answer_of(&envelope).2, Decision::Deny);
     envelope.ack.send(Ack::Refused(Refusal::Decided("This was approved before.".into())));
@@ -94,12 +94,12 @@ async fn a_tap_decides_and_a_second_one_is_told_what_the_first_one_did() {
 #[tokio::test]
 async fn who_may_not_decide_is_told_so_and_the_buttons_stay_for_those_who_may() {
     let mut served = serve().await;
-    let gate = GateId::new();
+    let approval = ApprovalId::new();
     // On no list: the agent is not even asked.
-    assert_eq!(served.post_update(&tap(1, 43, &format!("belay:a:{gate}"))).await.unwrap(), 200);
+    assert_eq!(served.post_update(&tap(1, 43, &format!("belay:a:{approval}"))).await.unwrap(), 200);
     assert!(served.is_silent().await);
     // On the list, but somebody else's question.
-    let foreign = served.post_update(&tap(2, 7, &format!("belay:a:{gate}")));
+    let foreign = served.post_update(&tap(2, 7, &format!("belay:a:{approval}")));
     let envelope = next(&mut served.stream).await;
     assert_eq!(answer_of(&envelope).0, Principal::operator("7"));
     envelope.ack.send(Ack::Refused(Refusal::Forbidden("This question is somebody else's.".into())));
@@ -113,7 +113,7 @@ async fn who_may_not_decide_is_told_so_and_the_buttons_stay_for_those_who_may() 
 #[tokio::test]
 async fn a_tap_on_a_question_whose_time_is_up_is_told_so_and_takes_the_buttons_away() {
     let mut served = serve().await;
-    let posted = served.post_update(&tap(1, 42, &format!("belay:y:{}", GateId::new())));
+    let posted = served.post_update(&tap(1, 42, &format!("belay:y:{}", ApprovalId::new())));
     let envelope = next(&mut served.stream).await;
     assert_eq!(answer_of(&envelope).2, Decision::Always);
     envelope.ack.send(Ack::Refused(Refusal::Decided("This has expired: nobody answered in time.".into())));
@@ -125,7 +125,7 @@ async fn a_tap_on_a_question_whose_time_is_up_is_told_so_and_takes_the_buttons_a
 #[tokio::test]
 async fn a_tap_that_cannot_be_taken_now_comes_again_and_is_answered_then() {
     let mut served = serve().await;
-    let update = tap(1, 42, &format!("belay:a:{}", GateId::new()));
+    let update = tap(1, 42, &format!("belay:a:{}", ApprovalId::new()));
     let posted = served.post_update(&update);
     next(&mut served.stream).await.ack.send(Ack::Refused(Refusal::ShuttingDown));
     assert_eq!(posted.await.unwrap(), 503);
@@ -141,7 +141,7 @@ async fn telegram_failing_to_take_the_answer_of_a_tap_changes_nothing_about_the_
     let mut served = serve().await;
     served.double.trouble("answerCallbackQuery", refusal(400, "Bad Request: query is too old"));
     served.double.trouble("editMessageReplyMarkup", refusal(400, "Bad Request: message to edit not found"));
-    let posted = served.post_update(&tap(1, 42, &format!("belay:a:{}", GateId::new())));
+    let posted = served.post_update(&tap(1, 42, &format!("belay:a:{}", ApprovalId::new())));
     next(&mut served.stream).await.ack.send(decided("Approved."));
     assert_eq!(posted.await.unwrap(), 200);
     assert_eq!(served.double.calls("editMessageReplyMarkup").len(), 1);
@@ -150,13 +150,13 @@ async fn telegram_failing_to_take_the_answer_of_a_tap_changes_nothing_about_the_
 #[tokio::test]
 async fn taps_are_heard_by_polling_too_and_confirmed_after_they_are_answered() {
     let double = Double::start().await;
-    let gate = GateId::new();
-    double.add_update(tap(10, 42, &format!("belay:d:{gate}")));
+    let approval = ApprovalId::new();
+    double.add_update(tap(10, 42, &format!("belay:d:{approval}")));
     double.add_update(tap(11, 42, "a button of another time"));
     let channel = telegram(polling(&double));
     let mut stream = channel.start(CancellationToken::new()).await.unwrap();
     let envelope = next(&mut stream).await;
-    assert_eq!((answer_of(&envelope).1, answer_of(&envelope).2), (gate, Decision::Deny));
+    assert_eq!((answer_of(&envelope).1, answer_of(&envelope).2), (approval, Decision::Deny));
     envelope.ack.send(decided("Denied."));
     let confirmed = async {
         while !double.unconfirmed().is_empty() {

@@ -297,10 +297,10 @@ async fn an_edit_and_a_tap_without_a_chat_instance_are_handed_over() {
     edited["message"]["edit_date"] = json!(2);
     edited["edited_message"] = edited["message"].take();
     edited.as_object_mut().unwrap().remove("message");
-    let gate = belay_protocol::GateId::new();
-    let mut tapped = tap(3, 42, &format!("belay:a:{gate}"));
+    let approval = belay_protocol::ApprovalId::new();
+    let mut tapped = tap(3, 42, &format!("belay:a:{approval}"));
     tapped["callback_query"].as_object_mut().unwrap().remove("chat_instance");
-    let decided = Body::Control(Control::Decide { gate, decision: belay_protocol::Decision::Approve });
+    let decided = Body::Control(Control::Decide { approval, decision: belay_protocol::Decision::Approve });
     for (update, expected) in [(edited, Body::Edit("better".into())), (tapped, decided)] {
         let status = served.post_update(&update);
         let envelope = next(&mut served.stream).await;

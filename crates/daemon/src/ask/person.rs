@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use belay_protocol::{Decision, GateId, Question};
+use belay_protocol::{ApprovalId, Decision, Question};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::environment::Environment;
@@ -19,13 +19,13 @@ pub(super) enum Person {
         colour: bool,
     },
     /// No person.
-    Absent,
+    DisabledChannels,
 }
 
 /// An answer.
 pub(super) enum PersonAnswer {
     /// The decision on the request with this id.
-    Decision(GateId, Decision),
+    Decision(ApprovalId, Decision),
     /// A secret, which is sent as the next message.
     Secret(String),
 }
@@ -35,7 +35,7 @@ impl Person {
     /// standard input.
     pub(super) fn find(is_input_used: bool, env: &Environment) -> Self {
         if is_input_used || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return Self::Absent;
+            return Self::DisabledChannels;
         }
         Self::Present { colour: env.raw("NO_COLOR").is_none() }
     }
@@ -46,10 +46,10 @@ impl Person {
     /// If dropped midway, the terminal is restored, and a line that is typed afterwards is lost.
     pub(super) async fn answer(self, question: Question, text: String) -> PersonAnswer {
         match self {
-            Self::Absent => {
+            Self::DisabledChannels => {
                 output::ask(&text, false);
                 output::note("denied: there is no terminal to ask at");
-                PersonAnswer::Decision(question.gate, Decision::Deny)
+                PersonAnswer::Decision(question.approval, Decision::Deny)
             }
             Self::Present { colour } => {
                 output::ask(&text, colour);
@@ -60,12 +60,12 @@ impl Person {
 }
 
 async fn ask(question: &Question) -> PersonAnswer {
-    let deny = PersonAnswer::Decision(question.gate, Decision::Deny);
+    let deny = PersonAnswer::Decision(question.approval, Decision::Deny);
     if question.decidable {
         show(if question.offers_always { "y (yes), a (always) or N (no): " } else { "y (yes) or N (no): " });
         return line()
             .await
-            .map_or(deny, |line| PersonAnswer::Decision(question.gate, decision(&line, question.offers_always)));
+            .map_or(deny, |line| PersonAnswer::Decision(question.approval, decision(&line, question.offers_always)));
     }
     show("the secret, which is not shown (nothing: no): ");
     let _hidden = Hidden::begin(io::stdin());

@@ -64,7 +64,7 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
     let mut input = FramedRead::new(tokio::io::stdin(), LinesCodec::new_with_max_length(LINE_MAX_BYTES));
     let mut stdout = tokio::io::stdout();
     let mut deadline: Option<Instant> = None;
-    let mut passed_over = false;
+    let mut skipped = false;
     loop {
         if let Some(refusal) = relay.refusals.pop_front() {
             if write(&mut stdout, &refusal).await.is_err() {
@@ -87,11 +87,11 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
             line = input.next(), if deadline.is_none() && !relay.opening => match line {
                 Some(Ok(line)) => relay.take(&line).await,
                 Some(Err(LinesCodecError::MaxLineLengthExceeded)) => {
-                    passed_over = true;
+                    skipped = true;
                     relay.refuse(&Json::Null, -32700, &format!("a message is longer than {LINE_MAX_BYTES} bytes"));
                 }
                 // After an error the reader returns `None` once, and then continues after the long line.
-                None if passed_over => passed_over = false,
+                None if skipped => skipped = false,
                 Some(Err(LinesCodecError::Io(_))) | None => deadline = Some(Instant::now() + LAST_ANSWERS),
             },
             () = until(deadline) => break,

@@ -98,7 +98,7 @@ fn a_settings_file_that_a_service_finds_and_may_not_read_is_refused_and_one_in_a
     let paths = Paths { settings: vec![dir.path().join("etc.toml"), file.clone()], ..paths(dir.path()) };
     let service = Environment::from([("STATE_DIRECTORY", "/var/lib/belay")]);
     let refused = [format!("{}: cannot be read: Permission denied (os error 13)", file.display())];
-    for (closed, passed_over) in [
+    for (closed, skipped) in [
         ("users/home/.config/belay/belay.toml", false),
         ("users/home/.config/belay", false),
         ("users/home/.config", false),
@@ -112,8 +112,8 @@ fn a_settings_file_that_a_service_finds_and_may_not_read_is_refused_and_one_in_a
         let read = without_root_rights(|| load(&args(&[], &[]), &service, &paths));
         mode(0o755);
         match read {
-            Ok(loaded) => assert_eq!((loaded.hidden.len(), passed_over), (1, true), "{closed}"),
-            Err(problems) => assert_eq!((lines(Err(problems)), passed_over), (refused.to_vec(), false), "{closed}"),
+            Ok(loaded) => assert_eq!((loaded.hidden.len(), skipped), (1, true), "{closed}"),
+            Err(problems) => assert_eq!((lines(Err(problems)), skipped), (refused.to_vec(), false), "{closed}"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::Secret;
 use belay_store::StoreUrl;
-use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, Surroundings};
+use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, ServerInputs};
 use belay_tools::sandbox::{LazySandbox, SandboxConfig};
 
 use super::own_files::secret_files;
@@ -79,7 +79,7 @@ impl McpNeeds {
         let workspace = workspace_of(settings, env, paths);
         let mut server = |name: &String, config| {
             let token: Option<Secret> = tokens.remove(name);
-            Server::new(name, config, Surroundings { directory: &workspace, variable: &variable, token })
+            Server::new(name, config, ServerInputs { directory: &workspace, variable: &variable, token })
         };
         let (mut servers, mut problems) = (Vec::new(), Vec::new());
         for (name, config) in settings.tools.mcp.iter().filter(|(_, config)| config.enabled) {

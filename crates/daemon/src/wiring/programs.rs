@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{Looking, McpSessions, RunEnds};
+use belay_tools::mcp::{McpSessions, RunEnds, SurveyMode};
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
@@ -80,7 +80,7 @@ impl Programs {
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
         if settings.tools.mcp.values().any(|server| server.enabled) {
-            let survey = mcp.survey(Looking::ToUse).await;
+            let survey = mcp.survey(SurveyMode::ToUse).await;
             let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
         }

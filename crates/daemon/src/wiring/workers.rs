@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_delegates::{WorkerRoom, WorkersParts};
+use belay_delegates::{WorkerHostKind, WorkersParts};
 use belay_gateway::WorkerLinkServer;
 use belay_protocol::WorkerHost;
 use belay_tools::worker::{ContainerHost, ContainerSettings};
@@ -37,8 +37,8 @@ pub(super) async fn open(
         return Ok(None);
     }
     let host = match settings.workers.host {
-        WorkerRoom::Sandbox => programs.worker_host().await,
-        WorkerRoom::Container => containers(settings, env, paths).await?,
+        WorkerHostKind::Sandbox => programs.worker_host().await,
+        WorkerHostKind::Container => containers(settings, env, paths).await?,
     };
     let socket = paths.control_socket.with_file_name(SOCKET);
     let (server, links) = WorkerLinkServer::bind(socket).map_err(|error| gateway_failure(&error))?;

@@ -12,7 +12,7 @@ pub struct WorkersConfig {
     /// Whether the model gets the tool `run_in_worker`.
     pub enabled: bool,
     /// Where a worker runs.
-    pub host: WorkerRoom,
+    pub host: WorkerHostKind,
     /// Most steps of one worker; a call may request fewer. Clamped to 1 and [`MOST_TURNS`].
     pub max_turns: u32,
     /// Most seconds of one worker, from its start to its end; a call may request fewer. 1 to 86400 (a day).
@@ -34,7 +34,7 @@ pub struct WorkersConfig {
 /// Where a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WorkerRoom {
+pub enum WorkerHostKind {
     /// In the sandbox of commands, `[tools.sandbox]`.
     Sandbox,
     /// In a container of Docker or Podman.
@@ -49,7 +49,7 @@ impl Default for WorkersConfig {
     fn default() -> Self {
         Self {
             enabled: false,
-            host: WorkerRoom::Sandbox,
+            host: WorkerHostKind::Sandbox,
             max_turns: 50,
             max_time_s: 600,
             host_tools: ["calculate", "clock", "recall"].map(str::to_owned).to_vec(),
@@ -75,7 +75,7 @@ impl WorkersConfig {
                 problems.push(format!("workers.{key}: must be from {least} to {most}, is {value}"));
             }
         }
-        if self.host == WorkerRoom::Container {
+        if self.host == WorkerHostKind::Container {
             if self.image.trim().is_empty() {
                 problems.push("workers.image: must not be empty".to_owned());
             }
@@ -105,7 +105,7 @@ mod tests {
     fn the_defaults_are_valid_and_problems_name_their_keys() {
         assert_eq!(WorkersConfig::default().validate(), Vec::<String>::new());
         let config = WorkersConfig {
-            host: WorkerRoom::Container,
+            host: WorkerHostKind::Container,
             max_time_s: 0,
             memory_mb: 1,
             cpu_shares: 1,

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use belay_protocol::{WorkerHost, WorkerLinks};
 
-pub use config::{WorkerRoom, WorkersConfig};
+pub use config::{WorkerHostKind, WorkersConfig};
 pub(crate) use tool::ToolGrant;
 pub use tool::run_in_worker_tool;
 pub use worker::work;

@@ -21,8 +21,8 @@ impl Tool for Remote {
         self.declaration.spec()
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<CallPreview, ToolFailure> {
-        self.declaration.weigh(arguments, session).await
+    async fn preview(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+        self.declaration.preview(arguments, session).await
     }
 
     /// Hands the call to the worker and waits for its result.

@@ -132,8 +132,8 @@ impl RunTool for ToolGrant {
         tracing::info!(run = %context.run_id, end = how.0.word(), reason = how.1.word(), turns = how.2, "worker ended");
         note_end(&mut job_host.core, &LoopContext::default(), KIND, &context.call_id, how).await?;
         // The result may contain untrusted content that the worker has read.
-        let outside = job_host.core.tally.outside();
-        report(ended).map(|reply| ToolReply { outside, ..reply })
+        let untrusted = job_host.core.tally.untrusted();
+        report(ended).map(|reply| ToolReply { untrusted, ..reply })
     }
 }
 

@@ -165,7 +165,7 @@ impl LoopDelegate for PlannerDelegate<'_> {
     }
 
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
-        self.core.note_brakes(context);
+        self.core.note_guardrails(context);
         Ok(())
     }
 }

@@ -218,7 +218,7 @@ impl LoopDelegate for StepDelegate<'_> {
 
     async fn after_iteration(&mut self, iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
         self.core.after_step(iteration).await;
-        self.core.note_brakes(context);
+        self.core.note_guardrails(context);
         Ok(())
     }
 }

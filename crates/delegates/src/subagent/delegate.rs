@@ -78,7 +78,7 @@ pub(super) async fn run(
     let outcome = run_agentic_loop(&mut delegate, &reasoning, context, &config).await;
     let mut end = delegate.end_of(outcome, max_turns);
     let turns = context.state.iteration;
-    delegate.core.note_brakes(context);
+    delegate.core.note_guardrails(context);
     if deserves_a_last_chance(end.reason) {
         end = last_chance(&mut delegate, context, end).await;
     }
@@ -209,7 +209,7 @@ impl LoopDelegate for SubagentDelegate {
     }
 
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
-        self.core.note_brakes(context);
+        self.core.note_guardrails(context);
         Ok(())
     }
 }

@@ -168,8 +168,8 @@ impl RunTool for ChildTools {
         tracing::info!(run = %context.run_id, termination = termination.word(), reason = end.reason.word(), turns, "subagent ended");
         note_end(&mut core, &talk, KIND, &context.call_id, (termination, end.reason, turns)).await?;
         // The result may contain untrusted content that the subagent has read.
-        let outside = core.tally.outside();
-        report(ending).map(|reply| ToolReply { outside, ..reply })
+        let untrusted = core.tally.untrusted();
+        report(ending).map(|reply| ToolReply { untrusted, ..reply })
     }
 }
 

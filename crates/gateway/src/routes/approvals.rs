@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Ack, Asker, CallId, Control, Decision, Gate, GateFilter, GateId, GateKind, GateState, Principal, RunId, SessionKey,
-    UnixMillis,
+    Ack, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Asker, CallId, Control, Decision,
+    Principal, RunId, SessionKey, UnixMillis,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::runs::id_prefix;
 use crate::app::{App, Shared};
 use crate::checks::check_limit;
 use crate::error::ApiError;
-use crate::extract::{Caller, GatePath, JsonBody, Params};
+use crate::extract::{ApprovalPath, Caller, JsonBody, Params};
 use crate::visibility::VisibleSession;
 
 #[derive(Deserialize)]
@@ -61,13 +61,13 @@ struct DecidedBody<'a> {
 /// An approval request in the API: all fields except the digest, which is internal.
 #[derive(Serialize)]
 pub(crate) struct Approval<'a> {
-    id: GateId,
+    id: ApprovalId,
     run_id: RunId,
     session: &'a SessionKey,
     call_id: &'a CallId,
     tool: &'a str,
     #[serde(flatten)]
-    kind: &'a GateKind,
+    kind: &'a ApprovalKind,
     summary: &'a str,
     arguments: &'a Value,
     detail: &'a str,
@@ -76,32 +76,32 @@ pub(crate) struct Approval<'a> {
     asker: &'a Asker,
     asked_at: UnixMillis,
     expires_at: UnixMillis,
-    state: GateState,
+    state: ApprovalState,
     decided_by: Option<&'a str>,
     decided_at: Option<UnixMillis>,
 }
 
 impl<'a> Approval<'a> {
     /// The request as of `now`.
-    pub(crate) fn at(gate: &'a Gate, now: UnixMillis) -> Self {
+    pub(crate) fn at(approval: &'a ApprovalRequest, now: UnixMillis) -> Self {
         Self {
-            id: gate.id,
-            run_id: gate.run_id,
-            session: &gate.session,
-            call_id: &gate.call_id,
-            tool: &gate.tool,
-            kind: &gate.kind,
-            summary: &gate.summary,
-            arguments: &gate.arguments,
-            detail: &gate.detail,
-            bound: &gate.bound,
-            covers: gate.covers.as_deref(),
-            asker: &gate.asker,
-            asked_at: gate.asked_at,
-            expires_at: gate.expires_at,
-            state: gate.state_at(now),
-            decided_by: gate.decided_by.as_deref(),
-            decided_at: gate.decided_at,
+            id: approval.id,
+            run_id: approval.run_id,
+            session: &approval.session,
+            call_id: &approval.call_id,
+            tool: &approval.tool,
+            kind: &approval.kind,
+            summary: &approval.summary,
+            arguments: &approval.arguments,
+            detail: &approval.detail,
+            bound: &approval.bound,
+            covers: approval.covers.as_deref(),
+            asker: &approval.asker,
+            asked_at: approval.asked_at,
+            expires_at: approval.expires_at,
+            state: approval.state_at(now),
+            decided_by: approval.decided_by.as_deref(),
+            decided_at: approval.decided_at,
         }
     }
 }
@@ -113,37 +113,37 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
     let session = app.visibility(&principal).named_session("session", params.session.as_deref()).await?;
-    let filter = GateFilter {
+    let filter = ApprovalFilter {
         id: id_prefix(params.id.as_deref())?,
         waiting: !params.all,
         limit: check_limit(params.limit)?,
-        ..GateFilter::default()
+        ..ApprovalFilter::default()
     };
-    let list = list_gates(&app, &principal, session, filter).await?;
+    let list = list_approvals(&app, &principal, session, filter).await?;
     Ok(Json(list).into_response())
 }
 
 /// Lists the approval requests that this principal may see, newest first; only those of `session` if it is given. An
 /// expired request does not count as open, even if its lane has not noticed yet.
-pub(crate) async fn list_gates(
+pub(crate) async fn list_approvals(
     app: &App,
     principal: &Principal,
     session: Option<VisibleSession>,
-    filter: GateFilter,
+    filter: ApprovalFilter,
 ) -> Result<Value, ApiError> {
     let (now, waiting) = (app.clock.now(), filter.waiting);
-    let filter = GateFilter { session: session.map(VisibleSession::into_key), ..filter };
-    let read = |limit| app.gates.gates(GateFilter { limit, ..filter.clone() });
-    let gates = app.visibility(principal).page(filter.limit, read, |gate| &gate.session).await?;
-    let wanted = gates.iter().filter(|gate| !waiting || gate.state_at(now) == GateState::Waiting);
-    shown(&ApprovalList { approvals: wanted.map(|gate| Approval::at(gate, now)).collect() })
+    let filter = ApprovalFilter { session: session.map(VisibleSession::into_key), ..filter };
+    let read = |limit| app.approvals.approvals(ApprovalFilter { limit, ..filter.clone() });
+    let approvals = app.visibility(principal).page(filter.limit, read, |approval| &approval.session).await?;
+    let wanted = approvals.iter().filter(|approval| !waiting || approval.state_at(now) == ApprovalState::Waiting);
+    shown(&ApprovalList { approvals: wanted.map(|approval| Approval::at(approval, now)).collect() })
 }
 
 /// Shows one approval request.
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    GatePath(id): GatePath,
+    ApprovalPath(id): ApprovalPath,
 ) -> Result<Response, ApiError> {
     Ok(Json(Approval::at(&find(&app, &principal, id).await?, app.clock.now())).into_response())
 }
@@ -152,25 +152,30 @@ pub(crate) async fn show(
 pub(crate) async fn decide(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    GatePath(id): GatePath,
+    ApprovalPath(id): ApprovalPath,
     JsonBody(answer): JsonBody<Answer>,
 ) -> Result<Response, ApiError> {
-    decide_gate(&app, principal, id, &answer.decision).await.map(|body| Json(body).into_response())
+    decide_approval(&app, principal, id, &answer.decision).await.map(|body| Json(body).into_response())
 }
 
 /// Answers an approval request with a decision word of the API, and returns the request after that.
-pub(crate) async fn decide_gate(app: &App, principal: Principal, id: GateId, word: &str) -> Result<Value, ApiError> {
+pub(crate) async fn decide_approval(
+    app: &App,
+    principal: Principal,
+    id: ApprovalId,
+    word: &str,
+) -> Result<Value, ApiError> {
     let decision = decision(word)?;
     // An operator's answer does not wait for the store: the agent knows the request.
     if app.visibility(&principal).own_only().is_some() {
         find(app, &principal, id).await?;
     }
-    let reply = match app.control(principal.clone(), Control::Decide { gate: id, decision }).await? {
+    let reply = match app.control(principal.clone(), Control::Decide { approval: id, decision }).await? {
         Ack::Command(reply) => reply.reply,
         other => return Err(ApiError::unexpected(&other)),
     };
-    let gate = find(app, &principal, id).await?;
-    shown(&DecidedBody { approval: Approval::at(&gate, app.clock.now()), run_id: gate.run_id, reply })
+    let approval = find(app, &principal, id).await?;
+    shown(&DecidedBody { approval: Approval::at(&approval, app.clock.now()), run_id: approval.run_id, reply })
 }
 
 fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
@@ -181,8 +186,8 @@ fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
 }
 
 /// Reads an approval request, if the principal may see its session.
-async fn find(app: &App, principal: &Principal, id: GateId) -> Result<Gate, ApiError> {
+async fn find(app: &App, principal: &Principal, id: ApprovalId) -> Result<ApprovalRequest, ApiError> {
     let absent = || ApiError::not_found(format!("no such question: {id}"));
-    let gate = app.gates.gate(id).await?.ok_or_else(absent)?;
-    if app.visibility(principal).session(&gate.session).await? { Ok(gate) } else { Err(absent()) }
+    let approval = app.approvals.approval(id).await?.ok_or_else(absent)?;
+    if app.visibility(principal).session(&approval.session).await? { Ok(approval) } else { Err(absent()) }
 }

@@ -88,7 +88,7 @@ pub(crate) async fn list(
     let mut jobs = Vec::new();
     for job in app.jobs.jobs(filter).await? {
         // Only jobs that hold a slot get their current activity. They are few, and the others do nothing.
-        jobs.push(if job.state.takes_place() { seen(&app, job).await? } else { used(&app, job).await? });
+        jobs.push(if job.state.holds_slot() { seen(&app, job).await? } else { used(&app, job).await? });
     }
     Ok(Json(JobList { jobs }).into_response())
 }

@@ -79,7 +79,7 @@ pub(crate) async fn send(
     let body = AcceptedBody::from(&accepted);
     if let Some(limit) = wait
         && let Some(run) = app.wait_for_run(accepted.run_id, accepted.watch, limit).await?
-        && run.status.is_rest()
+        && run.status.is_ended_or_paused()
     {
         return Ok(Json(&*run).into_response());
     }

@@ -25,7 +25,7 @@ pub(crate) mod webhook;
 
 use axum::response::{IntoResponse, Response};
 
-pub(crate) use approvals::{decide_gate, list_gates};
+pub(crate) use approvals::{decide_approval, list_approvals};
 pub(crate) use health::not_ready_because;
 pub(crate) use messages::NewMessage;
 pub(crate) use status::status_of;

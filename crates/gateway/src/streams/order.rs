@@ -124,7 +124,7 @@ mod tests {
             "tool" => EventKind::ToolStarted { call_id, name },
             "result" => EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 0 },
             "question" => EventKind::ApprovalRequested {
-                approval: belay_protocol::GateId::new(),
+                approval: belay_protocol::ApprovalId::new(),
                 call_id,
                 name,
                 kind: String::new(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
-use belay_protocol::{ConnectionId, GateId, Principal, plain_line};
+use belay_protocol::{ApprovalId, ConnectionId, Principal, plain_line};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ pub(super) async fn handshake(
     arrival: SocketArrival,
 ) -> Result<Session, Option<Close>> {
     let deadline = Instant::now() + LIMIT;
-    let greeting = json!({ "nonce": GateId::new(), "ts": app.clock.now().0 });
+    let greeting = json!({ "nonce": ApprovalId::new(), "ts": app.clock.now().0 });
     let greet = socket.send(Message::text(event("connect.challenge", &greeting)));
     match timeout_at(deadline, greet).await {
         Ok(Ok(())) => {}

@@ -1,7 +1,7 @@
 //! Questions over the API, and runs that rest on them.
 
 use belay_protocol::{
-    Body, Control, Decided, Decision, GateFilter, GateId, GateState, GateStore, StopReason, UnixMillis,
+    ApprovalFilter, ApprovalId, ApprovalState, ApprovalStore, Body, Control, Decided, Decision, StopReason, UnixMillis,
 };
 use serde_json::{Value, json};
 
@@ -16,23 +16,23 @@ async fn who_signs_messages_answers_its_own_questions_and_not_those_of_the_token
     let harness = Harness::locked().await;
     let asked = json!({"session": "alice", "text": "ask push", "wait_ms": 30_000});
     let (_, run) = read(harness.client.post(harness.url("/api/v1/messages")).bearer_auth("client").json(&asked)).await;
-    let gate: GateId = run["waiting_for"]["approval"].as_str().unwrap().parse().unwrap();
-    let state = async |gate| harness.store.gate(gate).await.unwrap().unwrap().state;
+    let approval: ApprovalId = run["waiting_for"]["approval"].as_str().unwrap().parse().unwrap();
+    let state = async |approval| harness.store.approval(approval).await.unwrap().unwrap().state;
 
     assert_eq!(signed(&harness, "alice", "yes").await.0, 403);
-    assert_eq!(state(gate).await, GateState::Waiting);
+    assert_eq!(state(approval).await, ApprovalState::Waiting);
     let answer = json!({"decision": "approve"});
-    let by_token = harness.client.post(harness.url(&format!("/api/v1/approvals/{gate}"))).bearer_auth("client");
+    let by_token = harness.client.post(harness.url(&format!("/api/v1/approvals/{approval}"))).bearer_auth("client");
     assert_eq!(read(by_token.json(&answer)).await.0, 200);
-    assert_eq!(state(gate).await, GateState::Approved);
+    assert_eq!(state(approval).await, ApprovalState::Approved);
 
     assert_eq!(signed(&harness, "ci", "ask deploy").await.0, 202);
-    let own = harness.store.gates(GateFilter { limit: 9, ..GateFilter::default() }).await.unwrap();
-    let own = own.iter().find(|gate| gate.session.as_str() == "ci").unwrap().id;
+    let own = harness.store.approvals(ApprovalFilter { limit: 9, ..ApprovalFilter::default() }).await.unwrap();
+    let own = own.iter().find(|approval| approval.session.as_str() == "ci").unwrap().id;
     assert_eq!(signed(&harness, "elsewhere", "yes").await.0, 202, "a message of another session");
-    assert_eq!(state(own).await, GateState::Waiting);
+    assert_eq!(state(own).await, ApprovalState::Waiting);
     assert_eq!(signed(&harness, "ci", "yes").await.0, 200);
-    assert_eq!(state(own).await, GateState::Approved);
+    assert_eq!(state(own).await, ApprovalState::Approved);
 }
 
 /// A message of user and session, as OpenAI's clients send it.
@@ -58,27 +58,27 @@ async fn streamed(harness: &Harness, body: Value) -> (String, Value) {
 #[tokio::test]
 async fn a_question_is_shown_whole_but_for_its_digest_and_listed_while_it_waits() {
     let harness = Harness::open().await;
-    let (run, gate) = harness.ask("s", "ask ls").await;
+    let (run, approval) = harness.ask("s", "ask ls").await;
     let (_, other) = harness.ask("t", "login").await;
     let shown = json!({
-        "id": gate, "run_id": run["run_id"], "session": "s", "call_id": "call-1", "tool": "run_command", "kind": "approval",
+        "id": approval, "run_id": run["run_id"], "session": "s", "call_id": "call-1", "tool": "run_command", "kind": "approval",
         "summary": "ls", "arguments": {"argv": ["ls"]}, "detail": "run_command asks before it acts", "bound": [["argv", "ls"]],
         "covers": null, "asker": {"principal": "loopback", "place": "operator", "relayed": false},
         "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": "waiting",
         "decided_by": null, "decided_at": null,
     });
-    assert_eq!(harness.get(&format!("/api/v1/approvals/{gate}")).await, (200, shown.clone()));
+    assert_eq!(harness.get(&format!("/api/v1/approvals/{approval}")).await, (200, shown.clone()));
     let ids = async |path: &str| {
         let (status, list) = harness.get(path).await;
         assert_eq!(status, 200, "{path}: {list}");
         list["approvals"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(ids("/api/v1/approvals").await, [json!(other), json!(gate)], "newest first");
-    assert_eq!(ids("/api/v1/approvals?session=s").await, [json!(gate)]);
+    assert_eq!(ids("/api/v1/approvals").await, [json!(other), json!(approval)], "newest first");
+    assert_eq!(ids("/api/v1/approvals?session=s").await, [json!(approval)]);
     assert_eq!(ids("/api/v1/approvals?limit=1").await, [json!(other)]);
-    harness.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "deny"})).await;
+    harness.post(&format!("/api/v1/approvals/{approval}"), json!({"decision": "deny"})).await;
     assert_eq!(ids("/api/v1/approvals?session=s").await, [Value::Null; 0]);
-    assert_eq!(ids("/api/v1/approvals?session=s&all=true").await, [json!(gate)]);
+    assert_eq!(ids("/api/v1/approvals?session=s&all=true").await, [json!(approval)]);
     let (_, secret) = harness.get(&format!("/api/v1/approvals/{other}")).await;
     assert_eq!((&secret["kind"], &secret["name"]), (&json!("credential"), &json!("github")));
 }
@@ -91,15 +91,15 @@ async fn the_first_answer_counts_and_every_other_one_is_told_how_it_was_decided(
         ("always", "approved", "This was approved before."),
         ("deny", "denied", "This was denied before."),
     ] {
-        let (run, gate) = harness.ask("s", "ask ls").await;
-        let path = format!("/api/v1/approvals/{gate}");
+        let (run, approval) = harness.ask("s", "ask ls").await;
+        let path = format!("/api/v1/approvals/{approval}");
         let (status, body) = harness.post(&path, json!({"decision": decision})).await;
         assert_eq!(status, 200, "{body}");
         assert_eq!((&body["run_id"], &body["approval"]["state"]), (&run["run_id"], &json!(state)));
         assert_eq!(body["approval"]["decided_by"], "loopback");
         let seen = harness.agent.seen.lock().unwrap().last().unwrap().body.clone();
         let decision: Decision = serde_json::from_value(json!(decision)).unwrap();
-        assert_eq!(seen, Body::Control(Control::Decide { gate, decision }));
+        assert_eq!(seen, Body::Control(Control::Decide { approval, decision }));
         let (status, body) = harness.post(&path, json!({"decision": "approve"})).await;
         assert_eq!((status, &body["error"]["code"]), (409, &json!("decided")));
         assert_eq!(body["error"]["message"], told);
@@ -114,13 +114,13 @@ async fn an_answer_that_cannot_count_says_why() {
     };
     let message = json!({"session": "s", "text": "ask ls", "wait_ms": 30_000});
     let (_, run) = bearer("operator", "/api/v1/messages", message).await;
-    let gate = run["waiting_for"]["approval"].as_str().unwrap().to_owned();
-    let path = format!("/api/v1/approvals/{gate}");
+    let approval = run["waiting_for"]["approval"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/approvals/{approval}");
     let yes = json!({"decision": "approve"});
     for (token, path, body, status, code) in [
         ("client", &path, yes.clone(), 403, "forbidden"), // an operator asked
         ("nobody", &path, yes.clone(), 401, "unauthorized"),
-        ("client", &format!("/api/v1/approvals/{}", GateId::new()), yes.clone(), 404, "not_found"),
+        ("client", &format!("/api/v1/approvals/{}", ApprovalId::new()), yes.clone(), 404, "not_found"),
         ("client", &"/api/v1/approvals/7".to_owned(), yes.clone(), 404, "not_found"),
         ("operator", &path, json!({"decision": "perhaps"}), 422, "invalid"),
         ("operator", &path, json!({"decision": "approve", "why": "x"}), 422, "invalid"),
@@ -130,7 +130,7 @@ async fn an_answer_that_cannot_count_says_why() {
         assert_eq!((got, &body["error"]["code"]), (status, &json!(code)), "{token} {path}: {body}");
     }
     let get = |path: &str| read(harness.client.get(harness.url(path)).bearer_auth("client"));
-    assert_eq!(get(&format!("/api/v1/approvals/{}", GateId::new())).await.0, 404);
+    assert_eq!(get(&format!("/api/v1/approvals/{}", ApprovalId::new())).await.0, 404);
     assert_eq!(get("/api/v1/approvals?all=perhaps").await.0, 422);
     assert_eq!(get("/api/v1/approvals?limit=0").await.0, 422);
     assert_eq!(bearer("operator", &path, yes).await.0, 200, "none of these was an answer");
@@ -139,19 +139,19 @@ async fn an_answer_that_cannot_count_says_why() {
 #[tokio::test]
 async fn a_question_whose_time_is_up_is_told_so() {
     let harness = Harness::open().await;
-    let (_, gate) = harness.ask("s", "ask ls").await;
-    let expired = harness.store.decide(gate, GateState::Expired, false, "belay", UnixMillis(NOW)).await;
+    let (_, approval) = harness.ask("s", "ask ls").await;
+    let expired = harness.store.decide(approval, ApprovalState::Expired, false, "belay", UnixMillis(NOW)).await;
     assert!(matches!(expired, Ok(Decided::Now(_))));
-    let (status, body) = harness.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "approve"})).await;
+    let (status, body) = harness.post(&format!("/api/v1/approvals/{approval}"), json!({"decision": "approve"})).await;
     assert_eq!((status, &body["error"]["message"]), (409, &json!("This has expired: nobody answered in time.")));
 }
 
 #[tokio::test]
 async fn a_question_whose_time_is_up_is_shown_as_expired_before_its_lane_has_noticed() {
     let harness = Harness::open().await;
-    let (_, gate) = harness.ask("s", "ask ls").await;
-    let path = format!("/api/v1/approvals/{gate}");
-    let stored = harness.store.gate(gate).await.unwrap().unwrap();
+    let (_, approval) = harness.ask("s", "ask ls").await;
+    let path = format!("/api/v1/approvals/{approval}");
+    let stored = harness.store.approval(approval).await.unwrap().unwrap();
     harness.clock.0.store(stored.expires_at.0 - 1, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(harness.get(&path).await.1["state"], "waiting");
 
@@ -167,18 +167,18 @@ async fn a_question_whose_time_is_up_is_shown_as_expired_before_its_lane_has_not
 #[tokio::test]
 async fn a_wait_returns_a_run_that_rests_at_once_and_after_the_answer_waits_for_its_end() {
     let harness = Harness::open().await;
-    let (run, gate) = harness.ask("s", "ask slowly").await;
+    let (run, approval) = harness.ask("s", "ask slowly").await;
     let wait = format!("/api/v1/runs/{}/wait?timeout_ms=30000", run["run_id"].as_str().unwrap());
     let (_, rests) = harness.get(&wait).await;
     let waiting_for = json!({
-        "approval": gate, "kind": "approval", "tool": "run_command", "summary": "slowly",
+        "approval": approval, "kind": "approval", "tool": "run_command", "summary": "slowly",
         "expires_at": "2026-11-20T20:13:00.000Z",
     });
     assert_eq!(
         (&rests["status"], &rests["agent_state"], &rests["waiting_for"]),
         (&json!("paused"), &json!("IDLE"), &waiting_for)
     );
-    harness.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "approve"})).await;
+    harness.post(&format!("/api/v1/approvals/{approval}"), json!({"decision": "approve"})).await;
     // The record that watchers hold still says that it rests.
     let short = wait.replace("30000", "100");
     assert_eq!(harness.get(&short).await.1["status"], "running");
@@ -202,16 +202,16 @@ async fn an_answer_in_words_names_the_run_that_goes_on() {
 #[tokio::test]
 async fn a_stream_of_a_run_goes_on_over_its_question_to_its_end() {
     let harness = Harness::open().await;
-    let (run, gate) = harness.ask("s", "ask slowly").await;
+    let (run, approval) = harness.ask("s", "ask slowly").await;
     let id = run["run_id"].as_str().unwrap();
     let response = harness.client.get(harness.url(&format!("/api/v1/runs/{id}/events"))).send().await.unwrap();
-    harness.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "approve"})).await;
+    harness.post(&format!("/api/v1/approvals/{approval}"), json!({"decision": "approve"})).await;
     harness.agent.finish(id.parse().unwrap(), StopReason::FinalText, "done");
     let facts: Vec<Value> =
         events(response, usize::MAX).await.iter().filter_map(|(_, _, data)| serde_json::from_str(data).ok()).collect();
     let kinds: Vec<_> = facts.iter().filter_map(|fact| fact["type"].as_str()).collect();
     assert_eq!(kinds, ["run_accepted", "run_started", "approval_requested", "approval_resolved", "run_ended"]);
-    assert_eq!((&facts[2]["approval"], &facts[2]["summary"]), (&json!(gate), &json!("slowly")));
+    assert_eq!((&facts[2]["approval"], &facts[2]["summary"]), (&json!(approval), &json!("slowly")));
     assert_eq!((&facts[3]["state"], &facts[3]["actor"]), (&json!("approved"), &json!("loopback")));
 }
 
@@ -270,9 +270,9 @@ async fn a_completion_without_a_session_says_how_its_question_can_be_answered() 
     let response = harness.client.post(harness.url(CHAT)).json(&chat(None, "ask ls", false)).send().await.unwrap();
     let session = response.headers()["x-belay-session"].to_str().unwrap().to_owned();
     let asked: Value = response.json().await.unwrap();
-    let gate = asked["belay"]["approval"]["id"].as_str().unwrap();
+    let approval = asked["belay"]["approval"]["id"].as_str().unwrap();
     let text = content(&asked);
-    assert!(text.contains(&format!("/approve {gate}")) && text.contains(&session), "{text}");
+    assert!(text.contains(&format!("/approve {approval}")) && text.contains(&session), "{text}");
     let request =
         harness.client.post(harness.url(CHAT)).header("x-belay-session", &session).json(&chat(None, "yes", false));
     assert_eq!(content(&read(request).await.1), "approved ls");

@@ -2,7 +2,7 @@
 //! there. The routes are read from the source of the router, and the methods and tools are asked for their names, so that a new
 //! one is looked at here too.
 
-use belay_protocol::{GateId, JobId, RoutineRunId, RunId};
+use belay_protocol::{ApprovalId, JobId, RoutineRunId, RunId};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ struct Names {
     job: String,
     session: String,
     run: String,
-    gate: String,
+    approval: String,
     routine_run: String,
     routine: &'static str,
 }
@@ -27,8 +27,8 @@ impl Names {
     fn of_nothing() -> Self {
         let job = JobId::new().to_string();
         let session = format!("job:{job}");
-        let (run, gate) = (RunId::new().to_string(), GateId::new().to_string());
-        Self { job, session, run, gate, routine_run: RoutineRunId::new().to_string(), routine: "of-nobody" }
+        let (run, approval) = (RunId::new().to_string(), ApprovalId::new().to_string());
+        Self { job, session, run, approval, routine_run: RoutineRunId::new().to_string(), routine: "of-nobody" }
     }
 
     async fn of_an_operator(harness: &Harness) -> Self {
@@ -46,14 +46,14 @@ impl Names {
         let session = format!("job:{job}");
         let asks = json!({ "session": session, "text": "ask secretly", "wait_ms": 30_000 });
         let run = post("/api/v1/messages", asks).await;
-        let gate = word(&run["waiting_for"]["approval"]);
-        Self { job, session, run: word(&run["run_id"]), gate, routine_run, routine: "theirs" }
+        let approval = word(&run["waiting_for"]["approval"]);
+        Self { job, session, run: word(&run["run_id"]), approval, routine_run, routine: "theirs" }
     }
 
     /// An answer without these names.
     fn anonymous(&self, answer: &Value) -> String {
-        let Self { job, run, gate, routine_run, routine, .. } = self;
-        let names = [job.as_str(), run, gate, routine_run, routine];
+        let Self { job, run, approval, routine_run, routine, .. } = self;
+        let names = [job.as_str(), run, approval, routine_run, routine];
         names.into_iter().fold(answer.to_string(), |text, name| text.replace(name, "NAME"))
     }
 
@@ -65,7 +65,7 @@ impl Names {
         } else if path.starts_with("/api/v1/sessions/{key}") {
             (fill("{key}", &self.session), json!({}))
         } else if path.starts_with("/api/v1/approvals/{id}") {
-            (fill("{id}", &self.gate), json!({ "decision": "approve" }))
+            (fill("{id}", &self.approval), json!({ "decision": "approve" }))
         } else if path.starts_with("/api/v1/jobs/{id}") {
             let body = if path.ends_with("/messages") { json!({ "text": "hi" }) } else { json!({}) };
             (fill("{id}", &self.job), body)
@@ -187,7 +187,7 @@ async fn every_method_of_the_websocket_does_too() {
                 json!({ "sessionKey": "s", "runId": names.run }),
             ],
             "sessions.patch" => vec![json!({ "sessionKey": names.session, "thinking": "low" })],
-            "approvals.decide" => vec![json!({ "id": names.gate, "decision": "approve" })],
+            "approvals.decide" => vec![json!({ "id": names.approval, "decision": "approve" })],
             "chat.history" | "sessions.get" | "sessions.create" | "sessions.reset" | "sessions.stop" => {
                 vec![json!({ "sessionKey": names.session })]
             }
@@ -266,6 +266,6 @@ async fn what_is_hidden_takes_no_place_in_a_list() {
     Names::of_an_operator(&harness).await;
     let (_, runs) = as_client(harness.client.get(harness.url("/api/v1/runs?limit=1"))).await;
     assert_eq!((&runs["runs"][0]["run_id"], runs["runs"].as_array().unwrap().len()), (&mine["run_id"], 1), "{runs}");
-    let (_, gates) = as_client(harness.client.get(harness.url("/api/v1/approvals?limit=1"))).await;
-    assert_eq!(gates["approvals"][0]["id"], mine["waiting_for"]["approval"], "{gates}");
+    let (_, approvals) = as_client(harness.client.get(harness.url("/api/v1/approvals?limit=1"))).await;
+    assert_eq!(approvals["approvals"][0]["id"], mine["waiting_for"]["approval"], "{approvals}");
 }

@@ -67,7 +67,7 @@ fn message(numbers: &mut Numbers) -> Message {
             result(numbers.of(&IDS), numbers.of(&NAMES), status, text).with_pictures(pictures)
         }
     };
-    message.from_outside(numbers.below(9) == 0)
+    message.with_untrusted(numbers.below(9) == 0)
 }
 
 /// Serialises each history in a format after normalising it, and checks the body.

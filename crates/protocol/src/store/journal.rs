@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::event::NewEvent;
-use crate::ids::{GateId, RunId};
+use crate::ids::{ApprovalId, RunId};
 use crate::lease::Lease;
 use crate::message::Message;
 use crate::outbound::Outbound;
@@ -28,7 +28,7 @@ pub trait JournalStore: Send + Sync {
 
     /// As [`JournalStore::compact`], for a cut that includes messages of the running turn. The summary replaces these
     /// in every later load of the thread and of the run. The originals stay in the store. Committed.
-    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError>;
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCompaction) -> Result<(), StoreError>;
 }
 
 /// When a write returns.
@@ -57,7 +57,7 @@ pub struct Checkpoint {
     /// The events to store.
     pub events: Vec<NewEvent>,
     /// The approvals that the starting calls use up, in the same commit, so that one approval allows one call.
-    pub used: Vec<GateId>,
+    pub used: Vec<ApprovalId>,
     /// The runs whose messages are among the appended ones. They end in the same commit, so that one run answers each
     /// message.
     pub joined: Vec<JoinedRun>,
@@ -86,7 +86,7 @@ pub fn joined_end(into: RunId, how: &str) -> RunEnd {
 
 /// A compaction during a running turn.
 #[derive(Clone, Debug)]
-pub struct TurnCut {
+pub struct TurnCompaction {
     /// The run of that turn.
     pub run: RunId,
     /// The messages of the run that are removed, by their index in

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::KnownInput;
-use crate::approval::{Asker, Gate};
+use crate::approval::{ApprovalRequest, Asker};
 use crate::event::NewEvent;
 use crate::idempotency::IdempotencyKey;
 use crate::ids::{BootId, ChannelId, RunId, SessionKey, ThreadId};
@@ -115,7 +115,7 @@ pub struct PendingRun {
     /// The destination of the reply.
     pub reply_to: Option<ReplyRoute>,
     /// The approval request that it waits for, or its latest one, with the answer.
-    pub gate: Option<Gate>,
+    pub approval: Option<ApprovalRequest>,
     /// `accepted`, `queued`, `running` or `paused`.
     pub status: RunStatus,
     /// The options of the message.

@@ -73,8 +73,8 @@ pub trait RoutineSchedule: Send + Sync {
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
 
     /// Defers a routine. The end of one of its routine runs, or a change of its next time, ends that. Nothing happens
-    /// if there is no such routine, or its state differs from [`Aside`].
-    async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError>;
+    /// if there is no such routine, or its state differs from [`Deferral`].
+    async fn defer(&self, routine: RoutineId, aside: Deferral) -> Result<(), StoreError>;
 
     /// Records scheduled times as missed and moves on to the next one, if none of them is run. Nothing happens if there
     /// is no such routine, or it is disabled.
@@ -129,7 +129,7 @@ pub struct RoutineNumbers {
 
 /// The deferral of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aside {
+pub struct Deferral {
     /// The scheduled time of the routine when the caller read it. A routine that waits for another time by now is not
     /// deferred.
     pub waits_for: UnixMillis,

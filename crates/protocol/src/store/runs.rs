@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{Checkpoint, JoinedRun};
-use crate::approval::Gate;
+use crate::approval::ApprovalRequest;
 use crate::event::NewEvent;
 use crate::ids::RunId;
 use crate::lease::Lease;
@@ -29,7 +29,7 @@ pub trait RunStore: Send + Sync {
     /// Begins a queued run together with other queued runs of its session. Its user message is `text`, which contains
     /// all their messages, and they end in the same commit. Otherwise as [`RunStore::start_run`] for a run that has not
     /// begun. Committed.
-    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError>;
+    async fn start_together(&self, lease: &Lease, together: CollectedStart) -> Result<(), StoreError>;
 
     /// Pauses a running run for an approval request: checkpoint, gate, outbound message, status `paused`, thread state
     /// `AwaitingApproval` and event `approval_requested`, in one commit. Committed.
@@ -42,7 +42,7 @@ pub trait RunStore: Send + Sync {
 
 /// Queued messages that get one turn.
 #[derive(Clone, Debug)]
-pub struct Together {
+pub struct CollectedStart {
     /// The run that answers all of them.
     pub run: RunId,
     /// The text of its user message.
@@ -61,7 +61,7 @@ pub struct PausedRun {
     /// Its progress. Its durability is ignored: it is committed with the rest.
     pub checkpoint: Checkpoint,
     /// The approval request.
-    pub gate: Gate,
+    pub approval: ApprovalRequest,
     /// The message for the person; `None`: none is sent.
     pub outbound: Option<Outbound>,
 }

@@ -16,7 +16,7 @@ pub struct ApprovalsConfig {
     /// Time limit for entering a requested secret, in seconds. 1 to 3600.
     pub credential_expires_s: u64,
     /// How untrusted content in the conversation affects tools with external effects.
-    pub outside: Outside,
+    pub untrusted_content: UntrustedContent,
     /// The first rule that matches a call decides. If no rule matches, the tool's own declaration decides.
     pub rules: Vec<ApprovalRule>,
 }
@@ -25,14 +25,14 @@ impl Default for ApprovalsConfig {
     /// 30 minutes for an approval: long enough to come back from a meeting. 5 minutes for a secret: a person who has it
     /// at hand pastes it at once.
     fn default() -> Self {
-        Self { expires_s: 1800, credential_expires_s: 300, outside: Outside::Ask, rules: Vec::new() }
+        Self { expires_s: 1800, credential_expires_s: 300, untrusted_content: UntrustedContent::Ask, rules: Vec::new() }
     }
 }
 
 /// How untrusted content affects tools with external effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outside {
+pub enum UntrustedContent {
     /// Requires approval, also for a call that would need none otherwise.
     Ask,
     /// No effect.
@@ -54,7 +54,7 @@ pub struct ApprovalRule {
     /// Applies the rule also when untrusted content is in the conversation. Without this flag, untrusted content makes
     /// a tool with external effects require approval despite the rule.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub even_outside: bool,
+    pub allow_untrusted: bool,
 }
 
 /// Decision of a rule.
@@ -162,7 +162,7 @@ mod tests {
             tool: (*tool).to_owned(),
             arguments: arguments.iter().map(|(name, pattern)| ((*name).to_owned(), (*pattern).to_owned())).collect(),
             ask: RuleAsk::Never,
-            even_outside: false,
+            allow_untrusted: false,
         };
         type Row = (&'static str, &'static [(&'static str, &'static str)]);
         let git: Row = ("run_command", &[("argv", "git *")]);
@@ -194,7 +194,7 @@ mod tests {
             tool: tool.into(),
             arguments: BTreeMap::from([("path".to_owned(), pattern.to_owned())]),
             ask: RuleAsk::Never,
-            even_outside: false,
+            allow_untrusted: false,
         };
         let config = ApprovalsConfig {
             expires_s: 0,

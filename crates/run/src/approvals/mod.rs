@@ -9,7 +9,7 @@ mod config;
 mod policy;
 mod question;
 
-pub use config::{ApprovalRule, ApprovalsConfig, Outside, RuleAsk};
+pub use config::{ApprovalRule, ApprovalsConfig, RuleAsk, UntrustedContent};
 pub(crate) use policy::Untrusted;
 pub use policy::{Case, Need, Policy};
 pub(crate) use question::Wanted;

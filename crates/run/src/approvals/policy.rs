@@ -4,12 +4,12 @@ use belay_protocol::{Ask, CallPreview, Effect, ToolSpec};
 use globset::{Glob, GlobMatcher};
 use serde_json::{Map, Value};
 
-use super::config::{ApprovalRule, ApprovalsConfig, Outside, RuleAsk};
+use super::config::{ApprovalRule, ApprovalsConfig, RuleAsk, UntrustedContent};
 
 /// The approval rules, compiled.
 pub struct Policy {
     rules: Vec<Rule>,
-    outside: Outside,
+    untrusted_content: UntrustedContent,
 }
 
 struct Rule {
@@ -17,7 +17,7 @@ struct Rule {
     tool: GlobMatcher,
     arguments: Vec<(String, GlobMatcher)>,
     ask: RuleAsk,
-    even_outside: bool,
+    allow_untrusted: bool,
 }
 
 /// A call to be checked.
@@ -65,7 +65,7 @@ impl Policy {
     /// Compiles the rules. An invalid pattern, which `validate` reports, matches nothing.
     pub fn compile(config: &ApprovalsConfig) -> Self {
         let rules = config.rules.iter().enumerate().filter_map(|(at, rule)| Rule::compile(at, rule)).collect();
-        Self { rules, outside: config.outside }
+        Self { rules, untrusted_content: config.untrusted_content }
     }
 
     /// The requirement for this call.
@@ -86,7 +86,8 @@ impl Policy {
                 format!("{} asks before it acts", case.spec.name),
             ),
         };
-        let exempt = self.outside == Outside::Ignore || rule.is_some_and(|rule| rule.even_outside);
+        let exempt =
+            self.untrusted_content == UntrustedContent::Ignore || rule.is_some_and(|rule| rule.allow_untrusted);
         // Configured: by a rule, or by `approval` of an MCP server, which is "never" only if the operator sets it.
         let chosen = rule.is_some() || case.spec.server.is_some();
         let because = match case.untrusted {
@@ -115,8 +116,8 @@ impl Rule {
         let matcher = |pattern: &str| Glob::new(pattern).ok().map(|glob| glob.compile_matcher());
         let arguments =
             rule.arguments.iter().map(|(name, pattern)| Some((name.clone(), matcher(pattern)?))).collect::<Option<_>>();
-        let (ask, even_outside) = (rule.ask, rule.even_outside);
-        Some(Self { at, tool: matcher(&rule.tool)?, arguments: arguments?, ask, even_outside })
+        let (ask, allow_untrusted) = (rule.ask, rule.allow_untrusted);
+        Some(Self { at, tool: matcher(&rule.tool)?, arguments: arguments?, ask, allow_untrusted })
     }
 
     fn fits(&self, case: Case<'_>) -> bool {
@@ -145,15 +146,15 @@ mod tests {
 
     use super::*;
 
-    /// Tool, argument patterns, decision of the rule, `even_outside`.
+    /// Tool, argument patterns, decision of the rule, `allow_untrusted`.
     type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], RuleAsk, bool);
 
     fn policy(rules: &[Row<'_>]) -> Policy {
-        let rules = rules.iter().map(|(tool, arguments, ask, even_outside)| ApprovalRule {
+        let rules = rules.iter().map(|(tool, arguments, ask, allow_untrusted)| ApprovalRule {
             tool: (*tool).into(),
             arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>(),
             ask: *ask,
-            even_outside: *even_outside,
+            allow_untrusted: *allow_untrusted,
         });
         Policy::compile(&ApprovalsConfig { rules: rules.collect(), ..ApprovalsConfig::default() })
     }
@@ -181,7 +182,7 @@ mod tests {
             approval,
             ..ToolSpec::new(name, "", json!({}))
         };
-        for ((name, approval, weighs), arguments, outside, expected) in [
+        for ((name, approval, previews), arguments, untrusted_content, expected) in [
             (own("run_command", Ask::Always, None), json!({"argv": ["git", "status", "-s"]}), false, "nobody"),
             (own("run_command", Ask::Always, None), json!({"argv": ["git", "status"]}), true, "nobody"),
             (own("run_command", Ask::Never, None), json!({"argv": ["git", "push"]}), false, "refused"),
@@ -194,29 +195,29 @@ mod tests {
             (own("write_file", Ask::UnlessApproved, Some(Ask::Always)), json!({}), false, "always"),
             (own("write_file", Ask::Always, Some(Ask::Never)), json!({}), false, "always"),
         ] {
-            let weight = CallPreview { ask: weighs, ..CallPreview::default() };
+            let weight = CallPreview { ask: previews, ..CallPreview::default() };
             let spec = spec(name, approval);
             let arguments = arguments.as_object().expect("an object");
-            let untrusted = if outside { Untrusted::Content } else { Untrusted::Nothing };
+            let untrusted = if untrusted_content { Untrusted::Content } else { Untrusted::Nothing };
             let need = rules.need(Case { spec: &spec, arguments, weight: &weight, untrusted });
-            assert_eq!(word(&need), expected, "{} {arguments:?} outside={outside}", spec.name);
+            assert_eq!(word(&need), expected, "{} {arguments:?} outside={untrusted_content}", spec.name);
         }
     }
 
     #[test]
     fn words_of_the_outside_concern_tools_that_reach_outside_alone() {
-        for (outside, effect, expected) in [
-            (Outside::Ask, Effect::External, "unless_approved"),
-            (Outside::Ask, Effect::Write, "nobody"),
-            (Outside::Ask, Effect::Read, "nobody"),
-            (Outside::Ignore, Effect::External, "nobody"),
+        for (untrusted_content, effect, expected) in [
+            (UntrustedContent::Ask, Effect::External, "unless_approved"),
+            (UntrustedContent::Ask, Effect::Write, "nobody"),
+            (UntrustedContent::Ask, Effect::Read, "nobody"),
+            (UntrustedContent::Ignore, Effect::External, "nobody"),
         ] {
-            let policy = Policy::compile(&ApprovalsConfig { outside, ..ApprovalsConfig::default() });
+            let policy = Policy::compile(&ApprovalsConfig { untrusted_content, ..ApprovalsConfig::default() });
             let spec = ToolSpec { effect, ..ToolSpec::new("t", "", json!({})) };
             let (weight, arguments) = (CallPreview::default(), Map::new());
             let untrusted = Untrusted::Content;
             let need = policy.need(Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted });
-            assert_eq!(word(&need), expected, "{outside:?} {effect:?}");
+            assert_eq!(word(&need), expected, "{untrusted:?} {effect:?}");
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use belay_protocol::{CallId, CallPreview, Decision, Gate, GateId, GateKind, GateState, UnixMillis, canonical_json};
+use belay_protocol::{
+    ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, CallId, CallPreview, Decision, UnixMillis, canonical_json,
+};
 use serde_json::{Map, Value};
 
 /// Maximum length of one part of a question, in characters. Longer content, such as that of files, shows its beginning
@@ -29,7 +31,7 @@ pub fn too_long(summary: &str, bound: &[(String, String)]) -> Option<usize> {
 /// An approval request of the effect gate, without its run and its date.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    pub kind: GateKind,
+    pub kind: ApprovalKind,
     pub summary: String,
     pub arguments: Value,
     pub why: String,
@@ -42,12 +44,12 @@ pub struct Wanted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApprovalAnswer {
     /// An unused approval: its gate, and the digest that it is bound to.
-    pub approved: Option<(GateId, String)>,
+    pub approved: Option<(ApprovalId, String)>,
     /// Earlier unused approvals of the same call. The call had changed before it was executed, so it was asked about
     /// again.
-    pub(crate) outdated: Vec<GateId>,
+    pub(crate) outdated: Vec<ApprovalId>,
     /// The gate of a secret that was entered.
-    pub(crate) supplied: Option<GateId>,
+    pub(crate) supplied: Option<ApprovalId>,
     /// A denial, as text for the model.
     pub denied: Option<String>,
 }
@@ -62,25 +64,25 @@ impl ApprovalAnswer {
     }
 
     /// All unused approvals. They are used up together, because the call is executed once.
-    pub(crate) fn yeses(&self) -> Vec<GateId> {
-        self.outdated.iter().copied().chain(self.approved.iter().map(|(gate, _)| *gate)).collect()
+    pub(crate) fn yeses(&self) -> Vec<ApprovalId> {
+        self.outdated.iter().copied().chain(self.approved.iter().map(|(approval, _)| *approval)).collect()
     }
 
     /// Collects the answers from the gates of a run, which must be in the order of asking.
-    pub fn of(gates: Vec<Gate>) -> Answers {
+    pub fn of(approvals: Vec<ApprovalRequest>) -> Answers {
         let mut answers = Answers::new();
-        for gate in gates {
-            let answer = answers.entry(gate.call_id.clone()).or_default();
-            match (&gate.kind, gate.state) {
-                (GateKind::Approval, GateState::Approved) => {
-                    let before = answer.approved.replace((gate.id, gate.digest));
+        for approval in approvals {
+            let answer = answers.entry(approval.call_id.clone()).or_default();
+            match (&approval.kind, approval.state) {
+                (ApprovalKind::Approval, ApprovalState::Approved) => {
+                    let before = answer.approved.replace((approval.id, approval.digest));
                     answer.outdated.extend(before.map(|(earlier, _)| earlier));
                 }
-                (GateKind::Credential { .. }, GateState::Approved) => answer.supplied = Some(gate.id),
-                (kind, state @ (GateState::Denied | GateState::Expired)) => {
+                (ApprovalKind::Credential { .. }, ApprovalState::Approved) => answer.supplied = Some(approval.id),
+                (kind, state @ (ApprovalState::Denied | ApprovalState::Expired)) => {
                     answer.denied = Some(denial(kind, state));
                 }
-                (_, GateState::Waiting | GateState::Used | GateState::Withdrawn) => {}
+                (_, ApprovalState::Waiting | ApprovalState::Used | ApprovalState::Withdrawn) => {}
             }
         }
         answers
@@ -88,20 +90,20 @@ impl ApprovalAnswer {
 }
 
 /// The text of a denial for the model.
-fn denial(kind: &GateKind, state: GateState) -> String {
+fn denial(kind: &ApprovalKind, state: ApprovalState) -> String {
     let text = match (kind, state) {
-        (GateKind::Approval, GateState::Expired) => {
+        (ApprovalKind::Approval, ApprovalState::Expired) => {
             "denied: nobody answered the approval request in time. It was not executed. Do not request the same again; \
              continue without it, or state what you need."
         }
-        (GateKind::Approval, _) => {
+        (ApprovalKind::Approval, _) => {
             "denied: the user refused. It was not executed. Do not request the same again; use another approach, or \
              answer without it."
         }
-        (GateKind::Credential { .. }, GateState::Expired) => {
+        (ApprovalKind::Credential { .. }, ApprovalState::Expired) => {
             "denied: nobody entered the secret that this tool needs in time. It was not executed."
         }
-        (GateKind::Credential { .. }, _) => {
+        (ApprovalKind::Credential { .. }, _) => {
             "denied: the user did not provide the secret that this tool needs. It was not executed."
         }
     };
@@ -126,11 +128,11 @@ pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &CallPreview) 
 }
 
 /// The question as shown at the time `now`, in Markdown.
-pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
-    let waits = span((gate.expires_at.0 - now.0) / 1000);
-    let mut text = match &gate.kind {
-        GateKind::Credential { name } => {
-            let mut text = format!("`{}` needs a secret: **{name}**.\n\n{}\n\n", gate.tool, gate.summary);
+pub fn question_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
+    let waits = span((approval.expires_at.0 - now.0) / 1000);
+    let mut text = match &approval.kind {
+        ApprovalKind::Credential { name } => {
+            let mut text = format!("`{}` needs a secret: **{name}**.\n\n{}\n\n", approval.tool, approval.summary);
             let _ = write!(
                 text,
                 "Your next message is taken as the secret: it is not shown to the model and not stored in the \
@@ -138,18 +140,21 @@ pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
             );
             return text;
         }
-        GateKind::Approval => format!("May I do this? **{}**\n\n", gate.tool),
+        ApprovalKind::Approval => format!("May I do this? **{}**\n\n", approval.tool),
     };
-    text.push_str(&fence(&gate.summary));
-    for (name, value) in shown_of(&gate.bound) {
+    text.push_str(&fence(&approval.summary));
+    for (name, value) in shown_of(&approval.bound) {
         let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
     }
-    let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&gate.detail));
-    if let Some(covers) = &gate.covers {
+    let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&approval.detail));
+    if let Some(covers) = &approval.covers {
         let _ = write!(text, ", or **always** for {} in this conversation", plain(covers));
     }
-    let _ =
-        write!(text, ". Without an answer the call is denied after {waits}. (/approve {id}, /deny {id})", id = gate.id);
+    let _ = write!(
+        text,
+        ". Without an answer the call is denied after {waits}. (/approve {id}, /deny {id})",
+        id = approval.id
+    );
     text
 }
 
@@ -212,12 +217,12 @@ mod tests {
 
     #[test]
     fn an_answer_is_bound_to_every_byte() {
-        let weigh = |bound: &[(&str, &str)]| CallPreview {
+        let preview = |bound: &[(&str, &str)]| CallPreview {
             bound: bound.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             ..CallPreview::default()
         };
         let of = |tool: &str, arguments: Value, bound: &[(&str, &str)]| {
-            digest(tool, arguments.as_object().expect("an object"), &weigh(bound))
+            digest(tool, arguments.as_object().expect("an object"), &preview(bound))
         };
         let base = of("t", json!({"a": 1, "b": [2]}), &[("argv", "x y")]);
         assert_eq!(base, of("t", json!({"b": [2], "a": 1}), &[("argv", "x y")]), "the order of keys is nothing");

@@ -53,7 +53,7 @@ mod tests {
         let mut messages: Vec<Arc<Message>> = [
             Message::user("u".repeat(9_000)),
             result("short"),
-            result(&format!("begin {} end", "é".repeat(9_000))).from_outside(true),
+            result(&format!("begin {} end", "é".repeat(9_000))).with_untrusted(true),
             result("seen").with_pictures(vec![picture]),
         ]
         .into_iter()
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(truncate(&mut messages, 1_000_000), 2);
         assert!(Arc::ptr_eq(&before[0], &messages[0]) && Arc::ptr_eq(&before[1], &messages[1]));
         let long = &messages[2];
-        assert!(long.outside && long.text().starts_with("begin é") && long.text().ends_with("é end"));
+        assert!(long.untrusted && long.text().starts_with("begin é") && long.text().ends_with("é end"));
         assert!(long.text().chars().count() < 4_100, "{}", long.text().chars().count());
         assert_eq!((messages[3].text(), messages[3].pictures.len()), ("seen\n[1 pictures are left out]", 0));
         assert_eq!(truncate(&mut messages, 1_000_000), 0);

@@ -39,14 +39,14 @@ fn rendered(messages: &[&Message], each: usize) -> Vec<String> {
 
 fn lines(message: &Message, each: usize) -> Vec<String> {
     let said = |who: &str, text: &str| format!("{who}: {}", middle_left_out(text, each).replace('\n', "\n  "));
-    let outside = if message.outside { " (untrusted content)" } else { "" };
+    let untrusted = if message.untrusted { " (untrusted content)" } else { "" };
     match &message.body {
-        MessageBody::System { text } if message.is_notice() => vec![said(&format!("notice{outside}"), text)],
+        MessageBody::System { text } if message.is_notice() => vec![said(&format!("notice{untrusted}"), text)],
         MessageBody::System { .. } => Vec::new(), // instructions, which the summary carries separately
-        MessageBody::User { .. } => vec![said(&format!("user{outside}"), &message.for_model())],
-        MessageBody::Data { text } => vec![said(&format!("data{outside}"), text)],
+        MessageBody::User { .. } => vec![said(&format!("user{untrusted}"), &message.for_model())],
+        MessageBody::Data { text } => vec![said(&format!("data{untrusted}"), text)],
         MessageBody::Tool(result) => {
-            let who = format!("result of {} ({}){outside}", result.name, result.status.word());
+            let who = format!("result of {} ({}){untrusted}", result.name, result.status.word());
             vec![said(&who, &result.text)]
         }
         MessageBody::Assistant { text, tool_calls } => {
@@ -85,7 +85,7 @@ mod tests {
             Message::system("be kind"),
             Message::user("what time is it?"),
             Message::assistant_calls("one moment", vec![call]),
-            Message::tool(result).from_outside(true),
+            Message::tool(result).with_untrusted(true),
             Message::user("nudge").for_run(),
         ];
         assert_eq!(

@@ -49,7 +49,7 @@ impl RunCore {
                 Err(match refused {
                     Refused::Limit(shortage) => {
                         // What does not fit aside says nothing about the work: its next call is looked at by itself.
-                        if allowance.purpose != CallPurpose::Aside {
+                        if allowance.purpose != CallPurpose::Deferral {
                             self.tally.refuse_day(shortage);
                         }
                         shortage.into()

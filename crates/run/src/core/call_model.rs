@@ -32,14 +32,14 @@ pub enum CallPurpose {
     /// The closing turn: it may use the reserve, and only the time it is given.
     Closing(Duration),
     /// A question about the run, whose answer is nobody's message.
-    Aside,
+    Deferral,
 }
 
 impl CallPurpose {
     pub(super) fn closing(self) -> Option<Duration> {
         match self {
             Self::Closing(time) => Some(time),
-            Self::Step | Self::Aside => None,
+            Self::Step | Self::Deferral => None,
         }
     }
 }
@@ -91,7 +91,7 @@ impl RunCore {
     fn thinking(&self, purpose: CallPurpose) -> Option<Thinking> {
         match purpose {
             CallPurpose::Step => self.request.options.thinking.or(self.services.config.thinking),
-            CallPurpose::Closing(_) | CallPurpose::Aside => None,
+            CallPurpose::Closing(_) | CallPurpose::Deferral => None,
         }
     }
 
@@ -145,10 +145,10 @@ impl RunCore {
                 let chanting = of_closing.as_deref_mut().filter(|_| watched);
                 Some(Watch { chanting, max_bytes: Some(CLOSING_MAX_BYTES), cut: &cut })
             }
-            CallPurpose::Aside => None,
+            CallPurpose::Deferral => None,
         };
         let mut sink = LiveSink::new(&self.live, step, watch);
-        match self.child || allowance.purpose == CallPurpose::Aside {
+        match self.child || allowance.purpose == CallPurpose::Deferral {
             true => sink.silent(),
             false => sink.shown(),
         }
@@ -206,7 +206,7 @@ impl RunCore {
 
     /// Whether this was said in the conversation, and not in a child run or aside.
     fn shows(&self, allowance: Allowance, said: &str) -> bool {
-        !self.child && allowance.purpose != CallPurpose::Aside && !said.trim().is_empty()
+        !self.child && allowance.purpose != CallPurpose::Deferral && !said.trim().is_empty()
     }
 
     /// One logical call as a step of the loop: chanting becomes a verdict.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Approved, FaultKind, GateId, RunId, Secret, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ApprovalId, Approved, FaultKind, RunId, Secret, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
     ToolStatus,
 };
 use serde_json::{Map, Value};
@@ -36,7 +36,7 @@ pub(super) struct Runnable {
     /// Leave to call the tool.
     pub(super) pass: Permit,
     /// Approvals that it uses up.
-    pub(super) uses: Vec<GateId>,
+    pub(super) uses: Vec<ApprovalId>,
     /// What a person has approved of it, if one was asked.
     pub(super) approved: Option<Approved>,
 }

@@ -59,7 +59,7 @@ pub(super) async fn clean(
     call: &CallId,
     keeper: Option<&dyn OutputKeeper>,
 ) -> ToolReply {
-    let ToolReply { text, pictures, kept, outside } = reply;
+    let ToolReply { text, pictures, kept, untrusted } = reply;
     let mut text = printable(text);
     if text.len() > spec.max_output_bytes {
         let saved = match (kept.as_ref(), keeper) {
@@ -69,11 +69,11 @@ pub(super) async fn clean(
         };
         text = cut(&text, spec.max_output_bytes, saved.as_ref().map_err(String::as_str));
     }
-    let outside = outside || spec.outside;
-    if outside {
+    let untrusted = untrusted || spec.untrusted;
+    if untrusted {
         text = untrusted::marked(&spec.name, run.as_uuid().as_bytes(), &text);
     }
-    ToolReply { text, pictures, kept, outside }
+    ToolReply { text, pictures, kept, untrusted }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use belay_agent_loop::INVALID_ARGUMENTS;
 use belay_protocol::{
-    Approved, Arguments, CallPreview, CredentialNeed, Effect, GateKind, Secret, StoreError, Tool, ToolCall,
+    ApprovalKind, Approved, Arguments, CallPreview, CredentialNeed, Effect, Secret, StoreError, Tool, ToolCall,
     ToolFailure, ToolResult, ToolSet, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, to
 /// Problems of invalid arguments that the model is told of.
 const MAX_PROBLEMS: usize = 5;
 /// How long a tool may take to say what a call would do.
-const WEIGH_LIMIT: Duration = Duration::from_secs(5);
+const PREVIEW_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the model reads of a call that a person has approved twice as it no longer was.
 const CHANGED: &str = "denied: what was approved has changed since, so it was not executed. Inspect it again, then \
@@ -77,7 +77,7 @@ impl EffectGate {
         let tool = find(caller.tools, call)?;
         let tool = (caller.bind)(&call.name).unwrap_or(tool);
         let arguments = self.check(call)?;
-        let mut weight = weigh(&*tool, &arguments, caller).await?;
+        let mut weight = preview(&*tool, &arguments, caller).await?;
         if tool.spec().takes_variables && !caller.variables.is_empty() {
             // Who says yes knows what the program is given, by name.
             let names: Vec<&str> = caller.variables.iter().map(|variable| variable.name.as_str()).collect();
@@ -138,12 +138,12 @@ impl EffectGate {
         arguments: &Map<String, Value>,
         weight: CallPreview,
         answer: &ApprovalAnswer,
-    ) -> Result<(Vec<belay_protocol::GateId>, Option<Approved>), Blocked> {
+    ) -> Result<(Vec<belay_protocol::ApprovalId>, Option<Approved>), Blocked> {
         if let Some(denied) = &answer.denied {
             return Err(Rejected(ToolStatus::Denied, denied.clone()).into());
         }
         let digest = digest(&spec.name, arguments, &weight);
-        let untrusted = if caller.tally().outside() {
+        let untrusted = if caller.tally().untrusted() {
             Untrusted::Content
         } else if caller.tools.iter().any(|tool| tool.spec().foreign) {
             Untrusted::Descriptions // they are in every request
@@ -170,7 +170,7 @@ impl EffectGate {
             (Need::Yes { unless_approved, why }, None) => (unless_approved, why),
         };
         let covers = weight.covers.unwrap_or_else(|| format!("exactly this call ({})", &digest[..16]));
-        if unless_approved && self.gates.granted(&caller.request.session, &spec.name, &covers).await? {
+        if unless_approved && self.approvals.granted(&caller.request.session, &spec.name, &covers).await? {
             return Ok((answer.yeses(), None));
         }
         if let Some(unbound) = weight.unbound {
@@ -197,7 +197,7 @@ impl EffectGate {
             return Err(Rejected(ToolStatus::Denied, text).into());
         }
         Err(Blocked::Ask(Box::new(Wanted {
-            kind: GateKind::Approval,
+            kind: ApprovalKind::Approval,
             summary,
             arguments: shown,
             why,
@@ -229,7 +229,7 @@ impl EffectGate {
             return Err(Rejected(ToolStatus::Denied, text).into());
         }
         Err(Blocked::Ask(Box::new(Wanted {
-            kind: GateKind::Credential { name: need.name.clone() },
+            kind: ApprovalKind::Credential { name: need.name.clone() },
             summary: need.instructions.clone(),
             arguments: Value::Null,
             why: format!("{} cannot work without it", spec.name),
@@ -247,17 +247,17 @@ fn find(tools: &ToolSet, call: &ToolCall) -> Result<Arc<dyn Tool>, Rejected> {
         .ok_or_else(|| Rejected(ToolStatus::Error, format!("there is no tool named {}", call.name)))
 }
 
-async fn weigh(
+async fn preview(
     tool: &dyn Tool,
     arguments: &Map<String, Value>,
     caller: &CallContext<'_>,
 ) -> Result<CallPreview, Rejected> {
-    let weighed = tokio::select! {
+    let previewed = tokio::select! {
         biased; // who is stopped weighs nothing any more
         () = caller.cancel.cancelled() => Ok(Err(ToolFailure::Cancelled)),
-        weighed = timeout(WEIGH_LIMIT, tool.weigh(arguments, &caller.request.session)) => weighed,
+        previewed = timeout(PREVIEW_LIMIT, tool.preview(arguments, &caller.request.session)) => previewed,
     };
-    match weighed {
+    match previewed {
         Ok(Ok(weight)) => Ok(weight),
         Ok(Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text))) => {
             Err(Rejected(ToolStatus::Error, text))

@@ -1,7 +1,7 @@
 //! The list of skills in a prompt: names, paths and descriptions, within a budget. Names always stay; descriptions are
 //! shortened, if necessary to nothing.
 
-use belay_protocol::{Skill, SkillPlace, Skills, ToolSet};
+use belay_protocol::{Skill, SkillLocation, Skills, ToolSet};
 
 const HEAD: &str = "Skills are instructions for kinds of tasks, stored in files. When a task matches a skill, read its \
 instructions first and follow them. Read one skill at a time, and none that does not match.";
@@ -32,15 +32,15 @@ pub(super) fn part(skills: &Skills, tools: &ToolSet) -> Option<String> {
 /// The tool that reads the instructions of a skill.
 fn reader(skill: &Skill) -> &'static str {
     match skill.place {
-        SkillPlace::Workspace(_) => "read_file",
-        SkillPlace::Elsewhere => "read_skill",
+        SkillLocation::Workspace(_) => "read_file",
+        SkillLocation::Elsewhere => "read_skill",
     }
 }
 
 fn name(skill: &Skill) -> String {
     match &skill.place {
-        SkillPlace::Workspace(path) => format!("- {} ({path})", skill.name),
-        SkillPlace::Elsewhere => format!("- {} (read_skill)", skill.name),
+        SkillLocation::Workspace(path) => format!("- {} ({path})", skill.name),
+        SkillLocation::Elsewhere => format!("- {} (read_skill)", skill.name),
     }
 }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Bootstrap, BootstrapFile, Skill, SkillPlace, Skills, Tool, ToolContext, ToolOutput, ToolSet, ToolSpec,
+    Bootstrap, BootstrapFile, Skill, SkillLocation, Skills, Tool, ToolContext, ToolOutput, ToolSet, ToolSpec,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -31,7 +31,7 @@ fn file(name: &str, text: &str, cut: bool) -> BootstrapFile {
     BootstrapFile { name: name.into(), text: text.into(), whole_chars: text.len(), cut }
 }
 
-fn skill(name: &str, description: &str, place: SkillPlace) -> Skill {
+fn skill(name: &str, description: &str, place: SkillLocation) -> Skill {
     Skill {
         name: name.into(),
         description: description.into(),
@@ -44,10 +44,10 @@ fn skill(name: &str, description: &str, place: SkillPlace) -> Skill {
 
 fn full() -> Briefing {
     let files = vec![file("AGENTS.md", "Be kind.", false), file("MEMORY.md", "Long…", true)];
-    let inside = SkillPlace::Workspace("skills/web/SKILL.md".into());
-    let hidden = Skill { listed: false, ..skill("hidden", "d", SkillPlace::Elsewhere) };
+    let inside = SkillLocation::Workspace("skills/web/SKILL.md".into());
+    let hidden = Skill { listed: false, ..skill("hidden", "d", SkillLocation::Elsewhere) };
     let list =
-        vec![skill("web", "Looks things up.", inside), skill("taxes", "Does taxes.", SkillPlace::Elsewhere), hidden];
+        vec![skill("web", "Looks things up.", inside), skill("taxes", "Does taxes.", SkillLocation::Elsewhere), hidden];
     Briefing {
         files: Arc::new(Bootstrap { files, skipped: Vec::new() }),
         skills: Arc::new(Skills { list, max_prompt_chars: 18_000, ..Skills::default() }),
@@ -137,7 +137,7 @@ fn a_skill_that_no_tool_can_read_is_not_listed() {
 #[test]
 fn over_budget_descriptions_are_shortened_and_all_names_stay() {
     let list = |max_prompt_chars| {
-        let one = |n: usize| skill(&format!("s{n}"), &"words ".repeat(20), SkillPlace::Elsewhere);
+        let one = |n: usize| skill(&format!("s{n}"), &"words ".repeat(20), SkillLocation::Elsewhere);
         let skills = Skills { list: (0..20).map(one).collect(), max_prompt_chars, ..Skills::default() };
         skills::part(&skills, &tools(&["read_skill"])).unwrap_or_default()
     };
@@ -154,7 +154,7 @@ proptest! {
         descriptions in prop::collection::vec("[a-zé ]{1,200}", 1..30), room in 0usize..4_000,
     ) {
         let list: Vec<_> =
-            descriptions.iter().map(|description| skill("a-skill", description, SkillPlace::Elsewhere)).collect();
+            descriptions.iter().map(|description| skill("a-skill", description, SkillLocation::Elsewhere)).collect();
         let bare = Skills { list: list.clone(), max_prompt_chars: 0, ..Skills::default() };
         let tools = tools(&["read_skill"]);
         let least = skills::part(&bare, &tools).unwrap_or_default().chars().count();

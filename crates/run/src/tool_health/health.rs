@@ -245,5 +245,5 @@ fn log(ToolSwitch { name, off, .. }: &ToolSwitch, by: &str) {
 
 fn count(book: &Book) {
     let (failing, off) = book.counts();
-    metrics::tools_stand(failing, off);
+    metrics::set_tool_gauges(failing, off);
 }

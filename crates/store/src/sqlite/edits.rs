@@ -3,7 +3,7 @@
 //! A running turn is never changed: its owner still appends to it, and half a turn would be no valid conversation.
 
 use belay_protocol::{
-    EditOutcome, Lease, NewEvent, SessionKey, SessionLifetime, ThreadEdit, ThreadId, TurnCut, UnixMillis,
+    EditOutcome, Lease, NewEvent, SessionKey, SessionLifetime, ThreadEdit, ThreadId, TurnCompaction, UnixMillis,
 };
 use rusqlite::params;
 
@@ -162,7 +162,7 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
 }
 
 /// The same, and removes messages of a running turn from every later load.
-pub(super) fn compact_turn(tx: &mut Tx<'_>, lease: &Lease, cut: &TurnCut) -> Done<()> {
+pub(super) fn compact_turn(tx: &mut Tx<'_>, lease: &Lease, cut: &TurnCompaction) -> Done<()> {
     let thread = lane(tx, lease)?.thread;
     let run = cut.run.as_uuid();
     let positions = tx.rows(

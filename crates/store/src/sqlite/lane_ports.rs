@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use belay_protocol::store::{QueuedInput, UnfinishedRun, input_digest};
 use belay_protocol::{
-    Acceptance, ActedOn, BootId, Checkpoint, DispatcherStore, Durability, EditOutcome, EditedMessage, FinishedRun,
-    IdempotencyKey, InputReader, JournalStore, KnownInput, LaneStore, Lease, NewEvent, NewInput, OpenedLane, PausedRun,
-    RunId, RunOptions, RunStore, SentMessage, SessionKey, SessionLifetime, StoreError, ThreadEdit, ThreadId, Together,
-    TurnCut, UnixMillis,
+    Acceptance, ActedOn, BootId, Checkpoint, CollectedStart, DispatcherStore, Durability, EditOutcome, EditedMessage,
+    FinishedRun, IdempotencyKey, InputReader, JournalStore, KnownInput, LaneStore, Lease, NewEvent, NewInput,
+    OpenedLane, PausedRun, RunId, RunOptions, RunStore, SentMessage, SessionKey, SessionLifetime, StoreError,
+    ThreadEdit, ThreadId, TurnCompaction, UnixMillis,
 };
 
-use super::{SqliteStore, acted_on, edits, gates, lanes, reads};
+use super::{SqliteStore, acted_on, approvals, edits, lanes, reads};
 use Durability::{Committed, Relaxed};
 
 #[async_trait]
@@ -67,14 +67,14 @@ impl RunStore for SqliteStore {
         self.write(Relaxed, move |tx| lanes::start_run(tx, &lease, run, at)).await
     }
 
-    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
+    async fn start_together(&self, lease: &Lease, together: CollectedStart) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(Committed, move |tx| lanes::start_together(tx, &lease, &together)).await
     }
 
     async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(Committed, move |tx| gates::pause_run(tx, &lease, &paused)).await
+        self.write(Committed, move |tx| approvals::pause_run(tx, &lease, &paused)).await
     }
 
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
@@ -104,7 +104,7 @@ impl JournalStore for SqliteStore {
         self.write(Committed, move |tx| edits::compact(tx, &lease, keep, &summary, &events)).await
     }
 
-    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCompaction) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(Committed, move |tx| edits::compact_turn(tx, &lease, &cut)).await
     }

@@ -6,14 +6,14 @@
 
 use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, joined_end};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message,
-    NewEvent, NewInput, OpenedLane, PendingRun, Provenance, RunId, RunOptions, RunStatus, SentMessage, SessionKey,
-    SessionLifetime, StoreError, ThreadId, ThreadState, Together, UnixMillis,
+    Acceptance, BootId, Checkpoint, CollectedStart, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun,
+    Lease, Message, NewEvent, NewInput, OpenedLane, PendingRun, Provenance, RunId, RunOptions, RunStatus, SentMessage,
+    SessionKey, SessionLifetime, StoreError, ThreadId, ThreadState, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 use uuid::Uuid;
 
-use super::gates;
+use super::approvals;
 use super::ledger::append_events;
 use super::outbox;
 use super::principals;
@@ -116,7 +116,7 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
                 params![thread, run.run_id.as_uuid()],
                 rows::message,
             )?;
-            run.gate = gates::newest_of(tx, run.run_id)?;
+            run.approval = approvals::newest_of(tx, run.run_id)?;
         }
         runs.push(run);
     }
@@ -137,7 +137,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
         channel: row.get::<_, String>("channel")?.into(),
         work: rows::work(row)?,
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
-        gate: None,
+        approval: None,
         status: rows::status(row)?,
         options: options.unwrap_or_default(),
         attempt: row.get("attempt")?,
@@ -297,11 +297,11 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
     append_events(tx, &[NewEvent { at, session: Some(lease.session.clone()), run_id: Some(run), kind }])
 }
 
-pub(super) fn start_together(tx: &mut Tx<'_>, lease: &Lease, together: &Together) -> Done<()> {
+pub(super) fn start_together(tx: &mut Tx<'_>, lease: &Lease, together: &CollectedStart) -> Done<()> {
     lane(tx, lease)?;
     let sql = "UPDATE runs SET text = ?3, provenance = ?4
                WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL";
-    let Together { run, text, provenance, joined, at } = together;
+    let CollectedStart { run, text, provenance, joined, at } = together;
     let provenance = provenance_json(provenance.as_deref())?;
     if tx.exec(sql, params![run.as_uuid(), lease.session.as_str(), text, provenance])? == 0 {
         return Err(not_found("queued run", *run));
@@ -392,7 +392,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
         |row| Ok((row.get::<_, Uuid>("thread")?, row.get("turn")?, rows::date(row, "started_at")?)),
     )?;
     let (thread, turn, started_at) = running.ok_or_else(|| not_found("running run", checkpoint.run))?;
-    gates::use_up(tx, checkpoint.run, &checkpoint.used)?;
+    approvals::use_up(tx, checkpoint.run, &checkpoint.used)?;
     let at = checkpoint.events.iter().map(|event| event.at).max().unwrap_or(started_at);
     let place = Place { thread, turn, run: Some(checkpoint.run), at };
     append_messages(tx, &place, &checkpoint.messages)?;
@@ -415,7 +415,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
                          model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13, state = NULL,
                          history = NULL
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING thread, turn, EXISTS (SELECT 1 FROM approvals WHERE run_id = runs.id AND ", gates::open!(), ") AS asking"),
+         RETURNING thread, turn, EXISTS (SELECT 1 FROM approvals WHERE run_id = runs.id AND ", approvals::open!(), ") AS asking"),
         params![
             finished.run.as_uuid(),
             lease.session.as_str(),
@@ -447,7 +447,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
     let ended = NewEvent { at: finished.at, session: Some(lease.session.clone()), run_id: Some(finished.run), kind };
     let mut events = finished.events.clone();
     if asking {
-        events.extend(gates::withdraw(tx, &lease.session, finished.run, finished.at)?);
+        events.extend(approvals::withdraw(tx, &lease.session, finished.run, finished.at)?);
     }
     events.push(ended);
     append_events(tx, &events)

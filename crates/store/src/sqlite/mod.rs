@@ -4,11 +4,11 @@
 //! memory has one connection, which each caller uses in its own task (`inline`). The SQL is the same for both.
 
 mod acted_on;
+mod approvals;
 mod archive;
 mod damaged;
 mod edits;
 mod ephemeral;
-mod gates;
 mod index;
 mod inline;
 mod jobs;

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Archive, Conversation, ConversationReader, Decided, Durability, Event, EventLog, EventQuery, Found, Gate,
-    GateFilter, GateId, GateState, GateStore, HistoryEntry, KnownPrincipal, Lease, Message, NewEvent, NewReservation,
-    Note, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence, Removed, ReplyRoute, Retention,
-    RunFilter, RunId, RunReader, RunRecord, SearchQuery, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary,
-    SpendLedger, Spent, StoreError, StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis,
+    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Conversation,
+    ConversationReader, Decided, Durability, Event, EventLog, EventQuery, Found, HistoryEntry, KnownPrincipal, Lease,
+    Message, NewEvent, NewReservation, Note, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence,
+    Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord, SearchQuery, Seq, SessionFilter,
+    SessionKey, SessionReader, SessionSummary, SpendLedger, Spent, StoreError, StoreHealth, ThreadId, ThreadSummary,
+    TranscriptLine, UnixMillis,
 };
 use tokio::sync::watch;
 
-use super::{SqliteStore, archive, gates, index, ledger, outbox, principals, prune, reads, spending};
+use super::{SqliteStore, approvals, archive, index, ledger, outbox, principals, prune, reads, spending};
 use crate::notes;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -79,39 +80,39 @@ impl StoreHealth for SqliteStore {
 }
 
 #[async_trait]
-impl GateStore for SqliteStore {
+impl ApprovalStore for SqliteStore {
     async fn decide(
         &self,
-        id: GateId,
-        state: GateState,
+        id: ApprovalId,
+        state: ApprovalState,
         always: bool,
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError> {
         let by = by.to_owned();
-        self.write(Committed, move |tx| gates::decide(tx, id, state, always, &by, at)).await
+        self.write(Committed, move |tx| approvals::decide(tx, id, state, always, &by, at)).await
     }
 
-    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
-        self.read(move |conn| gates::gate(conn, id)).await
+    async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRequest>, StoreError> {
+        self.read(move |conn| approvals::approval(conn, id)).await
     }
 
-    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
-        self.read(move |conn| gates::gates(conn, &filter)).await
+    async fn approvals(&self, filter: ApprovalFilter) -> Result<Vec<ApprovalRequest>, StoreError> {
+        self.read(move |conn| approvals::approvals(conn, &filter)).await
     }
 
-    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
-        self.read(move |conn| gates::gates_of(conn, run)).await
+    async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError> {
+        self.read(move |conn| approvals::approvals_of(conn, run)).await
     }
 
     async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError> {
         let (session, tool, covers) = (session.clone(), tool.to_owned(), covers.to_owned());
-        self.read(move |conn| gates::granted(conn, &session, &tool, &covers)).await
+        self.read(move |conn| approvals::granted(conn, &session, &tool, &covers)).await
     }
 
     async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {
         let session = session.clone();
-        self.write(Committed, move |tx| gates::forget_grants(tx, &session)).await
+        self.write(Committed, move |tx| approvals::forget_grants(tx, &session)).await
     }
 }
 

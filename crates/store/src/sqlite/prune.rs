@@ -339,7 +339,7 @@ pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, r
     let id = run.as_uuid();
     let events =
         tx.exec("DELETE FROM events WHERE run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)", params![id])?;
-    let gates = tx.exec("DELETE FROM approvals WHERE run_id = ?1", params![id])?;
+    let approvals = tx.exec("DELETE FROM approvals WHERE run_id = ?1", params![id])?;
     let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
     let stripped = tx.exec(
         "UPDATE runs SET thread = NULL, turn = NULL, text = '', reply = NULL, evidence = NULL, reply_to = NULL,
@@ -354,7 +354,7 @@ pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, r
     removed.events += count(events);
     removed.replies += count(replies);
     removed.run_ids.push(run);
-    Ok(1 + i64::try_from(events + gates + replies).unwrap_or(i64::MAX))
+    Ok(1 + i64::try_from(events + approvals + replies).unwrap_or(i64::MAX))
 }
 
 pub(super) fn count(rows: usize) -> u64 {

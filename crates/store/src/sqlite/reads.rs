@@ -11,7 +11,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
 use uuid::Uuid;
 
-use super::gates;
+use super::approvals;
 use super::rows::{self, RUN_COLUMNS};
 use super::threads::SEEN;
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
@@ -22,7 +22,7 @@ use crate::notices::behind_results;
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1");
     let found = row(conn, &sql, params![id.as_uuid()], rows::run_record)?;
-    found.map(|record| gates::with_question(conn, record)).transpose()
+    found.map(|record| approvals::with_question(conn, record)).transpose()
 }
 
 pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>> {
@@ -50,7 +50,7 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     values.push(i64::from(runs_limit(filter)).into());
     let sql = format!("SELECT {RUN_COLUMNS} FROM {table} {filtered} ORDER BY seq DESC LIMIT ?");
     let found = all(conn, &sql, params_from_iter(values), rows::run_record)?;
-    found.into_iter().map(|record| gates::with_question(conn, record)).collect()
+    found.into_iter().map(|record| approvals::with_question(conn, record)).collect()
 }
 
 pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: UnixMillis) -> Done<Presence> {

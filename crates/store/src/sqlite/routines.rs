@@ -2,7 +2,8 @@
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Aside, NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis,
+    Deferral, NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord,
+    UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -219,7 +220,7 @@ fn kept(row: &Row<'_>) -> Done<Kept> {
     Ok(Kept { record: record(row)?, not_before: rows::optional_date(row, "not_before")? })
 }
 
-pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, aside: Aside) -> Done<()> {
+pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, aside: Deferral) -> Done<()> {
     let sql = format!(
         "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at = ?3 AND ({}) >= ?4",
         super::routine_runs::RUNNING_OF

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Aside, BootId, Claim, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
+    BootId, Claim, Deferral, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
     JobNumbers, JobProgress, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId,
     RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
     RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Settled, StoreError, UnixMillis,
@@ -140,7 +140,7 @@ impl RoutineSchedule for SqliteStore {
         self.read(routines::next_due).await
     }
 
-    async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError> {
+    async fn defer(&self, routine: RoutineId, aside: Deferral) -> Result<(), StoreError> {
         self.write(Committed, move |tx| routines::defer(tx, routine, aside)).await
     }
 

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use belay_protocol::{
-    Acceptance, BootId, Durability, FinishedRun, JoinedRun, Lease, Message, NewInput, OutboxState, Purpose, RunStatus,
-    SessionKey, SessionLifetime, StoreError, ThreadEdit, ThreadState, Together,
+    Acceptance, BootId, CollectedStart, Durability, FinishedRun, JoinedRun, Lease, Message, NewInput, OutboxState,
+    Purpose, RunStatus, SessionKey, SessionLifetime, StoreError, ThreadEdit, ThreadState,
 };
 use belay_protocol::{JournalStore, LaneStore, Outbox, RunReader, RunStore, SpendLedger, StoreHealth};
 use belay_store::{SqliteStore, StoreOptions};
@@ -131,7 +131,7 @@ async fn a_message_that_joined_another_run_is_not_taken_up_again() {
     store
         .start_together(
             &lease,
-            Together { run: second, text: "one, two".into(), provenance: None, joined, at: at(1_500) },
+            CollectedStart { run: second, text: "one, two".into(), provenance: None, joined, at: at(1_500) },
         )
         .await
         .unwrap();

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Acceptance, Archive, Asker, BootId, Checkpoint, Claim, ConversationReader, Decided, DispatcherStore, Durability,
-    EditOutcome, EventKind, EventLog, EventQuery, FinishedRun, Gate, GateId, GateKind, GateState, GateStore,
-    Guardrails, IdempotencyKey, InputReader, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore,
-    LaneStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, NoteStore, Notify,
-    OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId,
-    RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord,
-    RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunStore,
-    RunsIn, SessionKey, SessionLifetime, SessionReader, SpendLedger, StopReason, StoreHealth, ThreadEdit,
-    ThreadSnapshot, ThreadState, ToolSwitches, Trigger, UnixMillis, Work,
+    Acceptance, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, BootId,
+    Checkpoint, Claim, ConversationReader, Decided, DispatcherStore, Durability, EditOutcome, EventKind, EventLog,
+    EventQuery, FinishedRun, Guardrails, IdempotencyKey, InputReader, JobAttempts, JobBudget, JobId, JobReader,
+    JobStore, JournalStore, LaneStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation, NewRoutine,
+    NewRoutineRun, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy, PutRule,
+    ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
+    RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore,
+    RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SpendLedger, StopReason,
+    StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, ToolSwitches, Trigger, UnixMillis, Work,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ pub(crate) trait Store:
     + Outbox
     + NoteStore
     + SpendLedger
-    + GateStore
+    + ApprovalStore
     + SealedSecrets
 {
 }
@@ -52,7 +52,7 @@ impl<S> Store for S where
         + Outbox
         + NoteStore
         + SpendLedger
-        + GateStore
+        + ApprovalStore
         + SealedSecrets
 {
 }
@@ -215,14 +215,14 @@ pub(crate) async fn does_nothing(store: &dyn Store, lease: &Lease, edit: ThreadE
 }
 
 /// A question of this run about running a command, asked of "ann" in a conversation. "Always" covers `git`.
-pub(crate) fn gate(lease: &Lease, run: RunId) -> Gate {
-    Gate {
-        id: GateId::new(),
+pub(crate) fn approval(lease: &Lease, run: RunId) -> ApprovalRequest {
+    ApprovalRequest {
+        id: ApprovalId::new(),
         run_id: run,
         session: lease.session.clone(),
         call_id: "call-1".into(),
         tool: "run_command".into(),
-        kind: GateKind::Approval,
+        kind: ApprovalKind::Approval,
         summary: "run git push".into(),
         arguments: serde_json::json!({"argv": ["git", "push"]}),
         detail: "it writes outside".into(),
@@ -232,42 +232,42 @@ pub(crate) fn gate(lease: &Lease, run: RunId) -> Gate {
         asker: Asker { principal: "ann".into(), ..Asker::default() },
         asked_at: at(1_700),
         expires_at: at(9_000),
-        state: GateState::Waiting,
+        state: ApprovalState::Waiting,
         decided_by: None,
         decided_at: None,
     }
 }
 
 /// A run at rest on this question, of which nobody is told.
-pub(crate) fn paused(gate: Gate) -> PausedRun {
-    PausedRun { checkpoint: checkpoint(gate.run_id, Vec::new()), gate, outbound: None }
+pub(crate) fn paused(approval: ApprovalRequest) -> PausedRun {
+    PausedRun { checkpoint: checkpoint(approval.run_id, Vec::new()), approval, outbound: None }
 }
 
 /// Lays a running run to rest on a new question.
-pub(crate) async fn pause(store: &dyn Store, lease: &Lease, run: RunId) -> Gate {
-    let gate = gate(lease, run);
-    store.pause_run(lease, paused(gate.clone())).await.unwrap();
-    gate
+pub(crate) async fn pause(store: &dyn Store, lease: &Lease, run: RunId) -> ApprovalRequest {
+    let approval = approval(lease, run);
+    store.pause_run(lease, paused(approval.clone())).await.unwrap();
+    approval
 }
 
 /// Answers a question that must be waiting.
-pub(crate) async fn answer(store: &dyn Store, gate: GateId, state: GateState) -> Gate {
-    match store.decide(gate, state, false, "ann", at(1_800)).await.unwrap() {
-        Decided::Now(gate) => *gate,
+pub(crate) async fn answer(store: &dyn Store, approval: ApprovalId, state: ApprovalState) -> ApprovalRequest {
+    match store.decide(approval, state, false, "ann", at(1_800)).await.unwrap() {
+        Decided::Now(approval) => *approval,
         other => panic!("it does not wait: {other:?}"),
     }
 }
 
 /// A run that rested on a question, was told yes, and goes on.
-pub(crate) async fn approved(store: &dyn Store, lease: &Lease, run: RunId) -> GateId {
-    let gate = pause(store, lease, run).await.id;
-    answer(store, gate, GateState::Approved).await;
+pub(crate) async fn approved(store: &dyn Store, lease: &Lease, run: RunId) -> ApprovalId {
+    let approval = pause(store, lease, run).await.id;
+    answer(store, approval, ApprovalState::Approved).await;
     store.start_run(lease, run, at(1_900)).await.unwrap();
-    gate
+    approval
 }
 
 /// A checkpoint that uses these approvals up.
-pub(crate) fn using(run: RunId, used: Vec<GateId>) -> Checkpoint {
+pub(crate) fn using(run: RunId, used: Vec<ApprovalId>) -> Checkpoint {
     Checkpoint { used, ..checkpoint(run, vec![Message::assistant("begun")]) }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Acceptance, Checkpoint, Decided, EditOutcome, EventLog as _, EventQuery, Gate, GateFilter, GateId, GateState,
-    GateStore as _, JoinedRun, Lease, Message, NewInput, Removed, Retention, RunFilter, RunId, RunReader as _,
-    RunStatus, SearchQuery, SessionFilter, SessionReader as _, StoreError, StoreHealth as _, ThreadEdit,
-    ThreadSnapshot, ThreadState, Together,
+    Acceptance, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore as _, Checkpoint,
+    CollectedStart, Decided, EditOutcome, EventLog as _, EventQuery, JoinedRun, Lease, Message, NewInput, Removed,
+    Retention, RunFilter, RunId, RunReader as _, RunStatus, SearchQuery, SessionFilter, SessionReader as _, StoreError,
+    StoreHealth as _, ThreadEdit, ThreadSnapshot, ThreadState,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use proptest::prelude::*;
@@ -33,15 +33,15 @@ enum Step {
         joined: Option<usize>,
     },
     /// Begin a run together with another one.
-    Together {
+    CollectedStart {
         run: usize,
         other: usize,
     },
     /// Lay a run to rest on a question. Questions are named by the order of asking.
     Pause(usize),
     Decide {
-        gate: usize,
-        state: GateState,
+        approval: usize,
+        state: ApprovalState,
         always: bool,
     },
     Finish {
@@ -59,17 +59,16 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let run = 0..6_usize;
     let state = prop_oneof![Just(None), Just(Some(ThreadState::Idle)), Just(Some(ThreadState::Interrupted))];
-    let decision =
-        prop_oneof![3 => Just(GateState::Approved), 1 => Just(GateState::Denied), 1 => Just(GateState::Expired)];
+    let decision = prop_oneof![3 => Just(ApprovalState::Approved), 1 => Just(ApprovalState::Denied), 1 => Just(ApprovalState::Expired)];
     prop_oneof![
         5 => (any::<bool>(), prop::bool::weighted(0.2), prop::option::weighted(0.3, 0..4_u8), 0..3_u8)
             .prop_map(|(start, history, key, text)| Step::Accept { start, history, key, text }),
         2 => run.clone().prop_map(Step::Start),
         3 => (run.clone(), any::<bool>(), prop::option::weighted(0.5, 0..3_usize), prop::option::weighted(0.3, 1..6_usize))
             .prop_map(|(run, for_run, used, joined)| Step::Checkpoint { run, for_run, used, joined }),
-        2 => (run.clone(), 1..6_usize).prop_map(|(run, by)| Step::Together { run, other: (run + by) % 6 }),
+        2 => (run.clone(), 1..6_usize).prop_map(|(run, by)| Step::CollectedStart { run, other: (run + by) % 6 }),
         3 => run.clone().prop_map(Step::Pause),
-        3 => (0..3_usize, decision, any::<bool>()).prop_map(|(gate, state, always)| Step::Decide { gate, state, always }),
+        3 => (0..3_usize, decision, any::<bool>()).prop_map(|(approval, state, always)| Step::Decide { approval, state, always }),
         5 => (run, state).prop_map(|(run, state)| Step::Finish { run, state }),
         6 => prop_oneof![
             4 => Just(ThreadEdit::Undo), 3 => Just(ThreadEdit::Redo), 1 => Just(ThreadEdit::Clear), 1 => Just(ThreadEdit::New)
@@ -93,7 +92,7 @@ struct Shown {
     summary: Option<String>,
     messages: Lines,
     /// Runs that have not ended, with the question each rests on and its messages.
-    unfinished: Vec<(RunId, RunStatus, u32, Option<Gate>, Lines)>,
+    unfinished: Vec<(RunId, RunStatus, u32, Option<ApprovalRequest>, Lines)>,
     /// Whether a message was new.
     new: bool,
     /// What became of an answer.
@@ -123,7 +122,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    async fn play(&mut self, step: &Step, fresh: RunId, runs: &[RunId], asked: &[GateId]) -> Answer {
+    async fn play(&mut self, step: &Step, fresh: RunId, runs: &[RunId], asked: &[ApprovalId]) -> Answer {
         let named = |n: usize| runs.get(runs.len().wrapping_sub(1 + n)).copied().unwrap_or(fresh);
         let new_question = question_of(fresh);
         let question = |n: usize| asked.get(asked.len().wrapping_sub(1 + n)).copied().unwrap_or(new_question);
@@ -137,10 +136,10 @@ impl Player<'_> {
                 outcome.map(|acceptance| (acceptance == Acceptance::New).then(|| self.empty()))
             }
             Step::Start(run) => self.store.start_run(&self.lease, named(*run), at(1_500)).await.map(done),
-            Step::Together { run, other } => {
+            Step::CollectedStart { run, other } => {
                 let joined = vec![joined(named(*other), "collect")];
                 let together =
-                    Together { run: named(*run), text: "both".into(), provenance: None, joined, at: at(1_600) };
+                    CollectedStart { run: named(*run), text: "both".into(), provenance: None, joined, at: at(1_600) };
                 match named(*run) == named(*other) {
                     true => Ok(None), // there are fewer runs than names; no run joins itself
                     false => self.store.start_together(&self.lease, together).await.map(done),
@@ -156,11 +155,11 @@ impl Player<'_> {
                 self.store.checkpoint(&self.lease, progress).await.map(done)
             }
             Step::Pause(run) => {
-                let gate = Gate { id: new_question, ..gate(&self.lease, named(*run)) };
-                self.store.pause_run(&self.lease, paused(gate)).await.map(|()| Some(self.empty()))
+                let approval = ApprovalRequest { id: new_question, ..approval(&self.lease, named(*run)) };
+                self.store.pause_run(&self.lease, paused(approval)).await.map(|()| Some(self.empty()))
             }
-            Step::Decide { gate, state, always } => {
-                let decided = self.store.decide(question(*gate), *state, *always, "ann", at(1_800)).await;
+            Step::Decide { approval, state, always } => {
+                let decided = self.store.decide(question(*approval), *state, *always, "ann", at(1_800)).await;
                 decided.map(|decided| Some(Shown { new: false, decided: Some(decided), ..self.empty() }))
             }
             Step::Finish { run, state } => {
@@ -212,7 +211,8 @@ impl Player<'_> {
     async fn look(&mut self) -> Shown {
         let opened = reload(self.store, &mut self.lease).await;
         let unfinished = opened.unfinished.into_iter();
-        let unfinished = unfinished.map(|run| (run.run_id, run.status, run.attempt, run.gate, run.messages)).collect();
+        let unfinished =
+            unfinished.map(|run| (run.run_id, run.status, run.attempt, run.approval, run.messages)).collect();
         Shown { unfinished, ..shown(opened.thread) }
     }
 
@@ -232,7 +232,7 @@ fn joined(run: RunId, how: &'static str) -> JoinedRun {
 }
 
 /// The question that a step may ask.
-fn question_of(fresh: RunId) -> GateId {
+fn question_of(fresh: RunId) -> ApprovalId {
     fresh.as_uuid().into()
 }
 
@@ -268,8 +268,8 @@ async fn play_on_both(steps: Vec<Step>) -> Result<(), TestCaseError> {
     for run in runs {
         prop_assert_eq!(memory.run(run).await.unwrap(), sqlite.run(run).await.unwrap());
     }
-    let filter = GateFilter { limit: 1_000, ..GateFilter::default() };
-    prop_assert_eq!(memory.gates(filter.clone()).await.unwrap(), sqlite.gates(filter).await.unwrap());
+    let filter = ApprovalFilter { limit: 1_000, ..ApprovalFilter::default() };
+    prop_assert_eq!(memory.approvals(filter.clone()).await.unwrap(), sqlite.approvals(filter).await.unwrap());
     let (one, other) = (memory.forget_grants(&"s".into()).await, sqlite.forget_grants(&"s".into()).await);
     prop_assert_eq!(one.unwrap(), other.unwrap());
     let session = "s".into();
@@ -294,15 +294,21 @@ async fn play_on_both(steps: Vec<Step>) -> Result<(), TestCaseError> {
 async fn what_is_left_fits_together(store: &dyn Store) -> Result<(), TestCaseError> {
     let runs = store.runs(RunFilter { limit: 1_000, ..RunFilter::default() }).await.unwrap();
     let known = |run: RunId| runs.iter().any(|record| record.run_id == run);
-    let gates = store.gates(GateFilter { limit: 1_000, ..GateFilter::default() }).await.unwrap();
-    prop_assert!(gates.iter().all(|gate| known(gate.run_id)), "a question of no run: {:?}", gates);
+    let approvals = store.approvals(ApprovalFilter { limit: 1_000, ..ApprovalFilter::default() }).await.unwrap();
+    prop_assert!(approvals.iter().all(|approval| known(approval.run_id)), "a question of no run: {:?}", approvals);
     for record in &runs {
-        let own = |gate: &Gate| gate.run_id == record.run_id;
+        let own = |approval: &ApprovalRequest| approval.run_id == record.run_id;
         prop_assert_eq!(record.ended_at.is_some(), record.reason.is_some(), "{:?}", record);
-        let asked =
-            record.waiting_for.as_ref().is_none_or(|it| gates.iter().any(|gate| own(gate) && gate.id == it.approval));
+        let asked = record
+            .waiting_for
+            .as_ref()
+            .is_none_or(|it| approvals.iter().any(|approval| own(approval) && approval.id == it.approval));
         prop_assert!(asked, "it waits for a question that is gone: {:?}", record);
-        prop_assert!(record.status != RunStatus::Paused || gates.iter().any(own), "it rests on nothing: {:?}", record);
+        prop_assert!(
+            record.status != RunStatus::Paused || approvals.iter().any(own),
+            "it rests on nothing: {:?}",
+            record
+        );
     }
     for thread in store.threads(&"s".into()).await.unwrap() {
         let lines = store.transcript(thread.thread, 0, 1_000).await.unwrap();

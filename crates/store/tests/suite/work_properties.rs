@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_protocol::{
-    Aside, BootId, Claim, EventKind, EventQuery, JobCaps, JobChange, JobFilter, JobId, JobState, NewRoutine,
+    BootId, Claim, Deferral, EventKind, EventQuery, JobCaps, JobChange, JobFilter, JobId, JobState, NewRoutine,
     NewRoutineRun, Outbound, Retention, RoutineId, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
     RoutineRunStatus, RoutineRunStore, RoutineSchedule, UnixMillis,
 };
@@ -189,7 +189,7 @@ impl Played {
                 let there = store.routine(&format!("r{name}")).await.unwrap();
                 let waits_for = there.and_then(|routine| routine.next_at).unwrap_or(at);
                 let (until, least) = (UnixMillis(at.0 + steps * SECOND), u32::from(steps % 2 == 0));
-                let aside = Aside { waits_for, until, at_work: least };
+                let aside = Deferral { waits_for, until, at_work: least };
                 format!("{:?}", store.defer(current(store, name).await, aside).await)
             }
             Step::Delete(name) => format!("{:?}", store.delete(&format!("r{name}"), None).await),

@@ -92,7 +92,7 @@ impl RunCommand {
         let spec = ToolSpec {
             idempotent: false,
             approval: Ask::UnlessApproved,
-            outside: true,
+            untrusted: true,
             takes_variables: true,
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
@@ -124,11 +124,11 @@ impl Tool for RunCommand {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let policy = self.runner.policy().await?;
         let (request, _, stdin) = self.request(arguments).await?;
         let requests = self.requests.clone();
-        blocking(move || Ok(weigh(&requests, &request, policy, stdin.as_deref()))).await
+        blocking(move || Ok(preview(&requests, &request, policy, stdin.as_deref()))).await
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
@@ -147,7 +147,7 @@ impl Tool for RunCommand {
 }
 
 /// The preview of a call for a person, and everything that the approval is bound to.
-fn weigh(requests: &CommandRequests, request: &CommandRequest, policy: String, stdin: Option<&str>) -> CallPreview {
+fn preview(requests: &CommandRequests, request: &CommandRequest, policy: String, stdin: Option<&str>) -> CallPreview {
     let paths = &requests.paths;
     let names_program = |word: &str| paths.names_program(word, &request.directory);
     let in_workspace = |word: &str| paths.names_entry(word, &request.directory);

@@ -51,7 +51,7 @@ impl RunShell {
         let spec = ToolSpec {
             idempotent: false,
             approval: Ask::Always,
-            outside: true,
+            untrusted: true,
             takes_variables: true,
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
@@ -78,7 +78,7 @@ impl Tool for RunShell {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let policy = self.runner.policy().await?;
         let (request, _) = self.request(arguments).await?;
         let bound = vec![

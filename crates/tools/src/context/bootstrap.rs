@@ -110,13 +110,13 @@ mod tests {
     #[test]
     fn unusable_files_are_skipped_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
-        let outside = tempfile::tempdir().unwrap();
-        fs::write(outside.path().join("secret"), "hush").unwrap();
+        let untrusted = tempfile::tempdir().unwrap();
+        fs::write(untrusted.path().join("secret"), "hush").unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("binary"), b"a\0b").unwrap();
         fs::write(at("latin"), b"caf\xe9").unwrap();
         fs::create_dir(at("directory")).unwrap();
-        symlink(outside.path().join("secret"), at("escape")).unwrap();
+        symlink(untrusted.path().join("secret"), at("escape")).unwrap();
         symlink("../../../../../../etc/hostname", at("relative")).unwrap();
         symlink("loop", at("loop")).unwrap();
         let fifo = rustix::fs::Mode::from_raw_mode(0o600);

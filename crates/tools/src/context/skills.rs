@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_protocol::{Secret, Skill, SkillPlace, Skills, Skipped};
+use belay_protocol::{Secret, Skill, SkillLocation, Skills, Skipped};
 use serde_json::Value;
 
 use self::find::{Found, Walk, folder_of};
@@ -187,11 +187,11 @@ impl Scan<'_> {
             return Err(format!("there are {MAX_SKILLS} skills before it, which is the most there can be"));
         }
         let place = if root.workspace {
-            SkillPlace::Workspace(path)
+            SkillLocation::Workspace(path)
         } else {
             let folder = Folder { root: root.files.clone(), path: folder_of(&path).to_owned() };
             self.elsewhere.insert(head.name.clone(), folder);
-            SkillPlace::Elsewhere
+            SkillLocation::Elsewhere
         };
         self.skills.list.push(Skill {
             name: head.name,

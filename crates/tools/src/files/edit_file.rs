@@ -92,7 +92,7 @@ impl Tool for EditFile {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let workspace = self.workspace.clone();
         self.with_fitted(arguments, CancellationToken::new(), move |arguments, fitted| {
             let (minus, plus) = (arguments.old.lines().count(), arguments.new.lines().count());

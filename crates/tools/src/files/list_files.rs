@@ -39,7 +39,7 @@ impl ListFiles {
         Self {
             // File names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {
-                outside: true,
+                untrusted: true,
                 ..arguments::spec::<Arguments>("list_files", description, Effect::Read, Duration::from_secs(30))
             },
             workspace,

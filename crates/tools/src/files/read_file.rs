@@ -76,7 +76,7 @@ impl ReadFile {
         Self {
             // File contents and names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {
-                outside: true,
+                untrusted: true,
                 ..arguments::spec::<Arguments>("read_file", description, Effect::Read, Duration::from_secs(30))
             },
             workspace,

@@ -76,7 +76,7 @@ impl SearchFiles {
         Self {
             // File contents and names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {
-                outside: true,
+                untrusted: true,
                 ..arguments::spec::<Arguments>("search_files", description, Effect::Read, timeout)
             },
             workspace,

@@ -57,7 +57,7 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let Arguments { path, content, create_dirs } = self.read_arguments(arguments)?;
         let workspace = self.workspace.clone();
         blocking(move || {

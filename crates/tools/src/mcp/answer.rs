@@ -49,7 +49,7 @@ pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &C
         (true, true) => Err(ToolFailure::failed("The tool failed and did not say why.")),
         (true, false) => Err(ToolFailure::Failed(cut(&text, MAX_FAILURE))),
         (false, true) => Ok("[the tool answered nothing]".into()),
-        (false, false) => Ok(ToolReply { text, pictures, outside: true, ..ToolReply::default() }),
+        (false, false) => Ok(ToolReply { text, pictures, untrusted: true, ..ToolReply::default() }),
     }
 }
 

@@ -42,7 +42,7 @@ pub struct Mcp {
 
 /// Whether a survey may pin tools that it sees for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looking {
+pub enum SurveyMode {
     /// New tools are pinned if the server's `trust` allows it.
     ToUse,
     /// No pin is changed.
@@ -137,13 +137,13 @@ impl Mcp {
     ///
     /// # Cancel safety
     /// If the future is dropped, the started servers are ended.
-    pub async fn survey(&self, looking: Looking) -> Result<Survey, PinsError> {
+    pub async fn survey(&self, looking: SurveyMode) -> Result<Survey, PinsError> {
         let listing = join_all(self.servers.iter().map(|server| self.list_tools(server))).await;
         let found: Vec<_> = self.servers.iter().cloned().zip(listing).collect();
         let (pins, clock) = (self.pins.clone(), self.clock.clone());
         let compared = tokio::task::spawn_blocking(move || match looking {
-            Looking::Only => pins.read().map(|set| compare(found, set)),
-            Looking::ToUse => pins.change(|set| {
+            SurveyMode::Only => pins.read().map(|set| compare(found, set)),
+            SurveyMode::ToUse => pins.change(|set| {
                 pin_first(&found, set, &*clock);
                 compare(found, set.clone())
             }),

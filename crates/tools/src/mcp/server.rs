@@ -36,7 +36,7 @@ pub(super) enum Endpoint {
 }
 
 /// Inputs from the daemon for the configuration of a server.
-pub struct Surroundings<'a> {
+pub struct ServerInputs<'a> {
     /// Working directory of programs: the workspace.
     pub directory: &'a Path,
     /// Reads a variable of the daemon's environment.
@@ -50,7 +50,7 @@ impl Server {
     ///
     /// # Errors
     /// A sentence that names the key: a variable of `env_from` is not set, or the URL cannot be used.
-    pub fn new(name: &str, config: &McpServerConfig, surroundings: Surroundings<'_>) -> Result<Self, String> {
+    pub fn new(name: &str, config: &McpServerConfig, surroundings: ServerInputs<'_>) -> Result<Self, String> {
         let endpoint = match &config.url {
             Some(url) => Remote::new(url, surroundings.token)
                 .map(Endpoint::Remote)
@@ -143,7 +143,7 @@ mod tests {
             "OTHER" => Some("not for servers".into()),
             _ => None,
         };
-        let surroundings = Surroundings { directory: Path::new("/w"), variable: &variable, token: None };
+        let surroundings = ServerInputs { directory: Path::new("/w"), variable: &variable, token: None };
         Server::new("s", &serde_json::from_str(config).unwrap(), surroundings)
     }
 

@@ -58,7 +58,7 @@ impl McpTool {
             timeout: server.timeout() + BEFORE_THE_CALL,
             max_output_bytes: config.max_output_bytes,
             approval: config.approval,
-            outside: true,
+            untrusted: true,
             foreign: true,
             server: Some(server.name().to_owned()),
             ..ToolSpec::new(name, description, offer.schema.clone())
@@ -97,7 +97,7 @@ impl Tool for McpTool {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let (server, tool) = (self.server.name(), &self.offer.tool);
         let shown = line(&Value::Object(arguments.clone()).to_string(), MAX_SHOWN_ARGUMENTS);
         let hint = if self.offer.destructive { " (it says that it may destroy something)" } else { "" };

@@ -47,7 +47,7 @@ impl ReadOutput {
         let spec = arguments::spec::<Arguments>("read_output", description, Effect::Read, Duration::from_secs(10));
         // Most stored outputs come from other programs or web pages. The store does not record their source, so every
         // output counts as untrusted content.
-        Self { spec: ToolSpec { outside: true, ..spec }, outputs, runs }
+        Self { spec: ToolSpec { untrusted: true, ..spec }, outputs, runs }
     }
 
     /// Whether the run is the caller's run, or an earlier run of the same session.

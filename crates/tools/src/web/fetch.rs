@@ -68,7 +68,7 @@ impl FetchUrl {
     pub(crate) fn new(config: &WebConfig, resolver: Arc<dyn Resolve>, pictures: Pictures) -> Result<Self, String> {
         let limit = Duration::from_secs(config.timeout_s);
         let spec = ToolSpec {
-            outside: true,
+            untrusted: true,
             rate: Some(RATE),
             ..arguments::spec::<Arguments>("fetch_url", DESCRIPTION, Effect::External, limit + GRACE)
         };
@@ -140,7 +140,7 @@ impl Tool for FetchUrl {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let Arguments { url } = arguments::read(arguments)?;
         let target = self.page_client.rules.target(&url).map_err(ToolFailure::Failed)?;
         Ok(CallPreview {
@@ -160,7 +160,7 @@ impl Tool for FetchUrl {
             page = timeout(self.limit, self.page(&url, &context.cancel)) => page,
         };
         let late = |_| ToolFailure::failed(format!("The page was not whole within {} s.", self.limit.as_secs()));
-        Ok(ToolReply { outside: true, ..page.map_err(late)?? })
+        Ok(ToolReply { untrusted: true, ..page.map_err(late)?? })
     }
 }
 

@@ -87,7 +87,7 @@ impl WebSearch {
         let builder = if base.scheme() == "https" { builder } else { builder.tls_certs_only([]) };
         let http = builder.build().map_err(|error| format!("tools.search: no client: {}", innermost(&error)))?;
         let spec = ToolSpec {
-            outside: true,
+            untrusted: true,
             rate: Some(RATE),
             credential: provider
                 .key()
@@ -142,7 +142,7 @@ impl Tool for WebSearch {
         &self.spec
     }
 
-    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let arguments: Arguments = arguments::read(arguments)?;
         let query = checked(&arguments.query)?;
         let name = self.provider.name();
@@ -166,7 +166,7 @@ impl Tool for WebSearch {
             let name = self.provider.name();
             ToolFailure::failed(format!("{name} did not answer within {} s.", self.limit.as_secs()))
         };
-        Ok(ToolReply { outside: true, ..found.map_err(late)??.into() })
+        Ok(ToolReply { untrusted: true, ..found.map_err(late)??.into() })
     }
 }
 

@@ -78,9 +78,9 @@ async fn night(seed: u64) -> (Ledger, Vec<String>) {
         let answer = world.tell(put).await;
         assert!(matches!(answer, Ack::Routine(RoutineAnswer::Routine(_))), "{}: {answer:?}", cast.spec.name);
     }
-    let mut outside = JoinSet::new();
+    let mut untrusted = JoinSet::new();
     for act in cast::acts(world.dice, &jobs) {
-        outside.spawn(do_it(world.clone(), began, act));
+        untrusted.spawn(do_it(world.clone(), began, act));
     }
     let (mut answers, mut crashes) = (Answers::new(), Crashes::new());
     for boot in 1.. {
@@ -91,7 +91,7 @@ async fn night(seed: u64) -> (Ledger, Vec<String>) {
         let died_at = tokio::select! {
             () = sleep_until(crash_at), if before_dawn => die(&world, &life, next).await,
             () = world.model.poison.notified() => "a poisoned job".to_owned(),
-            () = morning(&world, &life, &cast, dawn_at, &mut outside, &mut answers), if !before_dawn => break,
+            () = morning(&world, &life, &cast, dawn_at, &mut untrusted, &mut answers), if !before_dawn => break,
         };
         *crashes.entry(died_at).or_default() += 1;
         world.crash(life).await;
@@ -136,7 +136,7 @@ async fn morning(
     life: &Life,
     cast: &[Cast],
     dawn_at: UnixMillis,
-    outside: &mut JoinSet<(Act, Ack)>,
+    untrusted: &mut JoinSet<(Act, Ack)>,
     answers: &mut Answers,
 ) {
     let store = &life.store;
@@ -152,7 +152,7 @@ async fn morning(
         let off = world.inbound("off", n, Body::Control(Control::Routine(Box::new(off))));
         world.tell(off).await;
     }
-    while let Some(done) = outside.join_next().await {
+    while let Some(done) = untrusted.join_next().await {
         answers.push(done.expect("no panic"));
     }
     loop {

@@ -10,7 +10,7 @@ use belay_protocol::{
     BootId, BoundHook, ChannelAccess, ContextSource, NoContext, NoProcesses, RunProcesses, SecretVault, Tool,
     ToolHealthConfig,
 };
-use belay_run::{Absent, AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
+use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, DisabledChannels, LimitsConfig, StreamingConfig};
 use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
 use belay_testkit::faulty::Faulty;
 use belay_testkit::scripted_model::ScriptedModel;
@@ -48,7 +48,7 @@ pub(crate) struct Setup {
     /// Who is let in through its channels, where they say.
     pub(crate) lists: Option<Arc<dyn ChannelAccess>>,
     /// Who is let in through channels that are switched off.
-    pub(crate) absent: Absent,
+    pub(crate) absent: DisabledChannels,
     /// What its channels are called.
     pub(crate) names: [&'static str; 2],
 }
@@ -101,7 +101,7 @@ impl Setup {
             shows: Shows::default(),
             streaming: StreamingConfig::default(),
             lists: None,
-            absent: Absent::new(),
+            absent: DisabledChannels::new(),
             names: ["one", "two"],
         }
     }

@@ -48,7 +48,7 @@ impl TestTool {
 
     /// The same tool, whose answers are words of the outside.
     pub(crate) fn of_outside(mut self) -> Self {
-        self.spec.outside = true;
+        self.spec.untrusted = true;
         self
     }
 
@@ -114,7 +114,11 @@ impl Tool for TestTool {
         &self.spec
     }
 
-    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(
+        &self,
+        _arguments: &Map<String, Value>,
+        _session: &SessionKey,
+    ) -> Result<CallPreview, ToolFailure> {
         let world = self.world.lock().expect("not poisoned").clone();
         let bound = if world.is_empty() { Vec::new() } else { vec![("world".to_owned(), world)] };
         Ok(CallPreview { bound, covers: Some(format!("all of {}", self.spec.name)), ..CallPreview::default() })

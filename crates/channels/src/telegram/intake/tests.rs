@@ -314,7 +314,7 @@ fn before_the_bots_name_is_known_a_message_with_a_mention_is_undecided() {
 
 #[test]
 fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
-    let gate = belay_protocol::GateId::new();
+    let approval = belay_protocol::ApprovalId::new();
     let query = |from: u64, data: &str, message: Value| {
         let query = json!({
             "id": "q1", "chat_instance": "c", "data": data, "message": message,
@@ -331,19 +331,19 @@ fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
     let topic = group(json!({"from": bot, "message_thread_id": 9, "is_topic_message": true}));
     let elsewhere = message(json!({"from": bot, "chat": {"id": -200, "type": "group", "title": "H"}}));
     let decide = |decision, who: Principal, session: &str| {
-        let body = Body::Control(Control::Decide { gate, decision });
+        let body = Body::Control(Control::Decide { approval, decision });
         format!("{body:?} of {who:?} in {session}")
     };
     let user = Principal { id: "42".into(), role: Role::User };
     use belay_protocol::Decision::{Always, Approve, Deny};
     for (from, data, message, expected) in [
-        (42, format!("belay:a:{gate}"), &own, decide(Approve, user.clone(), "telegram:42")),
-        (42, format!("belay:y:{gate}"), &topic, decide(Always, user, "telegram:-100:9")),
-        (7, format!("belay:d:{gate}"), &topic, decide(Deny, Principal::operator("7"), "telegram:-100:9")),
-        (43, format!("belay:a:{gate}"), &topic, format!("(tap of Some(43): {NOT_YOURS})")),
-        (42, format!("belay:a:{gate}"), &elsewhere, format!("(tap of None: {NOT_HERE})")),
+        (42, format!("belay:a:{approval}"), &own, decide(Approve, user.clone(), "telegram:42")),
+        (42, format!("belay:y:{approval}"), &topic, decide(Always, user, "telegram:-100:9")),
+        (7, format!("belay:d:{approval}"), &topic, decide(Deny, Principal::operator("7"), "telegram:-100:9")),
+        (43, format!("belay:a:{approval}"), &topic, format!("(tap of Some(43): {NOT_YOURS})")),
+        (42, format!("belay:a:{approval}"), &elsewhere, format!("(tap of None: {NOT_HERE})")),
         (42, "belay:a:17".into(), &own, format!("(tap of None: {OUT_OF_USE})")),
-        (42, format!("belay:a:{gate}"), &Value::Null, format!("(tap of None: {OUT_OF_USE})")),
+        (42, format!("belay:a:{approval}"), &Value::Null, format!("(tap of None: {OUT_OF_USE})")),
     ] {
         assert_eq!(query(from, &data, message.clone()), expected, "{from} {data}");
     }

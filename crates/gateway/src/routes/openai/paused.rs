@@ -22,20 +22,20 @@ impl ApprovalAnswer {
     /// The approval request that a run waits for; `None`: it waits for none.
     pub(crate) async fn of(app: &App, head: &Head, run: &RunRecord) -> Option<Self> {
         let question = run.waiting_for.as_ref().filter(|_| run.status == RunStatus::Paused)?;
-        let (mut text, approval) = match app.gates.gate(question.approval).await {
-            Ok(Some(gate)) => {
+        let (mut text, approval) = match app.approvals.approval(question.approval).await {
+            Ok(Some(request)) => {
                 let now = app.clock.now();
-                let approval = serde_json::to_value(Approval::at(&gate, now)).unwrap_or_default();
-                ((app.question)(&gate, now), approval)
+                let approval = serde_json::to_value(Approval::at(&request, now)).unwrap_or_default();
+                ((app.question)(&request, now), approval)
             }
             // The run's own data is enough to answer the request by its id.
             _ => (question.summary.clone(), serde_json::to_value(question).unwrap_or_default()),
         };
         if let Some(session) = head.nameless_session() {
             text.push_str(&format!(
-                "\n\n(This request named no session, so that a bare answer would reach another one. Send `/approve {gate}` or \
-                 `/deny {gate}`, or send the header `X-Belay-Session: {session}` with your answer.)",
-                gate = question.approval
+                "\n\n(This request named no session, so that a bare answer would reach another one. Send `/approve {id}` or \
+                 `/deny {id}`, or send the header `X-Belay-Session: {session}` with your answer.)",
+                id = question.approval
             ));
         }
         let belay = json!({"run_id": run.run_id, "status": run.status, "approval": approval});

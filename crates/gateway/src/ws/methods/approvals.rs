@@ -1,13 +1,13 @@
 //! `approvals.list` and `approvals.decide`: the same bodies as over HTTP.
 
-use belay_protocol::GateFilter;
+use belay_protocol::ApprovalFilter;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Caller;
 use crate::checks::check_limit;
 use crate::error::ApiError;
-use crate::routes::{decide_gate, list_gates};
+use crate::routes::{decide_approval, list_approvals};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -29,12 +29,13 @@ pub(super) struct DecideParams {
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
     let visibility = caller.app.visibility(&caller.principal);
     let session = visibility.named_session("sessionKey", params.session_key.as_deref()).await?;
-    let filter = GateFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..GateFilter::default() };
-    list_gates(&caller.app, &caller.principal, session, filter).await
+    let filter =
+        ApprovalFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..ApprovalFilter::default() };
+    list_approvals(&caller.app, &caller.principal, session, filter).await
 }
 
 /// Answers an approval request. The agent decides whether the answer counts.
 pub(super) async fn decide(caller: &Caller, params: DecideParams) -> Result<Value, ApiError> {
     let id = params.id.parse().map_err(|_not_a_uuid| ApiError::invalid("id: not the id of a question"))?;
-    decide_gate(&caller.app, caller.principal.clone(), id, &params.decision).await
+    decide_approval(&caller.app, caller.principal.clone(), id, &params.decision).await
 }

@@ -55,14 +55,14 @@ impl FakeAgent {
                 self.store.ephemeral.lock().unwrap().insert(inbound.session.clone());
             }
             match inbound.body.clone() {
-                Body::Control(Control::Decide { gate, decision }) => {
-                    ack.send(self.decide(gate, decision, &inbound).await);
+                Body::Control(Control::Decide { approval, decision }) => {
+                    ack.send(self.decide(approval, decision, &inbound).await);
                 }
                 Body::Control(Control::Job(request)) => ack.send(self.work.job(request, &inbound)),
                 Body::Control(Control::Routine(request)) => ack.send(self.work.routine(*request, &inbound)),
                 Body::Control(control) => ack.send(self.control(&control)),
                 Body::Text(text) | Body::Edit(text) => match self.answer_in(&inbound, &text) {
-                    Some((gate, decision)) => ack.send(self.decide(gate, decision, &inbound).await),
+                    Some((approval, decision)) => ack.send(self.decide(approval, decision, &inbound).await),
                     None => self.text(&inbound, &text, ack),
                 },
             }
@@ -113,59 +113,63 @@ impl FakeAgent {
     }
 
     /// The answer that a text is while a question waits in its session: a yes or a no, or the secret that was asked for.
-    fn answer_in(&self, inbound: &Inbound, text: &str) -> Option<(GateId, Decision)> {
-        let gates = self.store.gates.lock().unwrap();
-        let gate = gates.iter().find(|gate| gate.state == GateState::Waiting && gate.session == inbound.session)?;
-        match (&gate.kind, text) {
-            (GateKind::Credential { .. }, _) | (_, "yes") => Some((gate.id, Decision::Approve)),
-            (_, "no") => Some((gate.id, Decision::Deny)),
+    fn answer_in(&self, inbound: &Inbound, text: &str) -> Option<(ApprovalId, Decision)> {
+        let approvals = self.store.approvals.lock().unwrap();
+        let approval = approvals
+            .iter()
+            .find(|approval| approval.state == ApprovalState::Waiting && approval.session == inbound.session)?;
+        match (&approval.kind, text) {
+            (ApprovalKind::Credential { .. }, _) | (_, "yes") => Some((approval.id, Decision::Approve)),
+            (_, "no") => Some((approval.id, Decision::Deny)),
             _ => None,
         }
     }
 
     /// Answers a question; a run that was asked `slowly` goes on without an end, and its watchers learn that late.
-    async fn decide(&self, id: GateId, decision: Decision, inbound: &Inbound) -> Ack {
-        let Some(gate) = self.store.gate(id).await.unwrap() else {
+    async fn decide(&self, id: ApprovalId, decision: Decision, inbound: &Inbound) -> Ack {
+        let Some(approval) = self.store.approval(id).await.unwrap() else {
             return Ack::Refused(Refusal::Unknown(format!("There is no question {id}.")));
         };
-        if !gate.asker.may_be_decided_by(&gate.session, &inbound.principal, &inbound.session) {
+        if !approval.asker.may_be_decided_by(&approval.session, &inbound.principal, &inbound.session) {
             return Ack::Refused(Refusal::Forbidden("This question is not yours to answer.".into()));
         }
         let (state, reply) = match decision {
-            Decision::Deny => (GateState::Denied, "Denied."),
-            Decision::Approve | Decision::Always => (GateState::Approved, "Approved."),
+            Decision::Deny => (ApprovalState::Denied, "Denied."),
+            Decision::Approve | Decision::Always => (ApprovalState::Approved, "Approved."),
         };
         let by = &inbound.principal.id;
-        let gate = match self.store.decide(id, state, decision == Decision::Always, by, UnixMillis(NOW)).await.unwrap()
-        {
-            Decided::Now(gate) => gate,
-            Decided::Before(gate) => return Ack::Refused(Refusal::Decided(format!("This {}.", gate.state.told()))),
-            Decided::Unknown => panic!("it was there"),
-        };
-        let run = self.store.run(gate.run_id).await.unwrap().unwrap();
+        let approval =
+            match self.store.decide(id, state, decision == Decision::Always, by, UnixMillis(NOW)).await.unwrap() {
+                Decided::Now(approval) => approval,
+                Decided::Before(approval) => {
+                    return Ack::Refused(Refusal::Decided(format!("This {}.", approval.state.told())));
+                }
+                Decided::Unknown => panic!("it was there"),
+            };
+        let run = self.store.run(approval.run_id).await.unwrap().unwrap();
         self.store.put(RunRecord { status: RunStatus::Running, waiting_for: None, ..run.clone() });
         self.store.fact(
             &run,
             EventKind::ApprovalResolved { approval: id, state: state.word().into(), actor: by.to_string() },
         );
-        match gate.summary.as_str() {
+        match approval.summary.as_str() {
             "slowly" => {}
-            command => self.finish(gate.run_id, StopReason::FinalText, &format!("{} {command}", state.word())),
+            command => self.finish(approval.run_id, StopReason::FinalText, &format!("{} {command}", state.word())),
         }
         Ack::Command(CommandReply {
             command: "/approve".into(),
             reply: reply.into(),
-            resumes: Some(gate.run_id),
+            resumes: Some(approval.run_id),
             refused: false,
         })
     }
 
     /// Lays a run to rest on a question about that command, or for a secret.
-    fn pause(&self, id: RunId, kind: GateKind, summary: &str, inbound: &Inbound) {
+    fn pause(&self, id: RunId, kind: ApprovalKind, summary: &str, inbound: &Inbound) {
         let mut lives = self.lives.lock().unwrap();
         let life = lives.get_mut(&id).unwrap();
-        let gate = Gate {
-            id: GateId::new(),
+        let approval = ApprovalRequest {
+            id: ApprovalId::new(),
             run_id: id,
             session: life.record.session.clone(),
             call_id: "call-1".into(),
@@ -184,22 +188,25 @@ impl FakeAgent {
             },
             asked_at: UnixMillis(NOW),
             expires_at: UnixMillis(NOW + 1_800_000),
-            state: GateState::Waiting,
+            state: ApprovalState::Waiting,
             decided_by: None,
             decided_at: None,
         };
-        let record =
-            RunRecord { status: RunStatus::Paused, waiting_for: Some(WaitingFor::from(&gate)), ..life.record.clone() };
+        let record = RunRecord {
+            status: RunStatus::Paused,
+            waiting_for: Some(WaitingFor::from(&approval)),
+            ..life.record.clone()
+        };
         self.store.put(record.clone());
         let asked = EventKind::ApprovalRequested {
-            approval: gate.id,
-            call_id: gate.call_id.clone(),
-            name: gate.tool.clone(),
+            approval: approval.id,
+            call_id: approval.call_id.clone(),
+            name: approval.tool.clone(),
             kind: "approval".into(),
             summary: summary.into(),
-            detail: gate.detail.clone(),
+            detail: approval.detail.clone(),
         };
-        self.store.gates.lock().unwrap().push(gate);
+        self.store.approvals.lock().unwrap().push(approval);
         self.store.fact(&record, asked);
         life.finished.send_replace(Some(Arc::new(record)));
     }
@@ -264,10 +271,10 @@ impl FakeAgent {
         }
         if let Some(command) = text.strip_prefix("ask ") {
             self.delta(id, 1, "Let me look.");
-            return self.pause(id, GateKind::Approval, command, inbound);
+            return self.pause(id, ApprovalKind::Approval, command, inbound);
         }
         if text == "login" {
-            return self.pause(id, GateKind::Credential { name: "github".into() }, "logs in", inbound);
+            return self.pause(id, ApprovalKind::Credential { name: "github".into() }, "logs in", inbound);
         }
         if let Some(word) = text.strip_prefix("fail ") {
             let reason = StopReason::from_word(word).unwrap();

@@ -114,12 +114,12 @@ impl Harness {
     }
 
     /// Sends a message whose run waits for approval, and returns the run's record and the question's id.
-    pub(crate) async fn ask(&self, session: &str, text: &str) -> (Value, GateId) {
+    pub(crate) async fn ask(&self, session: &str, text: &str) -> (Value, ApprovalId) {
         let message = serde_json::json!({"session": session, "text": text, "wait_ms": 30_000});
         let (status, run) = self.post("/api/v1/messages", message).await;
         assert_eq!((status, run["status"].as_str()), (200, Some("paused")), "{run}");
-        let gate = run["waiting_for"]["approval"].as_str().unwrap().parse().unwrap();
-        (run, gate)
+        let approval = run["waiting_for"]["approval"].as_str().unwrap().parse().unwrap();
+        (run, approval)
     }
 
     /// Begins a run that does not end by itself.
@@ -145,14 +145,14 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         sessions: store.clone(),
         health: store.clone(),
         events: store.clone(),
-        gates: store.clone(),
+        approvals: store.clone(),
         archive: Arc::new(FakeArchive),
         vault: Arc::new(FakeArchive),
         jobs: Arc::new(FakeWork::default()),
         routines: Arc::new(FakeWork::default()),
         times: Arc::new(FakeTimes),
         janitor: Arc::new(FakeArchive),
-        question: Arc::new(|gate, _now| format!("May I {}?", gate.summary)),
+        question: Arc::new(|approval, _now| format!("May I {}?", approval.summary)),
         clock: clock.clone(),
         model: model(),
         version: "0.0.0".into(),

@@ -17,7 +17,7 @@ use super::NOW;
 pub(crate) struct FakeStore {
     runs: Mutex<Vec<RunRecord>>,
     facts: Mutex<Vec<Event>>,
-    pub(super) gates: Mutex<Vec<Gate>>,
+    pub(super) approvals: Mutex<Vec<ApprovalRequest>>,
     /// Sessions that were created for one request.
     pub(super) ephemeral: Mutex<HashSet<SessionKey>>,
     tip: watch::Sender<Seq>,
@@ -180,38 +180,40 @@ impl EventLog for FakeStore {
 }
 
 #[async_trait]
-impl GateStore for FakeStore {
+impl ApprovalStore for FakeStore {
     async fn decide(
         &self,
-        id: GateId,
-        state: GateState,
+        id: ApprovalId,
+        state: ApprovalState,
         _always: bool,
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError> {
-        let mut gates = self.gates.lock().unwrap();
-        let Some(gate) = gates.iter_mut().find(|gate| gate.id == id) else { return Ok(Decided::Unknown) };
-        if gate.state != GateState::Waiting {
-            return Ok(Decided::Before(Box::new(gate.clone())));
-        }
-        (gate.state, gate.decided_by, gate.decided_at) = (state, Some(by.into()), Some(at));
-        Ok(Decided::Now(Box::new(gate.clone())))
-    }
-    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
-        self.check()?;
-        Ok(self.gates.lock().unwrap().iter().find(|gate| gate.id == id).cloned())
-    }
-    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
-        self.check()?;
-        let gates = self.gates.lock().unwrap();
-        let fits = |gate: &&Gate| {
-            filter.session.as_ref().is_none_or(|key| *key == gate.session)
-                && (!filter.waiting || gate.state == GateState::Waiting)
+        let mut approvals = self.approvals.lock().unwrap();
+        let Some(approval) = approvals.iter_mut().find(|approval| approval.id == id) else {
+            return Ok(Decided::Unknown);
         };
-        Ok(gates.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        if approval.state != ApprovalState::Waiting {
+            return Ok(Decided::Before(Box::new(approval.clone())));
+        }
+        (approval.state, approval.decided_by, approval.decided_at) = (state, Some(by.into()), Some(at));
+        Ok(Decided::Now(Box::new(approval.clone())))
     }
-    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
-        Ok(self.gates.lock().unwrap().iter().filter(|gate| gate.run_id == run).cloned().collect())
+    async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRequest>, StoreError> {
+        self.check()?;
+        Ok(self.approvals.lock().unwrap().iter().find(|approval| approval.id == id).cloned())
+    }
+    async fn approvals(&self, filter: ApprovalFilter) -> Result<Vec<ApprovalRequest>, StoreError> {
+        self.check()?;
+        let approvals = self.approvals.lock().unwrap();
+        let fits = |approval: &&ApprovalRequest| {
+            filter.session.as_ref().is_none_or(|key| *key == approval.session)
+                && (!filter.waiting || approval.state == ApprovalState::Waiting)
+        };
+        Ok(approvals.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+    }
+    async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError> {
+        Ok(self.approvals.lock().unwrap().iter().filter(|approval| approval.run_id == run).cloned().collect())
     }
     async fn granted(&self, _session: &SessionKey, _tool: &str, _covers: &str) -> Result<bool, StoreError> {
         Ok(false)

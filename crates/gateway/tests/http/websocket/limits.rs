@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{EventKind, GateId, RunReader, StopReason};
+use belay_protocol::{ApprovalId, EventKind, RunReader, StopReason};
 use serde_json::json;
 
 use super::client::{End, PATIENCE, Socket, connect, message};
@@ -98,7 +98,7 @@ async fn a_reader_that_stops_reading_loses_its_connection_and_slows_nobody() {
     let words = "x".repeat(16 * 1024);
     for _ in 0..2000 {
         let asked = EventKind::ApprovalRequested {
-            approval: GateId::new(),
+            approval: ApprovalId::new(),
             call_id: "c".into(),
             name: "n".into(),
             kind: "approval".into(),

@@ -1,8 +1,8 @@
 //! Answers, what they grant, and approvals that are used.
 
 use belay_protocol::{
-    Decided, EventKind, Gate, GateFilter, GateId, GateState, Message, NewInput, RunId, RunStatus, SessionKey,
-    StoreError,
+    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, Decided, EventKind, Message, NewInput, RunId,
+    RunStatus, SessionKey, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ super::for_every_store! {
     questions_are_listed_newest_first_and_filtered
 }
 
-use GateState::{Approved, Denied, Expired, Used, Waiting, Withdrawn};
+use ApprovalState::{Approved, Denied, Expired, Used, Waiting, Withdrawn};
 
 async fn an_answer_is_kept_with_who_gave_it_and_told_as_a_fact(store: Shared) {
     let lease = open(&*store, "s").await.lease;
@@ -28,9 +28,9 @@ async fn an_answer_is_kept_with_who_gave_it_and_told_as_a_fact(store: Shared) {
         let run = accept(&*store, &lease, input("hi")).await;
         let asked = pause(&*store, &lease, run).await;
         let outcome = store.decide(asked.id, state, false, by, at(1_800)).await.unwrap();
-        let expected = Gate { state, decided_by: Some(by.into()), decided_at: Some(at(1_800)), ..asked };
+        let expected = ApprovalRequest { state, decided_by: Some(by.into()), decided_at: Some(at(1_800)), ..asked };
         assert_eq!(outcome, Decided::Now(Box::new(expected.clone())));
-        assert_eq!(store.gate(expected.id).await.unwrap(), Some(expected.clone()));
+        assert_eq!(store.approval(expected.id).await.unwrap(), Some(expected.clone()));
         let told = EventKind::ApprovalResolved { approval: expected.id, state: state.word().into(), actor: by.into() };
         assert_eq!(kinds(&*store, run).await.last(), Some(&told));
         assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Paused, "its lane takes it up, not we");
@@ -51,7 +51,7 @@ async fn only_the_first_answer_counts(store: Shared) {
         assert_eq!(kinds(&*store, run).await, events);
     }
     assert!(!store.granted(&"s".into(), "run_command", "git").await.unwrap(), "nor does a late \"always\"");
-    let unknown = store.decide(GateId::new(), Approved, true, "bob", at(1_900)).await.unwrap();
+    let unknown = store.decide(ApprovalId::new(), Approved, true, "bob", at(1_900)).await.unwrap();
     assert_eq!(unknown, Decided::Unknown);
 }
 
@@ -66,16 +66,16 @@ async fn of_sixteen_answers_at_once_one_counts(store: Shared) {
         answers.spawn(async move { store.decide(id, state, true, &n.to_string(), at(1_800)).await.unwrap() });
     }
     let outcomes = answers.join_all().await;
-    let won: Vec<&Gate> = outcomes
+    let won: Vec<&ApprovalRequest> = outcomes
         .iter()
-        .filter_map(|outcome| if let Decided::Now(gate) = outcome { Some(&**gate) } else { None })
+        .filter_map(|outcome| if let Decided::Now(approval) = outcome { Some(&**approval) } else { None })
         .collect();
     let [won] = won[..] else { panic!("one answer counts: {won:?}") };
     for outcome in &outcomes {
-        let (Decided::Now(gate) | Decided::Before(gate)) = outcome else { panic!("{outcome:?}") };
-        assert_eq!(**gate, *won, "everybody is told the same");
+        let (Decided::Now(approval) | Decided::Before(approval)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(**approval, *won, "everybody is told the same");
     }
-    assert_eq!(store.gate(asked.id).await.unwrap().as_ref(), Some(won));
+    assert_eq!(store.approval(asked.id).await.unwrap().as_ref(), Some(won));
     let told = kinds(&*store, run).await;
     assert_eq!(told.iter().filter(|kind| matches!(kind, EventKind::ApprovalResolved { .. })).count(), 1);
     assert_eq!(store.granted(&"s".into(), "run_command", "git").await.unwrap(), won.state == Approved);
@@ -89,16 +89,16 @@ async fn a_state_that_is_no_answer_is_refused(store: Shared) {
         let outcome = store.decide(asked.id, state, true, "ann", at(1_800)).await;
         assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
     }
-    assert_eq!(store.gate(asked.id).await.unwrap(), Some(asked));
+    assert_eq!(store.approval(asked.id).await.unwrap(), Some(asked));
 }
 
 async fn always_covers_the_like_in_its_session_until_it_is_taken_back(store: Shared) {
     for (session, covers) in [("s", "git"), ("s", "git"), ("s", "ls"), ("t", "git")] {
         let lease = open(&*store, session).await.lease;
         let run = accept(&*store, &lease, input("hi")).await;
-        let gate = Gate { covers: Some(covers.into()), ..gate(&lease, run) };
-        store.pause_run(&lease, paused(gate.clone())).await.unwrap();
-        store.decide(gate.id, Approved, true, "ann", at(1_800)).await.unwrap();
+        let approval = ApprovalRequest { covers: Some(covers.into()), ..approval(&lease, run) };
+        store.pause_run(&lease, paused(approval.clone())).await.unwrap();
+        store.decide(approval.id, Approved, true, "ann", at(1_800)).await.unwrap();
     }
     let granted =
         async |session: &str, tool: &str, covers: &str| store.granted(&session.into(), tool, covers).await.unwrap();
@@ -130,9 +130,9 @@ async fn what_is_not_an_offered_yes_grants_nothing(store: Shared) {
         (Approved, true, None),
     ] {
         let run = accept(&*store, &lease, input("hi")).await;
-        let gate = Gate { covers: covers.map(Into::into), ..gate(&lease, run) };
-        store.pause_run(&lease, paused(gate.clone())).await.unwrap();
-        store.decide(gate.id, state, always, "ann", at(1_800)).await.unwrap();
+        let approval = ApprovalRequest { covers: covers.map(Into::into), ..approval(&lease, run) };
+        store.pause_run(&lease, paused(approval.clone())).await.unwrap();
+        store.decide(approval.id, state, always, "ann", at(1_800)).await.unwrap();
     }
     for covers in ["git", ""] {
         assert!(!store.granted(&"s".into(), "run_command", covers).await.unwrap());
@@ -145,12 +145,12 @@ async fn one_approval_allows_one_call(store: Shared) {
     let run = accept(&*store, &lease, input("hi")).await;
     let first = approved(&*store, &lease, run).await;
     store.checkpoint(&lease, using(run, vec![first])).await.unwrap();
-    assert_eq!(store.gate(first).await.unwrap().unwrap().state, Used, "on disk before the call begins");
+    assert_eq!(store.approval(first).await.unwrap().unwrap().state, Used, "on disk before the call begins");
     let again = store.checkpoint(&lease, using(run, vec![first])).await;
     assert!(matches!(&again, Err(StoreError::NotFound(what)) if what.contains(&first.to_string())), "{again:?}");
     assert_eq!(texts(&reload(&*store, &mut lease).await.unfinished[0].messages), ["hi", "begun"]);
     let late = store.decide(first, Approved, true, "ann", at(2_000)).await.unwrap();
-    assert!(matches!(late, Decided::Before(gate) if gate.state == Used));
+    assert!(matches!(late, Decided::Before(approval) if approval.state == Used));
 }
 
 async fn an_approval_that_does_not_stand_lets_nothing_be_written(store: Shared) {
@@ -171,7 +171,7 @@ async fn an_approval_that_does_not_stand_lets_nothing_be_written(store: Shared) 
         ("denied", vec![denied]),
         ("unanswered", vec![waiting]),
         ("of another run", vec![foreign]),
-        ("unknown", vec![GateId::new()]),
+        ("unknown", vec![ApprovalId::new()]),
         ("good beside a bad one", vec![good, denied]),
         ("the same twice", vec![good, good]),
     ] {
@@ -182,15 +182,15 @@ async fn an_approval_that_does_not_stand_lets_nothing_be_written(store: Shared) 
     store.ping().await.unwrap();
     assert_eq!(texts(&reload(&*store, &mut lease).await.unfinished[0].messages), ["hi"]);
     assert_eq!(kinds(&*store, run).await, events);
-    assert_eq!(store.gate(good).await.unwrap().unwrap().state, Approved, "it still stands");
-    assert_eq!(store.gate(foreign).await.unwrap().unwrap().state, Approved);
+    assert_eq!(store.approval(good).await.unwrap().unwrap().state, Approved, "it still stands");
+    assert_eq!(store.approval(foreign).await.unwrap().unwrap().state, Approved);
 
     // A pause uses approvals up like any checkpoint.
-    let pausing = belay_protocol::PausedRun { checkpoint: using(run, vec![good]), ..paused(gate(&lease, run)) };
+    let pausing = belay_protocol::PausedRun { checkpoint: using(run, vec![good]), ..paused(approval(&lease, run)) };
     store.pause_run(&lease, pausing.clone()).await.unwrap();
-    assert_eq!(store.gate(good).await.unwrap().unwrap().state, Used);
+    assert_eq!(store.approval(good).await.unwrap().unwrap().state, Used);
     store.start_run(&lease, run, at(2_000)).await.unwrap();
-    let again = belay_protocol::PausedRun { gate: gate(&lease, run), ..pausing };
+    let again = belay_protocol::PausedRun { approval: approval(&lease, run), ..pausing };
     let outcome = store.pause_run(&lease, again).await;
     assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{outcome:?}");
     store.ping().await.unwrap(); // readers see what is committed
@@ -206,21 +206,22 @@ async fn questions_are_listed_newest_first_and_filtered(store: Shared) {
     }
     let [one, two, three] = asked[..] else { panic!("three were asked") };
     answer(&*store, one, Denied).await;
-    let listed = async |filter: GateFilter| {
-        store.gates(filter).await.unwrap().into_iter().map(|gate| gate.id).collect::<Vec<GateId>>()
+    let listed = async |filter: ApprovalFilter| {
+        store.approvals(filter).await.unwrap().into_iter().map(|approval| approval.id).collect::<Vec<ApprovalId>>()
     };
-    let all = GateFilter::default();
+    let all = ApprovalFilter::default();
     let session = |key: &str| Some(SessionKey::new(key));
     assert_eq!(listed(all.clone()).await, [three, two, one]);
-    assert_eq!(listed(GateFilter { limit: 2, ..all.clone() }).await, [three, two]);
-    assert_eq!(listed(GateFilter { session: session("s"), ..all.clone() }).await, [two, one]);
-    assert_eq!(listed(GateFilter { channel: Some("http".into()), ..all.clone() }).await, [three, one]);
-    assert_eq!(listed(GateFilter { waiting: true, ..all.clone() }).await, [three, two]);
-    assert_eq!(listed(GateFilter { waiting: true, session: session("s"), ..all.clone() }).await, [two]);
-    let narrow = GateFilter { waiting: true, session: session("s"), channel: Some("http".into()), limit: 5, id: None };
+    assert_eq!(listed(ApprovalFilter { limit: 2, ..all.clone() }).await, [three, two]);
+    assert_eq!(listed(ApprovalFilter { session: session("s"), ..all.clone() }).await, [two, one]);
+    assert_eq!(listed(ApprovalFilter { channel: Some("http".into()), ..all.clone() }).await, [three, one]);
+    assert_eq!(listed(ApprovalFilter { waiting: true, ..all.clone() }).await, [three, two]);
+    assert_eq!(listed(ApprovalFilter { waiting: true, session: session("s"), ..all.clone() }).await, [two]);
+    let narrow =
+        ApprovalFilter { waiting: true, session: session("s"), channel: Some("http".into()), limit: 5, id: None };
     assert!(listed(narrow).await.is_empty());
-    assert!(listed(GateFilter { session: session("nobody"), ..all.clone() }).await.is_empty());
-    assert!(store.gates_of(RunId::new()).await.unwrap().is_empty());
+    assert!(listed(ApprovalFilter { session: session("nobody"), ..all.clone() }).await.is_empty());
+    assert!(store.approvals_of(RunId::new()).await.unwrap().is_empty());
 
     let lease = open(&*store, "u").await.lease;
     let run = accept(&*store, &lease, input("hi")).await;

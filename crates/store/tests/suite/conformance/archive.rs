@@ -2,8 +2,8 @@
 
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{
-    Acceptance, EventKind, EventQuery, FinishedRun, GateFilter, GateState, Message, NewInput, OutboxState, Removed,
-    Retention, RunFilter, RunStatus, SearchQuery, Seq, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
+    Acceptance, ApprovalFilter, ApprovalState, EventKind, EventQuery, FinishedRun, Message, NewInput, OutboxState,
+    Removed, Retention, RunFilter, RunStatus, SearchQuery, Seq, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
     ThreadState,
 };
 
@@ -156,8 +156,8 @@ async fn a_deleted_session_leaves_nothing_but_what_recognises_a_second_delivery(
     let first =
         accept(&*store, &lease, NewInput { key: Some(key("m")), reply_to: Some(route("c")), ..input("secret plan") })
             .await;
-    let gate = approved(&*store, &lease, first).await;
-    store.checkpoint(&lease, using(first, vec![gate])).await.unwrap();
+    let approval = approved(&*store, &lease, first).await;
+    store.checkpoint(&lease, using(first, vec![approval])).await.unwrap();
     let reply = FinishedRun { outbound: Some(outbound("c", "the plan")), ..finished(first, "the plan") };
     let sent = reply.outbound.as_ref().unwrap().id;
     store.finish_runs(&lease, vec![reply]).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_deleted_session_leaves_nothing_but_what_recognises_a_second_delivery(
     assert_eq!(store.session(&"s".into()).await.unwrap(), None);
     assert!(store.threads(&"s".into()).await.unwrap().is_empty());
     assert!(search(&*store, "plan").await.is_empty());
-    assert_eq!(store.gate(gate).await.unwrap(), None);
+    assert_eq!(store.approval(approval).await.unwrap(), None);
     assert!(store.recall(&"s".into(), "", 5).await.unwrap().is_empty());
     assert_eq!(store.sealed(&"s".into(), "n").await.unwrap(), None);
     let events = store.read(EventQuery::default()).await.unwrap();
@@ -259,8 +259,8 @@ async fn what_is_too_old_goes_with_all_that_names_it(store: Shared) {
     let old = open(&*store, "old").await.lease;
     for n in 0..5 {
         let run = accept(&*store, &old, input(&format!("tea {n}"))).await;
-        let gate = approved(&*store, &old, run).await;
-        store.checkpoint(&old, using(run, vec![gate])).await.unwrap();
+        let approval = approved(&*store, &old, run).await;
+        store.checkpoint(&old, using(run, vec![approval])).await.unwrap();
         store.finish_runs(&old, vec![finished(run, "cake")]).await.unwrap();
     }
     let new = open(&*store, "new").await.lease;
@@ -279,7 +279,7 @@ async fn what_is_too_old_goes_with_all_that_names_it(store: Shared) {
 
     let runs = store.runs(RunFilter::default()).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.run_id).collect::<Vec<_>>(), [kept]);
-    assert!(store.gates(GateFilter::default()).await.unwrap().is_empty());
+    assert!(store.approvals(ApprovalFilter::default()).await.unwrap().is_empty());
     assert_eq!(sorted(search(&*store, "tea").await), ["tea, today"]);
     assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1);
     assert_eq!(texts(&open(&*store, "new").await.thread.messages), ["tea, today", "cake, today"]);
@@ -289,7 +289,7 @@ async fn what_is_too_old_goes_with_all_that_names_it(store: Shared) {
 async fn what_is_in_use_is_not_too_old(store: Shared) {
     let paused = open(&*store, "paused").await.lease;
     let run = accept(&*store, &paused, input("may I?")).await;
-    let gate = pause(&*store, &paused, run).await;
+    let approval = pause(&*store, &paused, run).await;
     let waits = open(&*store, "waits").await.lease;
     turn(&*store, &waits, "before").await;
     accept(&*store, &waits, queued("later")).await;
@@ -300,7 +300,7 @@ async fn what_is_in_use_is_not_too_old(store: Shared) {
     store.enqueue(undelivered).await.unwrap();
 
     assert!(prune(&*store, older_than(5_000)).await.is_nothing());
-    assert_eq!(answer(&*store, gate.id, GateState::Denied).await.id, gate.id);
+    assert_eq!(answer(&*store, approval.id, ApprovalState::Denied).await.id, approval.id);
     assert_eq!(texts(&open(&*store, "waits").await.thread.messages), ["before", "re: before"]);
     turn(&*store, &awake, "still here").await;
     assert_eq!(store.due(at(0), &[], 5).await.unwrap().len(), 1);

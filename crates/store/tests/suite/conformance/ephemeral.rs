@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    BootId, FinishedRun, GateState, JobCaps, JobChange, JobState, NewInput, NewJob, OpenedLane, Outbound, OutboxState,
-    Removed, Retention, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
+    ApprovalState, BootId, FinishedRun, JobCaps, JobChange, JobState, NewInput, NewJob, OpenedLane, Outbound,
+    OutboxState, Removed, Retention, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
 };
 
 use super::for_every_store;
@@ -115,7 +115,7 @@ async fn one_that_is_in_use_stays(store: Store) {
     accept(&*store, &waits, queued("later")).await;
     let paused = open_ephemeral(&store, "waits for an approval").await.lease;
     let run = accept(&*store, &paused, input("may I?")).await;
-    let gate = pause(&*store, &paused, run).await;
+    let approval = pause(&*store, &paused, run).await;
     let told = open_ephemeral(&store, "waits for a delivery").await.lease;
     let run = accept(&*store, &told, input("write to ann")).await;
     let message = Outbound { run_id: Some(run), ..outbound("c", "hello ann") };
@@ -130,7 +130,7 @@ async fn one_that_is_in_use_stays(store: Store) {
     assert!(store.prunable(unused_since(5_000)).await.unwrap().is_nothing());
     assert!(prune(&store, unused_since(5_000)).await.is_nothing());
     assert_eq!(keys(&store, SessionFilter::all(9)).await.len(), 4);
-    assert_eq!(answer(&*store, gate.id, GateState::Denied).await.id, gate.id);
+    assert_eq!(answer(&*store, approval.id, ApprovalState::Denied).await.id, approval.id);
 
     store.mark(id, OutboxState::Sent).await.unwrap();
     assert_eq!(prune(&store, unused_since(5_000)).await.sessions, 1, "the message is delivered");

@@ -1,9 +1,9 @@
 //! Runs that rest on a question.
 
 use belay_protocol::{
-    Asker, Authority, BootId, Checkpoint, EventKind, FinishedRun, Gate, GateFilter, GateId, GateKind, GateState, Lease,
-    Message, NewEvent, Outbound, OutboxId, PausedRun, PendingRun, Question, RunEnd, RunFilter, RunId, RunStatus,
-    StopReason, StoreError, ThreadEdit, ThreadState, WaitingFor,
+    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Asker, Authority, BootId, Checkpoint,
+    EventKind, FinishedRun, Lease, Message, NewEvent, Outbound, OutboxId, PausedRun, PendingRun, Question, RunEnd,
+    RunFilter, RunId, RunStatus, StopReason, StoreError, ThreadEdit, ThreadState, WaitingFor,
 };
 use belay_protocol::{RunUsage, StoreError::LeaseLost};
 use serde_json::json;
@@ -28,15 +28,15 @@ async fn pending(store: &dyn Store, lease: &mut Lease) -> PendingRun {
     unfinished.remove(0)
 }
 
-async fn states(store: &dyn Store, run: RunId) -> Vec<GateState> {
-    store.gates_of(run).await.unwrap().into_iter().map(|gate| gate.state).collect()
+async fn states(store: &dyn Store, run: RunId) -> Vec<ApprovalState> {
+    store.approvals_of(run).await.unwrap().into_iter().map(|approval| approval.state).collect()
 }
 
 async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let run = accept(&*store, &lease, input("push it")).await;
-    let gate = gate(&lease, run);
-    let question = Question { gate: gate.id, offers_always: true, decidable: true };
+    let approval = approval(&lease, run);
+    let question = Question { approval: approval.id, offers_always: true, decidable: true };
     let outbound = Outbound { run_id: Some(run), question: Some(question), ..outbound("c", "May I?") };
     let usage = RunUsage { input: 3, output: 2, model_calls: 1, tool_calls: 0, estimated_calls: 1 };
     let brake = EventKind::GuardrailTriggered { guardrail: "b".into(), count: 1, force_text: false };
@@ -50,16 +50,16 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     };
     let mut told = store.committed();
     told.mark_unchanged();
-    let pause = PausedRun { checkpoint, gate: gate.clone(), outbound: Some(outbound.clone()) };
+    let pause = PausedRun { checkpoint, approval: approval.clone(), outbound: Some(outbound.clone()) };
     store.pause_run(&lease, pause).await.unwrap();
 
     assert!(told.has_changed().unwrap(), "whoever delivers is woken");
     let due = store.due(at(0), &[], 10).await.unwrap();
     assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), [outbound]);
-    assert_eq!(store.gates_of(run).await.unwrap(), std::slice::from_ref(&gate));
+    assert_eq!(store.approvals_of(run).await.unwrap(), std::slice::from_ref(&approval));
     assert_eq!(unfinished_sessions(&*store).await, ["s".into()]);
     let asked = EventKind::ApprovalRequested {
-        approval: gate.id,
+        approval: approval.id,
         call_id: "call-1".into(),
         name: "run_command".into(),
         kind: "approval".into(),
@@ -72,7 +72,7 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     let opened = reload(&*store, &mut lease).await;
     assert_eq!(opened.thread.state, ThreadState::AwaitingApproval);
     let pending = &opened.unfinished[0];
-    assert_eq!((pending.status, pending.attempt, &pending.gate), (RunStatus::Paused, 1, &Some(gate)));
+    assert_eq!((pending.status, pending.attempt, &pending.approval), (RunStatus::Paused, 1, &Some(approval)));
     assert_eq!((&pending.state, pending.usage, pending.cost_micro_usd), (&Some(json!({"step": 1})), usage, 9));
     assert_eq!(texts(&pending.messages), ["push it", "I will push"]);
     assert_eq!(store.session(&"s".into()).await.unwrap().map(|row| row.last_active_at), Some(at(1_700)));
@@ -81,14 +81,16 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
 async fn a_question_reads_back_as_it_was_asked(store: Shared) {
     let lease = open(&*store, "s").await.lease;
     let ann = || Asker { principal: "ann".into(), ..Asker::default() };
-    let changes: [fn(Gate) -> Gate; 5] = [
-        |gate| gate,
-        |gate| Gate { kind: GateKind::Credential { name: "mail password".into() }, ..gate },
-        |gate| Gate { covers: None, bound: Vec::new(), arguments: json!(null), ..gate },
-        |gate| Gate {
-            summary: "\"quoted\" ключ 🗝\nline".into(), arguments: json!({"a": [1, {"b": null}]}), ..gate
+    let changes: [fn(ApprovalRequest) -> ApprovalRequest; 5] = [
+        |approval| approval,
+        |approval| ApprovalRequest { kind: ApprovalKind::Credential { name: "mail password".into() }, ..approval },
+        |approval| ApprovalRequest { covers: None, bound: Vec::new(), arguments: json!(null), ..approval },
+        |approval| ApprovalRequest {
+            summary: "\"quoted\" ключ 🗝\nline".into(),
+            arguments: json!({"a": [1, {"b": null}]}),
+            ..approval
         },
-        |gate| Gate { bound: vec![("a".into(), "1".into()), ("a".into(), "2".into())], ..gate },
+        |approval| ApprovalRequest { bound: vec![("a".into(), "1".into()), ("a".into(), "2".into())], ..approval },
     ];
     let askers = [
         ann(),
@@ -99,11 +101,11 @@ async fn a_question_reads_back_as_it_was_asked(store: Shared) {
     ];
     for (change, asker) in changes.into_iter().zip(askers) {
         let run = accept(&*store, &lease, input("hi")).await;
-        let gate = change(Gate { asker, ..gate(&lease, run) });
-        store.pause_run(&lease, paused(gate.clone())).await.unwrap();
-        assert_eq!(store.gate(gate.id).await.unwrap(), Some(gate));
+        let approval = change(ApprovalRequest { asker, ..approval(&lease, run) });
+        store.pause_run(&lease, paused(approval.clone())).await.unwrap();
+        assert_eq!(store.approval(approval.id).await.unwrap(), Some(approval));
     }
-    assert_eq!(store.gate(GateId::new()).await.unwrap(), None);
+    assert_eq!(store.approval(ApprovalId::new()).await.unwrap(), None);
 }
 
 async fn a_pause_that_is_refused_leaves_nothing_behind(store: Shared) {
@@ -119,18 +121,18 @@ async fn a_pause_that_is_refused_leaves_nothing_behind(store: Shared) {
     store.enqueue(in_the_way.clone()).await.unwrap();
     let events = kinds(&*store, run).await;
 
-    let own = || gate(&lease, run);
+    let own = || approval(&lease, run);
     let is_missing = |error: &StoreError| matches!(error, StoreError::NotFound(_));
     // What is refused, and whether because the run is not there.
     let cases: [(&str, PausedRun, bool); 9] = [
-        ("the run has ended", paused(gate(&lease, before)), true),
-        ("the run has not begun", paused(gate(&lease, waiting)), true),
-        ("there is no such run", paused(gate(&lease, RunId::new())), true),
-        ("the question is about another run", PausedRun { gate: gate(&lease, before), ..paused(own()) }, false),
-        ("the question is of another session", paused(Gate { session: "t".into(), ..own() }), false),
-        ("it is answered already", paused(Gate { state: GateState::Approved, ..own() }), false),
-        ("somebody has answered", paused(Gate { decided_by: Some("ann".into()), ..own() }), false),
-        ("its id is taken", paused(Gate { id: asked.id, ..own() }), false),
+        ("the run has ended", paused(approval(&lease, before)), true),
+        ("the run has not begun", paused(approval(&lease, waiting)), true),
+        ("there is no such run", paused(approval(&lease, RunId::new())), true),
+        ("the question is about another run", PausedRun { approval: approval(&lease, before), ..paused(own()) }, false),
+        ("the question is of another session", paused(ApprovalRequest { session: "t".into(), ..own() }), false),
+        ("it is answered already", paused(ApprovalRequest { state: ApprovalState::Approved, ..own() }), false),
+        ("somebody has answered", paused(ApprovalRequest { decided_by: Some("ann".into()), ..own() }), false),
+        ("its id is taken", paused(ApprovalRequest { id: asked.id, ..own() }), false),
         ("the message is in the outbox", PausedRun { outbound: Some(in_the_way), ..paused(own()) }, false),
     ];
     for (case, pause, missing) in cases {
@@ -142,7 +144,7 @@ async fn a_pause_that_is_refused_leaves_nothing_behind(store: Shared) {
             "{case}: {error:?}"
         );
     }
-    let foreign = store.pause_run(&other, paused(Gate { session: "t".into(), ..own() })).await.unwrap_err();
+    let foreign = store.pause_run(&other, paused(ApprovalRequest { session: "t".into(), ..own() })).await.unwrap_err();
     assert!(is_missing(&foreign), "another session's run: {foreign:?}");
     for lease in [&old, &Lease { owner: BootId::new(), ..lease.clone() }] {
         let error = store.pause_run(lease, paused(own())).await.unwrap_err();
@@ -151,13 +153,13 @@ async fn a_pause_that_is_refused_leaves_nothing_behind(store: Shared) {
 
     store.ping().await.unwrap();
     assert_eq!(kinds(&*store, run).await, events);
-    assert_eq!(store.gates(GateFilter::default()).await.unwrap(), [asked]);
+    assert_eq!(store.approvals(ApprovalFilter::default()).await.unwrap(), [asked]);
     assert_eq!(store.due(at(0), &[], 10).await.unwrap().len(), 1);
     let opened = open(&*store, "s").await;
     assert_eq!(opened.thread.state, ThreadState::Processing);
     let pending = &opened.unfinished[0];
     assert_eq!(
-        (pending.run_id, pending.status, &pending.state, &pending.gate),
+        (pending.run_id, pending.status, &pending.state, &pending.approval),
         (run, RunStatus::Running, &None, &None)
     );
     assert_eq!(texts(&pending.messages), ["hi"]);
@@ -169,7 +171,7 @@ async fn a_paused_run_writes_nothing_until_it_is_taken_up_again(store: Shared) {
     pause(&*store, &lease, run).await;
     let outcome = store.checkpoint(&lease, checkpoint(run, vec![Message::assistant("x")])).await;
     assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{outcome:?}");
-    let outcome = store.pause_run(&lease, paused(gate(&lease, run))).await;
+    let outcome = store.pause_run(&lease, paused(approval(&lease, run))).await;
     assert!(matches!(outcome, Err(StoreError::NotFound(_))), "it rests already: {outcome:?}");
 
     store.start_run(&lease, run, at(2_500)).await.unwrap();
@@ -184,14 +186,15 @@ async fn a_paused_run_writes_nothing_until_it_is_taken_up_again(store: Shared) {
 async fn a_run_that_asks_twice_rests_on_its_newest_question(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let run = accept(&*store, &lease, input("hi")).await;
-    assert_eq!(pending(&*store, &mut lease).await.gate, None, "nothing was asked");
+    assert_eq!(pending(&*store, &mut lease).await.approval, None, "nothing was asked");
     let first = approved(&*store, &lease, run).await;
-    let rested_on = pending(&*store, &mut lease).await.gate.map(|gate| (gate.id, gate.state));
-    assert_eq!(rested_on, Some((first, GateState::Approved)), "what it rested on last, with its answer");
+    let rested_on = pending(&*store, &mut lease).await.approval.map(|approval| (approval.id, approval.state));
+    assert_eq!(rested_on, Some((first, ApprovalState::Approved)), "what it rested on last, with its answer");
     store.checkpoint(&lease, using(run, vec![first])).await.unwrap();
     let second = pause(&*store, &lease, run).await;
-    assert_eq!(pending(&*store, &mut lease).await.gate, Some(second.clone()));
-    let of_run: Vec<GateId> = store.gates_of(run).await.unwrap().into_iter().map(|gate| gate.id).collect();
+    assert_eq!(pending(&*store, &mut lease).await.approval, Some(second.clone()));
+    let of_run: Vec<ApprovalId> =
+        store.approvals_of(run).await.unwrap().into_iter().map(|approval| approval.id).collect();
     assert_eq!(of_run, [first, second.id], "oldest first");
 }
 
@@ -206,11 +209,11 @@ async fn what_a_paused_run_waits_for_is_told_until_somebody_answers(store: Share
         (one.status, one.waiting_for)
     };
     assert_eq!(waiting_for().await, (RunStatus::Running, None));
-    let gate = Gate { kind: GateKind::Credential { name: "token".into() }, ..gate(&lease, run) };
-    store.pause_run(&lease, paused(gate.clone())).await.unwrap();
+    let approval = ApprovalRequest { kind: ApprovalKind::Credential { name: "token".into() }, ..approval(&lease, run) };
+    store.pause_run(&lease, paused(approval.clone())).await.unwrap();
     let expected = WaitingFor {
-        approval: gate.id,
-        kind: GateKind::Credential { name: "token".into() },
+        approval: approval.id,
+        kind: ApprovalKind::Credential { name: "token".into() },
         tool: "run_command".into(),
         summary: "run git push".into(),
         expires_at: at(9_000),
@@ -219,7 +222,7 @@ async fn what_a_paused_run_waits_for_is_told_until_somebody_answers(store: Share
     let paused = store.runs(RunFilter { status: Some(RunStatus::Paused), ..RunFilter::default() }).await.unwrap();
     assert_eq!(paused.iter().map(|run| run.run_id).collect::<Vec<_>>(), [run]);
 
-    answer(&*store, gate.id, GateState::Denied).await;
+    answer(&*store, approval.id, ApprovalState::Denied).await;
     assert_eq!(waiting_for().await, (RunStatus::Paused, None), "answered, and not taken up yet");
     store.start_run(&lease, run, at(2_000)).await.unwrap();
     store.ping().await.unwrap();
@@ -233,7 +236,7 @@ async fn the_end_of_a_run_withdraws_what_was_not_used(store: Shared) {
     let used = approved(&*store, &lease, run).await;
     store.checkpoint(&lease, using(run, vec![used])).await.unwrap();
     let denied = pause(&*store, &lease, run).await.id;
-    answer(&*store, denied, GateState::Denied).await;
+    answer(&*store, denied, ApprovalState::Denied).await;
     store.start_run(&lease, run, at(2_000)).await.unwrap();
     let unused = approved(&*store, &lease, run).await;
     let waiting = pause(&*store, &lease, run).await.id;
@@ -248,15 +251,15 @@ async fn the_end_of_a_run_withdraws_what_was_not_used(store: Shared) {
     };
     store.finish_runs(&lease, vec![stopped.clone()]).await.unwrap();
     store.finish_runs(&lease, vec![stopped]).await.unwrap(); // ended already: nothing happens
-    let (w, u, d) = (GateState::Withdrawn, GateState::Used, GateState::Denied);
+    let (w, u, d) = (ApprovalState::Withdrawn, ApprovalState::Used, ApprovalState::Denied);
     assert_eq!(states(&*store, run).await, [u, d, w, w]);
-    assert_eq!(states(&*store, theirs).await, [GateState::Waiting]);
-    let kept = store.gate(unused).await.unwrap().unwrap();
+    assert_eq!(states(&*store, theirs).await, [ApprovalState::Waiting]);
+    let kept = store.approval(unused).await.unwrap().unwrap();
     assert_eq!((kept.decided_by, kept.decided_at), (Some("ann".into()), Some(at(1_800))), "who had said yes");
 
     let kinds = kinds(&*store, run).await;
-    let withdrawn = |gate| EventKind::ApprovalResolved {
-        approval: gate,
+    let withdrawn = |approval| EventKind::ApprovalResolved {
+        approval: approval,
         state: "withdrawn".into(),
         actor: "the end of its run".into(),
     };
@@ -273,7 +276,7 @@ async fn a_run_that_cannot_end_withdraws_nothing(store: Shared) {
     pause(&*store, &lease, run).await;
     let outcome = store.finish_runs(&lease, vec![finished(run, "a"), finished(RunId::new(), "b")]).await;
     assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{outcome:?}");
-    assert_eq!(states(&*store, run).await, [GateState::Waiting]);
+    assert_eq!(states(&*store, run).await, [ApprovalState::Waiting]);
     assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Paused);
 }
 

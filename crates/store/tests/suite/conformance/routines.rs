@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Aside, NewRoutine, NewRoutineRun, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    Deferral, NewRoutine, NewRoutineRun, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
     RoutineRunStatus, RoutineRunStore, RoutineSchedule, Trigger, UnixMillis,
 };
 use tokio::task::JoinSet;
@@ -279,8 +279,8 @@ async fn next_due(store: &Store) -> Option<i64> {
     RoutineSchedule::next_due(&**store).await.unwrap().map(|at| at.0)
 }
 
-fn aside_until(waits_for: i64, until: i64) -> Aside {
-    Aside { waits_for: at(waits_for), until: at(until), at_work: 0 }
+fn aside_until(waits_for: i64, until: i64) -> Deferral {
+    Deferral { waits_for: at(waits_for), until: at(until), at_work: 0 }
 }
 
 async fn one_that_is_laid_aside_is_due_later_and_keeps_nobody_waiting(store: Store) {
@@ -339,7 +339,7 @@ async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
 
 async fn what_has_moved_on_meanwhile_is_not_laid_aside(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
-    let busy = Aside { at_work: 1, ..aside_until(120_000, 900_000) };
+    let busy = Deferral { at_work: 1, ..aside_until(120_000, 900_000) };
     store.defer(routine_id("tick"), aside_until(120_000, 900_000)).await.unwrap();
     assert_eq!(next_due(&store).await, Some(60_000), "it waits for another time");
     let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.routine_run_id;

@@ -2,7 +2,7 @@
 
 use belay_protocol::{
     EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, StoreError, ThreadEdit, ThreadState,
-    ToolResult, ToolStatus, TurnCut,
+    ToolResult, ToolStatus, TurnCompaction,
 };
 
 use crate::kit::*;
@@ -254,7 +254,7 @@ async fn what_leaves_a_running_turn_is_in_no_later_load(store: Shared) {
     store.checkpoint(&lease, checkpoint(run, steps(&["1", "2", "3"]))).await.unwrap();
     let cut = |left: &[u32], summary: &str| {
         let (left, summary) = (left.to_vec(), summary.to_owned());
-        TurnCut { run, left, keep: 1, summary, events: Vec::new() }
+        TurnCompaction { run, left, keep: 1, summary, events: Vec::new() }
     };
     store.compact_turn(&lease, cut(&[1, 9], "a and 1")).await.unwrap();
     let opened = reload(&*store, &mut lease).await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::{input_digest, joined_end};
 use belay_protocol::{
-    Checkpoint, EditedMessage, EventKind, JoinedRun, Message, NewEvent, NewInput, Provenance, QueueMode, RunId,
-    RunOptions, RunStatus, SessionLifetime, StopReason, StoreError, Thinking, ThreadState, Together,
+    Checkpoint, CollectedStart, EditedMessage, EventKind, JoinedRun, Message, NewEvent, NewInput, Provenance,
+    QueueMode, RunId, RunOptions, RunStatus, SessionLifetime, StopReason, StoreError, Thinking, ThreadState,
 };
 
 use crate::kit::*;
@@ -29,9 +29,9 @@ fn joined(run: RunId, how: &'static str) -> JoinedRun {
     JoinedRun { run, how, at: at(1_600) }
 }
 
-fn together(run: RunId, text: &str, others: &[RunId]) -> Together {
+fn together(run: RunId, text: &str, others: &[RunId]) -> CollectedStart {
     let joined = others.iter().map(|run| joined(*run, "collect")).collect();
-    Together { run, text: text.into(), provenance: None, joined, at: at(1_600) }
+    CollectedStart { run, text: text.into(), provenance: None, joined, at: at(1_600) }
 }
 
 /// The facts of a run that has become part of another one.
@@ -229,7 +229,7 @@ async fn an_edit_replaces_a_message_that_never_began_and_no_other(store: Shared)
     assert!(matches!(error, StoreError::NotFound(_)), "{error}");
     let begun = reload(&*store, &mut lease).await.unfinished.remove(0);
     assert_eq!(*begun.messages[0].1, Message::sent("right", provenance));
-    assert!(begun.messages[0].1.outside, "a forward brings the words of somebody else");
+    assert!(begun.messages[0].1.untrusted, "a forward brings the words of somebody else");
     let known = store.sent_message(&lease.session, "7").await.unwrap().expect("known");
     assert!(known.says(&input_digest("wrong")) && known.says(&input_digest("right")));
 }

@@ -64,13 +64,13 @@ fn of_two_skills_with_one_name_the_first_directory_wins() {
     let skills = directories.scan();
     let seen: Vec<_> =
         skills.list.iter().map(|skill| (&*skill.name, &*skill.description, skill.place.clone())).collect();
-    let inside = |path: &str| SkillPlace::Workspace(path.to_owned());
+    let inside = |path: &str| SkillLocation::Workspace(path.to_owned());
     assert_eq!(
         seen,
         [
             ("weather", "the workspace's", inside("skills/weather/SKILL.md")),
             ("notes", "the agents'", inside(".agents/skills/notes/SKILL.md")),
-            ("taxes", "the operator's", SkillPlace::Elsewhere),
+            ("taxes", "the operator's", SkillLocation::Elsewhere),
         ]
     );
     assert_eq!(skills.skipped.len(), 2);
@@ -80,8 +80,8 @@ fn of_two_skills_with_one_name_the_first_directory_wins() {
 #[test]
 fn broken_skills_are_skipped_with_the_reason() {
     let directories = Directories::new();
-    let outside = tempfile::tempdir().unwrap();
-    skill(outside.path(), "stolen", "stolen", "hush");
+    let untrusted = tempfile::tempdir().unwrap();
+    skill(untrusted.path(), "stolen", "stolen", "hush");
     let at = |name: &str| directories.workspace.path().join("skills").join(name);
     let folder = |name: &str| {
         fs::create_dir_all(at(name)).unwrap();
@@ -89,8 +89,8 @@ fn broken_skills_are_skipped_with_the_reason() {
     };
     skill(directories.workspace.path(), "skills/good", "good", "d");
     symlink("good", at("same")).unwrap();
-    symlink(outside.path().join("stolen"), at("escape")).unwrap();
-    symlink(outside.path().join("stolen/SKILL.md"), folder("escape-file")).unwrap();
+    symlink(untrusted.path().join("stolen"), at("escape")).unwrap();
+    symlink(untrusted.path().join("stolen/SKILL.md"), folder("escape-file")).unwrap();
     fs::create_dir_all(folder("directory")).unwrap();
     let fifo = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, folder("fifo"), rustix::fs::FileType::Fifo, fifo, 0).unwrap();
@@ -122,10 +122,10 @@ fn broken_skills_are_skipped_with_the_reason() {
 #[test]
 fn outside_directories_are_skipped_and_missing_ones_ignored() {
     let directories = Directories::new();
-    let outside = tempfile::tempdir().unwrap();
-    skill(outside.path(), "stolen", "stolen", "d");
+    let untrusted = tempfile::tempdir().unwrap();
+    skill(untrusted.path(), "stolen", "stolen", "d");
     assert_eq!(*directories.scan(), Skills { max_prompt_chars: 18_000, ..Skills::default() });
-    symlink(outside.path(), directories.workspace.path().join("skills")).unwrap();
+    symlink(untrusted.path(), directories.workspace.path().join("skills")).unwrap();
     let gone = directories.library(SkillsConfig::default());
     drop(directories.dir);
     let skills = gone.scan(&Arc::new(Workspace::open(directories.workspace.path()).unwrap()));

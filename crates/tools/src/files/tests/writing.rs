@@ -30,8 +30,8 @@ impl Fixture {
     }
 }
 
-async fn weigh(tool: &dyn Tool, arguments: Value) -> Result<CallPreview, ToolFailure> {
-    tool.weigh(arguments.as_object().unwrap(), &"s".into()).await
+async fn preview(tool: &dyn Tool, arguments: Value) -> Result<CallPreview, ToolFailure> {
+    tool.preview(arguments.as_object().unwrap(), &"s".into()).await
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn missing_directories_are_made_only_when_asked() {
     let refused = failure(fixture.write("a/b/c.txt", "x").await);
     assert!(refused.contains("no directory \"a/b\"") && refused.contains("create_dirs"), "{refused}");
     let arguments = json!({"path": "a/./b//../b/c.txt", "content": "x", "create_dirs": true});
-    assert_eq!(weigh(&fixture.write, arguments.clone()).await.unwrap().summary, "create a/./b//../b/c.txt (1 bytes)");
+    assert_eq!(preview(&fixture.write, arguments.clone()).await.unwrap().summary, "create a/./b//../b/c.txt (1 bytes)");
     assert!(!fixture.inside("a").exists(), "weighing makes nothing");
     call(&fixture.write, arguments).await.unwrap();
     assert_eq!(fixture.text("a/b/c.txt"), "x");
@@ -98,7 +98,7 @@ async fn a_failed_write_gives_the_reason_and_changes_nothing() {
         let arguments = json!({"path": path, "content": content, "create_dirs": true});
         let message = failure(call(&fixture.write, arguments.clone()).await);
         assert!(message.contains(expected_text), "{path:?}: {message}");
-        assert!(weigh(&fixture.write, arguments).await.is_err(), "{path:?} is asked about");
+        assert!(preview(&fixture.write, arguments).await.is_err(), "{path:?} is asked about");
     }
     assert_eq!(
         (fixture.text("note.txt").as_str(), fixture.text("fixed.txt").as_str()),
@@ -152,7 +152,7 @@ async fn an_edit_that_does_not_fit_changes_nothing() {
         let expected_text = expected_text.replace("lines 1 and 3", "lines 1, 3 and 3");
         let message = failure(fixture.edit(old, new).await);
         assert!(message.contains(&expected_text), "{old:?}: {message}");
-        let asked = weigh(&fixture.edit, json!({"path": "note.txt", "old": old, "new": new})).await;
+        let asked = preview(&fixture.edit, json!({"path": "note.txt", "old": old, "new": new})).await;
         assert_eq!(asked, Err(ToolFailure::Failed(message)), "a person would be asked for nothing");
     }
     assert_eq!(fixture.text("note.txt"), "one\ntwo\r\nthree\n");
@@ -191,7 +191,7 @@ async fn a_question_is_bound_to_the_change_and_to_the_file_as_it_stands() {
     let write = json!({"path": "note.txt", "content": "abc"});
     let edit = json!({"path": "note.txt", "old": "one", "new": "a\nb"});
     let (first_write, first_edit) =
-        (weigh(&fixture.write, write.clone()).await.unwrap(), weigh(&fixture.edit, edit.clone()).await.unwrap());
+        (preview(&fixture.write, write.clone()).await.unwrap(), preview(&fixture.edit, edit.clone()).await.unwrap());
     assert_eq!(
         (first_write.summary.as_str(), first_write.covers.as_deref()),
         ("write note.txt (3 bytes)", Some("write_file"))
@@ -200,12 +200,12 @@ async fn a_question_is_bound_to_the_change_and_to_the_file_as_it_stands() {
         (first_edit.summary.as_str(), first_edit.covers.as_deref(), first_edit.ask),
         ("edit note.txt (line 1: -1 +2 lines)", Some("edit_file"), None)
     );
-    assert_eq!(weigh(&fixture.write, write.clone()).await.unwrap(), first_write, "the same world weighs the same");
+    assert_eq!(preview(&fixture.write, write.clone()).await.unwrap(), first_write, "the same world weighs the same");
     std::fs::write(fixture.inside("note.txt"), "one, and more").unwrap();
-    assert_ne!(weigh(&fixture.write, write.clone()).await.unwrap().bound, first_write.bound);
-    assert_ne!(weigh(&fixture.edit, edit).await.unwrap().bound, first_edit.bound);
+    assert_ne!(preview(&fixture.write, write.clone()).await.unwrap().bound, first_write.bound);
+    assert_ne!(preview(&fixture.edit, edit).await.unwrap().bound, first_edit.bound);
     std::fs::remove_file(fixture.inside("note.txt")).unwrap();
-    let gone = weigh(&fixture.write, write).await.unwrap();
+    let gone = preview(&fixture.write, write).await.unwrap();
     assert_eq!((gone.summary.as_str(), gone.bound[2].1.as_str()), ("create note.txt (3 bytes)", "does not exist"));
 }
 
@@ -217,10 +217,11 @@ async fn changes_in_a_git_directory_need_an_approval_each_time() {
     for path in
         ["sub/.git/config", "sub/.GIT/config", "innocent/config", "innocent/hooks/pre-commit", "innocent/new/x", ".git"]
     {
-        let preview = weigh(&fixture.write, json!({"path": path, "content": "x", "create_dirs": true})).await.unwrap();
+        let preview =
+            preview(&fixture.write, json!({"path": path, "content": "x", "create_dirs": true})).await.unwrap();
         assert_eq!((preview.ask, preview.covers), (Some(Ask::Always), None), "{path}");
     }
-    let preview = weigh(&fixture.write, json!({"path": "sub/.gitignore", "content": "x"})).await.unwrap();
+    let preview = preview(&fixture.write, json!({"path": "sub/.gitignore", "content": "x"})).await.unwrap();
     assert_eq!((preview.ask, preview.covers.as_deref()), (None, Some("write_file")));
 }
 

@@ -67,7 +67,7 @@ impl Engine {
         let mut context = context("s");
         context.credential = self.tool.spec.credential.as_ref().map(|_| Secret::new("sesame".into()));
         let reply = self.tool.call(arguments.as_object().unwrap(), &context).await?;
-        assert!(reply.outside);
+        assert!(reply.untrusted);
         Ok(reply.text)
     }
 
@@ -190,7 +190,7 @@ async fn a_query_is_bounded_and_shown_in_the_approval() {
         assert!(message.contains(words), "{message}");
     }
     assert!(engine.asked.lock().unwrap().is_empty());
-    let weight = engine.tool.weigh(json!({"query": "ships"}).as_object().unwrap(), &"s".into()).await.unwrap();
+    let weight = engine.tool.preview(json!({"query": "ships"}).as_object().unwrap(), &"s".into()).await.unwrap();
     assert_eq!(weight.summary, "search Brave Search for \"ships\"");
     assert_eq!(weight.covers.as_deref(), Some("web_search Brave Search"));
 }

@@ -100,7 +100,7 @@ async fn a_picture_comes_cleaned() {
     let reply = tool.call(json!({ "url": url }).as_object().unwrap(), &context("s")).await.unwrap();
     assert_eq!(reply.text, format!("Address: {url}\nStatus: 200 OK\nType: PNG picture, 3 x 2 pixels\n"));
     assert_eq!(reply.pictures.iter().map(|picture| &*picture.media_type).collect::<Vec<_>>(), ["image/png"]);
-    assert!(reply.outside);
+    assert!(reply.untrusted);
     let (server, tool) = serve(pages(), |config| config.max_bytes = 10).await;
     let message = failure(fetch(&tool, &format!("http://{}/png", server.address)).await);
     assert!(message.contains("is a picture of more than 10 bytes"), "{message}");
@@ -235,10 +235,10 @@ async fn a_cancelled_call_ends() {
 async fn a_person_is_shown_where_a_call_would_go() {
     let tool = tool(Names::of(&[]), |_| ());
     let arguments = json!({ "url": "https://Example.com/a?b=c#d" });
-    let weight = tool.weigh(arguments.as_object().unwrap(), &"s".into()).await.unwrap();
+    let weight = tool.preview(arguments.as_object().unwrap(), &"s".into()).await.unwrap();
     assert_eq!(weight.summary, "GET https://example.com/a?b=c");
     assert_eq!(weight.bound, [("url".to_owned(), "https://example.com/a?b=c".to_owned())]);
     assert_eq!(weight.covers.as_deref(), Some("fetch_url https://example.com"));
     let spec = tool.spec();
-    assert!(spec.outside && spec.idempotent && spec.effect.waits_for_disk());
+    assert!(spec.untrusted && spec.idempotent && spec.effect.waits_for_disk());
 }

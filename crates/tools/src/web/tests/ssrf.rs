@@ -316,12 +316,12 @@ async fn no_spelling_of_an_inner_address_is_connected_to() {
     let mut wrong = Vec::new();
     for (url, why) in &rows {
         let message = refusal(fetch(&tool, url).await, url);
-        let weighed = tool.weigh(json!({ "url": url }).as_object().unwrap(), &"s".into()).await;
+        let previewed = tool.preview(json!({ "url": url }).as_object().unwrap(), &"s".into()).await;
         // A name is only refused after it is resolved. Everything else is refused before a person is asked.
         let by_name = url.contains(".example") && message.contains("leads to");
         let by_name = by_name || message.contains("cannot be resolved") || message.contains("has no address");
-        if !message.contains(why) || weighed.is_ok() != by_name {
-            wrong.push(format!("{url:?} ({why}): {message} / {weighed:?}"));
+        if !message.contains(why) || previewed.is_ok() != by_name {
+            wrong.push(format!("{url:?} ({why}): {message} / {previewed:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -128,6 +128,6 @@ pub(super) fn tool(names: Arc<Names>, change: impl FnOnce(&mut WebConfig)) -> Fe
 pub(super) async fn fetch(tool: &FetchUrl, url: &str) -> Result<String, ToolFailure> {
     let arguments = json!({ "url": url });
     let reply = tool.call(arguments.as_object().unwrap(), &context("s")).await?;
-    assert!(reply.outside, "every page is of the outside");
+    assert!(reply.untrusted, "every page is of the outside");
     Ok(reply.text)
 }

@@ -74,7 +74,7 @@ async fn a_call_that_cannot_work_says_why() {
     ] {
         for answer in [
             house.run(arguments.clone()).await.map(|reply| reply.text),
-            house.weigh(arguments.clone()).await.map(|weight| weight.summary),
+            house.preview(arguments.clone()).await.map(|weight| weight.summary),
         ] {
             match answer {
                 Err(ToolFailure::Failed(text)) => assert!(text.contains(says), "{arguments}: {text}"),

@@ -41,7 +41,7 @@ async fn a_hostile_repository_does_not_have_its_programs_run() {
         house.write(".git/hooks/pre-commit", &format!("#!/bin/sh\n{evil}\n"), 0o755);
         std::fs::write(house.inside(".gitconfig"), "[core]\n\tfsmonitor = /workspace/evil.sh\n").unwrap();
         assert!(git(&["add", "."]).status.success());
-        let before = house.weigh(json!({"argv": ["git", "status"]})).await.unwrap();
+        let before = house.preview(json!({"argv": ["git", "status"]})).await.unwrap();
         assert_eq!((before.ask, before.covers.as_deref()), (None, Some("git status")));
 
         assert!(git(&["config", "core.fsmonitor", evil]).status.success());
@@ -49,7 +49,7 @@ async fn a_hostile_repository_does_not_have_its_programs_run() {
         assert!(house.inside("ran").exists(), "the control did not run");
         std::fs::remove_file(house.inside("ran")).unwrap();
 
-        let weight = house.weigh(json!({"argv": ["git", "status"], "directory": "sub"})).await.unwrap();
+        let weight = house.preview(json!({"argv": ["git", "status"], "directory": "sub"})).await.unwrap();
         assert_eq!((weight.ask, weight.covers), (Some(Ask::Always), None), "what git would start is asked for");
         house.argv(&["git", "status"]).await;
         let identity = ["-c", "user.name=a", "-c", "user.email=a@b.test"];

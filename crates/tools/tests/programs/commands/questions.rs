@@ -21,7 +21,7 @@ async fn a_command_is_shown_as_one_line_that_hides_nothing() {
         (json!({"argv": ["find", ".", "-exec", "rm", "{}", ";"]}), "find . -exec rm '{}' ';'", None, Some(Ask::Always)),
         (json!({"argv": ["sh", "-c", "echo hi"]}), "sh -c 'echo hi'", None, Some(Ask::Always)),
     ] {
-        let weight = house.weigh(arguments.clone()).await.unwrap();
+        let weight = house.preview(arguments.clone()).await.unwrap();
         let found = (weight.summary.as_str(), weight.covers.as_deref(), weight.ask);
         assert_eq!(found, (summary, covers, ask), "{arguments}");
         assert_eq!(!bound(&weight, "caution").is_empty(), ask.is_some(), "{arguments}");
@@ -30,10 +30,10 @@ async fn a_command_is_shown_as_one_line_that_hides_nothing() {
 
 /// The weight before and after something changes.
 async fn changes(house: &House, arguments: &Value, change: impl FnOnce()) -> (CallPreview, CallPreview) {
-    let before = house.weigh(arguments.clone()).await.unwrap();
-    assert_eq!(house.weigh(arguments.clone()).await.unwrap(), before, "the same world weighs the same");
+    let before = house.preview(arguments.clone()).await.unwrap();
+    assert_eq!(house.preview(arguments.clone()).await.unwrap(), before, "the same world weighs the same");
     change();
-    (before, house.weigh(arguments.clone()).await.unwrap())
+    (before, house.preview(arguments.clone()).await.unwrap())
 }
 
 #[tokio::test]
@@ -53,14 +53,14 @@ async fn an_answer_is_bound_to_the_files_that_are_named() {
         assert_ne!(bound(&before, name), bound(&after, name), "{arguments}");
     }
     std::os::unix::fs::symlink("../secret", house.inside("out")).unwrap();
-    let weight = house.weigh(json!({"argv": ["cat", "out", "../secret", "/etc/passwd"]})).await.unwrap();
+    let weight = house.preview(json!({"argv": ["cat", "out", "../secret", "/etc/passwd"]})).await.unwrap();
     assert!(weight.bound.iter().all(|(name, _)| !name.starts_with("file ")), "{weight:?}");
 }
 
 #[tokio::test]
 async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
     let house = house(Policy::Off);
-    let weight = |arguments: Value| async { house.weigh(arguments).await.unwrap().bound };
+    let weight = |arguments: Value| async { house.preview(arguments).await.unwrap().bound };
     let plain = weight(json!({"argv": ["cat"]})).await;
     for other in [
         json!({"argv": ["cat"], "stdin": "x"}),
@@ -72,11 +72,11 @@ async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
     let environment = [("CARGO_HOME".to_owned(), "/srv/cargo".to_owned())].into();
     let commands = CommandsConfig { environment, ..CommandsConfig::default() };
     let off = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
-    let other = house_with(off.clone(), commands).weigh(json!({"argv": ["cat"]})).await.unwrap();
+    let other = house_with(off.clone(), commands).preview(json!({"argv": ["cat"]})).await.unwrap();
     assert_ne!(bound(&other, "environment"), "");
     assert!(plain.iter().all(|(name, value)| name != "environment" || value != bound(&other, "environment")));
     let networked = house_with(SandboxConfig { network: true, ..off }, CommandsConfig::default());
-    let policy = networked.weigh(json!({"argv": ["cat"]})).await.unwrap();
+    let policy = networked.preview(json!({"argv": ["cat"]})).await.unwrap();
     assert_eq!(
         (
             bound(&policy, "policy"),
@@ -91,7 +91,7 @@ async fn without_walls_nothing_runs_and_nobody_is_asked() {
     let house = house_without_sandbox();
     let answers = [
         house.run(json!({"argv": ["touch", "ran"]})).await.err(),
-        house.weigh(json!({"argv": ["touch", "ran"]})).await.err(),
+        house.preview(json!({"argv": ["touch", "ran"]})).await.err(),
         house.call("run_shell", json!({"script": "touch ran"}), &house.context()).await.err(),
     ];
     for answer in answers {
@@ -128,9 +128,9 @@ async fn the_operators_lists_are_heeded_by_name_and_by_path() {
             (Err(ToolFailure::Denied(text)), false) => assert!(text.contains("tools.commands."), "{text}"),
             _ => panic!("{allow:?} {deny:?} {argv}: {answer:?}"),
         }
-        assert_eq!(house.weigh(json!({"argv": [argv]})).await.is_ok(), runs, "both look the same way");
+        assert_eq!(house.preview(json!({"argv": [argv]})).await.is_ok(), runs, "both look the same way");
     }
-    let usual = house(Policy::Off).weigh(json!({"argv": ["su", "-c", "id"]})).await;
+    let usual = house(Policy::Off).preview(json!({"argv": ["su", "-c", "id"]})).await;
     assert!(matches!(usual, Err(ToolFailure::Denied(_))), "{usual:?}");
 }
 
@@ -142,13 +142,13 @@ async fn an_answer_that_cannot_be_bound_to_every_file_is_not_asked_for() {
         house.write(&format!("f{at}"), "x", 0o644);
         argv.push(format!("f{at}"));
     }
-    let weight = house.weigh(json!({ "argv": argv })).await.unwrap();
+    let weight = house.preview(json!({ "argv": argv })).await.unwrap();
     let why = weight.unbound.unwrap();
     assert!(why.contains("more than 64 files") && why.contains("name fewer"), "{why}");
     // The same file again is no other file, and what is no file needs no binding.
     argv.pop();
     argv.extend(["f0".to_owned(), "missing".to_owned(), "--out=f1".to_owned()]);
-    let weight = house.weigh(json!({ "argv": argv })).await.unwrap();
+    let weight = house.preview(json!({ "argv": argv })).await.unwrap();
     let files = weight.bound.iter().filter(|(name, _)| name.starts_with("file ")).count();
     assert_eq!((files, weight.unbound), (64, None));
 }
@@ -177,7 +177,7 @@ async fn a_program_that_is_named_within_an_argument_is_seen() {
         ("a,sh", true),
         ("x=y=/bin/sh", true),
     ] {
-        let weight = house.weigh(json!({ "argv": ["nice", argument] })).await.unwrap();
+        let weight = house.preview(json!({ "argv": ["nice", argument] })).await.unwrap();
         assert_eq!((weight.ask, weight.covers), (seen.then_some(Ask::Always), None), "{argument}");
     }
 }
@@ -204,10 +204,10 @@ async fn what_an_answer_cannot_be_bound_to_is_asked_for_each_time_and_the_questi
         (&["timeout", "5", "ls", "."], "files or directories of the workspace"),
         (&["timeout", "5", "ls", "-Isub"], "files or directories of the workspace"),
     ] {
-        let weight = house.weigh(json!({ "argv": argv })).await.unwrap();
+        let weight = house.preview(json!({ "argv": argv })).await.unwrap();
         assert_eq!((weight.ask, &weight.covers), (Some(Ask::Always), &None), "{argv:?}");
         assert!(bound(&weight, "caution").contains(why), "{argv:?}: {:?}", weight.bound);
     }
-    let weight = house.weigh(json!({ "argv": ["timeout", "5", "ls", "/etc"] })).await.unwrap();
+    let weight = house.preview(json!({ "argv": ["timeout", "5", "ls", "/etc"] })).await.unwrap();
     assert_eq!((weight.ask, weight.covers), (None, None), "these very arguments");
 }

@@ -16,7 +16,7 @@ impl House {
     }
 
     async fn approve(&self, arguments: Value) -> Approved {
-        Approved(self.weigh(arguments).await.unwrap().bound)
+        Approved(self.preview(arguments).await.unwrap().bound)
     }
 }
 

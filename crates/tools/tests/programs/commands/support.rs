@@ -117,8 +117,8 @@ impl House {
         }
     }
 
-    pub(crate) async fn weigh(&self, arguments: Value) -> Result<CallPreview, ToolFailure> {
-        self.tools.get("run_command").unwrap().weigh(arguments.as_object().unwrap(), &"s".into()).await
+    pub(crate) async fn preview(&self, arguments: Value) -> Result<CallPreview, ToolFailure> {
+        self.tools.get("run_command").unwrap().preview(arguments.as_object().unwrap(), &"s".into()).await
     }
 
     pub(crate) fn alive(&self, run: RunId) -> usize {

@@ -1,7 +1,7 @@
 //! Servers that misbehave: each a clear failure, and none in the way of the others.
 
 use belay_protocol::ToolFailure;
-use belay_tools::mcp::{Looking, Standing};
+use belay_tools::mcp::{Standing, SurveyMode};
 use serde_json::json;
 
 use super::support::{Bench, Run, offered};
@@ -49,7 +49,7 @@ async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
     servers.push(bench.script("missing", "", json!({ "command": ["/nowhere/server"] })));
     servers.push(bench.script("boxed", "", json!({ "sandbox": true })));
     let mcp = bench.mcp(&servers);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
 
     assert_eq!(offered(&mcp, &survey), ["mcp_good_t"]);
     let found = |name: &str| survey.reports.iter().find(|report| report.server == name).unwrap();
@@ -72,7 +72,7 @@ async fn one_malformed_tool_is_left_out_by_name_and_the_server_goes_on() {
     let tools = "[tool('good'), {'name': 'bad', 'inputSchema': 7}, {'name': 'worse'}]";
     let server = bench.script("s", &format!("serve({tools}, lambda message: say(message, 'done'))"), json!({}));
     let mcp = bench.mcp(&[server]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     assert_eq!(offered(&mcp, &survey), ["mcp_s_good"]);
     assert_eq!(survey.reports[0].trouble, None);
     let left_out: Vec<_> = survey.reports[0]

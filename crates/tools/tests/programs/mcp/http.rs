@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use belay_protocol::{RunProcesses, Secret};
-use belay_tools::mcp::{Looking, RunEnds, Server, Surroundings};
+use belay_tools::mcp::{RunEnds, Server, ServerInputs, SurveyMode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -32,14 +32,14 @@ fn server(url: String, token: Option<&str>) -> Server {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = serde_json::from_value(json!({ "url": url, "timeout_s": 5 })).unwrap();
     let token = token.map(|token| Secret::new(token.to_owned()));
-    let surroundings = Surroundings { directory: Path::new("/"), variable: &|_| None, token };
+    let surroundings = ServerInputs { directory: Path::new("/"), variable: &|_| None, token };
     Server::new("s", &config, surroundings).unwrap()
 }
 
 async fn trouble(url: String) -> String {
     let bench = Bench::new();
     let mcp = bench.of(vec![server(url, Some("hush"))]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     survey.reports[0].trouble.clone().unwrap_or_default()
 }
 
@@ -141,7 +141,7 @@ async fn a_server_behind_an_address_is_called_with_its_token_and_once_for_each_r
     let address = serve(&mut tasks, small(asked.clone())).await;
     let bench = Bench::new();
     let mcp = bench.of(vec![server(format!("http://{address}/mcp"), Some("hush"))]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     assert_eq!(offered(&mcp, &survey), ["mcp_s_t"]);
     let tools = mcp.tools(&survey);
     let (one, two) = (Run::new(), Run::new());
@@ -168,7 +168,7 @@ async fn a_session_that_the_server_has_forgotten_is_begun_anew_and_a_busy_server
     let address = serve(&mut tasks, small(asked.clone())).await;
     let bench = Bench::new();
     let mcp = bench.of(vec![server(format!("http://{address}/mcp"), None)]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     let (tools, run) = (mcp.tools(&survey), Run::new());
     let begun = || asked.lock().unwrap().iter().filter(|(method, _)| method == "initialize").count();
     for (status, begun_then) in [(500, 2), (404, 3)] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_protocol::{Ask, Effect, SessionKey};
-use belay_tools::mcp::{Looking, Standing, Survey};
+use belay_tools::mcp::{Standing, Survey, SurveyMode};
 use serde_json::json;
 
 use super::support::{Bench, offered};
@@ -30,7 +30,7 @@ async fn a_servers_tools_are_offered_under_its_name_as_words_of_the_outside() {
     assert_eq!(wipe.description, "[from MCP server s] No description; the server calls it wipe.");
     assert_eq!(read.schema["properties"]["path"]["type"], "string");
     for spec in [read, wipe] {
-        assert_eq!((spec.effect, spec.outside, spec.max_output_bytes), (Effect::External, true, 2000));
+        assert_eq!((spec.effect, spec.untrusted, spec.max_output_bytes), (Effect::External, true, 2000));
         assert_eq!(spec.approval, Ask::UnlessApproved, "whatever it says of itself");
         assert_eq!(spec.timeout, Duration::from_secs(25));
     }
@@ -42,7 +42,7 @@ async fn a_person_is_shown_server_tool_and_arguments_and_always_holds_for_this_d
     let bench = Bench::new();
     let tools = bench.one(TWO_TOOLS, json!({})).await;
     let arguments = json!({ "path": "a\n\u{202e}b" });
-    let weight = tools[1].weigh(arguments.as_object().unwrap(), &SessionKey::new("x")).await.unwrap();
+    let weight = tools[1].preview(arguments.as_object().unwrap(), &SessionKey::new("x")).await.unwrap();
     assert_eq!(weight.summary, r#"wipe of the MCP server s (it says that it may destroy something): {"path":"a\nb"}"#);
     assert_eq!(weight.ask, None);
     let bound: Vec<_> = weight.bound.iter().map(|(name, _)| name.as_str()).collect();
@@ -61,31 +61,31 @@ async fn a_tool_that_has_changed_is_offered_no_more_until_it_is_approved_again()
         (offered(&mcp, &survey), standings(&survey), mcp)
     };
     // Looking alone approves nothing.
-    assert_eq!(survey("First.", Looking::Only).await.1, [("t".into(), Standing::New), ("u".into(), Standing::New)]);
-    assert_eq!(survey("First.", Looking::ToUse).await.0, ["mcp_s_t", "mcp_s_u"]);
-    assert_eq!(survey("First.", Looking::Only).await.0, ["mcp_s_t", "mcp_s_u"]);
+    assert_eq!(survey("First.", SurveyMode::Only).await.1, [("t".into(), Standing::New), ("u".into(), Standing::New)]);
+    assert_eq!(survey("First.", SurveyMode::ToUse).await.0, ["mcp_s_t", "mcp_s_u"]);
+    assert_eq!(survey("First.", SurveyMode::Only).await.0, ["mcp_s_t", "mcp_s_u"]);
 
     let changed = Standing::Changed { what: vec!["description"], before: "First.".into() };
-    let (names, standing, mcp) = survey("Second.", Looking::ToUse).await;
+    let (names, standing, mcp) = survey("Second.", SurveyMode::ToUse).await;
     assert_eq!((names, &standing[0].1), (vec!["mcp_s_u".to_owned()], &changed));
     // Using it again changes nothing.
-    assert_eq!(survey("Second.", Looking::ToUse).await.1[0].1, changed);
+    assert_eq!(survey("Second.", SurveyMode::ToUse).await.1[0].1, changed);
     // The other one is approved already, so only the changed one is told.
     let approved = mcp.approve("s", None).await.unwrap();
     let approved: Vec<_> = approved.iter().map(|tool| (tool.tool.as_str(), tool.description.as_str())).collect();
     assert_eq!(approved, [("t", "Second.")]);
-    assert_eq!(survey("Second.", Looking::ToUse).await.0, ["mcp_s_t", "mcp_s_u"]);
-    assert!(matches!(survey("First.", Looking::ToUse).await.1[0].1, Standing::Changed { .. }));
+    assert_eq!(survey("Second.", SurveyMode::ToUse).await.0, ["mcp_s_t", "mcp_s_u"]);
+    assert!(matches!(survey("First.", SurveyMode::ToUse).await.1[0].1, Standing::Changed { .. }));
 }
 
 #[tokio::test]
 async fn where_trust_is_approved_a_tool_waits_for_its_approval() {
     let bench = Bench::new();
     let mcp = bench.mcp(&[bench.script("s", "serve([tool('t'), tool('u')])", json!({ "trust": "approved" }))]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     assert_eq!(standings(&survey), [("t".into(), Standing::New), ("u".into(), Standing::New)]);
     mcp.approve("s", Some("u")).await.unwrap();
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     assert_eq!(offered(&mcp, &survey), ["mcp_s_u"]);
 }
 
@@ -108,11 +108,11 @@ async fn only_wanted_tools_are_offered_and_pinned() {
     let bench = Bench::new();
     let script = "serve([tool('read_a'), tool('write_a')])";
     let mcp = bench.mcp(&[bench.script("s", script, json!({ "tools": ["read_*"] }))]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     assert_eq!(standings(&survey), [("read_a".into(), Standing::Offered), ("write_a".into(), Standing::NotWanted)]);
     // Wanted later, it is new to us, and pinned then.
     let mcp = bench.mcp(&[bench.script("s", script, json!({}))]);
-    assert_eq!(standings(&mcp.survey(Looking::Only).await.unwrap())[1].1, Standing::New);
+    assert_eq!(standings(&mcp.survey(SurveyMode::Only).await.unwrap())[1].1, Standing::New);
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn tools_that_share_a_name_are_told_apart() {
         bench.script("a_b", "serve([tool('c'), tool('x'), tool('x')])", json!({})),
     ];
     let mcp = bench.mcp(&servers);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     let names = offered(&mcp, &survey);
     assert_eq!(names.len(), 3, "{names:?}");
     assert!(names[0].starts_with("mcp_a_b_c_") && names[1].starts_with("mcp_a_b_c_") && names[0] != names[1]);
@@ -151,6 +151,6 @@ async fn broken_pins_offer_nothing() {
     let bench = Bench::new();
     let mcp = bench.mcp(&[bench.script("s", "serve([tool('t')])", json!({}))]);
     std::fs::write(bench.path("mcp-pins.json"), "{").unwrap();
-    let error = mcp.survey(Looking::ToUse).await.unwrap_err().to_string();
+    let error = mcp.survey(SurveyMode::ToUse).await.unwrap_err().to_string();
     assert!(error.contains("mcp-pins.json") && error.contains("is no file of pins"), "{error}");
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use belay_protocol::{Secret, Tool, ToolFailure};
-use belay_tools::mcp::{Looking, Mcp, McpServerConfig, Server, Surroundings};
+use belay_tools::mcp::{Mcp, McpServerConfig, Server, ServerInputs, SurveyMode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -28,7 +28,7 @@ fn server(settings: Value, token: Option<&str>) -> Server {
     let config: McpServerConfig = serde_json::from_value(settings).unwrap();
     let token = token.map(|token| Secret::new(token.to_owned()));
     let variable = |name: &str| std::env::var_os(name);
-    Server::new("official", &config, Surroundings { directory: Path::new("/"), variable: &variable, token }).unwrap()
+    Server::new("official", &config, ServerInputs { directory: Path::new("/"), variable: &variable, token }).unwrap()
 }
 
 fn over_pipes() -> Server {
@@ -47,7 +47,7 @@ async fn over_http() -> (Child, String) {
 }
 
 async fn tools(mcp: &Mcp) -> Vec<Arc<dyn Tool>> {
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     assert_eq!(survey.reports[0].trouble, None, "{survey:?}");
     let names = ["add", "where", "fail", "sleep"].map(|name| format!("mcp_official_{name}"));
     assert_eq!(offered(mcp, &survey), names, "{survey:?}");
@@ -118,7 +118,7 @@ async fn over_http_with_a_wrong_token() {
     let (_child, url) = over_http().await;
     let bench = Bench::new();
     let mcp = bench.of(vec![server(json!({ "url": url }), Some("wrong"))]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     let trouble = survey.reports[0].trouble.as_deref().unwrap_or_default();
     assert!(trouble.starts_with("does not let us in"), "{trouble}");
 }

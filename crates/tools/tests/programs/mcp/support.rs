@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 use belay_protocol::{Clock, Generation, RunId, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis};
-use belay_tools::mcp::{Looking, Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, Surroundings, Survey};
+use belay_tools::mcp::{
+    Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, ServerInputs, Survey, SurveyMode,
+};
 use belay_tools::sandbox::{Missing, Sandbox};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -109,7 +111,7 @@ impl Bench {
     pub(crate) fn mcp(&self, servers: &[(String, McpServerConfig)]) -> Mcp {
         let variable = |name: &str| -> Option<OsString> { std::env::var_os(name) };
         let server = |(name, config): &(String, McpServerConfig)| {
-            let surroundings = Surroundings { directory: self.dir.path(), variable: &variable, token: None };
+            let surroundings = ServerInputs { directory: self.dir.path(), variable: &variable, token: None };
             Server::new(name, config, surroundings).unwrap()
         };
         self.of(servers.iter().map(server).collect())
@@ -122,7 +124,7 @@ impl Bench {
     /// One server, asked for its tools.
     pub(crate) async fn one(&self, script: &str, settings: Value) -> Vec<Arc<dyn Tool>> {
         let mcp = self.mcp(&[self.script("s", script, settings)]);
-        let survey = mcp.survey(Looking::ToUse).await.unwrap();
+        let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
         assert_eq!(survey.reports[0].trouble, None, "{survey:?}");
         mcp.tools(&survey)
     }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use belay_protocol::RunProcesses;
-use belay_tools::mcp::Looking;
+use belay_tools::mcp::SurveyMode;
 use belay_tools::sandbox::{Sandbox, SandboxConfig};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ async fn a_server_in_the_sandbox_reaches_what_the_sandbox_grants_and_goes_with_i
         let (name, mut server) = bench.script(name, TRIES, settings);
         server.command = vec![python(), "-u".into(), format!("{name}/server.py")];
         let mcp = bench.mcp(&[(name, server)]);
-        let survey = mcp.survey(Looking::ToUse).await.unwrap();
+        let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
         assert_eq!(survey.reports[0].trouble, None, "{survey:?}");
         let run = Run::new();
         let text = run.text(&mcp.tools(&survey)[0], arguments.clone()).await;
@@ -82,7 +82,7 @@ async fn a_server_that_ends_for_want_of_the_network_says_what_to_set_and_what_it
     // What npx writes, but for the minutes that it takes.
     let script = "for n in $(seq 12); do echo \"npm error $n\" >&2; done; exit 1";
     let mcp = bench.mcp(&[bench.script("s", "", json!({ "command": ["sh", "-c", script], "sandbox": true }))]);
-    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     let report = &survey.reports[0];
     let trouble = report.trouble.as_deref().unwrap();
     assert!(trouble.starts_with("has ended: exit code 1"), "{trouble}");
@@ -99,7 +99,7 @@ async fn more_network_than_the_sandbox_grants_is_refused() {
     let sandbox = sandbox.unwrap_or_else(|missing| panic!("this test needs bubblewrap: {missing}"));
     let bench = Bench::walled(dir, sandbox);
     let mcp = bench.mcp(&[bench.script("s", "", json!({ "sandbox": true, "network": true }))]);
-    let survey = mcp.survey(Looking::Only).await.unwrap();
+    let survey = mcp.survey(SurveyMode::Only).await.unwrap();
     let expected = "cannot be started: it is to run in the sandbox, and the sandbox gives no network: \
                     tools.sandbox.network is false";
     assert_eq!(survey.reports[0].trouble.as_deref(), Some(expected));

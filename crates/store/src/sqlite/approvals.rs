@@ -4,8 +4,8 @@
 //! may come from any principal; the one writer thread makes sure that the first answer counts.
 
 use belay_protocol::{
-    Decided, Gate, GateFilter, GateId, GateKind, GateState, Lease, NewEvent, PausedRun, RunId, RunRecord, RunStatus,
-    SessionKey, ThreadState, UnixMillis, WaitingFor,
+    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Decided, Lease, NewEvent, PausedRun,
+    RunId, RunRecord, RunStatus, SessionKey, ThreadState, UnixMillis, WaitingFor,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
@@ -13,9 +13,11 @@ use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 use super::ledger::append_events;
 use super::tx::{self, Done, Failure, Tx};
 use super::{lanes, outbox, rows, threads};
-use crate::gates::{asked, check_answer, check_question, decided, gates_limit, kind_word, not_approved, withdrawn};
+use crate::approvals::{
+    approvals_limit, asked, check_answer, check_question, decided, kind_word, not_approved, withdrawn,
+};
 
-/// The columns that [`gate_row`] reads.
+/// The columns that [`approval_row`] reads.
 macro_rules! columns {
     () => {
         "id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound, digest, covers, \
@@ -35,18 +37,18 @@ pub(super) use open;
 pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> Done<()> {
     check_question(lease, paused)?;
     let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
-    insert(tx, &paused.gate)?;
-    threads::set_thread(tx, thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
+    insert(tx, &paused.approval)?;
+    threads::set_thread(tx, thread, Some(ThreadState::AwaitingApproval), paused.approval.asked_at)?;
     if let Some(outbound) = &paused.outbound {
         outbox::insert(tx, outbound)?;
     }
-    append_events(tx, &[asked(&paused.gate)])
+    append_events(tx, &[asked(&paused.approval)])
 }
 
-fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
-    let secret_name = match &gate.kind {
-        GateKind::Approval => None,
-        GateKind::Credential { name } => Some(name),
+fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
+    let secret_name = match &approval.kind {
+        ApprovalKind::Approval => None,
+        ApprovalKind::Credential { name } => Some(name),
     };
     tx.exec(
         "INSERT INTO approvals (id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound,
@@ -54,31 +56,31 @@ fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
          VALUES (:id, :run_id, :session, :call_id, :tool, :kind, :secret_name, :summary, :arguments, :detail, :bound,
                  :digest, :covers, :principal, :authority, :relayed, :asked_at, :expires_at)",
         named_params! {
-            ":id": gate.id.as_uuid(),
-            ":run_id": gate.run_id.as_uuid(),
-            ":session": gate.session.as_str(),
-            ":call_id": gate.call_id.as_str(),
-            ":tool": gate.tool,
-            ":kind": kind_word(&gate.kind),
+            ":id": approval.id.as_uuid(),
+            ":run_id": approval.run_id.as_uuid(),
+            ":session": approval.session.as_str(),
+            ":call_id": approval.call_id.as_str(),
+            ":tool": approval.tool,
+            ":kind": kind_word(&approval.kind),
             ":secret_name": secret_name,
-            ":summary": gate.summary,
-            ":arguments": rows::to_json(&gate.arguments)?,
-            ":detail": gate.detail,
-            ":bound": rows::to_json(&gate.bound)?,
-            ":digest": gate.digest,
-            ":covers": gate.covers,
-            ":principal": gate.asker.principal,
-            ":authority": rows::place_word(gate.asker.place),
-            ":relayed": gate.asker.relayed,
-            ":asked_at": gate.asked_at.0,
-            ":expires_at": gate.expires_at.0,
+            ":summary": approval.summary,
+            ":arguments": rows::to_json(&approval.arguments)?,
+            ":detail": approval.detail,
+            ":bound": rows::to_json(&approval.bound)?,
+            ":digest": approval.digest,
+            ":covers": approval.covers,
+            ":principal": approval.asker.principal,
+            ":authority": rows::place_word(approval.asker.place),
+            ":relayed": approval.asker.relayed,
+            ":asked_at": approval.asked_at.0,
+            ":expires_at": approval.expires_at.0,
         },
     )?;
     Ok(())
 }
 
 /// Uses up approvals of a run. An approval that is not in the state `approved` fails the whole write.
-pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<()> {
+pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[ApprovalId]) -> Done<()> {
     approvals.iter().try_for_each(|id| {
         let used = tx.exec(
             "UPDATE approvals SET state = 'used' WHERE id = ?1 AND run_id = ?2 AND state = 'approved'",
@@ -90,7 +92,7 @@ pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<
 
 /// Withdraws the open and unused approval requests of a run that ends. Returns their events.
 pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: UnixMillis) -> Done<Vec<NewEvent>> {
-    let open: Vec<GateId> = tx.rows(
+    let open: Vec<ApprovalId> = tx.rows(
         concat!("SELECT id FROM approvals WHERE run_id = ?1 AND ", open!(), " ORDER BY seq"),
         params![run.as_uuid()],
         |row| rows::id(row, "id"),
@@ -99,13 +101,13 @@ pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: Un
         concat!("UPDATE approvals SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!()),
         params![run.as_uuid()],
     )?;
-    Ok(open.into_iter().map(|gate| withdrawn(gate, session, run, at)).collect())
+    Ok(open.into_iter().map(|approval| withdrawn(approval, session, run, at)).collect())
 }
 
 pub(super) fn decide(
     tx: &mut Tx<'_>,
-    id: GateId,
-    state: GateState,
+    id: ApprovalId,
+    state: ApprovalState,
     always: bool,
     by: &str,
     at: UnixMillis,
@@ -118,20 +120,20 @@ pub(super) fn decide(
             columns!()
         ),
         params![id.as_uuid(), state.word(), by, at.0],
-        gate_row,
+        approval_row,
     )?;
-    let Some(gate) = answered else {
-        let before = tx.row(BY_ID, params![id.as_uuid()], gate_row)?;
-        return Ok(before.map_or(Decided::Unknown, |gate| Decided::Before(Box::new(gate))));
+    let Some(approval) = answered else {
+        let before = tx.row(BY_ID, params![id.as_uuid()], approval_row)?;
+        return Ok(before.map_or(Decided::Unknown, |approval| Decided::Before(Box::new(approval))));
     };
-    if let (true, GateState::Approved, Some(covers)) = (always, state, &gate.covers) {
+    if let (true, ApprovalState::Approved, Some(covers)) = (always, state, &approval.covers) {
         tx.exec(
             "INSERT INTO grants (session, tool, covers, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-            params![gate.session.as_str(), gate.tool, covers, at.0],
+            params![approval.session.as_str(), approval.tool, covers, at.0],
         )?;
     }
-    append_events(tx, &[decided(&gate, by, at)])?;
-    Ok(Decided::Now(Box::new(gate)))
+    append_events(tx, &[decided(&approval, by, at)])?;
+    Ok(Decided::Now(Box::new(approval)))
 }
 
 pub(super) fn forget_grants(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u32> {
@@ -145,24 +147,26 @@ const NEWEST_OF_RUN: &str =
     concat!("SELECT ", columns!(), " FROM approvals WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1");
 
 /// The newest approval request of a run.
-pub(super) fn newest_of(tx: &mut Tx<'_>, run: RunId) -> Done<Option<Gate>> {
-    tx.row(NEWEST_OF_RUN, params![run.as_uuid()], gate_row)
+pub(super) fn newest_of(tx: &mut Tx<'_>, run: RunId) -> Done<Option<ApprovalRequest>> {
+    tx.row(NEWEST_OF_RUN, params![run.as_uuid()], approval_row)
 }
 
 /// The record of a run with its open approval request, while it is paused.
 pub(super) fn with_question(conn: &Connection, mut record: RunRecord) -> Done<RunRecord> {
     if record.status == RunStatus::Paused {
-        let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.as_uuid()], gate_row)?;
-        record.waiting_for = newest.filter(|gate| gate.state == GateState::Waiting).map(|gate| WaitingFor::from(&gate));
+        let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.as_uuid()], approval_row)?;
+        record.waiting_for = newest
+            .filter(|approval| approval.state == ApprovalState::Waiting)
+            .map(|approval| WaitingFor::from(&approval));
     }
     Ok(record)
 }
 
-pub(super) fn gate(conn: &Connection, id: GateId) -> Done<Option<Gate>> {
-    tx::row(conn, BY_ID, params![id.as_uuid()], gate_row)
+pub(super) fn approval(conn: &Connection, id: ApprovalId) -> Done<Option<ApprovalRequest>> {
+    tx::row(conn, BY_ID, params![id.as_uuid()], approval_row)
 }
 
-pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
+pub(super) fn approvals(conn: &Connection, filter: &ApprovalFilter) -> Done<Vec<ApprovalRequest>> {
     let mut table = "approvals";
     let mut wanted: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
@@ -184,14 +188,14 @@ pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
         values.push(channel.to_string().into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
-    values.push(i64::from(gates_limit(filter)).into());
+    values.push(i64::from(approvals_limit(filter)).into());
     let sql = format!("SELECT {} FROM {table} {filtered} ORDER BY seq DESC LIMIT ?", columns!());
-    tx::rows(conn, &sql, params_from_iter(values), gate_row)
+    tx::rows(conn, &sql, params_from_iter(values), approval_row)
 }
 
-pub(super) fn gates_of(conn: &Connection, run: RunId) -> Done<Vec<Gate>> {
+pub(super) fn approvals_of(conn: &Connection, run: RunId) -> Done<Vec<ApprovalRequest>> {
     let sql = concat!("SELECT ", columns!(), " FROM approvals WHERE run_id = ?1 ORDER BY seq");
-    tx::rows(conn, sql, params![run.as_uuid()], gate_row)
+    tx::rows(conn, sql, params![run.as_uuid()], approval_row)
 }
 
 pub(super) fn granted(conn: &Connection, session: &SessionKey, tool: &str, covers: &str) -> Done<bool> {
@@ -199,18 +203,18 @@ pub(super) fn granted(conn: &Connection, session: &SessionKey, tool: &str, cover
     Ok(tx::row(conn, sql, params![session.as_str(), tool, covers], |_| Ok(()))?.is_some())
 }
 
-fn gate_row(row: &Row<'_>) -> Done<Gate> {
+fn approval_row(row: &Row<'_>) -> Done<ApprovalRequest> {
     let run_id = rows::id(row, "run_id")?;
     let state: String = row.get("state")?;
-    Ok(Gate {
+    Ok(ApprovalRequest {
         id: rows::id(row, "id")?,
         run_id,
         session: row.get::<_, String>("session")?.into(),
         call_id: row.get::<_, String>("call_id")?.into(),
         tool: row.get("tool")?,
         kind: match row.get("secret_name")? {
-            None => GateKind::Approval,
-            Some(name) => GateKind::Credential { name },
+            None => ApprovalKind::Approval,
+            Some(name) => ApprovalKind::Credential { name },
         },
         summary: row.get("summary")?,
         // Arguments are only shown: the digest contains the values that an answer is bound to.
@@ -222,7 +226,7 @@ fn gate_row(row: &Row<'_>) -> Done<Gate> {
         asker: rows::asker(row)?,
         asked_at: rows::date(row, "asked_at")?,
         expires_at: rows::date(row, "expires_at")?,
-        state: GateState::from_word(&state).ok_or_else(|| Failure::damaged("state of a question"))?,
+        state: ApprovalState::from_word(&state).ok_or_else(|| Failure::damaged("state of a question"))?,
         decided_by: row.get("decided_by")?,
         decided_at: rows::optional_date(row, "decided_at")?,
     })
