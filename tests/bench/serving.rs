@@ -178,7 +178,7 @@ async fn waiting(options: &Options, size: &Size, report: &mut Report) -> Result<
     model.release();
     let mut connection = Connection::open(daemon.address).await?;
     let begin = Instant::now();
-    while !status(&mut connection).await?.contains("Running: 0, waiting: 0") {
+    while !status(&mut connection).await?.contains("0 running, 0 queued") {
         ensure!(begin.elapsed() < PATIENCE, "the runs did not end once the model had answered");
         sleep(Duration::from_millis(50)).await;
     }

@@ -189,7 +189,7 @@ async fn work_of_somebody_who_is_taken_off_the_list_does_not_go_on_after_a_resta
     let fired = asked(&home, &["routines", "fire", "look", "--json"]).await?;
     let routine_run = format!("/api/v1/routine-runs/{}", fired["routine_run_id"].as_str().unwrap_or_default());
     let failed = eventually(&daemon, &routine_run, |routine_run| routine_run["status"] == "failed").await?;
-    let why = "43, for whom it worked, is no longer let in through telegram: 43 is neither on the list channels.telegram.allow";
+    let why = "43, who created this work, no longer has access through telegram: 43 is neither on the list channels.telegram.allow";
     assert!(failed["summary"].as_str().unwrap_or_default().starts_with(why), "{failed}");
     let routine = asked(&home, &["routines", "show", "look", "--json"]).await?;
     assert_eq!((&routine["enabled"], &routine["disabled_detail"]), (&json!(false), &failed["summary"]));

@@ -209,7 +209,7 @@ impl Sender {
         let kind = EventKind::Delivered { outcome: outcome.into() };
         let event = NewEvent { at: self.clock.now(), session: None, run_id: message.run_id, kind };
         if let Err(error) = self.events.append(vec![event]).await {
-            tracing::warn!(%error, "a delivery's fact was not stored");
+            tracing::warn!(%error, "the event of a delivery was not stored");
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) async fn read(services: &AgentServices) -> (Option<JobsStatus>, Optio
     if let Some(numbers) = &routines {
         metrics::set_routine_gauges(numbers);
     }
-    (jobs.map(|numbers| JobsStatus { numbers, places: services.jobs.config.max_parallel }), routines)
+    (jobs.map(|numbers| JobsStatus { numbers, slots: services.jobs.config.max_parallel }), routines)
 }
 
 async fn said<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Option<T> {

@@ -206,7 +206,7 @@ impl TelegramConfig {
                 problem("webhook_url", &what);
             }
         } else if self.webhook_url.is_some() {
-            problem("webhook_url", "has no place in polling mode: remove it, or set mode = \"webhook\"");
+            problem("webhook_url", "is not used in polling mode: remove it, or set mode = \"webhook\"");
         }
         if self.bot_username.as_deref().is_some_and(|name| !is_username(name)) {
             problem("bot_username", "must be the bot's user name without @: letters, digits and _");
@@ -215,7 +215,7 @@ impl TelegramConfig {
             problem("allow", "0 is nobody's id; ids are the numbers that @userinfobot and the log show");
         }
         if self.groups.allow.iter().any(|id| *id >= 0) {
-            problem("groups.allow", "the id of a group is negative; the log shows it when the bot is spoken to there");
+            problem("groups.allow", "the id of a group is negative; the log shows it when the bot is addressed in it");
         }
         problems
     }

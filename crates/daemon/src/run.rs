@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
         logging.announce(&line);
     }
     let signals = SignalWatch::install(OnHangup::Reload)
-        .map_err(|error| Failure::new(Exit::Internal, format!("signals cannot be taken: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Internal, format!("signal handlers cannot be installed: {error}")))?;
     let root = CancellationToken::new();
 
     let parts = wiring::build(&loaded, env, &paths).await?;

@@ -89,8 +89,7 @@ pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> 
     refuse_own_files(settings, env, paths)?;
     let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
-        Failure::new(Exit::OutOfReach, error)
-            .next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a place that may be written")
+        Failure::new(Exit::OutOfReach, error).next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a writable directory")
     })?;
     // Concurrently: one waits for the disk, the other for a server that may listen on loopback.
     let (store, chosen) = tokio::join!(Store::open(settings, paths, env), Chosen::find(settings, &secrets));

@@ -219,7 +219,7 @@ impl Drop for Processes {
         self.jobs = None;
         let spawned = self.spawner.take().map(JoinHandle::join);
         if kept.into_iter().chain(spawned).any(|joined| joined.is_err()) {
-            tracing::error!("a thread that keeps processes has panicked");
+            tracing::error!("a process management thread panicked");
         }
     }
 }

@@ -172,7 +172,7 @@ impl App {
         }
         let (ack, answer) = AckSender::channel();
         self.intake.try_send(Envelope { inbound, ack }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => ApiError::busy("too many messages wait to be taken"),
+            mpsc::error::TrySendError::Full(_) => ApiError::busy("the message queue is full"),
             mpsc::error::TrySendError::Closed(_) => ApiError::shutting_down(),
         })?;
         Ok(answer)

@@ -79,7 +79,7 @@ impl RunningProgram {
         let result = read_output(&mut running, stdout, stderr, &mut output, unwanted).await;
         running.begin_end(); // ends all remaining processes
         if !output.stderr_head.is_empty() {
-            tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&output.stderr_head), "a hook's program complained");
+            tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&output.stderr_head), "a hook's program wrote to standard error");
         }
         (result.map(|()| output.answer), running)
     }

@@ -57,7 +57,7 @@ pub fn build(
             Ok(backend) => backends.push(backend),
             // The configured model must exist, because its fallbacks are not what the person asked for.
             Err(missing @ ModelsError::MissingKey { .. }) if at > 0 => {
-                warn!(model = %candidate.name, why = %missing, "a model that could stand in is left out");
+                warn!(model = %candidate.name, why = %missing, "a fallback model is left out");
             }
             Err(other) => return Err(other),
         }

@@ -149,7 +149,7 @@ impl FallbackConfig {
     fn problems(&self, at: usize, base: &LlmConfig) -> Vec<String> {
         let key = format!("llm.fallbacks.{at}");
         if matches!(self.provider.as_str(), catalog::AUTO | catalog::REHEARSAL) {
-            return vec![format!("{key}.provider: name a provider; `{}` stands in for nobody", self.provider)];
+            return vec![format!("{key}.provider: name a provider; `{}` cannot be a fallback", self.provider)];
         }
         // Problems of shared settings are reported once, with the configured model.
         let shared = |problem: &String| {

@@ -197,7 +197,7 @@ impl Fallback {
         let name = &self.backends[at].name;
         if let Some(delay) = trial.failed(error.kind) {
             let (why, rest_s) = (error.kind.word(), delay.as_secs());
-            warn!(model = %name, why, rest_s, detail = %error.detail, "the model is left alone for a while");
+            warn!(model = %name, why, rest_s, detail = %error.detail, "the circuit of the model is open");
         }
         call.plan.failed(at, error.kind, Instant::now());
         if at == call.plan.preferred() {

@@ -105,7 +105,7 @@ fn is_known_to_see(model: &str) -> bool {
 }
 
 /// The reason why a model gets no pictures.
-pub(crate) const NO_VISION: &str = "this model cannot see";
+pub(crate) const NO_VISION: &str = "this model does not accept pictures";
 
 /// The text of a message with pictures, and a line instead of them.
 pub(crate) fn text_instead(message: &Message, why: &str) -> String {

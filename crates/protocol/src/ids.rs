@@ -86,7 +86,7 @@ impl IdPrefix {
         let filled = |fill: &str| format!("{text}{}", fill.get(text.len()..)?).parse().ok();
         match [filled("00000000-0000-0000-0000-000000000000"), filled("ffffffff-ffff-ffff-ffff-ffffffffffff")] {
             [Some(first), Some(last)] => Ok(Self { text, first, last }),
-            _ => Err("it is no beginning of an id such as 0199e3a0-7b1c-7000-8000-0123456789ab".into()),
+            _ => Err("it is not the beginning of an id such as 0199e3a0-7b1c-7000-8000-0123456789ab".into()),
         }
     }
 

@@ -64,7 +64,7 @@ pub struct JobsStatus {
     #[serde(flatten)]
     pub numbers: JobNumbers,
     /// The number of slots for running jobs. Stuck jobs keep their slots.
-    pub places: u32,
+    pub slots: u32,
 }
 
 /// The state of one of several models or API keys.

@@ -58,7 +58,7 @@ fn files_of(answer: Value, ours: Vec<HookFile>, run: RunId) -> Vec<HookFile> {
             ours
         }
         Err(error) => {
-            tracing::warn!(%run, %error, "what hooks have made of the files cannot be read; they stay as they were");
+            tracing::warn!(%run, %error, "the files in a hook's answer are invalid; the originals are used as they were");
             ours
         }
     }

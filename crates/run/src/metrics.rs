@@ -77,7 +77,7 @@ pub fn describe() {
         MODEL_MICRO_USD,
         "What model calls were charged, in millionths of a US dollar, by what they were for"
     );
-    describe_counter!(MODEL_FALLBACKS, "Answers of a model that stood in for another one");
+    describe_counter!(MODEL_FALLBACKS, "Answers of a fallback model");
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
     describe_counter!(TOOL_REPORTS, "Reports that a tool or an MCP server fails repeatedly");
     describe_gauge!(TOOLS_FAILING, "Tools and MCP servers that fail repeatedly and are enabled");
@@ -219,7 +219,7 @@ pub fn set_job_gauges(numbers: &JobNumbers, places: u32) {
 /// Sets the gauges of routines.
 pub fn set_routine_gauges(numbers: &RoutineNumbers) {
     gauge!(ROUTINES).set(numbers.enabled as f64);
-    gauge!(ROUTINE_RUNS).set(numbers.at_work as f64);
+    gauge!(ROUTINE_RUNS).set(numbers.running as f64);
     gauge!(NEXT_SCHEDULED).set(seconds(numbers.next_at));
 }
 

@@ -290,7 +290,7 @@ impl ModelCall<'_> {
         // The whole results must be in the store before they are shortened here.
         self.core.journal.write(context, Durability::Relaxed).await?;
         let truncated = oversized::truncate(&mut context.messages, self.core.services.model.info().context_tokens);
-        tracing::info!(run = %self.core.live.id, truncated, "large results lose their middle in this context");
+        tracing::info!(run = %self.core.live.id, truncated, "large tool results are truncated in this context");
         Ok(truncated > 0)
     }
 }

@@ -83,7 +83,7 @@ pub fn now(
         Ok(place) => Ok(Asker { place, ..creator.clone() }),
         Err(why) => {
             let who = &creator.principal;
-            Err(Revoked(format!("{who}, for whom it worked, is no longer let in through {channel}: {why}")))
+            Err(Revoked(format!("{who}, who created this work, no longer has access through {channel}: {why}")))
         }
     }
 }

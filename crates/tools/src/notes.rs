@@ -71,7 +71,7 @@ impl Tool for Remember {
         }
         match self.notes.remember(&context.session, key, &text, self.clock.now()).await {
             Ok(()) => Ok(format!("Remembered {key:?} ({} bytes).", text.len()).into()),
-            Err(error) => Err(unavailable(&error, "The note was not kept")),
+            Err(error) => Err(unavailable(&error, "The note was not saved")),
         }
     }
 }

@@ -21,7 +21,7 @@ impl Dispatcher {
         for (run, silence) in silent {
             let silent_s = silence.as_secs();
             if warn.is_some_and(|warn| run.activity.warns(silence, warn)) {
-                tracing::warn!(run = %run.id, session = %run.session, silent_s, "nothing is heard of a run");
+                tracing::warn!(run = %run.id, session = %run.session, silent_s, "no sign of life from a run");
             }
             // A job resumes from its last step, so there is no reason to wait as long as for a conversation.
             let of_job = matches!(run.origin.work, Work::Job { .. });

@@ -67,7 +67,7 @@ impl Screen {
                     let before = match sent_before(&*services.store.events, run.id).await {
                         Ok(before) => before,
                         Err(error) => {
-                            tracing::error!(run = %run.id, %error, "what was said before is not known; nothing is said early");
+                            tracing::error!(run = %run.id, %error, "pieces sent by earlier attempts are unknown; not streaming");
                             return None;
                         }
                     };
@@ -108,7 +108,7 @@ impl Screen {
         let left = match self.task.join_next().await {
             Some(Ok(left)) => left,
             Some(Err(error)) => {
-                tracing::error!(run = %self.run.id, %error, "what shows an answer crashed");
+                tracing::error!(run = %self.run.id, %error, "the display task panicked");
                 Left::default()
             }
             None => Left::default(),

@@ -75,7 +75,7 @@ async fn a_job_of_somebody_who_is_let_in_no_more_fails_and_is_told_where_that_ma
         next.lists = Some(lists(&[("bob", Authority::Operator)], &closed));
         let mut agent = next.start().await;
         let failed = until(&next, id, JobState::Failed).await;
-        assert_eq!(failed.detail, "tester, for whom it worked, is no longer let in through one: not on the list");
+        assert_eq!(failed.detail, "tester, who created this work, no longer has access through one: not on the list");
         if told {
             assert_eq!(agent.one.next().await, format!("Job “count” ({id}) has failed: {}", failed.detail));
         }
@@ -232,7 +232,7 @@ async fn is_on(setup: &Setup, name: &str) -> (bool, String) {
     (routine.enabled, routine.disabled_detail)
 }
 
-const GONE: &str = "tester, for whom it worked, is no longer let in through one: not on the list";
+const GONE: &str = "tester, who created this work, no longer has access through one: not on the list";
 
 #[tokio::test(start_paused = true)]
 async fn a_routine_of_somebody_who_is_let_in_no_more_fails_is_off_and_tells_it_once() {

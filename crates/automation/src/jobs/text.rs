@@ -30,11 +30,11 @@ complete result if the job is done, with status failure and what is missing if n
 
 /// Refusal of a job in a worker when workers are not available.
 pub(super) const NO_WORKERS: &str =
-    "room: workers are not available here; enable [workers], or run the job in the daemon (room = \"local\")";
+    "runs_in: workers are not available here; enable [workers], or run the job in the daemon (runs_in = \"local\")";
 
 /// Refusal of a plan for a job in a worker.
 pub(super) const NO_PLAN_THERE: &str = "plan: a job in a worker cannot have a plan; leave plan out, or run the job in \
-the daemon (room = \"local\")";
+the daemon (runs_in = \"local\")";
 
 /// Name of the evidence on a run that is not the current attempt of a running job. Its value is the job's state.
 pub(crate) const NOT_AT_WORK: &str = "job_state";

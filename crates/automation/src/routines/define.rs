@@ -33,7 +33,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
         let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
             Ok(written) => written,
             Err(error) => {
-                tracing::error!(routine = spec.name, %error, "a routine of the configuration is passed over");
+                tracing::error!(routine = spec.name, %error, "a routine of the configuration is skipped");
                 continue;
             }
         };
@@ -56,7 +56,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
             }
             RoutinePut::Done(_) => {}
             RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => {
-                tracing::error!(routine = name, why, "a routine of the configuration is passed over");
+                tracing::error!(routine = name, why, "a routine of the configuration is skipped");
             }
         }
     }

@@ -136,7 +136,7 @@ pub(super) async fn by_run(
     .await?;
     Some(match follow(service, submitted).await? {
         Some(record) => Outcome::of_run(&record),
-        None => Outcome::failed("what it had done was deleted before it could be read".to_owned()),
+        None => Outcome::failed("its run was deleted before it could be read".to_owned()),
     })
 }
 

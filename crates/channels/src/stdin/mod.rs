@@ -53,7 +53,7 @@ impl ChannelAccess for Operators {
         if principal == NAME {
             AccessDecision::May(Authority::Operator)
         } else {
-            AccessDecision::NotAllowed("nobody of that name speaks through standard input".to_owned())
+            AccessDecision::NotAllowed("standard input has no principal of that name".to_owned())
         }
     }
 

@@ -36,7 +36,7 @@ const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
 const NOT_TAKEN: &str =
     "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
 
-const TOO_OLD: &str = "I was away for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
+const TOO_OLD: &str = "I was offline for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
 
 /// The state that webhook and polling share.
 pub(super) struct UpdateRouter {

@@ -84,7 +84,7 @@ fn jobs(report: &Json) -> Cell {
     }
     let of = |what: &str| number(report, &format!("/jobs/{what}"));
     let (pending, stuck) = (of("pending"), of("stuck"));
-    let mut words = format!("{} of {} running", of("in_progress"), of("places"));
+    let mut words = format!("{} of {} running", of("in_progress"), of("slots"));
     if stuck > 0 {
         words.push_str(&format!(", {stuck} stuck"));
     }
@@ -106,7 +106,7 @@ fn routines(report: &Json) -> Cell {
         "" => String::new(),
         at => format!(", the next at {at}"),
     };
-    Cell::from(format!("{} enabled, {} running{next}", of("enabled"), of("at_work")))
+    Cell::from(format!("{} enabled, {} running{next}", of("enabled"), of("running")))
 }
 
 fn paused(report: &Json) -> Cell {
@@ -183,8 +183,8 @@ mod tests {
             "model": {"provider": "rehearsal", "model": "rehearsal", "rehearsal": true},
             "channels": ["stdin", "http"], "spent_today_micro_usd": 1200, "limit_today_micro_usd": 5_000_000,
             "spent_today_for": {"chat": 700, "job": 500, "heartbeat": 0}, "limit_today_for": {"heartbeat": 100_000},
-            "jobs": {"pending": 2, "in_progress": 5, "stuck": 1, "oldest_pending_at": null, "places": 6},
-            "routines": {"enabled": 3, "at_work": 1, "next_at": "2026-01-01T12:00:00Z"},
+            "jobs": {"pending": 2, "in_progress": 5, "stuck": 1, "oldest_pending_at": null, "slots": 6},
+            "routines": {"enabled": 3, "running": 1, "next_at": "2026-01-01T12:00:00Z"},
             "running": [{"run_id": "r1", "session": "me", "for_ms": 3000}], "model_trouble": null,
             "candidates": [
                 {"name": "a by openai", "cooling_until": "2026-01-01T12:00:00Z", "reason": "rate_limited"},

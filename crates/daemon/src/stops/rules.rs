@@ -12,8 +12,7 @@ use crate::paths::Paths;
 use crate::settings::{NOT_FINITE, load, problems_of_rules, refused};
 
 /// Explanation of a rules file, for errors.
-const WHAT_IT_HOLDS: &str =
-    "a file of rules holds what stands in [stops] of the settings, and perhaps a table [limits]";
+const WHAT_IT_HOLDS: &str = "a file of rules has the keys of [stops] of the settings, and perhaps a table [limits]";
 
 /// The progress rules, or the rules of a file. With `--with-limits` also the limits of the settings; limits of the file
 /// take precedence.

@@ -9,7 +9,7 @@ use super::state::PlanState;
 pub(crate) const STEP_HEAD: &str =
     "Carry out one step of a plan: this step and nothing else. Then end with a summary of its result.";
 /// The beginning of the summary's input. The rehearsal recognises it.
-pub(crate) const REPORT_HEAD: &str = "This is what has become of a plan.";
+pub(crate) const REPORT_HEAD: &str = "This is the outcome of a plan.";
 
 pub(super) const PLANNER: &str = "You make plans. Split the request into a concise plan of a few clear milestones, in \
 the order of execution, and no more of them than the work needs: a simple request may need only one or two. Each step \

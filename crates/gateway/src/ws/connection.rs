@@ -190,7 +190,7 @@ impl Connection {
                 () = outgoing.overflowed() => return Some(Close::policy("too much data waits to be read")),
                 _ = ticks.tick() => {
                     if self.heard_at.elapsed() >= SILENCE_LIMIT {
-                        return Some(Close::policy("nothing was heard for too long"));
+                        return Some(Close::policy("no frame arrived for too long"));
                     }
                     outgoing.offer(event("tick", &json!({ "ts": app.clock.now().0 })));
                     outgoing.ping();
@@ -234,8 +234,7 @@ impl Connection {
 
     fn begin(&mut self, request: &Request) -> Result<(), RpcError> {
         if self.requests.values().any(|id| *id == request.id) {
-            let what =
-                "id: a request of this connection with this id has yet to be answered, and goes on; choose another";
+            let what = "id: a request of this connection with this id is still pending; choose another";
             return Err(ApiError::bad_request("id_in_use", what).into());
         }
         let method = Method::from_name(&request.method).ok_or_else(|| match request.method.as_str() {

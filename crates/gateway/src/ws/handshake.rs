@@ -142,7 +142,7 @@ async fn connect(app: &Shared, request: &Request, arrival: SocketArrival) -> Res
     let version = (*VERSIONS.end()).min(params.max_protocol);
     if version < params.min_protocol.max(*VERSIONS.start()) {
         let (first, last) = (VERSIONS.start(), VERSIONS.end());
-        return Err(RpcError::invalid(format!("protocol versions {first} to {last} are spoken here")));
+        return Err(RpcError::invalid(format!("protocol versions {first} to {last} are supported")));
     }
     let role = params.role.as_deref().unwrap_or("operator");
     if role != "operator" {

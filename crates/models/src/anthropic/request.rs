@@ -400,9 +400,9 @@ mod tests {
         let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m", None)).unwrap();
         let texts: Vec<_> = (0..3).map(|at| body["messages"][2]["content"][at]["content"].clone()).collect();
         let expected = [
-            "[2 pictures not shown: this model cannot see]",
+            "[2 pictures not shown: this model does not accept pictures]",
             "12:00",
-            "[a.png]\n[1 picture not shown: this model cannot see]",
+            "[a.png]\n[1 picture not shown: this model does not accept pictures]",
         ];
         assert_eq!(texts, expected);
         assert!(before == seen.body(&asked.request(), "m", None), "the form for the one is not taken for the other");

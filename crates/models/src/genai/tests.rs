@@ -101,7 +101,7 @@ async fn no_picture_goes_through_the_library_and_the_model_is_told() {
     let asked = Asked::new("", false, history_with_pictures());
     provider.call(asked.request(), &mut NoSink).await.unwrap();
     let request = &server.requests()[0];
-    assert!(request.contains("[2 pictures not shown: this model cannot see]"), "{request}");
+    assert!(request.contains("[2 pictures not shown: this model does not accept pictures]"), "{request}");
     assert!(!request.contains("UE5H"), "{request}");
 }
 

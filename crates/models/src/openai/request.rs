@@ -137,7 +137,7 @@ fn push_pictures(out: &mut Vec<u8>, batch: Vec<(&ToolResult, &[Picture])>) {
     let mut opening = ",{\"role\":\"user\",\"content\":[";
     let any = !batch.is_empty();
     for (result, pictures) in batch {
-        let origin = format!("[from the tool {}, call {}; not said by the user]", result.name, result.call_id);
+        let origin = format!("[from the tool {}, call {}; not a user message]", result.name, result.call_id);
         out.extend_from_slice(std::mem::replace(&mut opening, ",").as_bytes());
         out.extend_from_slice(format!("{{\"type\":\"text\",\"text\":{}}}", json(&origin)).as_bytes());
         for picture in pictures {
@@ -377,10 +377,10 @@ mod tests {
                 json!({"role": "tool", "tool_call_id": "c2", "content": "12:00"}),
                 json!({"role": "tool", "tool_call_id": "c3", "content": "[a.png]"}),
                 json!({"role": "user", "content": [
-                    origin("[from the tool take picture, call c1; not said by the user]"),
+                    origin("[from the tool take picture, call c1; not a user message]"),
                     shown("data:image/png;base64,UE5H"),
                     shown("data:image/jpeg;base64,SlBH"),
-                    origin("[from the tool read_file, call c3; not said by the user]"),
+                    origin("[from the tool read_file, call c3; not a user message]"),
                     shown("data:image/png;base64,QQ=="),
                 ]}),
                 json!({"role": "user", "content": "and?"}),
@@ -407,10 +407,10 @@ mod tests {
         assert_eq!(
             body["messages"].as_array().unwrap()[2..],
             [
-                json!({"role": "tool", "tool_call_id": "c1", "content": "[2 pictures not shown: this model cannot see]"}),
+                json!({"role": "tool", "tool_call_id": "c1", "content": "[2 pictures not shown: this model does not accept pictures]"}),
                 json!({"role": "tool", "tool_call_id": "c2", "content": "12:00"}),
                 json!({"role": "tool", "tool_call_id": "c3",
-                       "content": "[a.png]\n[1 picture not shown: this model cannot see]"}),
+                       "content": "[a.png]\n[1 picture not shown: this model does not accept pictures]"}),
                 json!({"role": "user", "content": "and?"}),
             ]
         );

@@ -349,6 +349,10 @@ async fn pictures_are_sent_to_a_model_that_sees_by_its_name_or_by_the_settings()
         provider.call(asked.request(), &mut NoSink).await.unwrap();
         let request = &server.requests()[0];
         assert_eq!(request.contains("data:image/png;base64,UE5H"), sent, "{model} {vision}: {request}");
-        assert_eq!(request.contains("not shown: this model cannot see"), !sent, "{model} {vision}: {request}");
+        assert_eq!(
+            request.contains("not shown: this model does not accept pictures"),
+            !sent,
+            "{model} {vision}: {request}"
+        );
     }
 }

@@ -22,7 +22,7 @@ I am a rehearsal: not a model, but a fixed set of answers that shows how Belay w
 - what did I say before?
 - call TOOL {\"argument\": \"value\"}, for any tool there is
 
-Join several with \"and\", or put them on lines of their own. To see a brake of the loop at work:
+Join several with \"and\", or put them on lines of their own. To see a guardrail act:
 - rehearse loop | chant | intent | truncation | failures | storm | unknown tool
 - rehearse stubborn | ping pong | unknown tools | invalid arguments | terminate | give up
 - rehearse stall [SECONDS], rehearse stall silent [SECONDS]

@@ -30,7 +30,7 @@ struct Misbehaviour {
     number: Option<Number>,
     words: Option<String>,
     #[serde(default)]
-    brake: String,
+    guardrail: String,
     #[serde(default)]
     hands_over: bool,
     cases: Vec<Case>,
@@ -142,7 +142,7 @@ pub(super) fn script(act: &Act, turn: &Turn<'_>, offered: &Offered) -> Script {
         return Script::text(format!("There is no such rehearsal.\n\n{HELP}"));
     };
     match misbehaviour.cases.iter().find(|case| case.holds(turn, offered)) {
-        Some(case) => case.script(act, turn, &misbehaviour.brake),
+        Some(case) => case.script(act, turn, &misbehaviour.guardrail),
         None => Script { segments: Vec::new(), ending: Ending::Stop },
     }
 }
@@ -159,8 +159,8 @@ impl Case {
             && self.noticed.is_none_or(|it| it == turn.system_notice().is_some())
     }
 
-    fn script(&self, act: &Act, turn: &Turn<'_>, brake: &str) -> Script {
-        let fill = |text: &str, n: u64| filled(text, n, act, turn, brake);
+    fn script(&self, act: &Act, turn: &Turn<'_>, guardrail: &str) -> Script {
+        let fill = |text: &str, n: u64| filled(text, n, act, turn, guardrail);
         let mut segments = self.repeat.as_ref().map(|repeat| repeat.segments(act.number)).unwrap_or_default();
         let text = self.fill.as_ref().map_or_else(|| fill(&self.say, 0), |section| exactly(section, act.number));
         if !text.is_empty() {
@@ -211,7 +211,7 @@ impl Failure {
 }
 
 /// Replaces the placeholders of the text.
-fn filled(text: &str, n: u64, act: &Act, turn: &Turn<'_>, brake: &str) -> String {
+fn filled(text: &str, n: u64, act: &Act, turn: &Turn<'_>, guardrail: &str) -> String {
     let (calls, nudges, results) = (turn.batches(), turn.notices(), turn.last_results());
     let good: Vec<_> =
         results.iter().filter(|it| it.status == ToolStatus::Success).map(|it| it.text.as_str()).collect();
@@ -225,7 +225,7 @@ fn filled(text: &str, n: u64, act: &Act, turn: &Turn<'_>, brake: &str) -> String
         ("{number}", act.number.to_string()),
         ("{results}", results.len().to_string()),
         ("{good}", good.len().to_string()),
-        ("{acted}", acted(turn, brake)),
+        ("{acted}", acted(turn, guardrail)),
         ("{words}", act.words.clone()),
         ("{good_results}", good.join(", ")),
         ("{result}", results.first().map_or("nothing", |it| it.text.as_str()).to_owned()),
@@ -250,13 +250,13 @@ fn filled_strings(value: &Value, fill: &impl Fn(&str) -> String) -> Value {
 }
 
 /// Describes what took the tools away, as far as the conversation shows it.
-fn acted(turn: &Turn<'_>, brake: &str) -> String {
+fn acted(turn: &Turn<'_>, guardrail: &str) -> String {
     match (turn.system_notice(), turn.notices()) {
         (Some(said), _) if said.starts_with(CLOSING) => {
             format!("A rule or a limit acted. I was told: \"{}\"", first_sentence(said))
         }
         (_, n @ 1..) => {
-            format!("The {brake} acted: {n} notice{} came, and then the request offered no tools.", plural(n))
+            format!("The {guardrail} acted: {n} notice{} came, and then the request offered no tools.", plural(n))
         }
         (Some(said), 0) if said.starts_with(STEP_NOTICE) => {
             "The step limit acted: a notice announced it, and then the request offered no tools.".to_owned()

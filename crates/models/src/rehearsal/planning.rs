@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_plan_is_played_and_nothing_else() {
-        let report = "This is what has become of a plan.\n\nSteps:\n0. [✓] a\n1. [!] b\n2. [✓] c";
+        let report = "This is the outcome of a plan.\n\nSteps:\n0. [✓] a\n1. [!] b\n2. [✓] c";
         let choice = "executors:\n- GENERAL: has every tool\n- WEB: looks things up\n";
         for (name, asked, prompt, tools, expected) in [
             (

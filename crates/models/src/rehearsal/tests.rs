@@ -211,7 +211,7 @@ fn a_loop_repeats_one_failing_call_until_no_tools_are_offered() {
     check(
         joined(vec![asked(), failing(4), warned]),
         false,
-        "Rehearsal of a loop: I made the same failing call 4 times. The duplicate-call brake acted: 3 notices came, and \
+        "Rehearsal of a loop: I made the same failing call 4 times. The duplicate-call guardrail acted: 3 notices came, and \
          then the request offered no tools.",
     );
     check(
@@ -239,13 +239,13 @@ fn an_intent_is_announced_until_it_is_nudged_through() {
     check(
         nudged(2),
         true,
-        "Let me search for that.\n\nRehearsal of the tool-intent brake: I announced a tool 3 times and called none. The \
+        "Let me search for that.\n\nRehearsal of the tool-intent guardrail: I announced a tool 3 times and called none. The \
          loop nudged me 2 times and now lets this text through.",
     );
     check(
         nudged(1),
         false,
-        "Rehearsal of the tool-intent brake: no tools are offered here, so there is nothing to announce.",
+        "Rehearsal of the tool-intent guardrail: no tools are offered here, so there is nothing to announce.",
     );
 }
 
@@ -260,7 +260,7 @@ fn cut_calls_come_again_until_no_tools_are_offered() {
         joined(vec![asked(), noticed]),
         false,
         "Rehearsal of truncation: my calls were cut off by the length limit each time, and none of them ran. The \
-         truncation brake acted: 3 notices came, and then the request offered no tools.",
+         truncation guardrail acted: 3 notices came, and then the request offered no tools.",
     );
 }
 
@@ -306,7 +306,10 @@ fn what_took_the_tools_away_is_only_said_when_it_was_seen() {
             vec![errors(), step_notice()],
             "The step limit acted: a notice announced it, and then the request offered no tools.",
         ),
-        (vec![errors(), notice("w")], "The error brake acted: 1 notice came, and then the request offered no tools."),
+        (
+            vec![errors(), notice("w")],
+            "The error guardrail acted: 1 notice came, and then the request offered no tools.",
+        ),
     ] {
         assert_eq!(told(notices), expected);
     }

@@ -122,7 +122,7 @@ pub struct RoutineNumbers {
     /// Enabled routines.
     pub enabled: u64,
     /// Running routine runs.
-    pub at_work: u64,
+    pub running: u64,
     /// The earliest next scheduled time; `None`: no routine has one.
     pub next_at: Option<UnixMillis>,
 }

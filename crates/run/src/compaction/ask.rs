@@ -99,7 +99,7 @@ async fn ask(
         Ok(Asked::Chanted(_)) => Some(Err("It repeated itself.")),
         Ok(Asked::Ended(_)) => None,
         Ok(Asked::Failed(error)) => {
-            tracing::warn!(run = %core.live.id, %error, "no model could be asked for an account");
+            tracing::warn!(run = %core.live.id, %error, "no model could write the summary");
             None
         }
         Err(error) => {

@@ -63,7 +63,7 @@ pub(super) async fn notes(
         tracing::warn!(%run, %error, "no notes were made before the conversation is shortened");
     }
     if let Err(error) = core.journal.write(&context, Durability::Relaxed).await {
-        tracing::warn!(%run, %error, "what was noted is not among the facts of the run");
+        tracing::warn!(%run, %error, "the events of the note run were not stored of the run");
     }
 }
 

@@ -94,7 +94,7 @@ pub async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<
         let mut asking = child();
         let written = ask::account(&mut asking, config, &account, how.calibration, how.wish, step).await;
         if let Err(error) = asking.journal.write(context, Durability::Relaxed).await {
-            tracing::warn!(run = %core.live.id, %error, "the call for an account is not among the facts of the run");
+            tracing::warn!(run = %core.live.id, %error, "the events of the summary call were not stored");
         }
         if let Some(text) = written {
             let shorter = cut.close(account.by_model(&text));

@@ -120,7 +120,7 @@ impl HookChain {
                     biased; // a hook that ended in time is not reported as late
                     _ = bound.ask(point, &event) => {} // an observing hook changes nothing; `ask` logs a failure
                     () = over.cancelled() => {
-                        tracing::warn!(hook = bound.name(), point = point.word(), "a hook was not done in time");
+                        tracing::warn!(hook = bound.name(), point = point.word(), "a hook did not finish before shutdown");
                         metrics::hook_called(point, "dropped");
                     }
                 }
@@ -139,7 +139,7 @@ impl HookChain {
         let mut event = self.event(point, about, data);
         for bound in self.asked(point, about.tool) {
             if let Verdict::Refuse(_) = bound.judge(point, &mut event, facts).await {
-                tracing::warn!(hook = bound.name(), point = point.word(), "nothing can be refused here; it goes on");
+                tracing::warn!(hook = bound.name(), point = point.word(), "this point allows no refusal; ignored");
             }
         }
         event.data

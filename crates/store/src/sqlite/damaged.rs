@@ -103,9 +103,5 @@ pub(super) fn log_damaged(row: &Damaged) {
         Value::Blob(id) => Uuid::from_slice(id).map_or_else(|_| format!("{id:02x?}"), |id| id.to_string()),
         other => format!("{other:?}"),
     };
-    tracing::error!(
-        row = name,
-        why = row.why,
-        "what is stored of a routine or a routine_run cannot be read; it is set aside"
-    );
+    tracing::error!(row = name, why = row.why, "a routine or routine run is damaged and was disabled");
 }

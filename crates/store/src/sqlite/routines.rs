@@ -277,8 +277,8 @@ pub(super) fn numbers(conn: &Connection) -> Done<RoutineNumbers> {
     let counted = tx::row(conn, NUMBERS, [], |row| {
         Ok((from_sql_int(row.get::<_, i64>("enabled")?), from_sql_int(row.get::<_, i64>("at_work")?)))
     })?;
-    let (enabled, at_work) = counted.unwrap_or_default();
-    Ok(RoutineNumbers { enabled, at_work, next_at: next_due(conn)? })
+    let (enabled, running) = counted.unwrap_or_default();
+    Ok(RoutineNumbers { enabled, running, next_at: next_due(conn)? })
 }
 
 pub(super) fn next_due(conn: &Connection) -> Done<Option<UnixMillis>> {

@@ -46,7 +46,7 @@ pub(super) fn readable<T: DeserializeOwned>(
         Ok(value) => Ok(Some(value)),
         Err(failure) => {
             let error = failure.into_store_error();
-            tracing::error!(%of, column, %error, "what is stored of it cannot be read, it goes on without");
+            tracing::error!(%of, column, %error, "a stored value is damaged and is ignored");
             Ok(None)
         }
     }

@@ -38,7 +38,7 @@ struct Arguments {
     /// The directory to work in, relative to the workspace. Without it: the root of the workspace.
     #[serde(default)]
     directory: Option<String>,
-    /// Seconds until it is ended. Without it: the operator's usual, 120 unless set otherwise.
+    /// Seconds until it is ended. Without it: the operator's default (120).
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_s: Option<u32>,

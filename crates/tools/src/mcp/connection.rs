@@ -220,9 +220,7 @@ impl Connection {
                 // The connection is unusable, so the next call opens a new one.
                 if is_over(&*error.error) { self.end().await.map_or(trouble, ServerError::Ended) } else { trouble }
             }
-            ServiceError::UnexpectedResponse => {
-                ServerError::NotMcp("its answer is not one to what it was asked".into())
-            }
+            ServiceError::UnexpectedResponse => ServerError::NotMcp("its answer does not match the request".into()),
             ServiceError::TransportClosed => {
                 let how = self.end().await.unwrap_or_else(|| "the connection is closed".into());
                 self.watch.ended().map_or(ServerError::Ended(how), ServerError::NotMcp)

@@ -319,7 +319,7 @@ fn compare(found: Vec<(Arc<Server>, Listing)>, pins: PinSet) -> Survey {
 
 fn standing(pins: &PinSet, server: &Server, offer: &Offer, name: Option<&str>) -> Standing {
     if name.is_none() {
-        return Standing::LeftOut { why: "no name tells it apart from another tool".into() };
+        return Standing::LeftOut { why: "its name collides with another tool".into() };
     }
     match pins.compare(server.name(), offer) {
         Comparison::Same => Standing::Offered,

@@ -121,7 +121,7 @@ fn checked_name(name: &str) -> Result<(), String> {
         "" => Err("it has no name".into()),
         name if name.len() > MAX_TOOL_NAME => Err(format!("its name is longer than {MAX_TOOL_NAME} bytes")),
         name if name.chars().any(|c| is_hidden(c) || c.is_whitespace()) => {
-            Err("its name holds spaces or characters that nobody sees".into())
+            Err("its name holds spaces or hidden characters".into())
         }
         _ => Ok(()),
     }
@@ -224,7 +224,7 @@ fn cleaned(schema: &Value) -> Result<Value, String> {
 }
 
 fn visible(text: &str) -> Result<&str, String> {
-    if text.chars().any(is_hidden) { Err("its arguments hold characters that nobody sees".into()) } else { Ok(text) }
+    if text.chars().any(is_hidden) { Err("its arguments hold hidden characters".into()) } else { Ok(text) }
 }
 
 #[cfg(test)]

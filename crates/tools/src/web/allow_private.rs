@@ -45,8 +45,9 @@ impl FromStr for AllowPrivate {
         if let Ok(net) = text.parse() {
             return Ok(Self::Net(net));
         }
-        let wrong =
-            || format!("{text:?} is neither a network such as \"10.0.0.0/8\" nor a place such as \"wiki:8080\"");
+        let wrong = || {
+            format!("{text:?} is neither a network such as \"10.0.0.0/8\" nor a host with a port such as \"wiki:8080\"")
+        };
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let host = Host::parse(host).map_err(|_| wrong())?;
         match port.parse() {

@@ -62,7 +62,7 @@ impl Docker {
     pub(super) async fn wait(&self, id: &str) -> Result<i64, String> {
         let response = self.0.post(url(&format!("containers/{id}/wait"))).send().await.map_err(unreachable)?;
         let answer = read(response, &[]).await?;
-        answer["StatusCode"].as_i64().ok_or_else(|| "it ended, and nobody says how".to_owned())
+        answer["StatusCode"].as_i64().ok_or_else(|| "it ended without an exit code".to_owned())
     }
 
     /// The last lines of a container's standard error, joined to one line.
@@ -135,7 +135,7 @@ fn unreachable(error: reqwest::Error) -> String {
         innermost = cause.to_string();
         source = cause.source();
     }
-    format!("the server of containers does not answer: {innermost}")
+    format!("the container engine does not answer: {innermost}")
 }
 
 async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> {
@@ -150,7 +150,7 @@ async fn read(response: Response, fine: &[StatusCode]) -> Result<Value, String> 
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    serde_json::from_slice(&bytes).map_err(|error| format!("the server of containers answers no JSON: {error}"))
+    serde_json::from_slice(&bytes).map_err(|error| format!("the container engine answers no JSON: {error}"))
 }
 
 /// The engine's error message, from the body `{"message": "…"}`.
@@ -160,7 +160,7 @@ async fn error_message(response: Response) -> String {
     let message =
         serde_json::from_slice::<Value>(&bytes).ok().and_then(|answer| Some(answer["message"].as_str()?.to_owned()));
     let message: String = message.unwrap_or_default().chars().take(ERROR_CHARS).collect();
-    format!("the server of containers says {status}: {message}")
+    format!("the container engine says {status}: {message}")
 }
 
 /// Output of a container without a terminal, without the frame headers that name the stream.
@@ -182,7 +182,7 @@ async fn bytes_of(mut response: Response) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(unreachable)? {
         if bytes.len() + piece.len() > ANSWER_BYTES {
-            return Err("the server of containers answers at too great a length".to_owned());
+            return Err("the container engine answers at too great a length".to_owned());
         }
         bytes.extend_from_slice(&piece);
     }

@@ -212,7 +212,7 @@ fn unwritable(path: &str, errno: Errno) -> ToolFailure {
         Errno::ROFS => format!("{path:?} was not written: the file system is read-only."),
         Errno::ACCESS | Errno::PERM => format!("{path:?} may not be written: permission denied."),
         Errno::NAMETOOLONG => "The name is longer than a file name can be.".to_owned(),
-        Errno::NOENT => format!("{path:?} was not written: its directory has gone. Look with list_files."),
+        Errno::NOENT => format!("{path:?} was not written: its directory was removed. Look with list_files."),
         other => format!("{path:?} could not be written: {other}. Nothing was changed."),
     };
     ToolFailure::failed(text)

@@ -1,4 +1,4 @@
-//! Workers in containers, against a stand-in for the server of containers: it speaks the protocol by hand over a real
+//! Workers in containers, against a stand-in for the container engine: it speaks the protocol by hand over a real
 //! Unix socket, takes a connection over as the real one does, and remembers what it was asked. What only a real server
 //! can show, that the walls stand, is not seen here; docs/guide/workers.md says so.
 
@@ -257,7 +257,7 @@ async fn what_the_server_refuses_is_said_in_its_words_and_leaves_nothing() {
         let server = stand_in();
         server.state.lock().unwrap().refuse = Some(refuse);
         let why = server.host().start(worker()).await.err().unwrap();
-        assert_eq!(why, "the server of containers says 404: No such image: nothing", "{refuse}");
+        assert_eq!(why, "the container engine says 404: No such image: nothing", "{refuse}");
         assert!(server.state.lock().unwrap().containers.is_empty(), "{refuse}");
     }
 }

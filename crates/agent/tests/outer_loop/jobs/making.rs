@@ -118,7 +118,7 @@ async fn what_cannot_be_a_job_is_refused_in_words() {
     for (order, expected) in [
         (order("  "), "task: must have text"),
         (order(&"x".repeat(70_000)), "task: must have text, at most 65536 bytes"),
-        (JobOrder { runs_in: RunsIn::Worker, ..order("x") }, "room: "),
+        (JobOrder { runs_in: RunsIn::Worker, ..order("x") }, "runs_in: "),
     ] {
         match request(&agent.one, JobRequest::Create(order)).await {
             Ack::Refused(Refusal::Invalid(what)) => assert!(what.contains(expected), "{what}"),

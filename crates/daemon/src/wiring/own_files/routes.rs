@@ -119,7 +119,7 @@ impl Area {
                 scanned += 1;
                 if scanned > MAX_SCANNED {
                     let (workspace, file) = (self.path.display(), file.display());
-                    tracing::warn!(%workspace, %file, "a file of ours has several names, and not all of the workspace was searched for one");
+                    tracing::warn!(%workspace, %file, "one of Belay's files has several hard links, and not all of the workspace was searched for one");
                     return false;
                 }
                 match entry.metadata() {

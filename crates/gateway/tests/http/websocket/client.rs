@@ -1,4 +1,4 @@
-//! A client by hand: what it reads is kept in order, and what a test does not ask for is passed over.
+//! A client by hand: what it reads is kept in order, and what a test does not ask for is skipped.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -19,7 +19,7 @@ pub(super) fn has(list: &[&str], name: &str) -> bool {
 pub(super) const ALWAYS: &[(&[&str], &str)] = &[
     (
         &["sudo", "su", "doas", "pkexec", "runuser", "setpriv", "newgrp", "sg", "setuid*"],
-        "it runs something as somebody else",
+        "it runs a program as another user",
     ),
     (
         &["chroot", "unshare", "nsenter", "bwrap", "firejail", "systemd-run", "systemd-nspawn", "machinectl", "capsh"],

@@ -104,7 +104,7 @@ impl Stage {
         let mut args = args.into_iter();
         let mut options = Options::default();
         loop {
-            let name = args.next().ok_or("no program is given: it stands behind --")?;
+            let name = args.next().ok_or("no program is given: give it after --")?;
             if name == "--" {
                 break;
             }
@@ -117,7 +117,7 @@ impl Stage {
         }
         let argv: Vec<_> = args.collect();
         if argv.is_empty() {
-            return Err("no program is given: it stands behind --".to_owned());
+            return Err("no program is given: give it after --".to_owned());
         }
         let limits = options.limits()?;
         let sealed = options.sealed;

@@ -101,7 +101,7 @@ async fn a_server_that_breaks_off_in_a_call_is_a_failure_of_that_call() {
         ),
         (
             "answer(message, {'tools': []})",
-            "The MCP server s does not speak MCP: its answer is not one to what it was asked.",
+            "The MCP server s does not speak MCP: its answer does not match the request.",
         ),
         ("answer(message, {'resultType': 'input_required', 'inputRequests': {}})", "The MCP server s"),
     ] {
