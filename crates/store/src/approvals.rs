@@ -73,7 +73,7 @@ pub(crate) fn decided(approval: &ApprovalRequest, by: &str, at: UnixMillis) -> N
 /// The event of a withdrawal: the run has ended before an answer, or before it has used the approval.
 pub(crate) fn withdrawn(approval: ApprovalId, session: &SessionKey, run: RunId, at: UnixMillis) -> NewEvent {
     let kind = EventKind::ApprovalResolved {
-        approval: approval,
+        approval,
         state: ApprovalState::Withdrawn.word().into(),
         actor: WITHDRAWN_BY.into(),
     };

@@ -77,7 +77,7 @@ impl Run {
     async fn ask(&self, channel: &StdinChannel) -> ApprovalId {
         let approval = ApprovalId::new();
         let waiting_for = WaitingFor {
-            approval: approval,
+            approval,
             kind: ApprovalKind::Approval,
             tool: "run_command".into(),
             summary: "ls".into(),

@@ -259,7 +259,7 @@ async fn the_end_of_a_run_withdraws_what_was_not_used(store: Shared) {
 
     let kinds = kinds(&*store, run).await;
     let withdrawn = |approval| EventKind::ApprovalResolved {
-        approval: approval,
+        approval,
         state: "withdrawn".into(),
         actor: "the end of its run".into(),
     };
