@@ -26,13 +26,13 @@ use belay_run::rights::Channels;
 const MAX_PARALLEL: usize = 64;
 /// Time limit of one delivery; the platform adapters have shorter limits of their own.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(120);
-/// Attempts before a reply is given up.
+/// Number of attempts after which a reply is given up.
 const MAX_ATTEMPTS: u32 = 12;
-/// Pauses between attempts. A platform's own delay wins.
+/// Pauses between attempts. A delay that the platform asks for takes precedence.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
-/// How long a reply to a channel that is not enabled waits before it is looked at again.
+/// Time after which a reply to a channel that is not enabled is checked again.
 const CHANNEL_MISSING: Duration = Duration::from_secs(3600);
-/// Pause after an error of the store.
+/// Pause after the store failed.
 const STORE_TROUBLE: Duration = Duration::from_secs(1);
 /// Shortest and longest interval of reading the outbox without a notification.
 const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -47,7 +47,7 @@ pub(crate) struct Delivery {
     stop: CancellationToken,
     /// Deliveries in progress; they end with this task.
     sending: JoinSet<()>,
-    /// The message of each of them.
+    /// The message of each delivery in progress.
     busy: HashMap<Id, Outbound>,
 }
 
@@ -232,7 +232,7 @@ impl Sender {
     /// Stores the result of an attempt, and retries until the store accepts it or the daemon ends: a row in `sending`
     /// blocks its conversation.
     async fn settle(&self, id: OutboxId, state: OutboxState) {
-        // Where the daemon ends first, the next start finds the row in `sending` and says honestly that it does not know.
+        // If the daemon shuts down first, the next start finds the row in `sending` and marks it `ambiguous`.
         until_stored(&self.stop, || self.outbox.mark(id, state.clone())).await;
     }
 }

@@ -1,9 +1,10 @@
-//! A lane: one task for each session that is awake. It owns the session, takes its mail in order, runs one turn at a
-//! time, and commits what becomes of it.
+//! A lane: one task for each active session. It owns the session, takes its mail in order, runs one turn at a time, and
+//! commits the results.
 //!
-//! A lane never decides alone to sleep: the dispatcher retires it by dropping its sender, and it empties the mailbox
-//! first. While a turn runs the lane goes on taking mail: what arrives is committed, acknowledged and kept for the next
-//! turn. A run that is paused on a question is in [`pause`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
+//! A lane does not end on its own when it is idle: the dispatcher retires it by dropping its sender, and the lane
+//! empties its mailbox first. During a turn the lane still takes mail: it commits and acknowledges new messages and
+//! keeps them for the next turn. Runs that wait for approval are in [`pause`]. On drain, the lane finishes the running
+//! turn and leaves the queued runs, which are in the store, to the next start.
 
 mod accept;
 mod anew;
@@ -43,11 +44,11 @@ use belay_run::prompt::Briefing;
 
 pub(crate) use self::opening::{LaneStart, run_lane};
 
-/// Longest time that a turn may take to return once it was told to stop. Then: it is aborted, and what it had stored is what
-/// there is.
+/// Time in which a turn must return after it was told to stop. After it, the turn is aborted, and only its stored
+/// messages remain.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
-/// Messages and commands that are kept while hooks look at the one before them. Then: they stay in the mailbox, and answers to
-/// questions behind them wait.
+/// Maximum number of messages and commands that the lane holds back while hooks check the message before them. Beyond
+/// it, mail stays in the mailbox, also the answers to approval requests.
 const HELD: usize = 64;
 
 struct Lane {
@@ -55,49 +56,50 @@ struct Lane {
     port: LanePort,
     lease: Lease,
     summary: Option<String>,
-    /// The conversation; lent to the running turn.
+    /// The messages of the thread; lent to the running turn.
     messages: Vec<Arc<Message>>,
     queue: VecDeque<QueuedRun>,
     state: LaneState,
-    /// The message that hooks are looking at.
+    /// The message that hooks are checking.
     receiving: Option<Receiving>,
-    /// What is known of the provider's way of counting tokens.
+    /// Ratio of the provider's token count to the local estimate, as measured so far.
     calibration: Calibration,
-    /// Whether nobody has said anything in the thread yet.
+    /// Whether the thread has no message yet.
     fresh: bool,
-    /// Instructions in the messages that the running turn was lent.
+    /// The instructions among the messages that were lent to the running turn.
     instructions: Vec<String>,
-    /// How much of what the running turn was lent its message brought along.
+    /// Number of history messages that the client sent along with the message of the running turn.
     brought: usize,
-    /// Whether loops are looked for in this session.
+    /// Whether loop detection is enabled in this session.
     loop_detection: bool,
-    /// What the session asks of its runs.
+    /// The options of the session for its runs.
     options: RunOptions,
-    /// Whether it is about to be parked.
+    /// The state of parking this lane.
     parking: Parking,
-    /// The store has put something into the conversation that the lane has not read.
+    /// Whether the store has changed the conversation since the lane read it.
     stale: bool,
-    /// A seat for the next run to wait for a place.
+    /// The seat of the next run, while it waits for a permit to run.
     seat: Option<OwnedSemaphorePermit>,
-    /// When the text of the next message is read again, which the store has not given.
+    /// When the text of the next message is read again, after the store failed to return it.
     read_again_at: Option<Instant>,
-    /// Collected messages want their answers in different places: until all are answered, each gets its own.
+    /// Whether each collected message gets a turn of its own, because their replies go to different destinations. Reset
+    /// when all are answered.
     individually: bool,
     /// When the running turn, which was told to stop, is aborted.
     abort_at: Option<Instant>,
-    /// Mail that waits for the message that hooks are looking at.
+    /// Mail that is held back while hooks check a message.
     held: VecDeque<LaneMail>,
-    /// When a person last said something here, as far as is known.
+    /// When a person last sent a message here, if that is known.
     spoken_at: Option<UnixMillis>,
-    /// A new conversation has begun by itself, of which the person is told with the next answer.
+    /// Whether the next answer must say that a new conversation was started automatically.
     announce: bool,
-    /// The session was deleted; what comes in next makes it again.
+    /// Whether the session was deleted. The next mail creates it again.
     deleted: bool,
-    /// The running turn; at most one task. Dropped with the lane, it is aborted.
+    /// The running turn; at most one task. Dropping the lane aborts it.
     turn: JoinSet<TurnEnd>,
 }
 
-/// The lane must let go: another owner has it.
+/// The lane must stop, because another owner has its lease.
 struct LeaseLost;
 
 impl Lane {
@@ -124,9 +126,9 @@ impl Lane {
                 return Ok(());
             }
             let (expiry, quiet_at) = (self.state.paused().map(|paused| paused.until), self.quiet_at());
-            // What is large is boxed, so that a lane that waits is small.
+            // Large futures are boxed, so that a waiting lane uses little memory.
             tokio::select! {
-                biased; // a stop before the turn it stops, an end before what waits for it
+                biased; // a stop comes before the turn that it stops, and the end of a turn before new mail
                 () = self.port.wake.notified() => Box::pin(self.woken()).await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
@@ -138,7 +140,7 @@ impl Lane {
                     None => {}
                 },
                 () = at(expiry), if expiry.is_some() => Box::pin(self.expire()).await?,
-                () = at(quiet_at), if quiet_at.is_some() => {} // the next turn begins
+                () = at(quiet_at), if quiet_at.is_some() => {} // the next loop starts the turn
                 answer = may_go_on(&mut self.parking), if self.parking.is_asked() => self.parking = answer,
                 () = at(self.read_again_at), if self.read_again_at.is_some() => self.read_again_at = None,
                 () = at(self.abort_at), if self.abort_at.is_some() => self.abort_turn(),
@@ -159,7 +161,7 @@ impl Lane {
         }
     }
 
-    /// Runs were told to stop, or messages have become part of the running turn.
+    /// Handles stopped runs and messages that joined the running turn.
     async fn woken(&mut self) -> Result<(), LeaseLost> {
         self.stale |= self.port.stale.swap(false, Ordering::Acquire);
         self.end_joined().await;
@@ -172,7 +174,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Reads the conversation anew, into which the store has put something; `false`: a turn has it, so later.
+    /// Reads the conversation again after the store has changed it. Returns `false` if the read must wait, because a
+    /// turn or a compaction has the conversation, or because the session was deleted.
     async fn read_anew(&mut self) -> Result<bool, LeaseLost> {
         if self.state.has_conversation() || self.deleted {
             return Ok(false);
@@ -180,7 +183,7 @@ impl Lane {
         self.reload().await.map(|_| true)
     }
 
-    /// Gives up a turn, or a shortening, that does not return: its end comes as that of one that crashed.
+    /// Aborts a turn or a compaction that does not return. Its end is handled like a crash.
     fn abort_turn(&mut self) {
         self.abort_at = None;
         tracing::error!(session = %self.lease.session, "a stopped task did not return and is aborted");
@@ -190,7 +193,7 @@ impl Lane {
         }
     }
 
-    /// Carries out a command: changes of the thread between turns, everything else at once.
+    /// Carries out a command: thread changes between turns, everything else at once.
     async fn command(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
         if matches!(command.order, LaneOrder::Thread(ThreadCommand::Delete)) {
             return self.delete(command).await;
@@ -253,7 +256,7 @@ impl Lane {
         }
     }
 
-    /// Acts on the running turn too, once the store has it.
+    /// Changes loop detection in the store, and then for the running turn too.
     async fn set_loop_detection(&mut self, on: bool) -> Result<CommandResult, LeaseLost> {
         if let Err(error) = self.services.store.lanes.set_loop_detection(&self.lease, on).await {
             return unchanged(&error);
@@ -269,18 +272,18 @@ impl Lane {
     }
 }
 
-/// The answer to a command: what it has done, or why nothing.
+/// The answer to a command: the result, or the reason why nothing was done.
 type CommandResult = Result<String, Undone>;
 
-/// Why a command has done nothing.
+/// The reason why a command did nothing.
 enum Undone {
-    /// It was refused, and is when it comes again under its key.
+    /// The command was refused. It is refused again if it is repeated under its key.
     Refused(String),
-    /// The store did not take it, for now: it may be given again under the same key.
+    /// The store failed. The command may be repeated under the same key.
     Unstored(String),
 }
 
-/// The answer to an edit that the store did not take.
+/// The answer to a change that the store did not accept.
 fn unchanged(error: &StoreError) -> Result<CommandResult, LeaseLost> {
     match error {
         StoreError::LeaseLost(_) => Err(LeaseLost),
@@ -288,7 +291,7 @@ fn unchanged(error: &StoreError) -> Result<CommandResult, LeaseLost> {
     }
 }
 
-/// Waits until then; at once where there is no date.
+/// Waits until this instant; `None`: returns at once.
 async fn at(date: Option<Instant>) {
     sleep_until(date.unwrap_or_else(Instant::now)).await;
 }

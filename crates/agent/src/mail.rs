@@ -1,4 +1,4 @@
-//! What dispatcher and lanes say to each other.
+//! The messages between the dispatcher and the lanes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,22 +12,22 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::submission::{SettingCommand, ThreadCommand};
 use belay_run::live::{LiveRun, RunOrigin, StopCause};
 
-/// What the dispatcher puts into a lane's mailbox.
+/// Mail from the dispatcher to a lane.
 pub(crate) enum LaneMail {
     /// A message for the model.
     Input(Box<LaneInput>),
-    /// A command that changes the thread or what the session asks for, in order with the messages.
+    /// A command that changes the thread or the options of the session, in order with the messages.
     Command(Box<LaneCommand>),
-    /// An answer to the question that a run of the lane is paused on.
+    /// An answer to the approval request of the paused run.
     Answer(Box<LaneAnswer>),
 }
 
-/// A message for the model, with its text apart from the rest.
+/// A message for the model. Its text is separate from the rest.
 pub(crate) struct LaneInput {
     pub(crate) run: Arc<LiveRun>,
     pub(crate) inbound: Inbound,
     pub(crate) text: String,
-    /// What tells a second delivery from another message, where there is a key: `text` may be made of what was sent.
+    /// Recognises a duplicate, if the message has a key. `text` may differ from the text as received.
     pub(crate) sent: Option<Sent>,
     pub(crate) ack: AckSender,
 }
@@ -36,46 +36,46 @@ pub(crate) struct LaneInput {
 pub(crate) struct LaneCommand {
     pub(crate) session: SessionKey,
     pub(crate) order: LaneOrder,
-    /// Who gives it.
+    /// The sender of the command.
     pub(crate) origin: RunOrigin,
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
-    /// What makes a second delivery recognisable.
+    /// Recognises a duplicate.
     pub(crate) sent: Option<Sent>,
     pub(crate) ack: AckSender,
 }
 
-/// What a command is about.
+/// The kind of a command.
 #[derive(Clone)]
 pub(crate) enum LaneOrder {
-    /// The thread.
+    /// A change of the thread.
     Thread(ThreadCommand),
-    /// What the session asks of all its runs.
+    /// A change of the options of the session.
     Setting(SettingCommand),
 }
 
-/// An answer to a question.
+/// An answer to an approval request.
 pub(crate) struct LaneAnswer {
     pub(crate) approval: ApprovalId,
     pub(crate) reply: LaneReply,
     pub(crate) who: Principal,
-    /// The session that it was given in.
+    /// The session in which the answer was given.
     pub(crate) from: SessionKey,
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
-    /// What makes a second delivery recognisable.
+    /// Recognises a duplicate.
     pub(crate) sent: Option<Sent>,
     pub(crate) ack: AckSender,
 }
 
-/// What was answered.
+/// The content of an answer.
 pub(crate) enum LaneReply {
     Decision(Decision),
     Secret(Secret),
 }
 
 impl LaneReply {
-    /// What is kept of an answer to recognise its second delivery: of a secret, no digest.
+    /// The record that recognises a duplicate of an answer. It has no digest for a secret.
     pub(crate) fn acted_on(&self, sent: Sent) -> ActedOn {
         match self {
             Self::Decision(_) => sent.into(),
@@ -84,57 +84,57 @@ impl LaneReply {
     }
 }
 
-/// A question that waits, as the dispatcher knows it.
+/// A waiting approval request, as the dispatcher knows it.
 pub(crate) struct PendingQuestion {
     pub(crate) approval: ApprovalId,
     pub(crate) run: RunId,
     pub(crate) session: SessionKey,
     pub(crate) asker: Asker,
-    /// A yes or no; else a secret.
+    /// Whether the answer is yes or no; otherwise it is a secret.
     pub(crate) decidable: bool,
     pub(crate) summary: String,
 }
 
-/// What a lane tells the dispatcher.
+/// A note from a lane to the dispatcher.
 pub(crate) enum LaneNote {
-    /// A message has been committed, recognised, or refused.
+    /// A message was committed, recognised as a duplicate, or refused.
     Settled { run: RunId, key: Option<IdempotencyKey>, outcome: Settled },
     /// A run has ended and its end is committed.
     Ended { run: RunId },
     /// A run of an earlier boot has been restored.
     Recovered { run: Arc<LiveRun> },
-    /// The lane is open: everything that was unfinished in it is known.
+    /// The lane is open: all its unfinished runs are known.
     Opened { session: SessionKey },
-    /// So many runs of the session wait, none of them has begun, and there is no seat: the lane does nothing until `go_on` is
-    /// answered, and ends when that and its mailbox are dropped.
+    /// The session asks to be parked: `runs` of its runs wait, none of them has begun, and no seat is free. The lane
+    /// starts no turn until `go_on` is answered. It ends when `go_on` and its mailbox are dropped.
     WantsParking { session: SessionKey, runs: usize, go_on: oneshot::Sender<()> },
-    /// A run that an earlier task of the lane left behind is unknown to the store: it was never accepted.
+    /// A run that an earlier task of the lane left is not in the store: it was never accepted.
     Lost { run: RunId },
-    /// A run is paused on a question, which is stored.
+    /// A run is paused on an approval request, which is stored.
     Paused(Box<PendingQuestion>),
-    /// The run continues.
+    /// The run of this approval request continues.
     Resumed { approval: ApprovalId },
-    /// This run is to stop: a newer message takes its place.
+    /// Stops this run, because a newer message replaces it.
     Stop { run: Arc<LiveRun>, cause: StopCause },
-    /// A command or an answer was not acted on, for now: it may be given again.
+    /// A command or an answer was not acted on and may be sent again.
     NotActedOn { key: IdempotencyKey },
-    /// A command has been answered; the reply is for the conversation.
+    /// A command was answered. `say`: the reply to the conversation.
     Commanded { session: SessionKey, say: Option<(ReplyRoute, String)> },
 }
 
-/// What became of a message.
+/// The result of a message.
 pub(crate) enum Settled {
     Accepted { at: UnixMillis },
     Known(KnownInput),
     Refused { refusal: Refusal, reply_to: Option<ReplyRoute> },
 }
 
-/// A lane's two ends with the dispatcher.
+/// The lane's side of its channels with the dispatcher.
 pub(crate) struct LanePort {
     pub(crate) session: SessionKey,
     pub(crate) mail: mpsc::Receiver<LaneMail>,
     pub(crate) wake: Arc<Notify>,
-    /// Set before `wake`, where the store has put something into the conversation.
+    /// Set before `wake`, after the store has changed the conversation.
     pub(crate) stale: Arc<AtomicBool>,
     pub(crate) notes: mpsc::Sender<LaneNote>,
 }

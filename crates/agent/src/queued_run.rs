@@ -1,4 +1,4 @@
-//! A message on its way through a lane, and how its run ends.
+//! A message in the queue of a lane, and the end of its run.
 
 use std::sync::Arc;
 
@@ -20,84 +20,85 @@ use belay_run::live::{LiveRun, StopCause};
 use belay_run::progress::RunProgress;
 use belay_run::request::RunRequest;
 
-/// A message that waits for its turn, or is having it.
+/// A message that waits for its turn, or whose turn runs.
 pub(crate) struct QueuedRun {
     pub(crate) run: Arc<LiveRun>,
-    /// What was asked of it.
+    /// The request of its run.
     pub(crate) request: Arc<RunRequest>,
-    /// How far it has come; the running turn is lent its state and its answers.
+    /// The progress of the run. The state of the loop and the answers of people are lent to the running turn.
     pub(crate) progress: RunProgress,
-    /// The history that it brought along, until its first start appends it to the thread; in the store alone while it waits.
+    /// The history that the client sent along. The first start of the run appends it to the thread. Empty while the
+    /// message waits: only the store has it then.
     pub(crate) history: Vec<Arc<Message>>,
-    /// Its own messages; empty while its text is in the store alone.
+    /// The run's own messages; empty while only the store has the text.
     pub(crate) own: Vec<Arc<Message>>,
-    /// A new conversation has begun with it by itself, of which the person is told with the answer.
+    /// Whether a new conversation was started automatically with this message. The answer informs the person.
     pub(crate) began_anew: bool,
     pub(crate) queueing: Queueing,
 }
 
-/// What only the queue needs of a message.
+/// The data that only the queue uses.
 pub(crate) struct Queueing {
-    /// By which rules it waits.
+    /// The queue rules of the message.
     pub(crate) rules: QueueRules,
-    /// When it arrived, as far as this lane knows.
+    /// When the message arrived in this task of the lane.
     pub(crate) arrived: Instant,
-    /// Bytes of its text.
+    /// Length of its text, in bytes.
     pub(crate) bytes: usize,
-    /// Digests of the instructions that it brought along, until it begins.
+    /// Digests of the instructions that the client sent along, until the run begins.
     pub(crate) instructions: Vec<String>,
-    /// Whether it is words alone: no plan, no outputs, no history of its own.
+    /// Whether the message is only text: no plan, no declared outputs, no history.
     pub(crate) words_alone: bool,
-    /// Whether it is to become a line of a digest, since too many wait.
+    /// Whether the message is to become a line of a digest, because too many wait.
     pub(crate) shortened: bool,
-    /// A slot in the global lane, if one was free at once.
+    /// A permit to run, if one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What stands before the first answer of a conversation that has begun by itself.
+/// The line before the first answer of a conversation that was started automatically.
 const BEGAN_ANEW: &str = "_A new conversation was started; the earlier one is kept._";
 
-/// How a run ends, before it is committed.
+/// The end of a run, before it is committed.
 pub(crate) struct RunEnding {
     pub(crate) end: RunEnd,
-    /// The model's answer; `None` where it gave none.
+    /// The model's answer; `None` if it gave none.
     pub(crate) reply: Option<String>,
-    /// Nothing is said to anybody: the model chose so.
+    /// Whether the model chose to send no answer.
     pub(crate) silent: bool,
-    /// What the conversation is told.
+    /// The reply to the conversation.
     pub(crate) delivery: Delivery,
-    /// Messages and facts that the store does not have yet.
+    /// Messages and events that are not in the store yet.
     pub(crate) unstored: Remainder,
 }
 
-/// What a conversation is told at the end of a run.
+/// The reply to a conversation at the end of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) told: ReplyText,
-    /// The message on the platform that it takes the place of.
+    /// The message on the platform that the reply replaces.
     pub(crate) preview: Option<Arc<str>>,
 }
 
-/// Which words.
+/// The text of the reply at the end of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReplyText {
-    /// The reply, or the line that says why there is none.
+    /// The model's reply, or the line of the stop reason.
     #[default]
     Reply,
-    /// None: everything has been said.
+    /// No text: everything was sent before.
     Nothing,
-    /// These: what has not been said of it, or more than the reply.
+    /// This text: the part of the reply that was not sent before, or more than the reply.
     This(String),
 }
 
-/// What a run says at its end: its answer, or the line that says why there is none.
+/// The final text of a run: the model's answer, or the line of the stop reason if there is no answer.
 pub(crate) fn says(end: &RunEnd, reply: Option<String>, silent: bool) -> Option<String> {
     let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty());
     reply.or(line.map(str::to_owned))
 }
 
 impl RunEnding {
-    /// An end without a turn's yield.
+    /// An end without the result of a turn.
     pub(crate) fn early(end: RunEnd) -> Self {
         Self { end, reply: None, silent: false, delivery: Delivery::default(), unstored: Remainder::default() }
     }
@@ -109,14 +110,14 @@ impl RunEnding {
     }
 }
 
-/// Digests of the instructions among messages that a client has brought along.
+/// Digests of the instructions in the history that a client sent along.
 fn digests_of_instructions(history: &[Message]) -> Vec<String> {
     let instructions = history.iter().filter(|message| matches!(message.body, MessageBody::System { .. }));
     instructions.map(|message| input_digest(message.text())).collect()
 }
 
-/// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is, and so
-/// is a forward.
+/// Whether a message is text for the model, not a request for a plan. Messages of autonomous work and forwarded
+/// messages always are.
 fn is_words(message: &Message, work: Work) -> bool {
     let is_forwarded = message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded());
     work.is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
@@ -182,7 +183,7 @@ impl QueuedRun {
         Self { run, request, progress, history, own, began_anew: false, queueing }
     }
 
-    /// Takes in an edit of its message, which the store has.
+    /// Replaces the text after the store has accepted an edit of the message.
     pub(crate) fn edit(&mut self, message: Message) {
         self.queueing.words_alone = self.queueing.words_alone && is_words(&message, self.request.work);
         self.queueing.bytes = message.text().len();
@@ -191,32 +192,32 @@ impl QueuedRun {
         }
     }
 
-    /// Whether its text is in the store alone, and must be read before its turn begins.
+    /// Whether only the store has the text. It must be read before the turn begins.
     pub(crate) fn is_unread(&self) -> bool {
         self.own.is_empty()
     }
 
-    /// From now on its text is in the store alone, unless it begins at once. What has begun keeps its messages: there are no more
-    /// of them than places.
+    /// Drops the text, which is in the store, unless the run starts at once. A run that has begun keeps its messages:
+    /// the number of permits limits these runs.
     pub(crate) fn leave_text_in_store(&mut self) {
         if self.queueing.permit.is_none() && !self.progress.has_begun() {
             (self.own, self.history) = (Vec::new(), Vec::new());
         }
     }
 
-    /// The store has given its message.
+    /// Sets the message and the history that were read from the store.
     pub(crate) fn read(&mut self, message: Message, history: Vec<Message>) {
         self.own = vec![Arc::new(message)];
         self.history = history.into_iter().map(Arc::new).collect();
     }
 
-    /// Whether it may become part of another run: it never began, and it is words alone.
+    /// Whether the message may join another run: its own run never began, and it is only text.
     pub(crate) fn is_plain(&self) -> bool {
         self.queueing.words_alone && !self.progress.has_begun()
     }
 
-    /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the
-    /// same conversation, and asks the same of its run.
+    /// Whether the message may be answered together with `other`: both come from the same person through the same
+    /// channel, get their replies in the same conversation, and have the same run options.
     pub(crate) fn is_akin(&self, other: &Self) -> bool {
         fn to(request: &RunRequest) -> Option<(&ChannelId, &str)> {
             request.reply_to.as_ref().map(|to| (&to.channel, &*to.conversation))
@@ -228,19 +229,19 @@ impl QueuedRun {
             && own.options.of_the_run() == other.options.of_the_run()
     }
 
-    /// It continues after a pause, with these answers.
+    /// Continues the run after a pause, with the answers of people.
     pub(crate) fn resume(&mut self, answers: Answers) {
         self.progress.resume();
         self.progress.answers = answers;
         self.run.activity.resume();
     }
 
-    /// What its watchers are shown while it is paused.
+    /// The record of the paused run for its watchers.
     pub(crate) fn record_while_paused(&self, approval: &ApprovalRequest, question: String) -> RunRecord {
         RunRecord { reply: Some(question), waiting_for: Some(approval.into()), ..self.record(RunStatus::Paused) }
     }
 
-    /// The record of the run as it is, without an end.
+    /// The record of the run so far, without an end.
     fn record(&self, status: RunStatus) -> RunRecord {
         let RunProgress { attempt, started_at, usage, cost_micro_usd, .. } = self.progress;
         RunRecord {
@@ -260,7 +261,7 @@ impl QueuedRun {
         }
     }
 
-    /// The row that ends the run, and the record that its watchers get.
+    /// The row that ends the run in the store, and the record for its watchers.
     pub(crate) fn finish(&self, ending: RunEnding, at: UnixMillis) -> (FinishedRun, RunRecord) {
         let RunEnding { mut end, reply, silent, delivery, unstored } = ending;
         let Remainder { messages, events, said } = unstored;
@@ -297,7 +298,8 @@ impl QueuedRun {
         (row, record)
     }
 
-    /// What is delivered: nothing where nobody is told, or where the answer to the stop has told the person already.
+    /// The message to deliver; `None` if the run has no reply destination, or if the answer to a stop has informed the
+    /// person already.
     fn outbound(&self, status: RunStatus, delivery: Delivery, says: Option<&str>) -> Option<Outbound> {
         let told =
             self.run.control.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;

@@ -1,7 +1,7 @@
-//! Parses messages: the grammar of commands. Pure.
+//! Parses messages: the grammar of commands. Pure functions.
 //!
-//! A command is a message that begins with a command word, followed by arguments. Upper and lower case are equal, and
-//! `@botname` may follow the word. Everything else is input for the model, unchanged.
+//! A command is a message that begins with a command word, followed by arguments. Upper and lower case are equivalent,
+//! and `@botname` may follow the word. Everything else is input for the model, unchanged.
 
 mod settings;
 
@@ -22,7 +22,7 @@ pub enum Submission {
     Input,
     /// `/plan TEXT`: input for the model, which makes a plan for TEXT and works through it.
     Plan(String),
-    /// `/NAME [TEXT]` of a skill: input for the model, unchanged, with these instructions.
+    /// `/NAME [TEXT]` of a skill: input for the model, unchanged. Holds the instructions about the skill.
     Skill(String),
     /// A command that exists.
     Command(Command),
@@ -55,11 +55,11 @@ pub enum Command {
     /// `/tools` `/tools disable NAME WHY` `/tools enable NAME`: lists the tools of the model; operators disable and
     /// enable them.
     Tools(ToolsCommand),
-    /// `/queue` `/think` `/reasoning` `/verbose` `/model`: settings of the conversation for all its runs. Acts at once.
+    /// `/queue` `/think` `/reasoning` `/verbose` `/model`: settings of the conversation for all its runs.
     Setting(SettingCommand),
     /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: changes the thread, in order with its turns.
     Thread(ThreadCommand),
-    /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answers the waiting question, or the one with this id.
+    /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answers the waiting approval request, or the one with this id.
     Decide(Decision, Option<String>),
     /// `/routine …`: routines.
     Routine(RoutineCommand),
@@ -74,7 +74,7 @@ pub enum Command {
 pub enum ThreadCommand {
     /// Hides the last turn.
     Undo,
-    /// Shows it again.
+    /// Shows the hidden turn again.
     Redo,
     /// Hides all turns.
     Clear,
@@ -82,13 +82,13 @@ pub enum ThreadCommand {
     New,
     /// `/compact [INSTRUCTIONS]`: replaces the older part by a summary that follows the instructions.
     Compact(Option<String>),
-    /// `/loops on|off`: enables or disables loop detection. Acts at once, also on the running turn.
+    /// `/loops on|off`: enables or disables loop detection. Takes effect at once, also in the running turn.
     Loops(bool),
     /// Deletes the whole session. Only programs of operators request it; there is no command word for it.
     Delete,
 }
 
-/// Every command word, for help and for suggestions.
+/// All command words with their help texts. Suggestions use the words too.
 pub const WORDS: &[(&str, &str)] = &[
     ("/help", "this list"),
     ("/status", "show the status"),
@@ -134,7 +134,7 @@ const CANCEL_USAGE: &str = "Add the job's id, as /jobs shows it: /cancel ID.";
 const MAX_WORD_BYTES: usize = 32;
 
 impl Submission {
-    /// Whether it becomes a run, in order with the other messages of the conversation.
+    /// Whether the message becomes a run, in order with the other messages of the conversation.
     pub fn is_input(&self) -> bool {
         matches!(self, Self::Input | Self::Plan(_) | Self::Skill(_))
     }
@@ -224,12 +224,12 @@ fn job(argument: Option<String>) -> Command {
     })
 }
 
-/// Parses the id of a job, or its beginning, where a task is possible as well.
+/// Parses the id of a job, or its beginning, in a position where the word may also begin a task.
 fn job_id(word: &str) -> Option<IdPrefix> {
     IdPrefix::parse(word).ok().filter(|id| id.as_str().len() >= JOB_ID_MIN_CHARS)
 }
 
-/// Minimum length of an id where a task is possible as well. 8: lists show as many characters.
+/// Minimum length of an id in such a position, in characters. 8: lists show as many characters.
 const JOB_ID_MIN_CHARS: usize = 8;
 
 /// Parses a message. The word of a skill calls the skill, unless it is a command.
@@ -257,13 +257,13 @@ fn asks_for(skill: &Skill) -> String {
     )
 }
 
-/// The command word of a text, for the answer: in lower case, without arguments and bot name.
+/// The command word of a text, as answers show it: in lower case, without arguments and bot name.
 pub fn word_of(text: &str) -> String {
     let word = text.split_whitespace().next().unwrap_or_default();
     word.split_once('@').map_or(word, |(word, _)| word).to_lowercase()
 }
 
-/// The command that a word most probably means; `/help` when none is near.
+/// The most similar command word; `/help` if no word is similar.
 fn nearest_command(word: &str) -> &'static str {
     nearest(word, WORDS.iter().map(|(word, _)| *word)).unwrap_or("/help")
 }

@@ -1,7 +1,8 @@
-//! One turn: from the queue to its outcome. It runs in a task of its own, which its lane owns, and gives back everything
-//! that it was lent. A panic in a turn costs the lane a reload and the run its answer, nothing else.
+//! One turn: from the queue to its outcome. It runs in a task that its lane owns, and returns everything that it was
+//! lent. A panic in a turn makes the lane read the conversation again and ends the run without an answer. It has no
+//! other effect.
 //!
-//! Reading order: [`run_turn`] → `gathered` (what it begins with) → `enter` → `work` → `resume` → `ending`.
+//! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `resume` → `ending`.
 
 mod ending;
 mod enter;
@@ -41,67 +42,69 @@ use belay_run::request::RunRequest;
 use belay_run::send_message::MessageSender;
 use belay_run::tally::Tally;
 
-/// What a turn is lent.
+/// The values that a lane lends to a turn.
 pub(crate) struct TurnJob {
     pub(crate) services: Arc<AgentServices>,
     pub(crate) run: Arc<LiveRun>,
-    /// What was asked of it: by its message and, beyond that, by its session.
+    /// The request, with the options of the message and of the session.
     pub(crate) request: Arc<RunRequest>,
     pub(crate) lease: Lease,
     pub(crate) conversation: Conversation,
-    /// How far the run had come at its last checkpoint.
+    /// The progress of the run at its last checkpoint.
     pub(crate) progress: RunProgress,
     pub(crate) slot: TurnSlot,
-    /// What it is answered together with, until it begins.
+    /// The messages that are answered together with this one; `None` after the turn has begun.
     pub(crate) gathered: Option<Gathered>,
-    /// What may become part of it while it runs.
+    /// The messages that may join the turn while it runs.
     pub(crate) joining: Arc<Joining>,
 }
 
-/// The conversation that a turn is lent.
+/// The conversation that a lane lends to a turn.
 #[derive(Default)]
 pub(crate) struct Conversation {
-    /// What came before this turn, a pinned summary first.
+    /// The messages before this turn; a pinned summary comes first.
     pub(crate) history: Vec<Arc<Message>>,
-    /// The run's own messages: the user's, and those that earlier attempts have added.
+    /// The run's own messages: the user's message, and the messages that earlier attempts added.
     pub(crate) own: Vec<Arc<Message>>,
-    /// What the session knows of the provider's way of counting tokens.
+    /// Ratio of the provider's token count to the local estimate, as measured in the session.
     pub(crate) calibration: Calibration,
 }
 
-/// What a turn waits for its beginning with.
+/// The permits of a turn before it begins.
 #[derive(Default)]
 pub(crate) struct TurnSlot {
-    /// A slot in the global lane, if one was free at once.
+    /// A permit to run, if one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// A seat to wait for a slot; given back once the turn has its slot.
+    /// A seat, for a turn that waits for a permit. It is released once the turn has its permit.
     pub(crate) seat: Option<OwnedSemaphorePermit>,
 }
 
-/// What comes back.
+/// The values that a turn returns to its lane.
 pub(crate) struct TurnEnd {
-    /// The conversation, the run's own messages behind its history.
+    /// The conversation, with the run's own messages after the history.
     pub(crate) conversation: Conversation,
-    /// How far the run has come; with the loop's state, if it is paused.
+    /// The progress of the run. It includes the state of the loop if the run is paused.
     pub(crate) progress: RunProgress,
     pub(crate) outcome: TurnOutcome,
 }
 
-/// How a turn left its run.
+/// The outcome of a turn.
 pub(crate) enum TurnOutcome {
     /// The run has ended.
     Ended(RunEnding),
-    /// The run is paused on a question.
+    /// The run is paused on an approval request.
     Paused(Box<Asking>, Remainder),
-    /// The run stays in the store for the next start: the drain came before it had a slot, or it is autonomous.
+    /// The run stays in the store for the next start: the daemon shut down before the run had a permit, or the run is
+    /// autonomous.
     Deferred,
-    /// Another owner has the lane: nothing may be written any more.
+    /// Another owner has the lane. The turn must not write any more.
     LeaseLost,
 }
 
-/// Waits for a slot in the global lane, then runs the loop to its outcome.
+/// Waits for a permit to run, then runs the loop to its outcome.
 ///
-/// Thousands of turns may wait for the model at the same time: what is large and not on the way to it is boxed.
+/// Thousands of turns may wait for the model at the same time. Large futures that are not needed during that wait are
+/// boxed.
 pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let permit = job.slot.permit.take();
     let (goal, mut delegate, mut context) = open(&mut job);
@@ -121,11 +124,11 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
-/// Defers autonomous work at the end of the daemon, with what it has done so far. The next start continues from there,
-/// and nobody is told. Returns whether it was deferred.
+/// Defers autonomous work when the daemon shuts down. The journal stores the work done so far, the next start continues
+/// from there, and no reply is sent. Returns whether the run was deferred.
 ///
 /// # Cancel safety
-/// Dropped midway, the next start continues from an earlier step.
+/// If the future is dropped midway, the next start continues from an earlier step.
 async fn defer(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
     if !job.request.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
         return false;
@@ -136,7 +139,7 @@ async fn defer(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext
     true
 }
 
-/// What a turn must come up with, its delegate, and the conversation as the model sees it.
+/// The declared outputs of a turn, its delegate, and the context of the model.
 fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopContext) {
     let state = job.progress.state.take().map(|state| *state).unwrap_or_default();
     let goal = Goal::of(&state, &job.conversation.own);
@@ -163,7 +166,7 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
     (goal, delegate, context)
 }
 
-/// The shared part of a turn's run.
+/// The run core of a turn.
 fn core_of(job: &mut TurnJob) -> RunCore {
     let tally = Tally::new(job.progress.usage, job.progress.cost_micro_usd, 0);
     let Conversation { history, own, .. } = &job.conversation;
@@ -180,7 +183,7 @@ fn core_of(job: &mut TurnJob) -> RunCore {
     }
 }
 
-/// The rules of a run: everybody's, but for the time that its message asks for.
+/// The stop rules of a run: the global rules, with the time limit of its message if it has one.
 fn rules_of(rules: &Arc<StopRules>, request: &RunRequest) -> Arc<StopRules> {
     match request.options.timeout_ms {
         Some(ms) => Arc::new(rules.with_active_ms(ms)),
@@ -188,11 +191,12 @@ fn rules_of(rules: &Arc<StopRules>, request: &RunRequest) -> Arc<StopRules> {
     }
 }
 
-/// The store has its beginning: it counts its time from here, and shows itself where its channel can.
+/// Starts a turn after the store has recorded its beginning. The clock of the run starts here. Shows the run while it
+/// works, if its channel supports that.
 async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut LoopContext) -> Option<Screen> {
     job.run.activity.begin();
     if let (Some(gathered), Some(message)) = (&job.gathered, context.messages.get_mut(delegate.turn_start)) {
-        *message = Arc::new(gathered.message()); // without those that were stopped meanwhile
+        *message = Arc::new(gathered.message()); // without messages that were stopped since
         context.messages.extend(gathered.notice().map(|notice| Arc::new(Message::system(notice).for_run())));
     }
     joined_at_start(job, &mut delegate.core);
@@ -201,7 +205,7 @@ async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut Loo
     Screen::open(&job.services, &job.run, &job.request, journal).await
 }
 
-/// Works towards what was declared, or towards an answer.
+/// Runs the turn until its declared outputs exist, or until it has an answer.
 async fn drive(
     goal: Result<Option<Goal>, String>,
     delegate: &mut ChatDelegate,
@@ -211,7 +215,7 @@ async fn drive(
     match goal {
         Ok(goal) => {
             if goal.is_some() {
-                delegate.core.joining = None; // what it must come up with was declared at its beginning
+                delegate.core.joining = None; // no other message may join: the outputs are declared at the start
             }
             delegate.drive(goal);
             work(delegate, context, job).await
@@ -227,7 +231,7 @@ async fn drive(
 mod tests {
     use super::*;
 
-    /// Bytes of the future that a function gives.
+    /// Size of the future that a function returns, in bytes.
     fn bytes_of<A, F: Future>(_: fn(A) -> F) -> usize {
         size_of::<F>()
     }

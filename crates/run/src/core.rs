@@ -1,5 +1,5 @@
-//! What every kind of run shares: asking the model, running a batch, and the clock. A delegate has one and adds what
-//! makes its kind of run different.
+//! The run core: the parts that every kind of run shares, such as the model call, the tool batch and the clock. Each
+//! delegate owns a [`RunCore`] and adds the behaviour of its kind of run.
 //!
 //! Reading order: [`RunCore`] → `clock` → `call_model` → `account` → `execute` → `child_start`.
 
@@ -40,72 +40,72 @@ use crate::request::RunRequest;
 use crate::services::RunServices;
 use crate::tally::Tally;
 
-/// Most tokens of a closing turn: what is held back for it. 1024: a page of text.
+/// Maximum number of tokens of a closing turn. Their cost is reserved for that turn. 1024: a page of text.
 pub const CLOSING_MAX_TOKENS: u32 = 1024;
 
-/// Longest text of a closing turn, in bytes. 16 KiB: four times what its tokens come to in English. Not every server keeps to
-/// the tokens that it is asked for.
+/// Maximum length of the text of a closing turn, in bytes. 16 KiB: four times the usual length of
+/// [`CLOSING_MAX_TOKENS`] tokens in English. Some servers ignore the token limit of a request.
 pub(crate) const CLOSING_MAX_BYTES: usize = 16 * 1024;
 
-/// The shared part of a run.
+/// The parts that every kind of run shares.
 pub struct RunCore {
-    /// What it uses.
+    /// The services that each run uses.
     pub services: Arc<RunServices>,
-    /// The run that a person can stop: this one, or the one that started it.
+    /// The live run that a person can stop: this run, or the root of its tree if another run started it.
     pub live: Arc<LiveRun>,
-    /// What was asked of it, or of the run that started it.
+    /// The request of this run, or of the root of its tree if another run started it.
     pub request: Arc<RunRequest>,
-    /// Says stop to this run and to everything it starts.
+    /// Cancels this run and everything that it starts.
     pub cancel: CancellationToken,
     /// Whether another run started this one.
     pub child: bool,
-    /// What the run has still to store.
+    /// Writes the messages and events of the run to the store.
     pub journal: RunJournal,
-    /// The account of the whole tree.
+    /// The account of the whole run tree.
     pub tally: Tally,
     /// The stop rules of the run.
     pub rules: Arc<StopRules>,
-    /// The time.
+    /// The clock of the run.
     pub clock: RunClock,
-    /// What the run that started this one has left.
+    /// The deadline of the run that started this one. `None`: no deadline.
     pub deadline: Option<Instant>,
-    /// A limit of its own besides those of its rules.
+    /// A time limit of this run in addition to its stop rules.
     pub own: Option<OwnTime>,
-    /// While it has its closing turn: until when.
+    /// The deadline of the closing turn; `None` before the closing turn.
     pub closing: Option<Instant>,
-    /// Where it stands in the tree of runs.
+    /// The position of the run in its tree.
     pub tree: RunTree,
-    /// What people have answered about calls of this run.
+    /// The answers of people to approval requests of this run.
     pub answers: Answers,
-    /// The work that the tree belongs to, such as a job.
+    /// The work item that the tree belongs to, such as a job.
     pub work: Option<Arc<dyn WorkItem>>,
-    /// Whether a person can be asked; else why nobody can, as the end of a sentence.
+    /// Whether a person can be asked. The error is the reason why not, as the end of a sentence.
     pub may_ask: Result<(), &'static str>,
-    /// What it is told of its surroundings; a run that another one started knows what that one was told.
+    /// The variable parts of the system prompt. A child run has the briefing of its parent.
     pub briefing: Arc<Briefing>,
-    /// Messages of the person that may become part of it; `None`: none may.
+    /// Messages of the person that may join the run; `None`: no message may.
     pub joining: Option<Arc<Joining>>,
-    /// What the model had said when the run was stopped or its time was up, unless it has answered since.
+    /// The partial text of a model call that a stop or a deadline dropped; `None` after the next reply of the model.
     pub cut_short: Option<String>,
-    /// Which model has answered last, where there are several and it was not the one that was to.
+    /// The model that gave the last reply, if it was a fallback.
     pub stand_in: Option<String>,
 }
 
-/// What a run that no other one has started begins with.
+/// The start values of a run at the root of its tree.
 pub struct RunStart {
-    /// The claim to the session that every write is checked by.
+    /// The lane's lease. The store checks it at every write.
     pub lease: Lease,
-    /// How many messages of its context are in the store.
+    /// Number of messages of the context that are in the store.
     pub stored: usize,
-    /// What its earlier attempts have used.
+    /// The account, with the usage of earlier attempts.
     pub tally: Tally,
-    /// How many runs its earlier attempts have started.
+    /// Number of runs that earlier attempts started.
     pub spawned: u32,
 }
 
 impl RunCore {
-    /// The core of a run at the top of its tree, with what every such run has: everybody's rules, no answers of people yet,
-    /// and nothing that may join it.
+    /// The core of a run at the root of its tree: with the global stop rules, without answers of people, and without
+    /// messages that may join.
     pub fn root(services: Arc<RunServices>, live: Arc<LiveRun>, request: Arc<RunRequest>, start: RunStart) -> Self {
         let RunStart { lease, stored, tally, spawned } = start;
         let (store, clock) = (services.journal.clone(), services.clock.clone());
@@ -123,7 +123,7 @@ impl RunCore {
             work: None,
             may_ask: request.may_ask(),
             request,
-            briefing: Arc::default(), // before it asks anybody it is told more
+            briefing: Arc::default(), // the delegate sets it before the first step
             joining: None,
             cut_short: None,
             stand_in: None,
@@ -133,7 +133,7 @@ impl RunCore {
         }
     }
 
-    /// Why the run was told to stop.
+    /// Why the run was told to stop; `None` while it was not.
     pub fn stopped(&self) -> Option<StopReason> {
         let reason = self.live.control.stopped_by().map(|cause| cause.reason);
         match self.child {
@@ -142,11 +142,11 @@ impl RunCore {
         }
     }
 
-    /// Takes the oldest message that may join the run, with its text out of the store. One that cannot be read gets a turn of its
-    /// own.
+    /// Takes the oldest message that may join the run and reads its text from the store. If the text cannot be read,
+    /// the message goes back to the lane and gets a turn of its own.
     ///
     /// # Cancel safety
-    /// Dropped midway, the message is with the lane again when the turn ends.
+    /// If the future is dropped midway, the lane gets the message back when the turn ends.
     pub async fn take_offer(&self) -> Option<(RunId, Arc<Message>)> {
         let joining = self.joining()?;
         let run = joining.take()?.run.id;
@@ -166,7 +166,7 @@ impl RunCore {
         None
     }
 
-    /// What the person says may become part of the run now: not in its last turn.
+    /// The messages that may join the run now; `None` during the closing turn.
     pub fn joining(&self) -> Option<&Arc<Joining>> {
         self.joining.as_ref().filter(|_| self.closing.is_none())
     }
@@ -178,7 +178,7 @@ impl RunCore {
         self.journal.note(EventKind::GuardrailTriggered { guardrail: brake, count: context.state.nudges, force_text });
     }
 
-    /// Notes what rules and the brakes other than the nudge did in this iteration.
+    /// Records which stop rules and which guardrails other than the nudge acted in this iteration.
     pub fn note_guardrails(&mut self, context: &mut LoopContext) {
         let force_text = context.state.force_text;
         if let Some(acted) = context.state.braked.filter(|acted| acted.brake != Guardrail::ToolIntentNudge) {

@@ -1,10 +1,12 @@
-//! The one road to every effect: each tool call of every run passes here, also one that a person has just approved.
+//! The effect gate: the one place that every tool call of every run passes, also a call that a person has just
+//! approved.
 //!
-//! Order: autonomous work does not [create work](crate::own_tools) → a [disabled](crate::tool_health) tool is not called → hook →
-//! validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and a cancellation token →
-//! clean the result → journal it → event. A call that writes has its intent on disk before it
-//! begins, and in the same commit uses up the approval that allowed it. A reading call's journal does not wait for the
-//! disk: after a crash it is simply run again.
+//! Order: refuse a call of autonomous work that [creates work](crate::own_tools) → refuse a
+//! [disabled](crate::tool_health) tool → hook → validate → approval → secret → rate limit → budget → journal the intent
+//! → execute under a deadline and a cancellation token → clean the result → journal the result → event.
+//!
+//! The intent of a call that writes is on disk before the call begins. The same commit marks the approval of the call
+//! as used. The intent of a call that only reads does not wait for the disk: after a crash the call is repeated.
 
 mod batch;
 mod clean;
@@ -38,10 +40,10 @@ use crate::metrics;
 use crate::own_tools::{creates_work, denied};
 use crate::tool_health::{Health, Permit};
 
-/// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
+/// The effect gate. Holds a compiled validator and a rate limiter for each tool, and the approval rules.
 pub struct EffectGate {
     validators: HashMap<String, Validator>,
-    /// Swapped as a whole when the settings are reloaded; each call is judged by one of them.
+    /// Replaced as a whole when the settings are reloaded. One call uses one version of the rules.
     policy: ArcSwap<Policy>,
     rates: Rates,
     approvals: Arc<dyn ApprovalStore>,
@@ -51,61 +53,61 @@ pub struct EffectGate {
     health: Arc<Health>,
 }
 
-/// What the gate looks things up in.
+/// The ports of the gate.
 pub struct GatePorts {
-    /// What sessions were granted.
+    /// Stores permanent approvals.
     pub approvals: Arc<dyn ApprovalStore>,
-    /// Secrets of sessions.
+    /// The secrets of sessions.
     pub vault: Arc<dyn SecretVault>,
-    /// Keeps long outputs.
+    /// Stores long outputs.
     pub outputs: Option<Arc<dyn OutputKeeper>>,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
-    /// How tools get on.
+    /// The circuit breakers of the tools.
     pub health: Arc<Health>,
 }
 
-/// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.
+/// Binds a tool that acts on the run itself to that run; `None` for every other tool.
 pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync);
 
-/// For runs without tools that act on them.
+/// The [`Bind`] of runs without such tools.
 pub fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
     None
 }
 
-/// A batch that waits for a person.
+/// A batch that stopped at a call that needs a person's answer.
 pub struct Asking {
-    /// The call in question.
+    /// The call that needs the answer.
     pub call: ToolCall,
-    /// The calls behind it: not looked at.
+    /// The calls after it. The gate has not checked them.
     pub deferred: Vec<ToolCall>,
-    /// The question.
+    /// The approval request.
     pub wanted: Wanted,
 }
 
-/// A call's result as it enters the context.
+/// The result of a call, as it enters the context.
 struct Outcome {
     result: ToolResult,
     took_ms: u64,
     untrusted: bool,
     pictures: Vec<Picture>,
-    /// Whether its text is ours rather than a tool's.
+    /// Whether the text comes from the gate, not from the tool.
     own_words: bool,
-    /// What it says of its tool; `None`: it did not come to a call.
+    /// The signal for the circuit breaker of the tool; `None`: the tool was not called.
     about: Option<Box<About>>,
 }
 
-/// A call of a batch, in call order.
+/// The state of one call of a batch. Slots are in call order.
 enum Slot {
-    /// It has its result.
+    /// The call has its result.
     Ended(Box<Outcome>),
-    /// It may run.
+    /// The call may run.
     Ready(Box<Runnable>),
-    /// It runs.
+    /// The call is running.
     Running,
 }
 
-/// What the end of a call says of its tool.
+/// The signal that the end of a call gives to the circuit breaker of its tool.
 struct About {
     tool: Arc<dyn Tool>,
     pass: Permit,
@@ -119,10 +121,10 @@ impl From<ToolResult> for Outcome {
 }
 
 impl EffectGate {
-    /// Compiles validators and rules.
+    /// Compiles the validators and the rules.
     ///
     /// # Errors
-    /// A tool's schema is no JSON Schema.
+    /// The schema of a tool is not a valid JSON Schema.
     pub fn new(tools: &ToolSet, policy: Policy, ports: GatePorts) -> Result<Self, AgentError> {
         let compile = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
@@ -136,22 +138,21 @@ impl EffectGate {
         Ok(Self { validators, policy, rates: Rates::of(tools), approvals, vault, outputs, hooks, health })
     }
 
-    /// Judges by these rules from the next call on. A question that waits for its answer stays as it was asked.
+    /// Uses these approval rules from the next call on. Approval requests that are waiting do not change.
     pub fn adopt(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));
     }
 
-    /// Takes one batch through the gate and appends one result for each call, in call order, to the context. Where a
-    /// person has to be asked, the calls before that one have run, and it and those behind it have no results yet.
+    /// Executes one batch and appends one result for each call to the context, in call order. If a call needs a
+    /// person's answer, the calls before it have run. That call and the calls after it have no results yet.
     ///
     /// # Errors
-    /// The journal could not be written. Before the effect: nothing was run. After it: the results are in the context,
-    /// and the caller ends the run with them.
+    /// The journal could not be written. If this happened before the calls, none has run. If it happened after them,
+    /// the results are in the context, and the caller ends the run with them.
     ///
     /// # Cancel safety
-    /// Not to be dropped while it runs: cancel through the caller's token instead, and it returns within
-    /// 60 ms with a result for each call. Dropped all the same, running tools are aborted, and a restart finds calls
-    /// without results.
+    /// Do not drop the future: cancel the caller's token instead. The future then returns within 60 ms with a result
+    /// for each call. If it is dropped anyway, running tools are aborted, and a restart finds calls without results.
     pub async fn execute(
         &self,
         mut caller: CallContext<'_>,
@@ -159,19 +160,19 @@ impl EffectGate {
         calls: Vec<AdmittedCall>,
     ) -> Result<Option<Asking>, StoreError> {
         let (slots, asking) = self.admit_batch(&mut caller, context, calls).await?;
-        // Kept for as long as the very call waits for an answer, or for its turn after one.
+        // The changed call is kept while that same call waits for an answer, and until it runs after the answer.
         let about = asking.as_ref().map(|asking| &asking.call.id);
         context.state.changed.take_if(|changed| Some(&changed.id) != about);
         let durability = durability_of(&slots);
         self.run_batch(&mut caller, context, slots, durability).await?;
-        // With a question to come, the pause writes what is new.
+        // If there is an approval request, the pause writes the new messages.
         if asking.is_none() {
             caller.journal.write(context, durability).await?;
         }
         Ok(asking)
     }
 
-    /// First phase: what becomes of each call, in call order, up to the first one that a person has to be asked about.
+    /// First phase: decides about each call, in call order, up to the first call that needs a person's answer.
     async fn admit_batch(
         &self,
         caller: &mut CallContext<'_>,
@@ -207,9 +208,9 @@ impl EffectGate {
         Ok((slots, None))
     }
 
-    /// Second and third phase: runs the calls that may run, side by side, and appends one result for each slot to the context,
-    /// in call order. What stands before the first call that runs is written with the intent: after a crash, only what may
-    /// have begun is without a result.
+    /// Second and third phase: runs the admitted calls in parallel, and appends one result for each slot to the
+    /// context, in call order. The results before the first call that runs are written with the intent. So after a
+    /// crash, only calls that may have begun have no result.
     async fn run_batch(
         &self,
         caller: &mut CallContext<'_>,
@@ -245,7 +246,7 @@ impl EffectGate {
         Ok(())
     }
 
-    /// The result of a call that has ended.
+    /// Converts the end of a call into its result.
     async fn conclude(&self, caller: &CallContext<'_>, ran: Ran) -> Outcome {
         let Ran { call, tool, end, took, pass, credential, .. } = ran;
         let spec = tool.spec();
@@ -268,14 +269,14 @@ impl EffectGate {
         let ToolReply { text, pictures, untrusted, .. } =
             clean::clean(reply, spec, caller.request.run, &call.id, keeper).await;
         let result = result_of(&call, status, text);
-        // A failure may quote what was read on the way, by a subagent for example.
+        // An error text may quote untrusted content that was read during the call, for example by a subagent.
         let untrusted = untrusted || (status != ToolStatus::Success && caller.tally().untrusted());
         Outcome { result, took_ms: took.as_millis() as u64, untrusted, pictures, own_words: false, about }
     }
 
-    /// Notes a result and appends it to the context, as hooks have left it.
+    /// Records a result and appends it to the context, after hooks have changed it.
     async fn record(&self, caller: &mut CallContext<'_>, context: &mut LoopContext, slot: Slot) {
-        let Slot::Ended(mut outcome) = slot else { return }; // each call that runs has an end: `batch::run` gives one to each
+        let Slot::Ended(mut outcome) = slot else { return }; // `batch::run` returned an end for each call that ran
         self.show(caller, context, &mut outcome).await;
         let Outcome { result, took_ms, untrusted, pictures, about, .. } = *outcome;
         if let Some(about) = about {
@@ -295,13 +296,13 @@ impl EffectGate {
         context.messages.push(Arc::new(Message::tool(result).with_untrusted(untrusted).with_pictures(pictures)));
     }
 
-    /// What a call reads whose tool is switched off.
+    /// The refusal of a call whose tool is disabled; `None`: it is enabled.
     fn switched_off(&self, caller: &CallContext<'_>, call: &ToolCall) -> Option<ToolResult> {
         let refusal = self.health.refusal(caller.tools.get(&call.name)?.spec())?;
         Some(result_of(call, ToolStatus::Denied, refusal))
     }
 
-    /// A secret that the other side does not take is asked for anew with the next call.
+    /// Deletes a secret that the other side refused. The next call asks the person for it again.
     async fn forget_secret(&self, caller: &CallContext<'_>, tool: &dyn Tool) {
         let Some(need) = &tool.spec().credential else { return };
         if let Err(error) = self.vault.forget(&caller.request.session, &need.name).await {
@@ -309,7 +310,8 @@ impl EffectGate {
         }
     }
 
-    /// What a restart does with a call that has no result: run again where that is safe, else say that nobody knows.
+    /// Admits a call without a result after a restart. An idempotent call runs again; any other gets an "outcome
+    /// unknown" result.
     pub fn after_restart(&self, tools: &ToolSet, call: ToolCall) -> AdmittedCall {
         let again = tools.get(&call.name).is_some_and(|tool| tool.spec().idempotent);
         let unknown = "outcome unknown: the daemon restarted while this ran; check before you repeat it";
@@ -318,7 +320,7 @@ impl EffectGate {
     }
 }
 
-/// Writes that the calls that may run are about to begin, and uses up the approvals that allow them.
+/// Writes the intents of the calls that are about to begin, and marks their approvals as used.
 async fn intend(
     caller: &mut CallContext<'_>,
     slots: &[Slot],
@@ -331,7 +333,7 @@ async fn intend(
     }
     let intended = caller.journal.write(context, durability).await;
     if intended.is_err() {
-        // None of them begins, and the end of the run must not say that it did.
+        // None of the calls begins, so the end of the run must not record that they did.
         let is_here = |id: &CallId| ready(slots).any(|ready| ready.call.id == *id);
         caller.journal.retract(|fact| matches!(fact, EventKind::ToolStarted { call_id, .. } if is_here(call_id)));
     }
@@ -346,7 +348,7 @@ fn ready(slots: &[Slot]) -> impl Iterator<Item = &Runnable> {
     })
 }
 
-/// Calls of the last assistant message that have no result behind them.
+/// The calls of the last assistant message that have no result.
 pub fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
     let Some(at) = own.iter().rposition(|message| !message.tool_calls().is_empty()) else { return Vec::new() };
     let answered = |call: &ToolCall| {
@@ -355,7 +357,7 @@ pub fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
     own[at].tool_calls().iter().filter(|call| !answered(call)).cloned().collect()
 }
 
-/// How a batch is written: on disk before it begins where one of its calls writes, or uses up an approval.
+/// The durability of a batch: committed, if one of its calls writes or uses an approval.
 fn durability_of(slots: &[Slot]) -> Durability {
     let waits = |ready: &Runnable| ready.tool.spec().effect.waits_for_disk() || !ready.uses.is_empty();
     if ready(slots).any(waits) { Durability::Committed } else { Durability::Relaxed }

@@ -1,8 +1,9 @@
-//! Messages that may become part of a running turn: the lane offers them, the turn takes them and says when that is
-//! committed.
+//! Messages that may join a running turn. The lane offers them. The turn takes them and reports when they are committed
+//! as a part of it.
 //!
-//! A message is in the store and in the lane's queue before it is offered, and leaves the queue once the store has it as a
-//! part of the turn. So wherever the two lose each other, it is still waiting, and gets a turn of its own.
+//! A message is in the store and in the lane's queue before it is offered. It leaves the queue after the store has it
+//! as a part of the turn. So if the turn ends before that commit, the message is still in the queue and gets a turn of
+//! its own.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +13,9 @@ use tokio::sync::Notify;
 
 use crate::live::LiveRun;
 
-/// What lane and turn share about it. The lock is held for a few instructions, never across an await.
+/// The state that the lane and the turn share. The lock is held for a few instructions, never across an await.
 pub struct Joining {
-    /// The run of the turn.
+    /// The run that messages may join.
     pub into: RunId,
     /// Wakes the lane.
     wake: Arc<Notify>,
@@ -23,22 +24,22 @@ pub struct Joining {
 
 #[derive(Default)]
 struct State {
-    /// Waiting to be taken, oldest first. As many as may wait in the lane.
+    /// Messages to take, oldest first. At most as many as the lane's queue holds.
     offered: VecDeque<JoinOffer>,
-    /// Taken, and on their way to the store.
+    /// Messages that the turn took and has not committed yet.
     taken: Vec<RunId>,
-    /// Committed as a part of the turn.
+    /// Messages that are committed as a part of the turn.
     joined: Vec<JoinedRun>,
 }
 
-/// A message that may join. Its text is in the store.
+/// A message that may join the turn. Its text is in the store.
 pub struct JoinOffer {
-    /// The run.
+    /// The run of the message.
     pub run: Arc<LiveRun>,
 }
 
 impl Joining {
-    /// Nothing offered yet. `begins_with`: runs whose messages are part of the turn from its beginning.
+    /// Starts without offers. `begins_with`: runs whose messages are part of the turn from its beginning.
     pub fn new(into: RunId, wake: Arc<Notify>, begins_with: Vec<RunId>) -> Arc<Self> {
         Arc::new(Self { into, wake, state: Mutex::new(State { taken: begins_with, ..State::default() }) })
     }
@@ -48,12 +49,12 @@ impl Joining {
         self.state().offered.push_back(offer);
     }
 
-    /// Whether a message waits to be taken.
+    /// Whether a message that was not stopped waits to be taken.
     pub(crate) fn is_offered(&self) -> bool {
         self.state().offered.iter().any(|offer| !offer.run.control.cancel.is_cancelled())
     }
 
-    /// Takes the oldest message that nobody has stopped.
+    /// Takes the oldest message that was not stopped.
     pub fn take(&self) -> Option<JoinOffer> {
         let mut state = self.state();
         let at = state.offered.iter().position(|offer| !offer.run.control.cancel.is_cancelled())?;
@@ -62,7 +63,7 @@ impl Joining {
         Some(offer)
     }
 
-    /// The store has these as a part of the turn.
+    /// Records that the store has these messages as a part of the turn, and wakes the lane.
     pub fn committed(&self, joined: &[JoinedRun]) {
         let mut state = self.state();
         state.taken.retain(|run| joined.iter().all(|joined| joined.run != *run));
@@ -71,30 +72,30 @@ impl Joining {
         self.wake.notify_one();
     }
 
-    /// What was taken does not become part of the turn after all: the lane has it again.
+    /// Returns messages that the turn took to the lane: they do not join the turn. Wakes the lane.
     pub fn give_back(&self, runs: &[RunId]) {
         self.state().taken.retain(|taken| !runs.contains(taken));
         self.wake.notify_one();
     }
 
-    /// Takes an offer back; `false`: the turn has it.
+    /// Withdraws an offer. Returns `false` if the turn has taken the message already.
     pub fn withdraw(&self, run: RunId) -> bool {
         let mut state = self.state();
         state.offered.retain(|offer| offer.run.id != run);
         !state.has(run)
     }
 
-    /// Whether the turn has this message.
+    /// Whether the turn has taken or committed this message.
     pub fn has(&self, run: RunId) -> bool {
         self.state().has(run)
     }
 
-    /// What has joined since this was asked last.
+    /// The messages that have joined since the last call.
     pub fn joined(&self) -> Vec<JoinedRun> {
         std::mem::take(&mut self.state().joined)
     }
 
-    /// What was taken and of which nobody said that it is committed. Nothing is left to be taken.
+    /// Ends the offers. Returns the messages that the turn took and did not report as committed.
     pub fn close(&self) -> Vec<RunId> {
         let mut state = self.state();
         state.offered.clear();

@@ -1,5 +1,5 @@
-//! A run that is alive in this process, as the dispatcher, its lane and its watchers share it: [`RunControl`] stops it,
-//! [`RunActivity`] says what it does now, and [`RunOutput`] carries what it says.
+//! A live run, shared by the dispatcher, its lane and its watchers. [`RunControl`] stops the run, [`RunActivity`] holds
+//! its current state, and [`RunOutput`] carries its text.
 
 mod activity;
 mod control;
@@ -15,19 +15,19 @@ pub use self::activity::RunActivity;
 pub use self::control::{RunControl, StopCause};
 pub use self::output::RunOutput;
 
-/// What a run is, and whose.
+/// The kind and the sender of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOrigin {
     /// The kind of work.
     pub work: Work,
-    /// The channel that its message came through.
+    /// The channel of its message.
     pub channel: ChannelId,
-    /// Who sent the message: an id that is stable within the channel.
+    /// The sender of its message: an id that is stable within the channel.
     pub principal: Arc<str>,
 }
 
 impl RunOrigin {
-    /// The origin of the run of a message.
+    /// The origin of the run for this message.
     pub fn of(inbound: &Inbound) -> Self {
         Self { work: inbound.work, channel: inbound.channel.clone(), principal: inbound.principal.id.clone() }
     }
@@ -36,24 +36,24 @@ impl RunOrigin {
 /// A run from its acceptance to its end.
 #[derive(Debug)]
 pub struct LiveRun {
-    /// Its id.
+    /// The id of the run.
     pub id: RunId,
     /// The session.
     pub session: SessionKey,
-    /// What it is, and whose.
+    /// The kind and the sender of the run.
     pub origin: RunOrigin,
-    /// Stops it. Written by the dispatcher, read by the turn.
+    /// Stops the run. Written by the dispatcher, read by the turn.
     pub control: RunControl,
-    /// What it does now. Written by its lane and its turn, read by the dispatcher.
+    /// The current state of the run. Written by its lane and its turn, read by the dispatcher.
     pub activity: RunActivity,
-    /// What it says while it works. Written by its turn, read by whoever shows it.
+    /// The text of the run while it works. Written by its turn, read by the tasks that show it.
     pub output: RunOutput,
-    /// Cancelled when the dispatcher has forgotten the run.
+    /// Cancelled when the dispatcher has removed the run from its tables.
     pub gone: CancellationToken,
 }
 
 impl LiveRun {
-    /// A run that nobody has stopped. With `want_deltas`, fragments are published from the first one.
+    /// A live run that is not stopped. With `want_deltas`, fragments are kept for a watcher from the first one.
     pub fn new(id: RunId, session: SessionKey, origin: RunOrigin, want_deltas: bool) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -66,12 +66,12 @@ impl LiveRun {
         })
     }
 
-    /// How long the run has been silent. `None` while it does not work: it is queued, paused or told to stop.
+    /// Time without a sign of life. `None` while the run is not working: it is queued, paused or told to stop.
     pub fn silent_for(&self) -> Option<Duration> {
         self.activity.silence().filter(|_| !self.control.cancel.is_cancelled())
     }
 
-    /// A watch over the run; with fragments from now on, or from the first one if the message asked for them.
+    /// A watch over the run. With `with_deltas`, it includes the text of the step so far and the fragments that follow.
     pub fn watch(&self, with_deltas: bool) -> RunWatch {
         let (so_far, deltas) = with_deltas.then(|| self.output.subscribe()).unzip();
         let so_far = so_far.unwrap_or_default();

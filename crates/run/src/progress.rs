@@ -1,42 +1,43 @@
-//! How far a run has come: what changes from checkpoint to checkpoint. Its queue entry owns it, lends it to the turn,
-//! and gets it back whole.
+//! The progress of a run: the values that change from checkpoint to checkpoint. The queue entry owns it, lends it to
+//! the turn, and gets it back when the turn ends.
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{PendingRun, RunStatus, RunUsage, UnixMillis};
 
 use crate::approvals::Answers;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Default)]
 pub struct RunProgress {
-    /// Attempts that have begun; 0 before the first.
+    /// Number of attempts that have begun; 0 before the first.
     pub attempt: u32,
     /// When the first attempt began.
     pub started_at: Option<UnixMillis>,
-    /// When the store was told that this attempt begins; `None`: it has not begun.
+    /// When the store recorded the beginning of this attempt; `None`: it has not begun.
     pub begun_at: Option<UnixMillis>,
-    /// Whether the thread in the store has its messages: an earlier attempt began.
+    /// Whether the thread in the store contains messages of the run, because an earlier attempt began.
     pub in_thread: bool,
-    /// Whether it continues after a pause: that is no new attempt.
+    /// Whether the run continues after a pause. That does not count as a new attempt.
     pub resumed: bool,
-    /// Where its loop continues; `None`: at its beginning, or lent to the running turn. Boxed, for it is large.
+    /// The state of the loop; `None`: the run is at its beginning, or the state is lent to the running turn. Boxed
+    /// because it is large.
     pub state: Option<Box<LoopState>>,
-    /// What it has used, all attempts together.
+    /// The usage of all attempts together.
     pub usage: RunUsage,
-    /// What it has cost, all attempts together, in millionths of a US dollar.
+    /// The cost of all attempts together, in millionths of a US dollar.
     pub cost_micro_usd: u64,
-    /// What people have answered about its calls.
+    /// The answers of people to approval requests of the run.
     pub answers: Answers,
 }
 
 impl RunProgress {
-    /// The progress of a message that is about to be accepted. `state`: what its loop begins with.
+    /// The progress of a message that is about to be accepted. `state`: the initial state of the loop.
     pub fn accepted(state: Option<Box<LoopState>>) -> Self {
         Self { state, ..Self::default() }
     }
 
-    /// The progress of a run that an earlier boot, or an earlier task of its lane, left unfinished. Takes the state out of
-    /// `pending`.
+    /// The progress of a run that an earlier boot, or an earlier task of its lane, left unfinished. Takes the state out
+    /// of `pending`.
     pub fn restored(pending: &mut PendingRun, answers: Answers) -> Self {
         Self {
             attempt: pending.attempt,
@@ -51,14 +52,14 @@ impl RunProgress {
         }
     }
 
-    /// What the turn is lent. The owner keeps the figures: it needs them if the turn panics.
+    /// Lends the progress to a turn. The owner keeps the figures, because it needs them if the turn panics.
     pub fn lend(&mut self) -> Self {
         let Self { attempt, started_at, begun_at, in_thread, resumed, usage, cost_micro_usd, .. } = *self;
         let (state, answers) = (self.state.take(), std::mem::take(&mut self.answers));
         Self { attempt, started_at, begun_at, in_thread, resumed, state, usage, cost_micro_usd, answers }
     }
 
-    /// Notes that this attempt has begun.
+    /// Records that this attempt begins.
     pub fn begin(&mut self, at: UnixMillis) {
         if self.begun_at.is_none() {
             self.begun_at = Some(at);
@@ -67,7 +68,7 @@ impl RunProgress {
         }
     }
 
-    /// Notes that it continues after a pause.
+    /// Records that the run continues after a pause.
     pub fn resume(&mut self) {
         (self.begun_at, self.resumed) = (None, true);
     }
@@ -78,7 +79,7 @@ impl RunProgress {
     }
 }
 
-/// The state of the loop as it was stored; the beginning, if it cannot be read.
+/// Parses the stored state of the loop. If that fails, the run starts again from its beginning.
 fn state_of(pending: &PendingRun, state: serde_json::Value) -> LoopState {
     serde_json::from_value(state).unwrap_or_else(|error| {
         tracing::error!(run = %pending.run_id, %error, "the state of a run cannot be read, it begins anew");

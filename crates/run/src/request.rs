@@ -1,8 +1,8 @@
-//! What was asked of a run. It is made once, when the message is accepted or restored, and shared by everything that
+//! The request of a run. It is created once, when the message is accepted or restored, and shared by everything that
 //! works on the run.
 //!
-//! [`LiveRun`] has the same id and session. It is older: the dispatcher makes it before the message is accepted, and
-//! after a restart without reading the message.
+//! [`LiveRun`] has the same id and session, but is created earlier: the dispatcher creates it before the message is
+//! accepted, and after a restart without reading the message.
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use belay_protocol::{
 
 use crate::live::LiveRun;
 
-/// Why a run that works without a person's message asks nobody.
+/// Why an autonomous run cannot ask a person.
 const BY_ITSELF: &str = "this run is autonomous, and nobody can be asked; do what is possible without it";
-/// Why a run whose message was relayed asks nobody.
+/// Why a run with a relayed message cannot ask a person.
 const RELAYED: &str =
     "this message was relayed by another bot, so nobody can be asked; the person can send it directly";
 
-/// What was asked of a run: who, where, what, and how. It never changes.
+/// The request of a run: who asked, from where, and with which options. It never changes.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
     /// The session that it belongs to.
     pub session: SessionKey,
-    /// What the run is.
+    /// The kind of work.
     pub work: Work,
-    /// The channel that its message came through.
+    /// The channel of the message.
     pub channel: ChannelId,
-    /// For whom it works.
+    /// The principal that the run works for.
     pub asker: Asker,
-    /// Where the reply goes; `None`: nobody is told.
+    /// The destination of the reply; `None`: no reply is sent.
     pub reply_to: Option<ReplyRoute>,
-    /// Who reads the conversation of its message.
+    /// Who can read the conversation of the message.
     pub audience: Audience,
-    /// The platform's id of its message, by which an edit finds it.
+    /// The platform's id of the message. An edit of the message has the same id.
     pub message_id: Option<String>,
-    /// What its message asks of it; in a turn also what its session asks, see [`Self::over`].
+    /// The options of the message. During a turn they include the options of the session, see [`Self::over`].
     pub options: RunOptions,
-    /// When its message was accepted.
+    /// When the message was accepted.
     pub accepted_at: UnixMillis,
 }
 
@@ -61,8 +61,8 @@ impl RunRequest {
         }
     }
 
-    /// The request of work that the conversation itself needs and no message asks for, such as a compaction. It
-    /// answers nobody.
+    /// The request of maintenance work on a conversation that no message asked for, such as a compaction. It has no
+    /// reply.
     pub fn without_message(run: &LiveRun, options: RunOptions, accepted_at: UnixMillis) -> Self {
         let principal = run.origin.principal.to_string();
         Self {
@@ -79,7 +79,7 @@ impl RunRequest {
         }
     }
 
-    /// The request as its turn has it: what the message does not ask for, the session does.
+    /// The request with the options of the session added. An option of the message wins.
     #[must_use]
     pub fn over(self: &Arc<Self>, session: &RunOptions) -> Arc<Self> {
         if session.is_default() {
@@ -93,7 +93,7 @@ impl RunRequest {
     /// Whether a person can be asked.
     ///
     /// # Errors
-    /// Why nobody can, as the end of a sentence.
+    /// The reason why not, as the end of a sentence.
     pub fn may_ask(&self) -> Result<(), &'static str> {
         match self.work {
             Work::Chat if self.asker.relayed => Err(RELAYED),
@@ -102,7 +102,7 @@ impl RunRequest {
         }
     }
 
-    /// Where its work writes to later: to the conversation, not as an answer to its message.
+    /// The destination of later messages of this work: the conversation, not as a reply to the message.
     pub fn conversation(&self) -> Option<ReplyRoute> {
         self.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route })
     }

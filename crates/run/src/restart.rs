@@ -19,13 +19,13 @@ use crate::retry::{Backoff, Pauses};
 
 /// The pauses after the first restart, which comes at once.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-/// How long work has to last for the next restart to be a first one again.
+/// Time that the work must run before the next restart comes at once again.
 const LASTING: Duration = Duration::from_secs(120);
 
 /// Exponential back-off for the restarts of one task.
 #[derive(Debug, Default)]
 pub struct Restarts {
-    /// The next pauses, and the time from which the work counts as one that has lasted.
+    /// The next pauses, and the time from which the work has run long enough to reset them.
     last: Option<(Pauses, Instant)>,
 }
 

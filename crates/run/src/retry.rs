@@ -1,7 +1,7 @@
-//! Retries within the agent: growing pauses between attempts, and a store that is asked until it answers.
+//! Retries inside the agent: growing pauses between attempts, and queries that are repeated until the store answers.
 //!
-//! Each pause is twice the one before, without jitter: nobody else waits for the same store at the same moment. Retries over a
-//! network have jitter and a budget, and are in the crates that send the requests.
+//! Each pause is twice as long as the one before. There is no jitter, because nobody else waits for the same store at
+//! the same moment. Retries over a network have jitter and a budget, and belong to the crates that send the requests.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use belay_protocol::StoreError;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// The pauses between two attempts to reach the store, or a lane that is busy.
+/// The pauses between attempts to use the store, or a busy lane.
 pub const STORE: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
-/// Pauses that double.
+/// Exponential back-off: pauses that double.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     /// The first pause.
     pub first: Duration,
-    /// The longest pause.
+    /// The longest pause. The pauses stop growing there.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// From a first pause to a longest one.
+    /// A back-off with these first and longest pauses.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest }
     }
 
-    /// The pauses one after the other, without an end.
+    /// The pauses, one after the other, without an end.
     pub fn pauses(self) -> Pauses {
         let growing = ExponentialBuilder::new().with_min_delay(self.first).with_max_delay(self.longest);
         Pauses { growing: growing.without_max_times().build(), longest: self.longest }
     }
 
-    /// The pause after so many pauses; 0: the first one.
+    /// The pause that follows after `pauses` earlier ones; 0: the first pause.
     pub fn after(self, pauses: u32) -> Duration {
         self.pauses().growing.nth(pauses as usize).unwrap_or(self.longest)
     }
@@ -48,7 +48,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// The next pause, for whoever has something to do meanwhile.
+    /// The next pause, for a caller that waits itself.
     pub fn next_pause(&mut self) -> Duration {
         self.growing.next().unwrap_or(self.longest)
     }
@@ -56,16 +56,16 @@ impl Pauses {
     /// Waits for the next pause, or until `stop`.
     ///
     /// # Cancel safety
-    /// Dropped midway, the pause counts as one that has passed.
+    /// If the future is dropped midway, the pause counts as over.
     pub async fn wait(&mut self, stop: &CancellationToken) {
-        let _ended_before = stop.run_until_cancelled(sleep(self.next_pause())).await; // the caller asks the token
+        let _ended_before = stop.run_until_cancelled(sleep(self.next_pause())).await; // the caller checks the token
     }
 }
 
-/// Asks the store until it answers; `None`: it has not, and the daemon ends.
+/// Repeats a query until the store answers. Returns `None` if the daemon shuts down first.
 ///
 /// # Cancel safety
-/// That of the question, which may have been asked several times.
+/// Same as the query, which may have run several times.
 pub async fn until_stored<T, F>(stop: &CancellationToken, mut ask: impl FnMut() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, StoreError>>,

@@ -1,4 +1,5 @@
-//! Tools that act on the run which calls them: declared once, and bound to each run with what they need of it.
+//! Tools that act on the run that calls them. Each is declared once, and bound to every run with the parts of the run
+//! that it needs.
 
 use std::sync::Arc;
 
@@ -6,14 +7,14 @@ use async_trait::async_trait;
 use belay_protocol::{CallPreview, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value};
 
-/// Declares such a tool. Called without a run, it fails.
+/// The declaration of such a tool. A call of an unbound tool fails.
 pub struct DeclaredTool {
     spec: ToolSpec,
     unbound: &'static str,
 }
 
 impl DeclaredTool {
-    /// The tool as models see it. `unbound`: what a call reads that no run stands behind.
+    /// The tool as models see it. `unbound`: the result of a call without a run.
     pub fn new(spec: ToolSpec, unbound: &'static str) -> Self {
         Self { spec, unbound }
     }
@@ -30,22 +31,22 @@ impl Tool for DeclaredTool {
     }
 }
 
-/// What such a tool needs of a run, and what it does with it.
+/// The implementation of such a tool for one run.
 #[async_trait]
 pub trait RunTool: Send + Sync {
-    /// As [`Tool::preview`].
+    /// Same as [`Tool::preview`].
     ///
     /// # Errors
-    /// What is wrong with the call; the model reads it.
+    /// The problem of the call, for the model.
     async fn preview(&self, _arguments: &Map<String, Value>) -> Result<CallPreview, ToolFailure> {
         Ok(CallPreview::default())
     }
 
-    /// As [`Tool::call`].
+    /// Same as [`Tool::call`].
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput;
 }
 
-/// The tool in the hands of one run.
+/// A tool that is bound to one run.
 struct BoundTool<T> {
     declaration: Arc<dyn Tool>,
     tool: T,

@@ -19,15 +19,16 @@ use crate::request::RunRequest;
 use crate::rights::Channels;
 use crate::run_tool::{DeclaredTool, RunTool};
 
-/// The name of the conversation that the run answers.
+/// The name for the conversation of the run.
 const HERE: &str = "here";
 /// Maximum length of a message, in characters. A channel shortens a message that exceeds its own limit.
 const TEXT_MAX_CHARS: usize = 20_000;
 /// Maximum length of the part of a message that an approval request shows, in characters.
 const SHOWN_CHARS: usize = 200;
-/// The result of a call outside of a conversation's run.
+/// The result of a call outside a conversation's run.
 const UNBOUND: &str = "only the run of a conversation can send messages; put the message into your result";
-/// Shortest text that is compared with what was sent: a shorter one is in too many others.
+/// Minimum length of a reply that is compared with sent messages, in characters. A shorter text is part of too many
+/// others.
 const COMPARED_CHARS: usize = 10;
 
 /// The tool as models see it. It works once it is bound to the run that calls it, by a [`MessageSender`].
@@ -68,16 +69,16 @@ pub struct MessageSender {
     pub sessions: Arc<dyn SessionReader>,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
-    /// What was asked of the run: with the conversation that it answers, if there is one.
+    /// The request of the run, with its conversation if it has one.
     pub request: Arc<RunRequest>,
-    /// Whether whom it works for may write to other conversations.
+    /// Whether the asker may write to other conversations.
     pub elsewhere: bool,
     /// The queue of messages, which are committed with the step.
     pub saying: PendingOutbound,
 }
 
 impl MessageSender {
-    /// Where a place is.
+    /// Resolves the name of a conversation to a destination.
     async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
         if is_here(place, &self.request.session) {
             let nowhere = "this run does not belong to a conversation, so there is no `here`: answer with text";
@@ -104,7 +105,7 @@ impl MessageSender {
         }
     }
 
-    /// The text as changed by hooks.
+    /// Runs the hooks for a text. Returns the text as they changed it.
     async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut OutboundBatch) -> Result<String, ToolFailure> {
         let hooks = &self.hooks;
         if !hooks.is_bound(HookPoint::MessageSending) {
@@ -161,14 +162,14 @@ impl RunTool for MessageSender {
         let route = self.route(place_of(arguments)).await?;
         let mut said = OutboundBatch::default();
         let text = self.agreed(&route, text_of(arguments), &mut said).await?;
-        // Not the run's answer: nobody may take it for that.
+        // No run id: this message is not the answer of the run.
         said.messages.push(Outbound::new(None, route, text));
         self.saying.add(said);
         Ok("sent".into())
     }
 }
 
-/// The texts that these messages of a run have sent to the conversation that it answers.
+/// The texts that a run sent to its own conversation, taken from its messages.
 pub fn sent_here<'m>(own: &'m [Arc<Message>], session: &SessionKey) -> Vec<&'m str> {
     let sent = |id| {
         own.iter().any(|message| {
@@ -188,7 +189,7 @@ pub fn sent_here<'m>(own: &'m [Arc<Message>], session: &SessionKey) -> Vec<&'m s
         .collect()
 }
 
-/// Whether `sent` contains the whole reply, apart from case, white space and emoji. A reply that says more is sent.
+/// Whether `sent` contains the whole reply, apart from case, white space and emoji.
 pub fn says_all_of(sent: &str, reply: &str) -> bool {
     let (sent, reply) = (normal(sent), normal(reply));
     reply.chars().count() >= COMPARED_CHARS && sent.contains(&reply)

@@ -1,4 +1,4 @@
-//! The acceptance of a message: committed, acknowledged, and put where its mode says.
+//! Accepts a message: commits it, acknowledges it, and queues it as its queue mode requires.
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::store::input_digest;
@@ -19,7 +19,8 @@ use belay_run::joining::JoinOffer;
 use belay_run::live::StopCause;
 
 impl Lane {
-    /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it.
+    /// Commits a message and acknowledges it. If no other message is before it and a permit is free, the same commit
+    /// starts its run.
     pub(super) async fn accept(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         if matches!(input.inbound.body, Body::Edit(_)) {
             return Box::pin(self.replace(input)).await;
@@ -74,20 +75,20 @@ impl Lane {
         Ok(())
     }
 
-    /// By which rules a message waits here.
+    /// The queue rules of a message in this lane.
     pub(super) fn rules_of(&self, asked: &RunOptions, channel: &ChannelId) -> QueueRules {
         let by_nature =
             self.services.channels.get(channel).map_or_else(QueueMode::default, |channel| channel.profile().queue_mode);
         QueueRules::of(&asked.clone().over(&self.options), channel, by_nature, &self.services.queue)
     }
 
-    /// What a new message finds among those that wait.
+    /// Checks the capacity of the queue for a new message.
     fn room_for(&self, new: &QueuedRun) -> Capacity {
         let waits = |waiting: &QueuedRun| match waiting.queueing.shortened {
-            // What has begun is the model's already, and no longer somebody's to take back for want of room.
+            // The model has seen this message already, so it must not be removed to make room.
             _ if self.is_in_flight(waiting.run.id) || waiting.progress.has_begun() => Position::InFlight,
             true => Position::Shortened,
-            // Whoever reads the run itself, since nobody is told, waits for an answer in it.
+            // Its run has no reply destination: a program waits for the answer in the record of the run.
             false if waiting.request.reply_to.is_none() => Position::Alone,
             false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Position::Shortenable,
             false => Position::Alone,
@@ -96,7 +97,7 @@ impl Lane {
         room(&waiting, new.queueing.rules.cap, new.queueing.rules.drop)
     }
 
-    /// A place in the global lane for a message that nothing is before, where one is free.
+    /// A permit to run, if the message is next and a permit is free.
     fn place_at_once(&self) -> Option<OwnedSemaphorePermit> {
         let free = self.state.is_idle() && self.queue.is_empty() && !self.services.draining.is_cancelled();
         if free { self.services.permits.clone().try_acquire_owned().ok() } else { None }
@@ -126,7 +127,7 @@ impl Lane {
                 .map(|kind| self.services.run.event(&request.session, request.run, kind))
                 .collect(),
             history: waiting.history.iter().map(|message| Message::clone(message)).collect(),
-            // Kept from the acceptance on: a restart knows what the message has asked for.
+            // Stored at the acceptance, so that a restart knows the declared outputs of the message.
             state: outputs.then(|| serde_json::to_value(&waiting.progress.state).ok()).flatten(),
             at: request.accepted_at,
             start,
@@ -134,7 +135,7 @@ impl Lane {
         }
     }
 
-    /// Puts a committed message where its mode says, and lets another give way where there was no room.
+    /// Queues a committed message as its mode requires. If there was no capacity, shortens or ends another message.
     async fn put(
         &mut self,
         mut waiting: QueuedRun,
@@ -163,7 +164,8 @@ impl Lane {
             (QueueMode::Interrupt, Some(running)) => {
                 let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
                 note(&self.port.notes, LaneNote::Stop { run: running.waiting.run.clone(), cause }).await;
-                // Behind those that came to interrupt the same turn: they are answered in the order they came in.
+                // The message goes behind other messages that interrupt the same turn, so that they are answered in
+                // order.
                 let before = |other: &&QueuedRun| {
                     other.queueing.rules.mode == QueueMode::Interrupt && !other.progress.has_begun()
                 };
@@ -177,13 +179,14 @@ impl Lane {
         Box::pin(self.end_early(vec![(ended, RunEnding::early(end))])).await
     }
 
-    /// Whether a message that waits can still give way; the running turn may have taken it in hand meanwhile.
+    /// Whether a waiting message can still be changed or removed. It cannot if the running turn has taken it.
     pub(super) fn gives_way(&self, at: usize) -> bool {
         let run = self.queue.get(at).map(|waiting| waiting.run.id);
         run.is_some_and(|run| self.state.joining().is_none_or(|joining| joining.withdraw(run)))
     }
 
-    /// Answers that too many wait, but never to a duplicate: that joins its first acceptance, which the store knows.
+    /// Refuses a message because too many are waiting. A duplicate is not refused: it is acknowledged with its first
+    /// acceptance.
     async fn busy(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         let known = match &input.inbound.key {
             Some(key) => self.services.store.inputs.find(key).await,
@@ -221,7 +224,7 @@ impl Lane {
         note(&self.port.notes, settled).await;
     }
 
-    /// The messages that a client brings along, without instructions that the thread has already, or is about to have.
+    /// The history that a client sends along, without instructions that the thread already contains or will contain.
     fn fresh_history(&self, lines: &[HistoryLine]) -> Vec<Message> {
         let coming: Vec<&String> = self.queue.iter().flat_map(|waiting| &waiting.queueing.instructions).collect();
         let here: Vec<&str> = self.messages.iter().filter_map(|message| instruction(message)).collect();
@@ -240,7 +243,7 @@ impl Lane {
     }
 }
 
-/// The text of a system message that belongs to the conversation.
+/// The text of a system message, if the message is an instruction of the conversation.
 pub(super) fn instruction(message: &Message) -> Option<&str> {
     match &message.body {
         MessageBody::System { text }

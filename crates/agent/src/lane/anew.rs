@@ -1,5 +1,5 @@
-//! A conversation that ends by itself: found out when the next message of a person arrives, and never while something of it
-//! is unfinished. And one that an operator deletes.
+//! Ends conversations: automatically by the rule of their channel, or when an operator deletes the session. The rule is
+//! checked when the next message of a person arrives, and never while the session has unfinished work.
 
 use belay_protocol::{Ack, EditOutcome, Refusal, StoreError, ThreadEdit};
 
@@ -10,8 +10,8 @@ use belay_run::estimate::Calibration;
 use belay_run::prompt::Briefing;
 
 impl Lane {
-    /// Opens a new conversation before this message, if the last one is over by the rule of its channel. A store that does
-    /// not do it leaves the conversation as it is.
+    /// Starts a new conversation before this message, if the rule of its channel says that the old one is over. If the
+    /// store fails, the old conversation continues.
     pub(super) async fn begin_anew(&mut self, input: &LaneInput) -> Result<(), LeaseLost> {
         let inbound = &input.inbound;
         if self.fresh || !self.is_quiet() || !self.services.is_spoken(inbound) {
@@ -20,14 +20,15 @@ impl Lane {
         let now = self.services.clock.now();
         let due = self.spoken_at.and_then(|spoken| self.services.resets.due(&inbound.channel, spoken, now));
         let Some(why) = due else { return Ok(()) };
-        // A second delivery belongs to the conversation that has answered it.
+        // A duplicate belongs to the conversation that answered it.
         if let Some(key) = &inbound.key
             && !matches!(self.services.store.inputs.find(key).await, Ok(None))
         {
             return Ok(());
         }
         let session = &self.lease.session;
-        // First what was approved for good: should the rest fail, it is asked once more, and nothing else has changed.
+        // Permanent approvals are removed first. If the rest fails, a person is asked once more, and nothing else has
+        // changed.
         let done = match self.services.store.approvals.forget_grants(session).await {
             Ok(_) => self.services.store.lanes.edit_thread(&self.lease, ThreadEdit::New, now).await,
             Err(error) => Err(error),
@@ -51,12 +52,12 @@ impl Lane {
         }
     }
 
-    /// Whether nothing of the session is unfinished.
+    /// Whether the session has no unfinished work.
     fn is_quiet(&self) -> bool {
         self.state.is_idle() && self.queue.is_empty()
     }
 
-    /// Deletes the session. The next mail opens it anew.
+    /// Deletes the session. The next mail creates it again.
     pub(super) async fn delete(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
         let at = self.services.clock.now();
         let outcome = match self.is_quiet() {
@@ -67,7 +68,7 @@ impl Lane {
             Ok(removed) => {
                 tracing::info!(session = %self.lease.session, %removed, "a session was deleted");
                 self.deleted = true;
-                // It ends as by /new: what is remembered of it beside the store goes too.
+                // As for /new, the values outside the store are removed too.
                 Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 self.calibration = Calibration::default();
                 if !std::mem::replace(&mut self.fresh, true) {
@@ -87,12 +88,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Makes the session again, if it was deleted: something comes in for it.
+    /// Creates the session again if it was deleted, because mail for it has arrived.
     pub(super) async fn revive(&mut self) -> Result<(), LeaseLost> {
         if !std::mem::take(&mut self.deleted) {
             return Ok(());
         }
-        Box::pin(self.reload()).await?; // large, and rare
+        Box::pin(self.reload()).await?; // large and rare
         (self.fresh, self.loop_detection, self.spoken_at, self.announce) = (true, true, None, false);
         self.options = belay_protocol::RunOptions::default();
         Ok(())

@@ -1,6 +1,6 @@
-//! `/compact`: shortens the conversation between turns. That may take a model call, so it runs beside the lane, which goes
-//! on taking mail; messages wait for it, and a stop ends it. To the dispatcher it is a run that is at work, so that `/stop`
-//! finds it; to the store it is none.
+//! `/compact`: shortens the conversation between turns. It may take a model call, so it runs in a task of its own while
+//! the lane takes mail. Messages wait for its end, and a stop ends it. The dispatcher treats it as a live run, so that
+//! `/stop` finds it. The store does not know it as a run.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ use belay_run::live::LiveRun;
 use belay_run::request::RunRequest;
 use belay_run::tally::Tally;
 
-/// Why nobody is asked while a conversation is shortened.
+/// Why a compaction cannot ask a person.
 const NOBODY: &str = "a conversation is being shortened, and nobody is asked meanwhile";
 
-/// A conversation that is being shortened.
+/// A compaction in progress.
 pub(super) struct Compacting {
     command: LaneCommand,
     run: Arc<LiveRun>,
     begun_at: UnixMillis,
-    /// The one task that does it; ends with this.
+    /// The one task that does the work. Dropping this value aborts it.
     task: JoinSet<Made>,
 }
 
@@ -41,16 +41,16 @@ impl Compacting {
         self.run.control.cancel.is_cancelled()
     }
 
-    /// Gives it up: its end comes as that of one that was stopped.
+    /// Aborts the task. Its end is handled like the end of a stopped compaction.
     pub(super) fn abort(&mut self) {
         self.task.abort_all();
     }
 }
 
-/// What comes of it; `None`: it was told to stop.
+/// The result of a compaction; `None`: it was told to stop.
 type Made = Option<Shortened>;
 
-/// What comes of a shortening; nothing, while there is none.
+/// Waits for the result of the compaction in progress; `None` if there is none.
 ///
 /// # Cancel safety
 /// Nothing is lost.
@@ -59,7 +59,7 @@ pub(super) async fn compacted(state: &mut LaneState) -> Option<Result<Made, Join
 }
 
 impl Lane {
-    /// Begins to shorten the conversation; answers at once where nothing can leave.
+    /// Starts a compaction. If nothing can be shortened, answers at once.
     pub(super) async fn begin_compaction(&mut self, command: LaneCommand, wish: Option<String>) {
         let context = LoopContext::new(context_of(self.summary.as_deref(), self.messages.clone()));
         let keep = self.services.run.compaction.keep(self.services.run.model.info().context_tokens);
@@ -75,12 +75,12 @@ impl Lane {
         let work = async move {
             let cancel = core.cancel.clone();
             let _permit = tokio::select! {
-                biased; // told to stop while it waited for its place
+                biased; // it was told to stop while it waited for a permit
                 () = cancel.cancelled() => return None,
-                // The semaphore is never closed; without a permit this would still be right, only wider.
+                // The semaphore is never closed. Without a permit, only the global limit would be exceeded.
                 permit = permits.acquire_owned() => permit.ok(),
             };
-            core.live.activity.begin(); // not before: what waits for a place is not watched for its silence
+            core.live.activity.begin(); // the silence of a run that waits for a permit is not watched
             let how = How { calibration, by_model: true, notes: true, wish: wish.as_deref() };
             let made = shorten(&core, &context, &cut, how).await;
             core.stopped().is_none().then_some(made)
@@ -92,12 +92,12 @@ impl Lane {
         self.state = LaneState::Compacting(Box::new(Compacting { command, run, begun_at, task }));
     }
 
-    /// Stores what a shortening has come to, and says what it did.
+    /// Stores the result of a compaction and answers the command.
     pub(super) async fn end_compaction(&mut self, made: Result<Made, JoinError>) -> Result<(), LeaseLost> {
         let Some(Compacting { command, run, begun_at, .. }) = self.state.take_compacting() else { return Ok(()) };
         self.abort_at = None;
         let made = match made {
-            Err(error) if error.is_cancelled() => Ok(None), // told to stop, it did not return
+            Err(error) if error.is_cancelled() => Ok(None), // it did not return after a stop, and was aborted
             made => made,
         };
         let (reason, said) = match made {
@@ -117,7 +117,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Ends it without an answer of its own: the lane lets go.
+    /// Ends a compaction with a refusal of its command, because the lane ends.
     pub(super) async fn refuse_compacting(&mut self, refusal: Refusal) {
         let Some(Compacting { command, run, begun_at, task }) = self.state.take_compacting() else { return };
         self.abort_at = None;
@@ -148,7 +148,8 @@ impl Lane {
         )))
     }
 
-    /// The dispatcher forgets what was a run only to it; whoever waits for its end after a stop hears of it.
+    /// Publishes the end of the compaction, and makes the dispatcher remove its run. Watchers that wait for the end
+    /// after a stop are informed.
     async fn forget(&self, run: &LiveRun, reason: StopReason, begun_at: UnixMillis) {
         let end = RunEnd::of(reason);
         run.activity.finish(Arc::new(RunRecord {
@@ -169,7 +170,8 @@ impl Lane {
         note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
     }
 
-    /// The shared part of a run that the store does not know: it is metered, guarded and stopped like every other.
+    /// The run core of a compaction. The store does not know the run, but it is metered, guarded and stopped like any
+    /// other.
     fn core_of_no_run(&self, live: Arc<LiveRun>) -> RunCore {
         let request = RunRequest::without_message(&live, self.options.clone(), self.services.clock.now());
         let start = RunStart { lease: self.lease.clone(), stored: 0, tally: Tally::default(), spawned: 0 };

@@ -1,5 +1,5 @@
-//! Edits: a message that waits is replaced. Of one whose turn has begun the person is told that the edit came too late, and of one
-//! that was never taken, that there is nothing to replace.
+//! Edits of messages. An edit replaces a message that waits. If the turn of the message has begun, the answer says that
+//! the edit came too late. If the message was never accepted, the answer says that there is nothing to replace.
 
 use belay_protocol::store::{EditedMessage, KnownInput, input_digest};
 use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError};
@@ -9,18 +9,18 @@ use super::{Lane, LeaseLost};
 use crate::mail::LaneInput;
 use belay_run::joining::JoinOffer;
 
-/// What is said to whoever edits a message whose turn has begun.
+/// The answer to an edit of a message whose turn has begun.
 const TOO_LATE: &str =
     "Your edit came too late: the message was already accepted as it was. Send the change as a new message.";
 
-/// What is said to whoever edits what was never taken as a message for the model: a photo without a caption, a message of a
-/// group that did not address the bot, a command. The edit is not taken in its place: it may correct an answer to a question, or
-/// a secret.
+/// The answer to an edit of a message that was never accepted as input for the model: a photo without a caption, a
+/// group message that did not address the bot, a command. The edit is not accepted instead, because it may correct an
+/// answer to an approval request, or a secret.
 const NOT_TAKEN: &str = "This message was not accepted before you edited it, so there is nothing to replace. Send the text as a new \
      message.";
 
 impl Lane {
-    /// Puts the new text of a message in the place of the one that waits.
+    /// Replaces the text of a waiting message.
     pub(super) async fn replace(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         let Some(at) = self.edited(&input).filter(|at| self.gives_way(*at)) else {
             self.too_late(input).await;
@@ -53,7 +53,8 @@ impl Lane {
         }
     }
 
-    /// Where the message waits that this is an edit of, by the same person; `None`: its turn has begun, or it does not wait.
+    /// The queue position of the message that this input edits, if the same person sent both; `None`: its turn has
+    /// begun, or it does not wait.
     fn edited(&self, input: &LaneInput) -> Option<usize> {
         let id = input.inbound.provenance.as_ref()?.message_id.as_deref()?;
         self.queue.iter().position(|waiting| {
@@ -65,7 +66,7 @@ impl Lane {
         })
     }
 
-    /// Offers a message that waits to the running turn again, from which it was taken back.
+    /// Offers a waiting message to the running turn again, after the edit withdrew it.
     fn offer_again(&self, at: usize) {
         if let (Some(waiting), Some(running)) = (self.queue.get(at), self.state.running())
             && waiting.queueing.rules.mode == QueueMode::Steer
@@ -81,7 +82,7 @@ impl Lane {
         waiting.map(|waiting| waiting.request.accepted_at).unwrap_or_default()
     }
 
-    /// Refuses an edit, unless it changes nothing of what was said: platforms call a message edited when only its preview is
+    /// Refuses an edit, unless the text is unchanged: platforms also call a message edited when only its preview is
     /// new.
     async fn too_late(&mut self, input: LaneInput) {
         let id = input.inbound.provenance.as_ref().and_then(|provenance| provenance.message_id.clone());
@@ -99,7 +100,7 @@ impl Lane {
     }
 }
 
-/// The digest of what was sent.
+/// Digest of the message as received.
 fn digest_of(input: &LaneInput) -> String {
     input.sent.as_ref().map_or_else(|| input_digest(&input.text), |sent| sent.digest.clone())
 }

@@ -1,4 +1,4 @@
-//! How runs of a lane end: committed first, then told.
+//! The ends of runs of a lane: each end is committed first and published after.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ use belay_run::metrics;
 use belay_run::reply::CUT_SHORT;
 
 impl Lane {
-    /// The turn that ran has ended: so do messages that have joined it, and those that have not wait on.
+    /// Handles the end of the running turn. Messages that have joined it end too; other messages keep waiting.
     pub(super) async fn end_turn(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         self.abort_at = None;
         self.end_joined().await;
         let Some(Running { waiting, joining }) = self.state.take_running() else { return Ok(()) };
         let unsure = joining.close();
         Box::pin(self.conclude(waiting, ended)).await?; // large: a lane waits most of its time
-        // On drain, the next start finds out.
+        // On drain, the next start settles them.
         if !unsure.is_empty() && !self.services.draining.is_cancelled() {
             Box::pin(self.settle_unsure(unsure)).await?;
         }
@@ -56,7 +56,7 @@ impl Lane {
         current.progress = progress;
         let begun = current.progress.begun_at.is_some();
         if !begun && current.progress.in_thread {
-            // Stopped before its next attempt began: the thread has its messages, and the reload shows them.
+            // It was stopped before its next attempt began. The thread has its messages, and the reload reads them.
             return self.end_early(vec![(current, RunEnding::early(ending.end))]).await;
         }
         if !begun {
@@ -65,7 +65,7 @@ impl Lane {
         self.commit_ends(vec![(current, ending)]).await?;
         let Conversation { history: mut messages, own, .. } = conversation;
         match begun {
-            // What steered this run alone is of no use to the next one.
+            // Steering messages that only concern this run are of no use to the next one.
             true => messages.extend(own.into_iter().filter(|message| message.scope.is_thread())),
             false => messages.truncate(messages.len() - self.brought),
         }
@@ -73,7 +73,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Publishes the ends of messages that have become part of the running turn: the store has them.
+    /// Publishes the ends of messages that have joined the running turn and are committed.
     pub(super) async fn end_joined(&mut self) {
         let Some(joining) = self.state.joining().cloned() else { return };
         for JoinedRun { run, how, at } in joining.joined() {
@@ -84,8 +84,8 @@ impl Lane {
         }
     }
 
-    /// Finds out about messages that a turn was about to take when it ended. Opening the lane anew is a write of its own:
-    /// whatever the turn had still under way comes before it, or is refused.
+    /// Finds out whether messages joined a turn that took them and then ended. Opening the lane again is a write of its
+    /// own: an earlier write of the turn comes before it, and a later one is refused.
     async fn settle_unsure(&mut self, unsure: Vec<RunId>) -> Result<(), LeaseLost> {
         let unfinished = self.reload().await?;
         for run in unsure.into_iter().filter(|run| !unfinished.contains(run)) {
@@ -93,7 +93,7 @@ impl Lane {
             let Some(waiting) = self.queue.remove(place) else { continue };
             match self.services.store.runs.run(run).await {
                 Ok(Some(record)) => self.publish(&waiting.run, Arc::new(record)).await,
-                // It has ended; whoever watches it is told to read the store.
+                // It has ended. Its watchers are told to read the store.
                 unread => {
                     tracing::error!(%run, read = ?unread.err(), "the end of a message that was joined cannot be read");
                     note(&self.port.notes, LaneNote::Ended { run }).await;
@@ -103,7 +103,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes the conversation back from a turn, its pinned summary first if it has one.
+    /// Takes the conversation back from a turn. If the first message is a pinned summary, it becomes the lane's
+    /// summary.
     pub(super) fn keep(&mut self, mut messages: Vec<Arc<Message>>) {
         if messages.first().is_some_and(|message| compaction::is_pinned(message)) {
             self.summary = Some(messages.remove(0).text().to_owned());
@@ -111,8 +112,8 @@ impl Lane {
         self.messages = messages;
     }
 
-    /// A turn panicked, or was aborted since it did not return when told to stop: what it had stored stays, and what it was
-    /// lent is read anew.
+    /// Ends a run whose turn panicked, or was aborted because it did not return after a stop. Its stored messages
+    /// remain, and the conversation is read again.
     async fn end_crashed(&mut self, mut current: QueuedRun, error: &JoinError) -> Result<(), LeaseLost> {
         tracing::error!(run = %current.run.id, %error, "a turn crashed");
         end_processes(&self.services, current.run.id).await;
@@ -124,12 +125,12 @@ impl Lane {
         let mut ending = RunEnding::early(end);
         if let Some(record) = stored {
             (current.progress.usage, current.progress.cost_micro_usd) = (record.usage, record.cost_micro_usd);
-            // It had begun, unless it crashed before it could say so.
+            // It had begun, unless it crashed before the store recorded that.
             if let Some(at) = record.started_at {
                 current.progress.begin(at);
             }
         }
-        // Before it began, its own message is not in the thread.
+        // Before the run began, its own message is not in the thread.
         if error.is_cancelled() && current.progress.begun_at.is_some() {
             ending.unstored.messages = self.said_last(&current.run).await;
         }
@@ -137,7 +138,7 @@ impl Lane {
         self.reload().await.map(|_| ())
     }
 
-    /// What the model of an aborted turn had said last, where the store does not have it and no hook has to look at it.
+    /// The last text of an aborted turn's model, if the store does not have it and no hook has to check it.
     async fn said_last(&self, run: &LiveRun) -> Vec<Arc<Message>> {
         let said = run.output.partial().text.trim().to_owned();
         if said.is_empty() || self.services.hooks.is_bound(HookPoint::MessageSending) {
@@ -150,7 +151,7 @@ impl Lane {
                 vec![Arc::new(Message::assistant(format!("{said}{CUT_SHORT}")))]
             }
             Ok(_) => Vec::new(),
-            // Better not said than said twice.
+            // Losing the text is better than repeating it.
             Err(error) => {
                 tracing::error!(run = %run.id, %error, "the messages of an aborted turn cannot be read");
                 Vec::new()
@@ -158,10 +159,10 @@ impl Lane {
         }
     }
 
-    /// Ends every waiting run that was told to stop, in one commit.
+    /// Ends all waiting runs that were told to stop, in one commit.
     pub(super) async fn end_stopped_in_queue(&mut self) -> Result<(), LeaseLost> {
         let joining = self.state.joining().cloned();
-        // What the running turn has in hand ends with it, or comes back.
+        // A message that the running turn has taken ends with the turn, or comes back.
         let is_here = |run: RunId| joining.as_ref().is_none_or(|joining| joining.withdraw(run));
         let (stopped, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.queue)
             .into_iter()
@@ -175,16 +176,16 @@ impl Lane {
         self.end_early(endings.collect()).await
     }
 
-    /// Ends runs without a turn. Where one of them had begun in an earlier attempt, the thread is read anew: it has that
-    /// attempt's messages.
+    /// Ends runs without a turn. If an earlier attempt of one of them began, the thread is read again, because it
+    /// contains that attempt's messages.
     pub(super) async fn end_early(&mut self, ends: Vec<(QueuedRun, RunEnding)>) -> Result<(), LeaseLost> {
         let reload = ends.iter().any(|(waiting, _)| waiting.progress.in_thread) && self.state.running().is_none();
         self.commit_ends(ends).await?;
         if reload { self.reload().await.map(|_| ()) } else { Ok(()) }
     }
 
-    /// Commits ends, then publishes them. A store that does not take them is asked again until it does, or until the
-    /// daemon ends and the next start takes the runs up again: told before durable is never an option.
+    /// Commits ends, then publishes them. If the store fails, the commit is repeated until it succeeds, or until the
+    /// daemon shuts down and the next start resumes the runs. An end is never published before it is durable.
     pub(super) async fn commit_ends(&mut self, ends: Vec<(QueuedRun, RunEnding)>) -> Result<(), LeaseLost> {
         if ends.is_empty() {
             return Ok(());
@@ -219,7 +220,7 @@ impl Lane {
         note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
     }
 
-    /// Reads the thread anew. Returns the runs that have not ended.
+    /// Reads the thread again. Returns the runs that have not ended.
     pub(super) async fn reload(&mut self) -> Result<Vec<RunId>, LeaseLost> {
         let now = self.services.clock.now();
         let (lanes, session, boot) = (&self.services.store.lanes, &self.lease.session, self.services.boot);

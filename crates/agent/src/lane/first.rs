@@ -1,6 +1,6 @@
-//! Whether a command or an answer comes under a key of its own. The dispatcher knows the keys of the newest messages; the store
-//! knows all of them, and is asked before anything is changed: a "yes" that was a message once approves nothing when its
-//! platform delivers it again.
+//! Checks whether the key of a command or an answer was used before. The dispatcher knows the keys of recent messages;
+//! the store knows all keys, and is asked before anything changes. So a "yes" that was once a message approves nothing
+//! when its platform delivers it again.
 
 use belay_protocol::{Ack, AckSender, Refusal, ReplyRoute, Sent};
 
@@ -9,7 +9,7 @@ use super::port::{not_acted_on, note};
 use crate::mail::{LaneAnswer, LaneCommand, LaneNote};
 
 impl Lane {
-    /// Gives back a command that no message came before under its key; any other is answered.
+    /// Returns the command if no message used its key before. Otherwise answers it and returns `None`.
     pub(super) async fn first_command(&self, command: LaneCommand) -> Option<LaneCommand> {
         let Some(instead) = self.used_before(command.sent.as_ref()).await else { return Some(command) };
         let LaneCommand { sent, ack, reply_to, .. } = command;
@@ -17,7 +17,7 @@ impl Lane {
         None
     }
 
-    /// The same for an answer.
+    /// Same as [`Self::first_command`], for an answer to an approval request.
     pub(super) async fn first_answer(&self, answer: LaneAnswer) -> Option<LaneAnswer> {
         let Some(instead) = self.used_before(answer.sent.as_ref()).await else { return Some(answer) };
         let LaneAnswer { sent, ack, reply_to, .. } = answer;
@@ -25,7 +25,7 @@ impl Lane {
         None
     }
 
-    /// What is answered where a message has used the key; `None`: none has.
+    /// The acknowledgement for a key that a message has used already; `None`: the key is new.
     async fn used_before(&self, sent: Option<&Sent>) -> Option<Ack> {
         let sent = sent?;
         Some(match self.services.store.inputs.find(&sent.key).await {
@@ -36,7 +36,7 @@ impl Lane {
         })
     }
 
-    /// Answers without having done anything. The key is the message's, or may be tried again.
+    /// Answers without acting. The key belongs to the earlier message, or may be tried again.
     async fn pass_over(&self, sent: Option<Sent>, ack: AckSender, reply_to: Option<ReplyRoute>, instead: Ack) {
         not_acted_on(&self.port.notes, sent.map(|sent| sent.key)).await;
         let refused = match &instead {

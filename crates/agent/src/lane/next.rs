@@ -1,4 +1,4 @@
-//! Which message is answered next, and together with which others.
+//! Selects the message of the next turn, and the messages that are answered together with it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::turn::{COLLECT, Conversation, Gathered, MergedMessage, SUMMARIZE, Tur
 use belay_run::compaction::context_of;
 use belay_run::joining::Joining;
 
-/// How many pauses of the debounce somebody may go on writing before they are answered.
+/// Maximum time to wait for more collected messages, in debounce intervals.
 const MOST_DEBOUNCES: u32 = 5;
-/// Refusals to be parked after which the next turn waits for its place without a seat. 3: mail was on its way each time.
+/// Number of refused parkings after which the next turn waits without a seat. 3: mail was on its way each time.
 const MOST_REFUSALS: u32 = 3;
-/// When a text is read again that the store has not given.
+/// Pause before a text is read again that the store failed to return.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
 impl Lane {
-    /// Begins the next turn, if none runs. Where there is neither a place for it nor a seat to wait for one, the lane asks to be
-    /// parked.
+    /// Starts the next turn, if none runs. If there is neither a permit to run nor a seat to wait for one, asks the
+    /// dispatcher to park the lane.
     pub(super) async fn start_next(&mut self) {
         if !self.state.is_idle() || self.services.draining.is_cancelled() || self.read_again_at.is_some() {
             return;
@@ -88,7 +88,7 @@ impl Lane {
         self.state = LaneState::Running(Box::new(Running { waiting: next, joining }));
     }
 
-    /// Until when the next message waits for others that come with it.
+    /// The instant until which the next message waits for other messages to collect; `None`: it does not wait.
     pub(super) fn quiet_at(&self) -> Option<Instant> {
         if !self.state.is_idle() || self.individually {
             return None;
@@ -101,8 +101,8 @@ impl Lane {
         Some((last.queueing.arrived + debounce).min(first.queueing.arrived + debounce * MOST_DEBOUNCES))
     }
 
-    /// The place of the oldest message that waits. One that was to become a line of a digest is the next where no other is left.
-    /// One that was stopped does not begin: it ends as such, which the lane is woken for.
+    /// The queue position of the oldest waiting message. A message that was to become a line of a digest is only used
+    /// if no other is left. A stopped message does not start: this wakes the lane, which ends it.
     fn next_at(&self) -> Option<usize> {
         if !self.queue.iter().all(is_wanted) {
             self.port.wake.notify_one();
@@ -111,8 +111,8 @@ impl Lane {
         at.or_else(|| self.queue.iter().rposition(is_wanted))
     }
 
-    /// A slot in the global lane for this message, or a seat to wait for one. Messages of which the store does not know
-    /// everything, and those that had begun before, wait without a seat as well.
+    /// A permit to run this message, or a seat to wait for a permit. Messages that may not be parked wait without a
+    /// seat.
     fn slot_for(&mut self, at: usize) -> Option<TurnSlot> {
         if self.queue.get(at).is_some_and(|next| next.queueing.permit.is_some()) {
             return Some(TurnSlot::default());
@@ -127,7 +127,7 @@ impl Lane {
         None
     }
 
-    /// Whether the store knows everything of the messages that wait, their order included.
+    /// Whether the store has all data of the waiting messages, including their order.
     fn may_be_parked(&self) -> bool {
         let known =
             |waiting: &QueuedRun| !waiting.queueing.shortened && !waiting.began_anew && !waiting.progress.has_begun();
@@ -144,7 +144,7 @@ impl Lane {
         note(&self.port.notes, LaneNote::WantsParking { session, runs, go_on }).await;
     }
 
-    /// Reads the texts of the messages that get the next turn.
+    /// Reads the texts of the messages of the next turn from the store.
     async fn read_texts(&self, next: &mut QueuedRun, gathered: Option<&mut Gathered>) -> Result<(), StoreError> {
         let others = gathered.as_ref().map_or(&[][..], |gathered| &gathered.others);
         let unread = next.is_unread().then_some(next.run.id);
@@ -171,8 +171,8 @@ impl Lane {
         Ok(())
     }
 
-    /// What is answered together with `next`: lines of a digest before it, and what was collected behind it. They stay in
-    /// the queue until the store has them as a part of that turn.
+    /// The messages that are answered together with `next`: the lines of a digest, which come before it, and the
+    /// collected messages, which follow it. They stay in the queue until the store has them as a part of that turn.
     fn gather(&mut self, next: &QueuedRun) -> Option<Gathered> {
         if !next.is_plain() {
             return None;
@@ -185,7 +185,8 @@ impl Lane {
             let behind = wanted().filter(|waiting| !waiting.queueing.shortened).take_while(|waiting| collects(waiting));
             collected = behind.collect();
             if !collected.iter().all(joins) {
-                // They want their answers in different places: each gets its own, until all are answered.
+                // Their replies go to different destinations: until all are answered, each message gets a turn of its
+                // own.
                 self.individually = true;
                 collected.clear();
             }
@@ -200,7 +201,7 @@ impl Lane {
         let beside = |how| {
             move |waiting: &QueuedRun| MergedMessage {
                 run: waiting.run.clone(),
-                message: nothing_yet(), // read with those of the others
+                message: nothing_yet(), // read together with the other texts
                 joined: JoinedRun { run: waiting.run.id, how, at },
             }
         };
@@ -208,35 +209,35 @@ impl Lane {
         Some(Gathered { own: nothing_yet(), others: lines.chain(whole).collect() })
     }
 
-    /// Whether the running turn has this message in hand.
+    /// Whether the running turn has taken this message.
     pub(super) fn is_in_flight(&self, run: RunId) -> bool {
         self.state.joining().is_some_and(|joining| joining.has(run))
     }
 }
 
-/// What stands in the place of a message that has not been read out of the store.
+/// A placeholder for a message that is not read from the store yet.
 fn nothing_yet() -> Arc<Message> {
     Arc::new(Message::data(""))
 }
 
-/// Whether the lane is about to be parked.
+/// The state of parking a lane.
 pub(super) enum Parking {
-    /// It is not. So often the dispatcher has refused it since the last turn.
+    /// The lane is not being parked. `refused`: number of times that the dispatcher refused it since the last turn.
     No { refused: u32 },
-    /// It has asked, and does nothing until it is answered.
+    /// The lane has asked the dispatcher. It starts no turn until the answer.
     Asked { answer: oneshot::Receiver<()>, refused: u32 },
-    /// It is: its mailbox is closed, and it ends.
+    /// The lane is parked: its mailbox is closed, and its task ends.
     Parked,
 }
 
 impl Parking {
-    /// Whether an answer is on its way.
+    /// Whether the lane waits for the dispatcher's answer.
     pub(super) fn is_asked(&self) -> bool {
         matches!(self, Self::Asked { .. })
     }
 }
 
-/// Waits for the dispatcher's answer; for ever, where nothing was asked.
+/// Waits for the dispatcher's answer; forever, if the lane has not asked.
 ///
 /// # Cancel safety
 /// Nothing is lost.
@@ -248,12 +249,12 @@ pub(super) async fn may_go_on(parking: &mut Parking) -> Parking {
     }
 }
 
-/// Whether nobody has told it to stop.
+/// Whether it was not told to stop.
 fn is_wanted(waiting: &QueuedRun) -> bool {
     !waiting.run.control.cancel.is_cancelled()
 }
 
-/// Whether a message waits for others to come with it. One that had begun before does not.
+/// Whether a message waits for others to be collected with it. A message whose run has begun does not wait.
 fn collects(waiting: &QueuedRun) -> bool {
     waiting.queueing.rules.mode == QueueMode::Collect && waiting.progress.attempt == 0
 }

@@ -1,4 +1,4 @@
-//! The beginning of a lane: it is opened, and what is unfinished in it is restored.
+//! Starts a lane: opens it in the store and restores its unfinished runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,29 +26,29 @@ use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
 use belay_run::retry::STORE;
 
-/// Attempts after which a run is given up. 5: a crash that one message causes shows itself at once, and
-/// four restarts of an upgrade do not.
+/// Number of attempts after which a run is given up. 5: a crash that a message causes repeats at once, while four
+/// restarts during an upgrade do not reach the limit.
 const MAX_ATTEMPTS: u32 = 5;
-/// What a call reads whose result a crash has swallowed.
+/// The result of a call that a crash interrupted.
 const UNKNOWN: &str = "outcome unknown: this was interrupted; check before you repeat it";
 
-/// What a lane begins with.
+/// The start values of a lane.
 pub(crate) struct LaneStart {
     pub(crate) session: SessionKey,
-    /// Of the session, where the lane creates it.
+    /// The lifetime of the session, if the lane creates it.
     pub(crate) lifetime: SessionLifetime,
-    /// Runs that an earlier task of this lane left behind.
+    /// Runs that an earlier task of this lane left unfinished.
     pub(crate) adopted: Vec<Arc<LiveRun>>,
-    /// Whether something unfinished waits for the lane, so that it tries to open until it can.
+    /// Whether unfinished work waits for the lane. If so, the lane repeats the opening until it succeeds.
     pub(crate) insist: bool,
-    /// How often the lane's task has crashed; each crash makes it wait longer before it begins again.
+    /// Number of crashes of the lane's task. The lane waits one second for each before it starts.
     pub(crate) crashes: u32,
-    /// The seat for the first of its runs to wait for a place, where it was parked for want of one.
+    /// The seat of the first run while it waits for a permit, if the session was parked.
     pub(crate) seat: Option<OwnedSemaphorePermit>,
 }
 
-/// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so what comes once, at the
-/// beginning or at the end, is boxed.
+/// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so futures that run only
+/// at the beginning or at the end are boxed.
 pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut port: LanePort) {
     let LaneStart { session, lifetime, adopted, insist, crashes, seat } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
@@ -102,7 +102,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
 }
 
 impl Lane {
-    /// Refuses everything that was not accepted: the lane ends.
+    /// Refuses all mail that was not accepted, because the lane ends.
     async fn let_go(&mut self) {
         self.refuse_receiving(Refusal::ShuttingDown).await;
         self.refuse_compacting(Refusal::ShuttingDown).await;
@@ -112,8 +112,8 @@ impl Lane {
         refuse_all(&mut self.port, Refusal::ShuttingDown).await;
     }
 
-    /// Replaces what is known of the thread by what the store has. A call whose result a crash has swallowed gets one, which
-    /// the store does not have: its scope says so.
+    /// Replaces the conversation by the one in the store. A call that a crash left without a result gets one. That
+    /// result has the scope of a run, because it is not in the store.
     pub(super) fn show(&mut self, thread: ThreadSnapshot) {
         self.summary = thread.summary;
         let mut context = LoopContext::new(thread.messages.into_iter().map(|(_, message)| message).collect());
@@ -121,7 +121,7 @@ impl Lane {
         self.messages = context.messages;
     }
 
-    /// Queues what an earlier boot, or an earlier task of this lane, left unfinished.
+    /// Queues the runs that an earlier boot, or an earlier task of this lane, left unfinished.
     async fn restore(&mut self, unfinished: Vec<PendingRun>, adopted: Vec<Arc<LiveRun>>) -> Result<(), LeaseLost> {
         for ghost in adopted.iter().filter(|run| unfinished.iter().all(|pending| pending.run_id != run.id)) {
             note(&self.port.notes, LaneNote::Lost { run: ghost.id }).await;
@@ -144,7 +144,7 @@ impl Lane {
                 let attempt = pending.attempt + 1;
                 tracing::info!(run = %run.id, session = %run.session, attempt, "run resumed");
             }
-            // How often a job may crash is its desk's to say, and an orderly end is no crash.
+            // The registry of jobs limits how often a job may crash, and a paused run did not crash.
             let counts = pending.status != RunStatus::Paused && !matches!(pending.work, Work::Job { .. });
             let exhausted = pending.attempt >= MAX_ATTEMPTS && counts;
             let asked = pending.approval.clone();
@@ -172,7 +172,7 @@ impl Lane {
         Ok(())
     }
 
-    /// What people have answered about calls of a run.
+    /// The answers of people to approval requests of a run.
     pub(super) async fn answers_of(&mut self, run: RunId) -> Result<Answers, LeaseLost> {
         let approvals = &self.services.store.approvals;
         let read =
@@ -185,7 +185,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Bytes of the future that a function gives.
+    /// Size of the future that a function returns, in bytes.
     fn bytes_of<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
         size_of::<F>()
     }

@@ -1,7 +1,7 @@
-//! Runs that are paused on a question. An answer, or the end of the question's time, resumes the run; a stop ends it.
+//! Runs that wait for approval. An answer, or the expiry of the approval request, resumes the run; a stop ends it.
 //!
-//! The question is in the store before anybody sees it, and so is the answer before the run continues. While a run is
-//! paused, its lane takes mail and starts nothing: the conversation continues where it stands.
+//! An approval request is in the store before anyone sees it, and its answer is in the store before the run continues.
+//! While a run is paused, its lane takes mail and starts no turn, so the conversation continues where it stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +24,20 @@ use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::journal::Remainder;
 use belay_run::retry::STORE;
 
-/// What a call reads that a person was asked about when its run was stopped.
+/// The result of a call whose run was stopped while the call waited for an answer.
 const STOPPED: &str = "not executed: the run was stopped while it waited for a person's answer";
 
-/// A run that waits for a person.
+/// A run that waits for a person's answer.
 pub(super) struct PausedTurn {
     pub(super) waiting: QueuedRun,
     pub(super) approval: ApprovalRequest,
-    /// When to look whether its time is up.
+    /// When to check whether the approval request has expired.
     pub(super) until: Instant,
 }
 
 impl Lane {
-    /// Stores the question that a turn has stopped at, and pauses its run. A store that does not take it is asked
-    /// again until it does: shown before it is stored is never an option.
+    /// Stores the approval request of a turn and pauses its run. If the store fails, the write is repeated until it
+    /// succeeds: a request is never shown before it is stored.
     pub(super) async fn pause(
         &mut self,
         mut current: QueuedRun,
@@ -77,7 +77,7 @@ impl Lane {
         let mut pauses = STORE.pauses();
         loop {
             if current.run.control.cancel.is_cancelled() {
-                // Nobody has seen the question, and nobody is to see it any more.
+                // The request is not stored, so nobody has seen it, and it is discarded.
                 note(&self.port.notes, LaneNote::Resumed { approval: approval.id }).await;
                 let mut ending = stopped(&current);
                 let messages = new.into_iter().chain(ending.unstored.messages).collect();
@@ -102,7 +102,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Restores a run that was paused when the daemon ended: its question was asked.
+    /// Restores a run that was paused when the daemon ended. Its approval request was sent before.
     pub(super) async fn restore_paused(&mut self, waiting: QueuedRun, approval: ApprovalRequest) {
         let text = question_text(&approval, self.services.clock.now());
         waiting.run.activity.begin();
@@ -111,7 +111,8 @@ impl Lane {
         self.await_answer(waiting, approval);
     }
 
-    /// Tells the dispatcher of a question. Before anybody else can know of it: an answer that comes at once finds it here.
+    /// Informs the dispatcher of an approval request. This comes before anything that makes the request visible, so
+    /// that the dispatcher knows it when the answer arrives.
     async fn announce(&self, approval: &ApprovalRequest) {
         let waits = PendingQuestion {
             approval: approval.id,
@@ -127,7 +128,7 @@ impl Lane {
     fn await_answer(&mut self, waiting: QueuedRun, approval: ApprovalRequest) {
         let until = self.instant_of(approval.expires_at);
         if waiting.run.control.cancel.is_cancelled() {
-            self.port.wake.notify_one(); // told to stop while it was stored
+            self.port.wake.notify_one(); // it was told to stop while the request was being stored
         }
         self.state = LaneState::Paused(Box::new(PausedTurn { waiting, approval, until }));
     }
@@ -165,17 +166,17 @@ impl Lane {
         Instant::now() + Duration::from_millis(left).min(LONGEST_WAIT)
     }
 
-    /// A person's answer.
+    /// Handles a person's answer.
     pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
         let LaneAnswer { approval, reply, who, from, word, reply_to, sent, ack } = answer;
         let acted_on = sent.map(|sent| reply.acted_on(sent));
         if self.state.paused().is_some_and(|paused| self.services.clock.now().0 >= paused.approval.expires_at.0) {
-            self.expire().await?; // silence came first
+            self.expire().await?; // the request had expired before the answer
         }
         let now = self.services.clock.now();
         let outcome = match self.state.paused().filter(|paused| paused.approval.id == approval) {
-            // Its time is up, and the store has not taken that yet: a yes comes too late all the same.
+            // The request has expired, but the store does not have that yet. An approval is too late all the same.
             Some(paused) if now.0 >= paused.approval.expires_at.0 => {
                 Err(Refusal::Store("the end of this question could not be stored yet".into()))
             }
@@ -192,7 +193,7 @@ impl Lane {
                     paused.waiting.run.activity.resume();
                     paused.approval.run_id
                 });
-                // It is stored: whoever gave it hears so, however long reading it back may take.
+                // The answer is stored. Its sender is informed now, because reading it back may take a while.
                 let reply = text.clone();
                 ack.send(Ack::Command(CommandReply { command: word, reply, resumes, refused: false }));
                 self.resume().await?;
@@ -201,7 +202,7 @@ impl Lane {
             Err(refusal) => {
                 match matches!(refusal, Refusal::Store(_)) {
                     true => not_acted_on(&self.port.notes, acted_on.map(|acted_on| acted_on.key)).await,
-                    // Refused for good, it answers no question that is asked later either.
+                    // An answer that was refused for good must not answer a later request either.
                     false => self.remember(acted_on.map(|acted_on| ActedOn { refused: true, ..acted_on })).await,
                 }
                 let text = refusal.to_string();
@@ -214,8 +215,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Notes that an answer or a command was acted on, or refused for good, before whoever gave it hears so: delivered
-    /// again, also after a restart, it must neither meet another question nor be done a second time.
+    /// Stores that an answer or a command was acted on, or refused for good, before its sender is informed. If it is
+    /// delivered again, even after a restart, it must not answer another request or act a second time.
     pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
         let Some(acted_on) = acted_on else { return };
         if let Err(error) = self.services.store.dispatcher.note_acted_on(&acted_on, self.services.clock.now()).await {
@@ -223,7 +224,7 @@ impl Lane {
         }
     }
 
-    /// What became of a question that waits no more.
+    /// The refusal of an answer to a request that does not wait any more.
     async fn told(&self, approval: ApprovalId) -> Refusal {
         match self.services.store.approvals.approval(approval).await {
             Ok(Some(approval)) => Refusal::Decided(format!("This question {}.", approval.state.told())),
@@ -232,7 +233,7 @@ impl Lane {
         }
     }
 
-    /// Commits an answer. The text is for whoever gave it.
+    /// Commits an answer. Returns the text for its sender.
     async fn store_answer(&self, approval: &ApprovalRequest, reply: LaneReply, by: &str) -> Result<String, Refusal> {
         let at = self.services.clock.now();
         let unstored = |error: StoreError| Refusal::Store(error.to_string());
@@ -269,7 +270,7 @@ impl Lane {
         }
     }
 
-    /// Time has passed: a question whose time is up becomes a denial, and the run continues with it.
+    /// Checks the expiry of the approval request. An expired request counts as a denial, and the run continues with it.
     pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
         let Some(paused) = self.state.paused() else { return Ok(()) };
         let now = self.services.clock.now();
@@ -297,7 +298,7 @@ impl Lane {
         }
     }
 
-    /// Resumes the paused run, before every other message.
+    /// Resumes the paused run, before all other messages.
     async fn resume(&mut self) -> Result<(), LeaseLost> {
         let Some(PausedTurn { mut waiting, approval, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
         waiting.resume(self.answers_of(approval.run_id).await?);
@@ -306,7 +307,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The paused run, when it was told to stop, and how it ends.
+    /// The paused run and its end, if it was told to stop.
     pub(super) fn stopped_while_paused(&mut self) -> Option<(QueuedRun, RunEnding)> {
         let is_stopped = |paused: &PausedTurn| paused.waiting.run.control.cancel.is_cancelled();
         let PausedTurn { waiting, .. } = self.state.take_paused_if(is_stopped)?;
@@ -315,10 +316,10 @@ impl Lane {
     }
 }
 
-/// Longest time between two looks at a question's date: clocks of machines are set, and tests have clocks of their own.
+/// Maximum time between two checks of an expiry date. The system clock may be changed, and tests use their own clock.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The end of a run that was stopped while it waited, or before it went on: the calls that nobody answered were not executed.
+/// The end of a run that was stopped while it waited, or before it continued. Its unanswered calls were not executed.
 pub(super) fn stopped(waiting: &QueuedRun) -> RunEnding {
     let results = open_calls(&waiting.own).into_iter().map(|call| {
         let (status, text) = (ToolStatus::NotExecuted, STOPPED.to_owned());

@@ -1,4 +1,4 @@
-//! A lane's end of what it says to the dispatcher, and the refusing of mail that it cannot take.
+//! The lane's side of its channels with the dispatcher: sends notes, and refuses mail that the lane cannot accept.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::LeaseLost;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
 use belay_run::retry::STORE;
 
-/// Refuses whatever is in the mailbox; nothing of it was accepted.
+/// Closes the mailbox and refuses all mail in it. None of it was accepted.
 pub(super) async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
     port.mail.close();
     while let Some(mail) = port.mail.recv().await {
@@ -18,7 +18,7 @@ pub(super) async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
     }
 }
 
-/// Refuses what comes in during a pause.
+/// Refuses all mail that arrives during a pause.
 pub(super) async fn refuse_for(port: &mut LanePort, refusal: Refusal, pause: Duration) {
     let until = Instant::now() + pause;
     while let Ok(Some(mail)) = timeout_at(until, port.mail.recv()).await {
@@ -27,7 +27,8 @@ pub(super) async fn refuse_for(port: &mut LanePort, refusal: Refusal, pause: Dur
     sleep_until(until).await;
 }
 
-/// Asks the store until it answers, and refuses what comes in meanwhile. `what`, for the log: what has not been done.
+/// Repeats a query until the store answers, and refuses mail that arrives meanwhile. `what` describes the failure in
+/// the log.
 pub(super) async fn until_stored<T, F: Future<Output = Result<T, StoreError>>>(
     port: &mut LanePort,
     what: &'static str,
@@ -66,7 +67,7 @@ pub(super) async fn refuse(notes: &mpsc::Sender<LaneNote>, input: LaneInput, ref
     note(notes, LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome }).await;
 }
 
-/// Refuses a command that nothing was done of.
+/// Refuses a command that was not carried out.
 pub(super) async fn refuse_command(notes: &mpsc::Sender<LaneNote>, command: LaneCommand, refusal: Refusal) {
     not_acted_on(notes, command.sent.map(|sent| sent.key)).await;
     let say = command.reply_to.map(|route| (route, refusal.to_string()));
@@ -74,15 +75,15 @@ pub(super) async fn refuse_command(notes: &mpsc::Sender<LaneNote>, command: Lane
     note(notes, LaneNote::Commanded { session: command.session, say }).await;
 }
 
-/// Has the dispatcher forget the key of what was refused. Before the refusal is heard: what is sent again because of it
-/// must not meet its own key.
+/// Makes the dispatcher forget the key of refused mail. Call it before the refusal is sent: mail that is sent again
+/// because of the refusal must not count as a duplicate.
 pub(super) async fn not_acted_on(notes: &mpsc::Sender<LaneNote>, key: Option<IdempotencyKey>) {
     if let Some(key) = key {
         note(notes, LaneNote::NotActedOn { key }).await;
     }
 }
 
-/// Tells the dispatcher. It only goes away together with all lanes, and then nobody is left to tell.
+/// Sends a note to the dispatcher. If the dispatcher has ended, the note is dropped: all lanes end with it.
 pub(super) async fn note(notes: &mpsc::Sender<LaneNote>, what: LaneNote) {
     let _ = notes.send(what).await;
 }

@@ -1,5 +1,5 @@
-//! A message that hooks look at before it is accepted. The lane keeps other messages and commands for later meanwhile, so that
-//! they keep their order, and goes on with everything else: an answer to a question, a stop, the end of its turn.
+//! Runs the hooks for a message before it is accepted. Meanwhile the lane holds back other messages and commands, so
+//! that they keep their order. It still handles answers to approval requests, stops, and the end of its turn.
 
 use belay_protocol::{EventKind, HookPoint, NewEvent, Refusal};
 use tokio::task::{JoinError, JoinSet};
@@ -11,17 +11,17 @@ use crate::mail::LaneInput;
 use crate::queue::MAX_TEXT_BYTES;
 use belay_run::hooks::HookRefusal;
 
-/// A message on its way past the hooks.
+/// A message that hooks are checking.
 pub(super) struct Receiving {
     input: LaneInput,
-    /// The one task that asks; ends with this.
+    /// The one task that runs the hooks. Dropping this value aborts it.
     asking: JoinSet<HookedText>,
 }
 
-/// What hooks have said about a message: its text as they have left it.
+/// The answer of the hooks: the text as they changed it, or a refusal.
 type HookedText = Result<String, HookRefusal>;
 
-/// What hooks say about the message; nothing, while there is none.
+/// Waits for the answer of the hooks; `None` if no message is being checked.
 ///
 /// # Cancel safety
 /// Nothing is lost.
@@ -30,7 +30,7 @@ pub(super) async fn looked_at(receiving: &mut Option<Receiving>) -> Option<Resul
 }
 
 impl Lane {
-    /// Takes a message: past the hooks, where there are any, and then into the store.
+    /// Receives a message: runs the hooks, if there are any, and then accepts it.
     pub(super) async fn receive(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         if !self.services.hooks.is_bound(HookPoint::MessageReceived) {
             return self.accept(input).await;
@@ -38,8 +38,8 @@ impl Lane {
         let (services, inbound, text) = (self.services.clone(), input.inbound.clone(), input.text.clone());
         let mut asking = JoinSet::new();
         let ask = async move {
-            // A second delivery of what was accepted is not asked about again. Should the store not say, it is asked
-            // about: the store has the last word on duplicates in any case.
+            // Hooks do not check a duplicate again. If the store fails here, they do: the store recognises the
+            // duplicate at the acceptance in any case.
             if let Some(key) = &inbound.key
                 && let Ok(Some(_known)) = services.store.inputs.find(key).await
             {
@@ -63,7 +63,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Hooks have looked at the message.
+    /// Handles the answer of the hooks.
     pub(super) async fn received(&mut self, said: Result<HookedText, JoinError>) -> Result<(), LeaseLost> {
         let Some(Receiving { input, .. }) = self.receiving.take() else { return Ok(()) };
         let refusal = match said {
@@ -78,7 +78,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Accepts a message with the text that hooks have left of it.
+    /// Accepts a message with the text that the hooks returned.
     async fn accept_as(&mut self, mut input: LaneInput, text: String) -> Result<(), LeaseLost> {
         if text == input.text {
             return self.accept(input).await;
@@ -89,12 +89,12 @@ impl Lane {
             refuse(&self.port.notes, input, Refusal::Forbidden(what)).await;
             return Ok(());
         }
-        // What tells a duplicate from another message is what was sent, not what hooks have made of it.
+        // The digest that recognises duplicates is of the message as received, not of this text.
         input.text = text;
         self.accept(input).await
     }
 
-    /// Refuses the message that hooks are looking at, if there is one.
+    /// Refuses the message that hooks are checking, if there is one.
     pub(super) async fn refuse_receiving(&mut self, refusal: Refusal) {
         if let Some(Receiving { input, .. }) = self.receiving.take() {
             refuse(&self.port.notes, input, refusal).await;

@@ -1,5 +1,5 @@
-//! What the conversation asks of all its runs, as it is shown and changed by commands. Acts at once: from the next message
-//! on, and on the running turn where it looks.
+//! The options of a conversation for all its runs, shown and changed by commands. A change takes effect at once: queue
+//! rules from the next message on, all other options from the next turn on.
 
 use belay_protocol::{ChannelId, RunOptions};
 
@@ -7,7 +7,7 @@ use super::{CommandResult, Lane, LeaseLost, unchanged};
 use crate::submission::{Change, Setting, SettingCommand};
 
 impl Lane {
-    /// Shows a setting, or changes it once the store has it. `channel`: where the command came from.
+    /// Shows a setting, or changes it in the store and then in the lane. `channel`: the channel of the command.
     pub(super) async fn set(
         &mut self,
         command: SettingCommand,

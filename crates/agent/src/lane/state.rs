@@ -1,4 +1,4 @@
-//! What a lane is doing with its conversation: one thing at a time.
+//! The state of a lane: it does one thing at a time with its conversation.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use super::pause::PausedTurn;
 use crate::queued_run::QueuedRun;
 use belay_run::joining::Joining;
 
-/// What a lane is doing with its conversation.
+/// The state of a lane.
 pub(super) enum LaneState {
-    /// Nothing: the next message may begin.
+    /// No work: the next message may start.
     Idle,
-    /// A turn runs. It has the conversation.
+    /// A turn runs and has the conversation.
     Running(Box<Running>),
-    /// A run waits for a person's answer. Nothing begins before it continues.
+    /// A run waits for a person's answer. No turn starts before the run continues.
     Paused(Box<PausedTurn>),
-    /// The conversation is being shortened. Nothing begins before that is done.
+    /// The conversation is being compacted. No turn starts before the end.
     Compacting(Box<Compacting>),
 }
 
-/// The turn that runs.
+/// The running turn.
 pub(super) struct Running {
     pub(super) waiting: QueuedRun,
-    /// What may become part of it.
+    /// The messages that may join it.
     pub(super) joining: Arc<Joining>,
 }
 
@@ -36,7 +36,7 @@ impl LaneState {
         matches!(self, Self::Running(_) | Self::Compacting(_))
     }
 
-    /// Whether a message is being answered, or was until a person was asked.
+    /// Whether a message is being answered, or its run waits for a person's answer.
     pub(super) fn is_answering(&self) -> bool {
         matches!(self, Self::Running(_) | Self::Paused(_))
     }
@@ -53,7 +53,7 @@ impl LaneState {
         self.running().map(|running| &running.waiting)
     }
 
-    /// What may become part of the running turn.
+    /// The messages that may join the running turn.
     pub(super) fn joining(&self) -> Option<&Arc<Joining>> {
         self.running().map(|running| &running.joining)
     }
@@ -86,7 +86,7 @@ impl LaneState {
         }
     }
 
-    /// Ends the running of a turn; the lane is idle then.
+    /// Takes the running turn. The lane is idle afterwards.
     pub(super) fn take_running(&mut self) -> Option<Running> {
         match std::mem::replace(self, Self::Idle) {
             Self::Running(running) => Some(*running),
@@ -97,7 +97,7 @@ impl LaneState {
         }
     }
 
-    /// Ends a pause, if it is of this kind; the lane is idle then.
+    /// Takes the paused run, if `is_meant` accepts it. The lane is idle then.
     pub(super) fn take_paused_if(&mut self, is_meant: impl FnOnce(&PausedTurn) -> bool) -> Option<PausedTurn> {
         match std::mem::replace(self, Self::Idle) {
             Self::Paused(paused) if is_meant(&paused) => Some(*paused),
@@ -108,7 +108,7 @@ impl LaneState {
         }
     }
 
-    /// Ends a compaction; the lane is idle then.
+    /// Takes the compaction. The lane is idle afterwards.
     pub(super) fn take_compacting(&mut self) -> Option<Compacting> {
         match std::mem::replace(self, Self::Idle) {
             Self::Compacting(compacting) => Some(*compacting),

@@ -1,4 +1,4 @@
-//! The end of a turn: what its outcome means, and everything that is to be stored and told of it.
+//! The end of a turn: converts its outcome into the data that the lane stores and delivers.
 
 use belay_agent_loop::{Forced, LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
@@ -18,23 +18,23 @@ use belay_run::core::{RunCore, failure};
 use belay_run::metrics;
 use belay_run::reply::CUT_SHORT;
 
-/// A turn that has left the loop.
+/// A turn after the loop.
 pub(super) struct Left {
     pub(super) delegate: ChatDelegate,
     pub(super) context: LoopContext,
     pub(super) outcome: Result<LoopOutcome, LoopError>,
-    /// What has shown its answer on the way.
+    /// The [`Screen`] that showed the run while it worked.
     pub(super) screen: Option<Screen>,
-    /// The next start continues it.
+    /// Whether the next start continues the run.
     pub(super) deferred: bool,
 }
 
-/// Makes of a turn that has left the loop what its lane stores and tells.
+/// Converts a turn after the loop into the result for its lane.
 pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     let Left { mut delegate, mut context, outcome, screen, deferred } = left;
     let (services, run) = (&job.services, &job.run);
     if job.progress.begun_at.is_some() && !deferred && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
-        // Where a resumed batch failed before it began, its calls have no results yet.
+        // If a resumed batch failed before it began, its calls have no results yet.
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
@@ -47,11 +47,11 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
         let (start, channel) = (delegate.turn_start, job.request.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = reply_hooks::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
-    // Nobody watches work that goes on by itself: its end says what it was that did not work.
+    // Nobody watches autonomous work, so its end names the tool that failed repeatedly.
     if job.request.work.is_autonomous() && end.reason.status() != RunStatus::Completed {
         end = services.run.health.blame(run.id, end);
     }
-    // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.
+    // If hooks check messages, no text enters the conversation without their consent.
     let unseen = services.hooks.is_bound(HookPoint::MessageSending);
     if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost && !unseen) {
         context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
@@ -80,7 +80,7 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     TurnEnd { conversation, progress, outcome }
 }
 
-/// Ends what a run has left behind. A run that was stopped has others do this, at once.
+/// Ends the processes that a run has left behind. The processes of a stopped run are ended elsewhere, at once.
 pub(crate) async fn end_processes(services: &AgentServices, run: RunId) {
     let left = services.processes.alive(run);
     if !left.is_empty() {
@@ -89,21 +89,21 @@ pub(crate) async fn end_processes(services: &AgentServices, run: RunId) {
     }
 }
 
-/// The end of a run whose steps are used up.
+/// The end of a run that has used all its steps.
 pub(super) fn iterations_used(config: &AgentConfig, iterations: u32) -> RunEnd {
     RunEnd::of(StopReason::MaxIterations)
         .with("iterations", iterations)
         .with("max_tool_iterations", config.max_tool_iterations)
 }
 
-/// The one place where an outcome or an error becomes the run's end.
+/// Converts an outcome or an error into the end of the run. No other code does this.
 fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (RunEnd, Option<String>) {
     let ChatDelegate { core: RunCore { services, live: run, .. }, silent, cut_off, summary, .. } = delegate;
     let error = match outcome {
         Ok(LoopOutcome::Response(_)) if *silent => {
             return (RunEnd::of(StopReason::FinalText).with("silent", true), None);
         }
-        // A cap is never ok: nothing said because of a limit is not "nothing to say".
+        // A limit never counts as success: an empty text because of a limit is not a deliberate silence.
         Ok(LoopOutcome::Response(text)) if text.is_empty() => {
             return (RunEnd::of(cut_off.unwrap_or(StopReason::EmptyReply)), None);
         }
@@ -122,14 +122,14 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             let line = end.reason.user_line();
             let reply = summary.as_ref().map(|text| match end.reason.layer() {
                 StopLayer::Natural if end.reason != StopReason::PlanBlocked => text.clone(),
-                _ => format!("{text}\n\n{line}"), // the best partial answer, and why it is no more
+                _ => format!("{text}\n\n{line}"), // the best partial answer, and the reason why it is partial
             });
             return (end, reply);
         }
         Ok(LoopOutcome::MaxIterations { iterations }) => {
             return (iterations_used(&services.config, iterations), None);
         }
-        // Not an end, unless the question cannot be stored: the lane says so then.
+        // Discarded if the delegate has an approval request: the run pauses then.
         Ok(LoopOutcome::NeedApproval(pending)) => {
             return (RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name), None);
         }
@@ -139,7 +139,7 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
     (failure(error), None)
 }
 
-/// The end of a run that answered in text because its tools had been taken away says by what, and in which step.
+/// Adds the guardrail and the step to the end of a run that answered in text because its tools were taken away.
 fn with_force(end: RunEnd, forced: Option<Forced>) -> RunEnd {
     use StopReason::{ContentFilter, EmptyReply, FinalText, LengthLimit};
     match forced.filter(|_| matches!(end.reason, FinalText | EmptyReply | LengthLimit | ContentFilter)) {
@@ -148,8 +148,8 @@ fn with_force(end: RunEnd, forced: Option<Forced>) -> RunEnd {
     }
 }
 
-/// What an operator reads of a call that the provider refused. Other people read the line of the reason: the provider's words
-/// may name accounts and addresses, and what to do is for the operator to do.
+/// The line about a failed model call for operators. Other people get the line of the stop reason: the provider's
+/// message may contain account names and addresses, and only an operator can act on it.
 fn provider_line(place: Authority, outcome: &Result<LoopOutcome, LoopError>) -> Option<String> {
     match outcome {
         Err(LoopError::Model(error)) if place == Authority::Operator => {

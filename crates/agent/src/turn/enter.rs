@@ -1,4 +1,4 @@
-//! The beginning of a turn: a slot in the global lane, and the store's word that it begins.
+//! The beginning of a turn: waits for a permit to run, and records the beginning in the store.
 
 use belay_agent_loop::{LoopError, LoopOutcome};
 use belay_protocol::{CollectedStart, StopReason, StoreError};
@@ -7,18 +7,18 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::TurnJob;
 use belay_run::live::LiveRun;
 
-/// Why a turn has not begun.
+/// The reason why a turn has not begun.
 pub(super) enum NotBegun {
     /// It was told to stop while it waited.
     Stopped(StopReason),
-    /// The store did not take its beginning.
+    /// The store failed to record its beginning.
     Store(StoreError),
-    /// The daemon ends before there was a slot for it.
+    /// The daemon shut down before a permit was free.
     Draining,
 }
 
 impl NotBegun {
-    /// The same as an outcome.
+    /// Converts the reason into an outcome.
     pub(super) fn outcome(self) -> Result<LoopOutcome, LoopError> {
         match self {
             Self::Stopped(reason) => Ok(LoopOutcome::Stopped(reason.into())),
@@ -28,10 +28,10 @@ impl NotBegun {
     }
 }
 
-/// Takes a slot in the global lane and notes the beginning in the store.
+/// Waits for a permit to run and records the beginning of the turn in the store.
 ///
 /// # Cancel safety
-/// Dropped midway, the store may have the beginning, and the slot is given back.
+/// If the future is dropped midway, the store may have recorded the beginning. The permit is released.
 pub(super) async fn enter(
     job: &mut TurnJob,
     permit: Option<OwnedSemaphorePermit>,
@@ -44,7 +44,7 @@ pub(super) async fn enter(
             biased; // a run that was stopped while it waited never begins
             () = job.run.control.cancel.cancelled() => return Err(stopped(&job.run)),
             () = job.services.draining.cancelled() => return Err(NotBegun::Draining),
-            // The semaphore is never closed; without a permit the turn would still be right, only wider.
+            // The semaphore is never closed. Without a permit, only the global limit would be exceeded.
             permit = job.services.permits.clone().acquire_owned() => permit.ok(),
         },
     };
@@ -52,7 +52,8 @@ pub(super) async fn enter(
     if job.progress.begun_at.is_none() {
         let (now, runs) = (job.services.clock.now(), &job.services.store.run_store);
         if let Some(gathered) = &mut job.gathered {
-            // The last moment: whoever is stopped from now on has joined, and whoever was before has not.
+            // This is the last moment to leave out stopped messages. A message that is stopped later has joined
+            // already.
             job.joining.give_back(&gathered.leave_stopped());
         }
         let begun = match job.gathered.as_ref().filter(|gathered| !gathered.others.is_empty()) {

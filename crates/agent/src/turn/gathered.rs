@@ -1,4 +1,5 @@
-//! Messages that one turn begins with: its own, lines of a digest before it, and what was collected behind it.
+//! The messages at the start of a turn: its own message, the lines of a digest before it, and the collected messages
+//! after it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use crate::queue::{line, notice, one_text};
 use belay_run::core::RunCore;
 use belay_run::live::LiveRun;
 
-/// Messages that one turn begins with.
+/// The messages at the start of a turn.
 pub(crate) struct Gathered {
-    /// What the message of the turn itself says.
+    /// The message of the turn itself.
     pub(crate) own: Arc<Message>,
-    /// The others: lines of a digest, then what was collected.
+    /// The others: the lines of a digest, then the collected messages.
     pub(crate) others: Vec<MergedMessage>,
 }
 
@@ -26,7 +27,7 @@ pub(crate) struct MergedMessage {
 }
 
 impl Gathered {
-    /// The user message that says what all of them say, in their own words.
+    /// One user message with the text of all messages.
     pub(crate) fn message(&self) -> Message {
         let all = || std::iter::once(&self.own).chain(self.others.iter().map(|other| &other.message));
         if self.others.is_empty() {
@@ -41,7 +42,7 @@ impl Gathered {
         Message::sent(one_text(&lines, &whole), provenance)
     }
 
-    /// What the model is told of that message; `None`: it is one message like any other.
+    /// The notice about that message for the model; `None`: it is a single message.
     pub(crate) fn notice(&self) -> Option<String> {
         let count = |how| self.of(how).count();
         notice(count(SUMMARIZE), 1 + count(COLLECT))
@@ -56,7 +57,7 @@ impl Gathered {
         self.others.iter().map(|other| other.joined.clone()).collect()
     }
 
-    /// Leaves out those that were stopped meanwhile, and says which.
+    /// Removes messages that were stopped. Returns their runs.
     pub(super) fn leave_stopped(&mut self) -> Vec<RunId> {
         let (stopped, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.others).into_iter().partition(|other| other.run.control.cancel.is_cancelled());
@@ -65,7 +66,7 @@ impl Gathered {
     }
 }
 
-/// A message in one line, with what is known of it.
+/// A message in one line, with its provenance.
 fn short(message: &Arc<Message>) -> String {
     let text = line(message.text());
     match &message.provenance {
@@ -74,12 +75,12 @@ fn short(message: &Arc<Message>) -> String {
     }
 }
 
-/// How a message becomes part of another's turn: as a line of a digest.
+/// Mode of a message that becomes a line of a digest in another turn.
 pub(crate) const SUMMARIZE: &str = "summarize";
-/// The same: whole, behind it.
+/// Mode of a message that is added in full after the message of another turn.
 pub(crate) const COLLECT: &str = "collect";
 
-/// Tells the lane and the log of the messages that the turn has begun with.
+/// Reports to the lane and in an event which messages the turn began with.
 pub(super) fn joined_at_start(job: &mut TurnJob, core: &mut RunCore) {
     let Some(joined) = job.gathered.take().map(|gathered| gathered.joined()) else { return };
     for how in [SUMMARIZE, COLLECT] {

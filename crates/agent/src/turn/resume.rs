@@ -1,4 +1,4 @@
-//! A turn that continues an earlier attempt: what that has left open.
+//! Resumes a turn after an earlier attempt: completes its open calls.
 
 use belay_agent_loop::{AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
 
@@ -7,8 +7,8 @@ use belay_run::approvals::ApprovalAnswer;
 use belay_run::effect_gate::open_calls;
 use belay_run::terminate;
 
-/// Completes what an earlier attempt left: each call that has no result gets one before the model is asked, unless a
-/// person has to be asked first. Returns how the run leaves here, if it does.
+/// Gives each call of the earlier attempt that has no result its result, before the model is called. If a call needs a
+/// person's answer first, the run pauses. Returns the outcome, if the run does not continue to the model.
 pub(super) async fn resume(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
@@ -18,7 +18,8 @@ pub(super) async fn resume(
     if !open.is_empty() {
         let services = delegate.core.services.clone();
         let tools = delegate.reasoning.tools().clone();
-        // A question about the first of them was answered, so none of them had begun: they go the way of every call.
+        // If a person has answered for the first call, none of the calls had begun, so all of them are executed
+        // normally.
         let answer = open.first().and_then(|call| delegate.core.answers.get(&call.id));
         let answered = answer.is_some_and(ApprovalAnswer::is_open);
         let admit = |call| match answered {

@@ -1,4 +1,5 @@
-//! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it works.
+//! The work of a turn: the loop, a plan, or the rest of an earlier attempt. Meanwhile the channel shows that Belay is
+//! working.
 
 use std::sync::Arc;
 
@@ -20,10 +21,10 @@ use belay_run::bootstrap::{self, Beginning};
 use belay_run::closing::{self, closing_turn};
 use belay_run::prompt::{About, Briefing};
 
-/// Takes a turn that has begun to its outcome, showing on the channel that it works.
+/// Runs a turn that has begun to its outcome. Meanwhile the channel shows that Belay is working.
 ///
 /// # Errors
-/// The model cannot be asked, or the store does not answer.
+/// The model call failed, or the store failed.
 pub(super) async fn work(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
@@ -46,7 +47,7 @@ pub(super) async fn work(
         return Ok(LoopOutcome::Stopped(end));
     }
     let indicator = job.run.control.cancel.child_token();
-    // Boxed, since it is moved: in place it would be here twice.
+    // Boxed, because moving the future would store it here twice.
     let mut looping = Box::pin(carry_out(delegate, context, job, background));
     let route = job.request.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.services.channels.get(&route.channel)?)))
@@ -63,28 +64,28 @@ pub(super) async fn work(
     outcome
 }
 
-/// What the session's other runs have cost, where that matters.
+/// The cost of the session's other runs, if a stop rule needs it.
 async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopError> {
     let services = &job.services;
     if !rules.counts_session_money() {
         return Ok(0);
     }
     let spent = services.store.spend.session_spent(&job.run.session).await?;
-    Ok(spent.saturating_sub(job.progress.cost_micro_usd)) // this run's earlier attempts are in its own account
+    Ok(spent.saturating_sub(job.progress.cost_micro_usd)) // the run's own account has its earlier attempts
 }
 
-/// Restores the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
+/// Restores the counters of an earlier attempt, if there was one. Returns the end of the run, if it must not continue.
 fn restore(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Option<RunEnd> {
     context.state.stops.detection_off = job.run.control.loops_off();
     if let Some(last) = context.state.stops.measures.time.newest() {
-        // While no attempt ran, the run was not at work.
+        // The time without an attempt does not count as active time.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
         let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.apply_verdict(verdict) {
             return Some(end);
         }
     }
-    // The earlier attempt died between its ending and the commit of it.
+    // The earlier attempt ended by a rule, but the daemon stopped before that was committed.
     if let Some(finding) = context.state.stops.latched.clone() {
         return Some(finding.into());
     }
@@ -92,8 +93,7 @@ fn restore(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob
     None
 }
 
-/// Tells the model of its surroundings, then goes through a plan or the loop, and has the last words of a run that a limit
-/// has ended.
+/// Prepares the briefing, then executes a plan or runs the loop. If a limit ended the run, makes its closing turn.
 async fn carry_out(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
@@ -128,7 +128,7 @@ async fn carry_out(
     };
     if let Some(request) = planned {
         if background.is_none() {
-            delegate.core.joining = None; // a person's plan is made of the one message
+            delegate.core.joining = None; // a person's plan is based on this message only
         }
         let (start, core) = (delegate.turn_start, &mut delegate.core);
         let budget = background.as_deref().map(|background| PlanBudget {
@@ -143,7 +143,7 @@ async fn carry_out(
     }
     let resumed = resume(delegate, context).await?;
     let reasoning = delegate.reasoning.clone();
-    // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
+    // The last step of a turn without declared outputs has no tools. A turn with outputs has its closing turn instead.
     let last = u32::from(delegate.goal.is_none());
     let config = AgenticLoopConfig {
         max_iterations: job.services.run.config.max_tool_iterations.saturating_add(last),
@@ -163,7 +163,7 @@ async fn carry_out(
     {
         let closing = Box::pin(closing_turn(&mut delegate.core, &reasoning, context, end)).await;
         delegate.summary = closing.or(delegate.summary.take());
-        // Somebody's stop comes before every limit, also in the last turn.
+        // A stop takes precedence over every limit, also during the closing turn.
         if let Some(reason) = delegate.core.stopped() {
             delegate.summary = None;
             *end = RunEnd::of(reason);
@@ -172,7 +172,7 @@ async fn carry_out(
     Ok(outcome)
 }
 
-/// What a turn is told of its surroundings. A turn that is stopped meanwhile is told nothing, and asks nobody.
+/// The briefing of a turn. A turn that is stopped meanwhile gets an empty one, because it makes no model call.
 async fn briefing_of(job: &TurnJob) -> Briefing {
     let about = About {
         session: &job.run.session,
@@ -181,13 +181,14 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
         options: &job.request.options,
     };
     tokio::select! {
-        biased; // a stop waits for no disk
+        biased; // a stop does not wait for the disk
         () = job.run.control.cancel.cancelled() => Briefing::default(),
         briefing = Briefing::of_run(&job.services.briefings, about) => briefing,
     }
 }
 
-/// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.
+/// The end of a turn with declared outputs. If outputs are missing, the model gets a last chance. The outputs are the
+/// answer.
 async fn close_with_outputs(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
@@ -211,11 +212,11 @@ async fn close_with_outputs(
     LoopOutcome::Stopped(end)
 }
 
-/// What a plan is to be made for, where the person's message, which is stored as it was typed, asks for one.
+/// The request for a plan, if the person's message asks for one. The message is stored as it was typed.
 fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String> {
     let message = context.messages.get(delegate.turn_start)?;
     if message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded() || provenance.collected) {
-        return None; // a forward commands nothing
+        return None; // a forwarded message is not a command
     }
     match submission::parse(message.text()) {
         Submission::Plan(request) => Some(request),

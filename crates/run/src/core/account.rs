@@ -1,5 +1,6 @@
-//! What a model call costs, in the two accounts it is charged to: the run's (the [`Tally`](crate::tally::Tally) of its
-//! tree) and the day's (the [`CostGuard`](crate::cost_guard::CostGuard)). Reserved before it is made, settled behind it.
+//! The accounting of a model call. Each call is charged to two accounts: the run tree's
+//! ([`Tally`](crate::tally::Tally)) and the day's ([`CostGuard`](crate::cost_guard::CostGuard)). Money is reserved
+//! before the call and settled after it.
 
 use belay_agent_loop::LoopError;
 use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, Purpose, RunEnd, Usage};
@@ -12,14 +13,15 @@ use crate::model_stream::meter::{Estimate, Meter};
 use crate::tally::{Charge, Hold};
 
 impl RunCore {
-    /// Reserves the money of a call in the run's account and in the day's.
+    /// Reserves the money of a call in the tree's account and in the day's.
     pub(super) async fn reserve(
         &self,
         request: &ModelRequest<'_>,
         allowance: Allowance,
     ) -> Result<Result<(Hold, Reservation), RunEnd>, LoopError> {
         let each = self.services.cost.estimate(request);
-        // The closing turn that is held back for is the root's; a child's is paid like any other call.
+        // Only the root has money reserved for its closing turn. The closing turn of a child is charged like any other
+        // call.
         let closing = allowance.purpose.closing().is_some() && !self.child;
         if !self.child && allowance.purpose == CallPurpose::Step && self.rules.closing_turn().is_some() {
             let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, thinking: None, ..*request };
@@ -27,7 +29,7 @@ impl RunCore {
         }
         let mut limits = self.rules.limits().clone();
         if closing {
-            limits.model_calls = None; // it is the one call beyond
+            limits.model_calls = None; // the closing turn is one call beyond the limit
         }
         let hold = match self.tally.admit(&limits, allowance.attempts, each, closing) {
             Ok(hold) => hold,
@@ -48,7 +50,8 @@ impl RunCore {
                 self.tally.settle(hold, Charge::default());
                 Err(match refused {
                     Refused::Limit(shortage) => {
-                        // What does not fit aside says nothing about the work: its next call is looked at by itself.
+                        // The refusal of a side question is not recorded for the tree: its next call is checked on its
+                        // own.
                         if allowance.purpose != CallPurpose::Deferral {
                             self.tally.refuse_day(shortage);
                         }
@@ -60,7 +63,7 @@ impl RunCore {
         }
     }
 
-    /// Settles a call that has come to its end, in both accounts, and notes it. `most`: what one request may use.
+    /// Settles a completed call in both accounts and records it. `most`: the maximum usage of one request.
     pub(super) async fn settle(
         &mut self,
         (hold, reservation): (Hold, Reservation),
@@ -71,7 +74,7 @@ impl RunCore {
     ) -> Asked {
         match result {
             Ok(reply) => {
-                self.cut_short = None; // the closing turn has answered in its place
+                self.cut_short = None; // the closing turn gave an answer instead
                 self.services.model_answered();
                 let used = reply.usage.unwrap_or_else(|| meter.answered(bytes_of(&reply), most));
                 let broken = meter.broken(reply.abandoned, most);
@@ -100,7 +103,7 @@ impl RunCore {
         }
     }
 
-    /// What its tree of runs is for.
+    /// The purpose of the run tree.
     fn purpose(&self) -> Purpose {
         self.request.work.purpose()
     }
@@ -110,7 +113,7 @@ impl RunCore {
         self.tally.settle(hold, charge);
     }
 
-    /// Notes which model answers in the place of another: once for each change, not for each call.
+    /// Records that a fallback model answered: once for each change of the model, not for each call.
     fn note_stand_in(&mut self, reply: &ModelReply) {
         let Some(fell_back) = &reply.fell_back else {
             self.stand_in = None;
@@ -125,9 +128,12 @@ impl RunCore {
         }
     }
 
-    /// Settles a call that was dropped, and notes it: readers of the course wait for the end of each step's call before
-    /// they are shown the next step. The provider will not report what it charges, so the estimate is charged: the input in
-    /// full, and what was streamed. Dropped in a pause between two requests, none is under way, and nothing is charged for it.
+    /// Settles a dropped call and records it. Readers of the events wait for the end of each step's call before they
+    /// show the next step.
+    ///
+    /// The provider does not report the cost of a dropped request, so an estimate is charged: the whole input and the
+    /// streamed output. A call that is dropped in the pause between two requests has no open request, and nothing is
+    /// charged for it.
     pub(super) async fn settle_dropped(
         &mut self,
         (hold, reservation): (Hold, Reservation),
@@ -138,7 +144,7 @@ impl RunCore {
     ) {
         meter.stop();
         let Estimate { usage, requests: estimated } = meter.broken(0, most);
-        // Those that had failed before an answer began were sent as well, and cost nothing.
+        // Requests that failed before an answer began were sent as well. They cost nothing.
         let requests = meter.requests().max(estimated);
         self.journal.note(EventKind::ModelCalled { step, attempts: requests, input: None, output: None });
         let charged = self.services.cost.settle(reservation, None, &usage, None).await;
@@ -147,7 +153,7 @@ impl RunCore {
     }
 }
 
-/// The bytes of an answer that were generated, as far as they are kept.
+/// Number of bytes that the model generated for a reply, as far as the reply contains them.
 fn bytes_of(reply: &ModelReply) -> usize {
     let calls = reply.tool_calls.iter().map(|call| call.name.len() + call.arguments.approx_bytes());
     reply.text.len() + calls.sum::<usize>()

@@ -1,4 +1,4 @@
-//! One logical call of the model: under the run's deadline, dropped at once when nobody wants its answer any more.
+//! One model call: under the run's deadline, and dropped as soon as its answer is not needed any more.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::model_stream::sink::{LiveSink, Streamed, Watch};
 use crate::model_stream::thoughts;
 use crate::untrusted;
 
-/// What one call may take.
+/// The limits of one model call.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// Requests.
+    /// Maximum number of requests.
     pub attempts: u32,
-    /// What it is for.
+    /// The purpose of the call.
     pub purpose: CallPurpose,
 }
 
-/// What a call is for.
+/// The purpose of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPurpose {
     /// A step of the run.
     Step,
-    /// The closing turn: it may use the reserve, and only the time it is given.
+    /// The closing turn, with its time. It may use the money that is reserved for it.
     Closing(Duration),
-    /// A question about the run, whose answer is nobody's message.
+    /// A side question about the run. Its answer is not a message of the conversation.
     Deferral,
 }
 
@@ -44,15 +44,16 @@ impl CallPurpose {
     }
 }
 
-/// What became of a logical call.
+/// The result of a model call.
 pub enum Asked {
-    /// A whole answer.
+    /// A complete answer.
     Reply(ModelReply),
-    /// No answer; retries are behind us.
+    /// No answer. All retries have failed.
     Failed(ModelError),
-    /// It was dropped, or not made: the run is told to end, or a limit is reached.
+    /// The call was dropped or not made, because the run has to end or a limit is reached.
     Ended(RunEnd),
-    /// It was dropped, since the text repeated itself, or was too long for a closing turn; what had been said.
+    /// The call was dropped, because the text repeated itself or was too long for a closing turn. Holds the text so
+    /// far.
     Chanted(String),
 }
 
@@ -64,7 +65,7 @@ pub(super) enum Dropped {
 }
 
 impl Dropped {
-    /// The outcome as metrics name it.
+    /// The outcome, as the metrics name it.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -75,7 +76,7 @@ impl Dropped {
 }
 
 impl RunCore {
-    /// What a call may take now: in the closing turn one request, and what is left of that turn's time.
+    /// The limits of a call that begins now. In the closing turn: one request, within the rest of that turn's time.
     pub fn allowance(&self, attempts: u32) -> Allowance {
         match self.closing {
             None => Allowance { attempts, purpose: CallPurpose::Step },
@@ -86,8 +87,8 @@ impl RunCore {
         }
     }
 
-    /// How hard the model is to think: not at all harder than by itself where it only has to close or to judge, for which
-    /// there are few tokens.
+    /// The thinking level of a call. Closing turns and side questions use the model's default, because they have few
+    /// tokens.
     fn thinking(&self, purpose: CallPurpose) -> Option<Thinking> {
         match purpose {
             CallPurpose::Step => self.request.options.thinking.or(self.services.config.thinking),
@@ -95,12 +96,12 @@ impl RunCore {
         }
     }
 
-    /// One logical call: guarded, metered, under the run's deadline, and dropped at once when the run is told to stop or
-    /// the text goes in circles.
+    /// Makes one model call. The call is charged to both accounts and ends at the run's deadline. It is dropped as soon
+    /// as the run is told to stop or the text repeats itself.
     ///
     /// # Cancel safety
-    /// Dropped midway, the day's reservation stands and the account counts a request that cost all it could: both look
-    /// more spent, never less.
+    /// If the future is dropped midway, the day's reservation stays, and the account counts one request at the whole
+    /// reserved cost. Both can only be too high, never too low.
     pub async fn ask(
         &mut self,
         reasoning: &Reasoning,
@@ -110,19 +111,20 @@ impl RunCore {
     ) -> Result<Asked, LoopError> {
         let deadline = self.deadline(context, allowance.purpose);
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Ok(Asked::Ended(self.late(context))); // nothing is asked that nobody waits for
+            return Ok(Asked::Ended(self.late(context))); // too late for a call
         }
-        // A day that has refused a call of the tree refuses them all, also a smaller one.
+        // After the day's cost guard has refused one call of the tree, every call is refused, even a cheaper one.
         if let Some(shortage) = self.tally.day_refused() {
             return Err(shortage.into());
         }
         context.state.stops.detection_off = self.live.control.loops_off();
-        // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
+        // The sink borrows the stream detector. If this future is dropped, the run is over, so losing the detector does
+        // no harm.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
-        // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
+        // Repairs what a crash or an edit left in the context: one invalid message would fail every later request.
         let messages = seen::by_model(normalise(&context.messages));
         let request = reasoning.request(context);
-        // What is switched off at this moment is not offered; a model that calls it all the same is told why.
+        // A disabled tool is not offered. If the model calls it anyway, the result says why it is disabled.
         let offered = request.tools.and_then(|tools| self.services.health.offered(tools));
         let tools = offered.as_ref().or(request.tools).filter(|tools| !tools.is_empty());
         let request = ModelRequest { messages: &messages, tools, ..self.within(allowance, request) };
@@ -137,7 +139,7 @@ impl RunCore {
         let most = most_of(&request);
         let cut = CancellationToken::new();
         let watched = self.rules.cuts_streams(&context.state.stops);
-        // The closing turn is judged by itself: the run may have ended because it chanted.
+        // The closing turn has its own detector, because chanting may be the reason why the run ended.
         let mut of_closing = allowance.purpose.closing().map(|_| Box::<Chanting>::default());
         let watch = match allowance.purpose {
             CallPurpose::Step => watched.then_some(Watch { chanting: Some(&mut chanting), max_bytes: None, cut: &cut }),
@@ -154,7 +156,7 @@ impl RunCore {
         }
         self.live.activity.touch();
         let result = tokio::select! {
-            biased; // a stop that has arrived is never answered by one more word of the model
+            biased; // a stop wins over a reply that arrives at the same time
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
             () = cut.cancelled() => Err(Dropped::Chanted),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
@@ -186,9 +188,9 @@ impl RunCore {
         }
     }
 
-    /// The request within what the call may take, for the model that the run asks.
+    /// Applies the limits of the call and the model of the run to a request.
     fn within<'a>(&'a self, allowance: Allowance, request: ModelRequest<'a>) -> ModelRequest<'a> {
-        // What a client asks for is about the answer it waits for: not for what Belay asks models beside it.
+        // The client's sampling options are for the answer to the client, not for Belay's own questions.
         let sampling = self.request.options.sampling.as_deref().filter(|_| allowance.purpose == CallPurpose::Step);
         ModelRequest {
             max_attempts: allowance.attempts,
@@ -204,12 +206,12 @@ impl RunCore {
         }
     }
 
-    /// Whether this was said in the conversation, and not in a child run or aside.
+    /// Whether the conversation shows this text. The text of child runs and of side questions is not shown.
     fn shows(&self, allowance: Allowance, said: &str) -> bool {
         !self.child && allowance.purpose != CallPurpose::Deferral && !said.trim().is_empty()
     }
 
-    /// One logical call as a step of the loop: chanting becomes a verdict.
+    /// Converts the result of a model call into a step of the loop. Chanting becomes a verdict of the stop rules.
     pub fn turn_of(&self, asked: Asked, context: &mut LoopContext) -> Result<LlmTurn, LoopError> {
         match asked {
             Asked::Reply(reply) => Ok(LlmTurn::Reply(reply)),
@@ -217,8 +219,8 @@ impl RunCore {
             Asked::Ended(end) => Ok(LlmTurn::Stopped(end)),
             Asked::Chanted(text) => match context.state.stops.observe(&self.rules, Observation::Text("")) {
                 Some(verdict) => Ok(LlmTurn::Cut { text, verdict }),
-                // The stream was cut for a rule that says nothing any more: what was said is no whole answer all the same.
-                // A closing turn that is cut off has no verdict of a rule: it is the end of the run in any case.
+                // The stream was cut, but the rule gives no verdict now. The text is incomplete all the same. A cut
+                // closing turn has no verdict either, and ends the run in any case.
                 None if self.closing.is_some() => Ok(LlmTurn::Stopped(StopReason::Chanting.into())),
                 None => {
                     tracing::error!(run = %self.live.id, said = text.len(), "a stream was cut without a verdict");

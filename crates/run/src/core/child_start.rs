@@ -1,4 +1,4 @@
-//! What a run hands to the runs that it starts, and what becomes of it: a child that shares the account and the stop.
+//! The parts that a run gives to its child runs. A child shares the account of its parent and stops with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::request::RunRequest;
 use crate::services::RunServices;
 use crate::tally::Tally;
 
-/// Why a run that another one started asks nobody.
+/// Why a child run cannot ask a person.
 const NOBODY: &str = "a run started by another run cannot ask anybody; report what is missing in its result";
 
-/// What a run hands to the runs that it starts. Clones share the account and the stop.
+/// The parts of a run from which its child runs are made. Clones share the account and the cancellation.
 #[derive(Clone)]
 pub struct ChildStart {
     services: Arc<RunServices>,
@@ -29,10 +29,10 @@ pub struct ChildStart {
     cancel: CancellationToken,
     journal: JournalSeed,
     tally: Tally,
-    /// The rules of the run that hands it out.
+    /// The stop rules of the parent.
     rules: Arc<StopRules>,
     clock: RunClock,
-    /// When the run that hands it out must have ended.
+    /// The deadline of the parent.
     deadline: Option<Instant>,
     tree: RunTree,
     work: Option<Arc<dyn WorkItem>>,
@@ -40,28 +40,28 @@ pub struct ChildStart {
 }
 
 impl ChildStart {
-    /// The daemon's shared part.
+    /// The services that each run uses.
     pub fn services(&self) -> &Arc<RunServices> {
         &self.services
     }
 
-    /// The run that a person can stop.
+    /// The live run that a person can stop.
     pub fn live(&self) -> &LiveRun {
         &self.live
     }
 
-    /// Where the run that hands it out stands in the tree.
+    /// The position of the parent in the tree.
     pub fn tree(&self) -> &RunTree {
         &self.tree
     }
 
-    /// What the run that hands it out was told of its surroundings.
+    /// The briefing of the parent.
     pub fn briefing(&self) -> &Briefing {
         &self.briefing
     }
 
-    /// A child that is judged by the rules of its parent, and has at most `time`, never more than its parent has left. It is
-    /// charged to the account of the tree and stops with its parent.
+    /// A child run with the stop rules of its parent. It has at most `time`, and never more than the parent has left.
+    /// Its usage is charged to the account of the tree. It stops with its parent.
     pub fn grow(&self, time: Duration) -> RunCore {
         RunCore {
             services: self.services.clone(),
@@ -89,7 +89,7 @@ impl ChildStart {
 }
 
 impl RunCore {
-    /// What this run hands to the runs that it starts now.
+    /// The parts for child runs that this run starts now.
     pub fn seed(&self, context: &LoopContext) -> ChildStart {
         ChildStart {
             services: self.services.clone(),

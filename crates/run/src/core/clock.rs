@@ -1,4 +1,4 @@
-//! The time of a run: its dates, and until when it may go on.
+//! The time of a run: its dates and its deadlines.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use super::{CallPurpose, RunCore};
 
-/// The time that a run was given by whoever started it.
+/// A time limit that the parent set for a run.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnTime {
     pub until: Instant,
     pub time: Duration,
 }
 
-/// Dates that never run backwards: the date of the beginning, and the time since.
+/// A clock whose dates never go backwards: the start date plus the elapsed time.
 #[derive(Clone, Copy, Debug)]
 pub struct RunClock {
     began: UnixMillis,
@@ -24,19 +24,19 @@ pub struct RunClock {
 }
 
 impl RunClock {
-    /// A clock that begins at this date, now.
+    /// A clock that starts now, at this date.
     pub fn starting(began: UnixMillis) -> Self {
         Self { began, since: Instant::now() }
     }
 
-    /// Milliseconds since 1970, as far as this run is concerned.
+    /// The date according to this clock, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         u64::try_from(self.began.0).unwrap_or(0).saturating_add(millis(self.since.elapsed()))
     }
 
     fn instant_of(&self, at_ms: u64) -> Instant {
         let since_began = at_ms.saturating_sub(u64::try_from(self.began.0).unwrap_or(0));
-        // A deadline beyond the reach of the clock is as good as a year from now.
+        // A deadline beyond the range of the clock becomes one year from now.
         self.since.checked_add(Duration::from_millis(since_began)).unwrap_or_else(|| self.since + YEAR)
     }
 }
@@ -48,12 +48,12 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl RunCore {
-    /// The time and what has been used, for the rules.
+    /// The time and the usage, for the stop rules.
     pub fn meter(&self) -> Meter {
         Meter { clock_ms: Some(self.clock.now_ms()), totals: self.tally.totals() }
     }
 
-    /// The earliest of the run's own deadlines and what its parent has left.
+    /// The earliest deadline of the run. For a closing turn: the earlier one of its own deadline and the parent's.
     pub fn deadline(&self, context: &LoopContext, purpose: CallPurpose) -> Option<Instant> {
         let own = match purpose.closing() {
             Some(time) => [Some(Instant::now() + time), None],
@@ -65,12 +65,12 @@ impl RunCore {
         own.into_iter().chain([self.deadline]).flatten().min()
     }
 
-    /// Whether the run that started this one has no time left.
+    /// Whether the deadline of the parent has passed.
     pub fn parent_is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// The end of a run whose time was up during a call.
+    /// The end of a run whose deadline passed during a call.
     pub(super) fn late(&self, context: &mut LoopContext) -> RunEnd {
         let verdict = context.state.stops.observe(&self.rules, Observation::Clock(self.clock.now_ms()));
         match verdict.filter(|verdict| verdict.action == Action::Stop) {
@@ -81,7 +81,7 @@ impl RunCore {
                         .with("unit", "s")
                         .into()
                 }
-                // Not our own time is up, but that of the run that started us, or of the closing turn.
+                // The deadline of the parent or of the closing turn has passed, not this run's own.
                 None => Finding::new(StopReason::ActiveTime, "deadline", 0, 0).into(),
             },
         }

@@ -1,4 +1,4 @@
-//! A batch of tool calls: led through the effect gate, for no longer than the run has.
+//! Executes a batch of tool calls through the effect gate, within the deadline of the run.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use super::RunCore;
 use crate::effect_gate::{Asking, Bind, CallContext};
 use crate::terminate::{self, Terminated};
 
-/// Why a run in its last turn asks nobody.
+/// Why a run in its closing turn cannot ask a person.
 const ENDING: &str = "this run is ending; submit the results that you have";
 
-/// What a batch has come to.
+/// The result of a batch.
 #[derive(Default)]
 pub struct Executed {
-    /// How the model ended the run in it.
+    /// The end of the run, if the model ended it in this batch.
     pub ended: Option<Terminated>,
-    /// The question that it stopped at.
+    /// The approval request at which the batch stopped.
     pub asking: Option<Asking>,
 }
 
 impl RunCore {
-    /// Runs a batch through the effect gate, with the tools that act on this run bound to it. Returns how the model ended
-    /// the run in it, and the question that a person has to answer before the rest of it can run.
+    /// Executes a batch through the effect gate. `bind` binds the tools that act on this run. Returns the end of the
+    /// run, if the model ended it, and the approval request that must be answered before the other calls can run.
     pub async fn execute(
         &mut self,
         mut calls: Vec<AdmittedCall>,
@@ -58,12 +58,12 @@ impl RunCore {
             may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
             limits: self.rules.limits(),
             journal: &mut self.journal,
-            // Who is not told of skills has no use for their variables.
+            // A child run has no skills in its prompt, so it does not need their variables.
             variables: if self.child { Arc::default() } else { self.briefing.variables() },
             newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
         };
         let asking = {
-            // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
+            // At the deadline, the gate is not dropped: its token is cancelled, and it returns soon after.
             let running = self.services.gate.execute(caller, context, calls);
             tokio::pin!(running);
             tokio::select! {

@@ -1,4 +1,4 @@
-//! The end of a run that an error has ended.
+//! Converts an error that ended a run into the end of that run.
 
 use belay_agent_loop::LoopError;
 use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, ProviderRefusal, RunEnd, StopReason};
@@ -20,7 +20,7 @@ fn reason_of(error: &ModelError) -> StopReason {
     }
 }
 
-/// The ending with what the provider said.
+/// Adds the provider's own error details to the end.
 fn with_words(end: RunEnd, refusal: &ProviderRefusal) -> RunEnd {
     let ProviderRefusal { fault, status, code, message, key_from } = refusal;
     let mut end = end.with("provider_fault", fault.word());
@@ -35,7 +35,7 @@ fn with_words(end: RunEnd, refusal: &ProviderRefusal) -> RunEnd {
     end
 }
 
-/// The end of a run that could not go on.
+/// The end of a run that failed with this error.
 pub fn failure(error: LoopError) -> RunEnd {
     match error {
         LoopError::CostRefused(short) => RunEnd::of(StopReason::CostRefused)

@@ -1,10 +1,10 @@
-//! Caps of a tree of runs: how deep it may be, how many may work at once, how many there may be in all.
+//! Limits of a run tree: its depth, the number of runs at the same time, and the total number of runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::SubagentsConfig;
 
-/// Where a run stands in its tree. Clones share the tree.
+/// The position of a run in its tree. Clones share the tree.
 #[derive(Clone, Debug)]
 pub struct RunTree {
     shared: Arc<Tree>,
@@ -12,13 +12,13 @@ pub struct RunTree {
     depth: u32,
 }
 
-/// One shared counter for all runs below a conversation's run.
+/// The limits and counters that all runs of a tree share.
 #[derive(Debug)]
 struct Tree {
     max_depth: u32,
     max_live: u32,
     max_total: u32,
-    // Held for a few instructions and never across an await.
+    // Held for a few instructions, never across an await.
     counts: Mutex<Counts>,
 }
 
@@ -28,32 +28,32 @@ struct Counts {
     total: u32,
 }
 
-/// A subagent's slot in the tree; given back when dropped, so also when the subagent panics or is abandoned.
+/// A subagent's slot in the tree. Dropping it releases the slot, also when the subagent panics or is abandoned.
 #[derive(Debug)]
 pub struct RunSlot(Arc<Tree>);
 
 impl RunTree {
-    /// The root of a tree. `before`: how many subagents earlier attempts have started.
+    /// The root of a tree. `before`: number of subagents that earlier attempts started.
     pub fn root(config: &SubagentsConfig, before: u32) -> Self {
         let SubagentsConfig { max_depth, max_live, max_total, .. } = *config;
         let counts = Mutex::new(Counts { live: 0, total: before });
         Self { shared: Arc::new(Tree { max_depth, max_live, max_total, counts }), depth: 0 }
     }
 
-    /// How far below the run of the conversation.
+    /// The number of levels below the run of the conversation.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Whether the runs that this one starts may start others in their turn.
+    /// Whether the runs that this one starts may start other runs.
     pub fn children_may_spawn(&self) -> bool {
         self.depth + 1 < self.shared.max_depth
     }
 
-    /// A slot one level below.
+    /// Takes a slot one level below this run.
     ///
     /// # Errors
-    /// A sentence that names the cap that is reached, with its setting.
+    /// A sentence for the model that names the limit and its setting.
     pub fn enter(&self) -> Result<(Self, RunSlot), String> {
         let Tree { max_depth, max_live, max_total, ref counts } = *self.shared;
         if self.depth >= max_depth {

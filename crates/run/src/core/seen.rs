@@ -1,4 +1,4 @@
-//! What of a conversation a model is shown: without characters that people do not see, whoever wrote them.
+//! Prepares the messages of a model request: removes hidden characters, whoever wrote them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use belay_protocol::{Message, MessageBody};
 use belay_text::{is_hidden, removed};
 
-/// The messages without hidden characters. What the model itself said stays as it is: providers compare it, and it was
-/// shown to people in the same way.
+/// Removes hidden characters from messages. The model's own messages stay unchanged: providers compare them, and people
+/// saw them in the same form.
 pub(super) fn by_model(mut messages: Cow<'_, [Arc<Message>]>) -> Cow<'_, [Arc<Message>]> {
     if !messages.iter().any(|message| hides(message)) {
         return messages;

@@ -1,4 +1,4 @@
-//! Work that a tree of runs belongs to and that may end without them, such as a job.
+//! Work that a run tree belongs to and that may end before the tree does, such as a job.
 
 use std::fmt::Debug;
 
@@ -7,43 +7,43 @@ use belay_protocol::RunEnd;
 
 use super::RunCore;
 
-/// Work that a tree of runs belongs to. Each loop of the tree, whichever run it is of, asks before a step whether the work is
-/// still active, and reports the step afterwards.
+/// Work that a run tree belongs to. The loop of every run of the tree checks before each step whether the work is still
+/// active, and reports the step afterwards.
 #[async_trait]
 pub trait WorkItem: Debug + Send + Sync {
-    /// How the run ends, when the work is over; `None` while it is active.
+    /// The end of the run, if the work is over; `None` while it is active.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     async fn ended(&self) -> Option<RunEnd>;
 
-    /// The `number`th step of its piece of work is done and, where it is stored at all, stored.
+    /// Reports that step `number` of a piece of the work is done and, if it is stored at all, stored.
     ///
     /// # Cancel safety
-    /// Dropped midway, the next step reports it again.
+    /// If the future is dropped midway, the next step reports it again.
     async fn made_progress(&self, number: u32);
 }
 
 impl RunCore {
-    /// Before a step: how the run ends, when the work it belongs to is over.
+    /// Checks the work before a step. Returns the end of the run, if the work is over.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// Dropping the future changes nothing.
     pub async fn at_step(&self) -> Option<RunEnd> {
         self.work.as_ref()?.ended().await
     }
 
-    /// After a step: the `number`th of its piece of work is done.
+    /// Reports that step `number` of a piece of the work is done.
     ///
     /// # Cancel safety
-    /// Dropped midway, the next step reports it again.
+    /// If the future is dropped midway, the next step reports it again.
     pub async fn after_step(&self, number: u32) {
         if let Some(work) = &self.work {
             work.made_progress(number).await;
         }
     }
 
-    /// A whole piece of work is done and stored, and no crash takes it back.
+    /// Reports that a whole piece of the work is done and stored. A crash does not undo it.
     pub async fn after_piece(&self) {
         self.after_step(u32::MAX).await;
     }

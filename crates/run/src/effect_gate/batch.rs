@@ -1,4 +1,4 @@
-//! Running the calls of one batch side by side: each under its deadline and its token, each with one end.
+//! Runs the calls of one batch in parallel. Each call has a deadline and a cancellation token, and exactly one end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,31 +17,32 @@ use crate::joining::Joining;
 use crate::own_tools::starts_run;
 use crate::tool_health::Permit;
 
-/// Calls of one batch that run at the same time; the others follow as these end.
+/// Maximum number of calls of one batch that run at the same time. The others start as these end.
 const MAX_PARALLEL: usize = 16;
-/// How long a tool that was told to stop may take to return. Less than the 100 ms after which a stop is answered.
+/// Time in which a tool must return after it was told to stop. It is shorter than the 100 ms within which a stop is
+/// answered.
 pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
 
-/// What a call reads that had not begun when the person said something more.
+/// The result of a call that had not begun when the person sent a newer message.
 pub(super) const SKIPPED: &str = "skipped: the user sent a newer message first";
-/// What the model reads of a call whose tool panicked.
+/// The result of a call whose tool panicked.
 pub const CRASHED: &str = "the tool crashed; this is an error in the tool";
 
-/// A call that may run: its tool, its checked arguments.
+/// A call that may run, with its tool and its validated arguments.
 pub(super) struct Runnable {
     pub(super) call: ToolCall,
     pub(super) tool: Arc<dyn Tool>,
     pub(super) arguments: Map<String, Value>,
     pub(super) credential: Option<Secret>,
-    /// Leave to call the tool.
+    /// The circuit breaker's permit for the call.
     pub(super) pass: Permit,
-    /// Approvals that it uses up.
+    /// Approvals that the call uses up.
     pub(super) uses: Vec<ApprovalId>,
-    /// What a person has approved of it, if one was asked.
+    /// The details that a person approved, if a person was asked.
     pub(super) approved: Option<Approved>,
 }
 
-/// A call that has ended, or never began.
+/// A call that has ended or never began.
 pub(super) struct Ran {
     pub(super) at: usize,
     pub(super) call: ToolCall,
@@ -49,23 +50,23 @@ pub(super) struct Ran {
     pub(super) end: End,
     pub(super) took: Duration,
     pub(super) pass: Permit,
-    /// What it was called with and nobody is shown.
+    /// The secret that the call used. It must not appear in reports.
     pub(super) credential: Option<Secret>,
 }
 
 /// How a call ended.
 pub(super) enum End {
-    /// With an answer.
+    /// The tool's reply.
     Reply(ToolReply),
-    /// With a failure of its own.
+    /// A failure that the tool reported.
     Failure(ToolFailure),
-    /// By us, since its tool did not do its part, with this status and text.
+    /// The gate ended the call because of a fault of the tool, with this status and text.
     Broken(FaultKind, ToolStatus, String),
-    /// By us, with this status and text.
+    /// The gate ended the call for another reason, with this status and text.
     Ours(ToolStatus, String),
 }
 
-/// A call that runs.
+/// A call that is running.
 struct RunningCall {
     at: usize,
     call: ToolCall,
@@ -76,7 +77,7 @@ struct RunningCall {
 }
 
 impl RunningCall {
-    /// Whether what it does cannot be taken back, so that a call without an end has an unknown outcome.
+    /// Whether the effect of the call cannot be undone, so that a call without an end has an unknown outcome.
     fn lasting(&self) -> bool {
         self.tool.spec().effect.waits_for_disk()
     }
@@ -124,10 +125,11 @@ impl RunningCall {
     }
 }
 
-/// Runs calls side by side, each with its position in the batch. Returns how each ended, in no order, and how many were begun.
+/// Runs calls in parallel. Each call comes with its position in the batch. Returns the end of each call, in any order,
+/// and the number of calls that began.
 ///
 /// # Cancel safety
-/// Told by the token, it returns within [`STOP_GRACE`]. Dropped, running tools are aborted.
+/// When the token is cancelled, it returns within [`STOP_GRACE`]. If the future is dropped, running tools are aborted.
 pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable)>) -> (Vec<Ran>, usize) {
     let mut waiting = runnable.into_iter().peekable();
     let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
@@ -138,7 +140,7 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
     loop {
         let stopped = || caller.cancel.is_cancelled() || !caller.generation.is_current();
         while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
-            // What a person has approved is in this batch alone, and is done: the approval is used up by now.
+            // An approved call is not skipped: its approval is marked as used already, and no other batch can run it.
             let skips =
                 |(_, next): &(usize, Runnable)| next.uses.is_empty() && caller.newer.is_some_and(Joining::is_offered);
             if let Some(skipped) = waiting.next_if(skips) {
@@ -151,7 +153,7 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             let Runnable { call, tool, arguments, credential, pass, approved, .. } = next;
             match starts_run(&call.name) {
                 true => caller.live.activity.touch(),
-                false => caller.live.activity.quiet_for(tool.spec().timeout), // it has a deadline of its own
+                false => caller.live.activity.quiet_for(tool.spec().timeout), // the call has a deadline of its own
             }
             let context = caller.tool_context(&call, tool.spec(), credential.clone(), approved);
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
@@ -159,7 +161,7 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             begun += 1;
         }
         tokio::select! {
-            biased; // a tool that has ended is taken before it would be given up
+            biased; // a tool that has ended is collected before it would be abandoned
             ended = running.join_next_with_id() => match ended {
                 Some(Ok((id, output))) => ran.extend(places.remove(&id).map(|place| place.with(output))),
                 Some(Err(error)) => ran.extend(places.remove(&error.id()).map(|place| place.crashed(&error))),
@@ -167,7 +169,8 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             },
             () = caller.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
-                // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
+                // Dropping the set aborts the tools. A tool that never yields keeps its thread. The run ends in both
+                // cases.
                 tell_abandoned(caller.request.run, &places);
                 break;
             }
@@ -184,8 +187,8 @@ fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {
     Ran { at, call, tool, end, took: Duration::ZERO, pass, credential }
 }
 
-/// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,
-/// or has nothing to leave behind.
+/// Logs which tools were abandoned. Only a tool with an unknown effect is worth a warning. Any other tool leaves no
+/// effect behind.
 fn tell_abandoned(run: RunId, places: &HashMap<Id, RunningCall>) {
     let named = |lasting: bool| -> Vec<&str> {
         places.values().filter(|place| place.lasting() == lasting).map(|place| place.call.name.as_str()).collect()
@@ -199,7 +202,8 @@ fn tell_abandoned(run: RunId, places: &HashMap<Id, RunningCall>) {
     }
 }
 
-/// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return; `None` then.
+/// Calls a tool under its deadline. After the deadline, the tool is told to stop and gets [`STOP_GRACE`] to return. The
+/// result is `None` then.
 async fn call_tool(tool: Arc<dyn Tool>, arguments: Map<String, Value>, context: ToolContext) -> Option<ToolOutput> {
     let call = tool.call(&arguments, &context);
     tokio::pin!(call);
@@ -207,7 +211,7 @@ async fn call_tool(tool: Arc<dyn Tool>, arguments: Map<String, Value>, context: 
         Ok(output) => Some(output),
         Err(_elapsed) => {
             context.cancel.cancel();
-            let _ = timeout(STOP_GRACE, &mut call).await; // whatever it says now, it took too long
+            let _ = timeout(STOP_GRACE, &mut call).await; // any result is too late now
             None
         }
     }

@@ -1,5 +1,4 @@
-//! Prepares a tool's result for the model: bounded, without control characters, and between markers where it is untrusted
-//! content.
+//! Prepares a tool's result for the model: shortens it, removes control characters, and marks untrusted content.
 
 use std::borrow::Cow;
 
@@ -7,11 +6,10 @@ use belay_protocol::{CallId, Kept, OutputKeeper, RunId, ToolReply, ToolSpec};
 
 use crate::untrusted;
 
-/// How much of what is shown of a long output is its end, as a fraction: the errors stand there.
+/// The share of a shortened output that shows its end: one part in four. Errors usually stand at the end.
 const TAIL: usize = 4;
 
-/// Makes a text fit to be shown to a model: without control characters but line feed and tab, and without those that
-/// nobody sees.
+/// Removes control characters (except line feed and tab) and hidden characters.
 pub(super) fn printable(text: String) -> String {
     match belay_text::removed(&text) {
         Cow::Borrowed(_) => text,
@@ -19,7 +17,8 @@ pub(super) fn printable(text: String) -> String {
     }
 }
 
-/// The part of a long text that is shown: its beginning and its end, and a line between that says what is missing.
+/// Shortens a long text to its beginning and its end. A line between them says how much is missing and where it is
+/// stored.
 pub(super) fn cut(text: &str, bound: usize, kept: Result<&Kept, &str>) -> String {
     let tail_at = text.len() - bound / TAIL;
     let head_end = floor(text, bound - bound / TAIL);
@@ -51,7 +50,7 @@ fn ceil(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// Bounds and marks an answer.
+/// Shortens and marks a tool's reply.
 pub(super) async fn clean(
     reply: ToolReply,
     spec: &ToolSpec,

@@ -1,4 +1,4 @@
-//! Hooks at the gate: they look at a call before everything else does, and at its result before the conversation has it.
+//! Hooks at the gate. They check a call before the preflight, and its result before it enters the conversation.
 
 use std::sync::Arc;
 
@@ -8,32 +8,32 @@ use belay_protocol::{Arguments, HookPoint, MessageBody, ToolCall, ToolResult, To
 use super::{CallContext, EffectGate, Outcome, result_of};
 use crate::hooks::{CallAbout, HookContext};
 
-/// What a result reads that hooks had no time to look at.
+/// The text of a result that hooks had no time to check.
 const WITHHELD: &str = "withheld: the run ended before the operator's hooks had checked this result";
 
 impl EffectGate {
-    /// Has hooks look at a call. Arguments that they change take the place of the model's in the context, so that a
-    /// question, the journal and every later attempt see the call as it is made.
+    /// Runs the hooks for a call. Arguments that hooks change replace the model's arguments in the context, so that the
+    /// approval request, the journal and every later attempt see the call as it is made.
     ///
     /// # Errors
-    /// It is not made, and this is its result.
+    /// The result of the call, if it must not be made.
     pub(super) async fn consult(
         &self,
         caller: &mut CallContext<'_>,
         context: &mut LoopContext,
         call: ToolCall,
     ) -> Result<ToolCall, ToolResult> {
-        // A person has answered about it since: hooks had looked at it before that.
+        // A person has answered for this call, and the hooks had checked it before that.
         if caller.answers.contains_key(&call.id) || !self.hooks.is_bound(HookPoint::BeforeToolCall) {
             return Ok(call);
         }
-        // What is refused anyway needs no hook.
+        // A call that will be refused anyway needs no hook.
         let (Some(tool), Arguments::Object(arguments)) = (caller.tools.get(&call.name), &call.arguments) else {
             return Ok(call);
         };
         let mut facts = Vec::new();
         let decided = tokio::select! {
-            biased; // who is stopped asks nobody any more
+            biased; // a stopped run does not ask hooks
             () = caller.cancel.cancelled() => None,
             decided = self.hooks.before_tool_call(about(caller, &call), tool.spec(), arguments, &mut facts) => Some(decided),
         };
@@ -52,20 +52,20 @@ impl EffectGate {
         result
     }
 
-    /// Has hooks look at a result: they may change its text, and are told of the call's end.
+    /// Runs the hooks for a result. They may change its text, and they are informed of the end of the call.
     pub(super) async fn show(&self, caller: &mut CallContext<'_>, context: &LoopContext, outcome: &mut Outcome) {
         let Outcome { result, own_words, took_ms, .. } = outcome;
         if self.hooks.is_bound(HookPoint::ToolResultPersist) {
             let mut facts = Vec::new();
             let call = CallAbout { place: place(caller), id: &result.call_id, tool: &result.name };
             let text = tokio::select! {
-                biased; // a stop waits for no hook
+                biased; // a stop does not wait for hooks
                 () = caller.cancel.cancelled() => None,
                 text = self.hooks.tool_result_persist(call, result, &mut facts) => Some(text),
             };
             match text {
                 Some(text) => result.text = text,
-                None if *own_words => {} // nothing of a tool's is in it
+                None if *own_words => {} // the text contains nothing from a tool
                 None => result.text = WITHHELD.into(),
             }
             facts.into_iter().for_each(|fact| caller.journal.note(fact));
@@ -92,14 +92,14 @@ fn about<'a>(caller: &CallContext<'a>, call: &'a ToolCall) -> CallAbout<'a> {
     CallAbout { place: place(caller), id: &call.id, tool: &call.name }
 }
 
-/// Puts the call that was asked about in the place of the one that the model had made, as it was before the restart.
+/// Replaces the call of the model by the call that hooks had changed before a pause or a restart.
 pub fn put_changed(context: &mut LoopContext) {
     if let Some(call) = context.state.changed.clone() {
         put(&call, context);
     }
 }
 
-/// Puts a call in the place of the one of its id, in the message that asks for it.
+/// Replaces the call with the same id in the message that contains it.
 fn put(call: &ToolCall, context: &mut LoopContext) {
     let asks = |message: &belay_protocol::Message| message.tool_calls().iter().any(|made| made.id == call.id);
     let Some(message) = context.messages.iter_mut().rev().find(|message| asks(message)) else { return };
@@ -107,6 +107,6 @@ fn put(call: &ToolCall, context: &mut LoopContext) {
     if let MessageBody::Assistant { tool_calls, .. } = &mut changed.body {
         tool_calls.iter_mut().filter(|made| made.id == call.id).for_each(|made| *made = call.clone());
     }
-    changed.wire = Default::default(); // what it was on the wire it no longer is
+    changed.wire = Default::default(); // the provider's wire form does not match any more
     *message = Arc::new(changed);
 }

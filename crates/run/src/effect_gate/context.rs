@@ -1,4 +1,4 @@
-//! What the gate is given with a batch of calls, and what each tool is given with its call.
+//! The context of a batch of calls at the gate, and the context of each tool call.
 
 use std::sync::Arc;
 
@@ -14,43 +14,43 @@ use crate::live::LiveRun;
 use crate::request::RunRequest;
 use crate::tally::Tally;
 
-/// What a batch of calls is made in.
+/// The context of a batch of calls.
 pub struct CallContext<'a> {
-    /// What was asked of the run.
+    /// The request of the run.
     pub request: &'a RunRequest,
     /// The run that a person can stop. Calls report their progress to it.
     pub live: &'a Arc<LiveRun>,
     /// The run's tools.
     pub tools: &'a ToolSet,
-    /// Gives a tool that acts on the run itself its hold on that run.
+    /// Binds a tool that acts on the run itself to that run.
     pub bind: Bind<'a>,
-    /// The limits that calls are counted by.
+    /// The limits of the run.
     pub limits: &'a RunLimits,
-    /// Says stop.
+    /// Cancels the batch.
     pub cancel: &'a CancellationToken,
-    /// Which life of the run this is.
+    /// The current generation of the run.
     pub generation: &'a Generation,
-    /// What people have answered about these calls.
+    /// The answers of people to approval requests for these calls.
     pub answers: &'a Answers,
-    /// Whether it works by itself: nobody has asked this very run for what it does.
+    /// Whether the run is autonomous or a child run.
     pub(crate) by_itself: bool,
-    /// Whether a person can be asked; else why nobody can, as the end of a sentence.
+    /// Whether a person can be asked. The error is the reason why not, as the end of a sentence.
     pub may_ask: Result<(), &'static str>,
-    /// Where intent and result are written, with the account of the run's tree.
+    /// Stores intents and results. It holds the account of the run tree.
     pub journal: &'a mut RunJournal,
     /// Variables of the run's skills, for tools that start programs.
     pub variables: Arc<[Variable]>,
-    /// What the person may have said meanwhile; calls that have not begun then do not.
+    /// Newer messages of the person. Calls that have not begun when one arrives are skipped.
     pub newer: Option<&'a Joining>,
 }
 
 impl CallContext<'_> {
-    /// Where calls are counted, and whether untrusted content was seen.
+    /// The account of the run tree.
     pub(super) fn tally(&self) -> &Tally {
         self.journal.tally()
     }
 
-    /// What the tool of a call is given.
+    /// The context of one tool call.
     pub(super) fn tool_context(
         &self,
         call: &ToolCall,
@@ -71,8 +71,8 @@ impl CallContext<'_> {
         }
     }
 
-    /// Whether a call that has not begun is skipped: the person has said something newer. One that a person was asked about
-    /// is not: its answer would be lost.
+    /// Whether a call that has not begun is skipped because a newer message has arrived. A call that a person has
+    /// answered for is not skipped: the answer would be lost.
     pub(super) fn skips(&self, call: &ToolCall) -> bool {
         let answered = self.answers.get(&call.id).is_some_and(ApprovalAnswer::is_open);
         !answered && self.newer.is_some_and(Joining::is_offered)

@@ -1,7 +1,7 @@
-//! What is asked of a call before it may begin, in the order in which it is asked: does it fit its schema, does a person
-//! have to say yes, does it need a secret, is it within its rate, is it within the run's budget.
+//! The preflight: the checks of a call before it begins, in order: schema, approval, secret, rate limit, circuit
+//! breaker, budget of the run.
 //!
-//! Nobody is asked about a call that could not run: the schema comes before the question.
+//! The schema comes before the approval, so that nobody is asked about a call that cannot run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,29 +18,29 @@ use super::batch::Runnable;
 use super::{CallContext, EffectGate, result_of};
 use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, too_long};
 
-/// Problems of invalid arguments that the model is told of.
+/// Maximum number of problems listed for invalid arguments.
 const MAX_PROBLEMS: usize = 5;
-/// How long a tool may take to say what a call would do.
+/// Time in which a tool must describe the effect of a call.
 const PREVIEW_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the model reads of a call that a person has approved twice as it no longer was.
+/// The result of an approved call that has changed since, if no further approval can be requested.
 const CHANGED: &str = "denied: what was approved has changed since, so it was not executed. Inspect it again, then \
                        repeat the call to request a new approval.";
 
-/// What becomes of a call.
+/// The result of the checks.
 pub(super) enum Verdict {
-    /// It may begin.
+    /// The call may begin.
     Run(Box<Runnable>),
-    /// It does not begin, and this is its result.
+    /// The call does not begin. This is its result.
     Answered(ToolResult),
-    /// A person has to be asked.
+    /// A person must be asked.
     Ask(Box<Wanted>),
 }
 
-/// A refusal on the way.
+/// A refusal: the status and the text of the result.
 struct Rejected(ToolStatus, String);
 
-/// What stands between a call and its beginning.
+/// Why a call may not begin.
 enum Blocked {
     Rejected(Rejected),
     Ask(Box<Wanted>),
@@ -60,10 +60,10 @@ impl From<StoreError> for Blocked {
 }
 
 impl EffectGate {
-    /// Looks at one call.
+    /// Checks one call.
     ///
     /// # Errors
-    /// The store does not say what was granted, or which secret is kept: nothing may begin.
+    /// The store could not read the permanent approvals or the secret. No call may begin.
     pub(super) async fn preflight(&self, caller: &CallContext<'_>, call: ToolCall) -> Result<Verdict, StoreError> {
         match self.pass(caller, &call).await {
             Ok(runnable) => Ok(Verdict::Run(Box::new(runnable))),
@@ -79,7 +79,7 @@ impl EffectGate {
         let arguments = self.check(call)?;
         let mut weight = preview(&*tool, &arguments, caller).await?;
         if tool.spec().takes_variables && !caller.variables.is_empty() {
-            // Who says yes knows what the program is given, by name.
+            // The person who approves the call sees the names of the variables that the program gets.
             let names: Vec<&str> = caller.variables.iter().map(|variable| variable.name.as_str()).collect();
             weight.bound.push(("variables of skills".to_owned(), names.join(", ")));
         }
@@ -108,7 +108,7 @@ impl EffectGate {
         Ok(Runnable { call: call.clone(), tool, arguments, credential, pass, uses, approved })
     }
 
-    /// Checks the arguments against the schema.
+    /// Validates the arguments against the schema of the tool.
     fn check(&self, call: &ToolCall) -> Result<Map<String, Value>, Rejected> {
         let no = |text: String| Rejected(ToolStatus::Error, text);
         let Arguments::Object(arguments) = &call.arguments else {
@@ -128,8 +128,8 @@ impl EffectGate {
         Ok(arguments.clone())
     }
 
-    /// Finds the yes that a call needs: none, an earlier "always", or an answer to a question about this very call, with
-    /// what that one is bound to.
+    /// Finds the approval of a call: none is needed, a permanent approval covers it, or a person approved this very
+    /// call. In the last case, returns the details that the approval is bound to.
     async fn approve(
         &self,
         caller: &CallContext<'_>,
@@ -146,7 +146,7 @@ impl EffectGate {
         let untrusted = if caller.tally().untrusted() {
             Untrusted::Content
         } else if caller.tools.iter().any(|tool| tool.spec().foreign) {
-            Untrusted::Descriptions // they are in every request
+            Untrusted::Descriptions // descriptions are part of every request
         } else {
             Untrusted::Nothing
         };
@@ -156,11 +156,11 @@ impl EffectGate {
                 return Err(Rejected(ToolStatus::Denied, format!("denied: {why}. It was not executed.")).into());
             }
             (_, Some((_, approved))) if *approved == digest => {
-                // The digests agree: what was weighed just now is what the person was shown.
+                // Equal digests: the effect that was computed now is the one that the person saw.
                 return Ok((answer.yeses(), Some(Approved(weight.bound))));
             }
             (Need::Nobody, _) => return Ok((answer.yeses(), None)),
-            // Twice is enough: what changes under every question cannot be approved.
+            // A person is asked twice at most: a call that changes after each approval cannot be approved.
             (Need::Yes { .. }, Some(_)) if !answer.outdated.is_empty() || caller.may_ask.is_err() => {
                 return Err(Rejected(ToolStatus::Denied, CHANGED.into()).into());
             }
@@ -186,7 +186,8 @@ impl EffectGate {
         }
         let shown = call.redacted(&spec.sensitive);
         let summary = if weight.summary.is_empty() { format!("{} {shown}", spec.name) } else { weight.summary };
-        // Of a file's content both ends and a digest will do; what acts outside is approved whole or not at all.
+        // For the content of a file, the beginning, the end and a digest are enough. An external effect must be shown
+        // in full.
         if let Some(chars) = too_long(&summary, &weight.bound).filter(|_| spec.effect == Effect::External) {
             let text = format!(
                 "denied: {} needs a person's approval, and its arguments ({chars} characters) are too long to be shown \
@@ -253,7 +254,7 @@ async fn preview(
     caller: &CallContext<'_>,
 ) -> Result<CallPreview, Rejected> {
     let previewed = tokio::select! {
-        biased; // who is stopped weighs nothing any more
+        biased; // a stopped run does not compute effects
         () = caller.cancel.cancelled() => Ok(Err(ToolFailure::Cancelled)),
         previewed = timeout(PREVIEW_LIMIT, tool.preview(arguments, &caller.request.session)) => previewed,
     };

@@ -1,4 +1,4 @@
-//! How often a tool may be called in one conversation.
+//! Limits how often a tool may be called in one conversation.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -17,10 +17,10 @@ type Limiter = RateLimiter<
     NoOpMiddleware<<MonotonicClock as Clock>::Instant>,
 >;
 
-/// Conversations that a limiter remembers. Then: those whose span is over are forgotten.
+/// Number of conversations that a limiter remembers. Above it, conversations with a full quota are removed.
 const REMEMBERED: usize = 1024;
 
-/// The rates of all tools that declare one.
+/// The rate limiters of all tools that declare a rate.
 pub(crate) struct Rates {
     limiters: HashMap<String, Limiter>,
 }
@@ -31,7 +31,7 @@ impl Rates {
         let limited = tools.iter().filter_map(|tool| Some((tool.spec().name.clone(), tool.spec().rate?)));
         let limiters = limited.filter_map(|(name, rate)| {
             let calls = NonZeroU32::new(rate.calls)?;
-            // As many at once as in the whole span; then one for each part of it.
+            // A burst may use the whole quota at once. After that, one call per `rate.per / calls`.
             let quota = Quota::with_period(rate.per / calls.get())?.allow_burst(calls);
             Some((name, RateLimiter::new(quota, HashMapStateStore::default(), MonotonicClock)))
         });
@@ -41,7 +41,7 @@ impl Rates {
     /// Counts a call that is about to begin.
     ///
     /// # Errors
-    /// How long to wait before the next one.
+    /// The time until the next call is allowed.
     pub(super) fn admit(&self, tool: &str, session: &SessionKey) -> Result<(), Duration> {
         let Some(limiter) = self.limiters.get(tool) else { return Ok(()) };
         if limiter.len() > REMEMBERED {

@@ -1,15 +1,15 @@
-//! What the end of a call says of its tool. Only what is of the tool's own making counts as its failure.
+//! Derives a circuit breaker signal from the end of a call. Only a fault of the tool itself counts as a failure.
 //!
-//! | end | says |
+//! | end of the call | signal |
 //! |---|---|
-//! | an answer | that it works |
-//! | a failure that it reports, an error of the other side, an answer that cannot be read | that it fails |
-//! | no result within its time | that it fails |
-//! | a crash | that it fails |
-//! | the same in a run that was stopped meanwhile | nothing |
+//! | a reply | works |
+//! | a failure that the tool reports, an error of the other side, an unreadable answer | fails |
+//! | no result before the deadline | fails |
+//! | a panic | fails |
+//! | one of these failures after the run was told to stop | nothing |
 //! | a denial, a secret that the other side refuses, a stop | nothing |
-//! | what never began: refused by a rule, a person or a hook, over a rate or a budget, with invalid arguments | nothing |
-//! | a failure of one of the agent's own tools | nothing: it is about the work that it was given |
+//! | a call that never began: refused by a rule, person or hook, over a rate or budget, invalid arguments | nothing |
+//! | a failure of one of the agent's own tools | nothing: it concerns the work that the tool was given |
 
 use belay_protocol::{FaultKind, Secret, ToolCall, ToolFailure, ToolSpec};
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::OWN_TOOLS;
 use crate::own_tools::SEND_MESSAGE;
 use crate::tool_health::{Fault, ToolSignal};
 
-/// What an end says, before it is known what is shown of the result.
+/// The signal, before the text of the result that people see is known.
 #[derive(Debug)]
 pub(super) enum ResultSignal {
     Works,
@@ -28,7 +28,7 @@ pub(super) enum ResultSignal {
 }
 
 impl ResultSignal {
-    /// The same, with the result as everybody sees it.
+    /// The final signal, with the text of the result that people see.
     pub(super) fn seen_in(self, result: &str) -> ToolSignal {
         match self {
             Self::Works => ToolSignal::Works,
@@ -38,7 +38,7 @@ impl ResultSignal {
     }
 }
 
-/// Reads an end. `stopped`: the run was told to stop, or its time was up, before the call had ended.
+/// Derives the signal. `stopped`: the run was told to stop, or its time was up, before the call ended.
 pub(super) fn of(
     end: &End,
     spec: &ToolSpec,
@@ -61,7 +61,7 @@ pub(super) fn of(
     ResultSignal::Fails(kind, hidden(spec, call, credential))
 }
 
-/// What is not to be quoted.
+/// Texts that a report of the failure must not quote: sensitive arguments and the secret.
 fn hidden(spec: &ToolSpec, call: &ToolCall, credential: Option<&Secret>) -> Vec<String> {
     let arguments = call.arguments.to_wire_object();
     let sensitive = spec.sensitive.iter().filter_map(|name| arguments.get(name));

@@ -1,4 +1,4 @@
-//! What a run does now, and how it ended.
+//! The current state of a run, and its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,34 +10,34 @@ use tokio::time::Instant;
 
 use crate::pulse::Pulse;
 
-/// What a run does now: queued, working, paused for an approval, or ended.
+/// The state of a run: queued, working, paused for an approval, or ended.
 #[derive(Debug, Default)]
 pub struct RunActivity {
     started: OnceLock<Instant>,
-    /// The run waits for an approval.
+    /// Whether the run waits for approval.
     paused: AtomicBool,
     pulse: Pulse,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
 }
 
 impl RunActivity {
-    /// Notes that work begins, or resumes after a pause.
+    /// Records that work begins, or resumes after a pause.
     pub fn begin(&self) {
         self.started.get_or_init(Instant::now);
         self.pulse.begin();
     }
 
-    /// Notes a sign of life.
+    /// Records a sign of life.
     pub fn touch(&self) {
         self.pulse.beat(Duration::ZERO);
     }
 
-    /// Notes that silence of this length is expected: something with its own deadline has begun.
+    /// Records that silence of this length is expected, because something with its own deadline has begun.
     pub(crate) fn quiet_for(&self, time: Duration) {
         self.pulse.beat(time);
     }
 
-    /// How long the run has been silent; `None` while it is queued or paused.
+    /// Time without a sign of life; `None` while the run is queued or paused.
     pub(super) fn silence(&self) -> Option<Duration> {
         self.pulse.silence().filter(|_| !self.is_paused())
     }
@@ -59,7 +59,7 @@ impl RunActivity {
         self.finished.send_replace(Some(record));
     }
 
-    /// Takes the pause back: the run resumes.
+    /// Withdraws the pause: the run resumes.
     pub fn resume(&self) {
         self.finished.send_replace(None);
         self.paused.store(false, Ordering::Relaxed);

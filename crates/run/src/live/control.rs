@@ -1,4 +1,4 @@
-//! Stopping a run.
+//! Stops a run and records the cause.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,12 @@ pub struct RunControl {
     loops_off: AtomicBool,
 }
 
-/// Why a run was told to stop.
+/// The cause of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopCause {
-    /// Why the run ends.
+    /// The stop reason of the run.
     pub reason: StopReason,
-    /// Whether the answer to the command informs the person already. Then the run itself sends no reply.
+    /// Whether the answer to the command informs the person already. If it does, the run sends no reply.
     pub told: bool,
     /// The run whose message replaces this one.
     pub by: Option<RunId>,
@@ -32,7 +32,7 @@ pub struct StopCause {
 }
 
 impl StopCause {
-    /// A stop for this reason, which the run reports to the person itself.
+    /// A cause with this reason. The run reports the stop to the person itself.
     pub fn of(reason: StopReason) -> Self {
         Self { reason, told: false, by: None, silent_s: None }
     }
@@ -51,10 +51,10 @@ impl StopCause {
 }
 
 impl RunControl {
-    /// Tells the run to stop. Of several causes the first one counts.
+    /// Tells the run to stop. If it is stopped several times, the first cause counts.
     pub fn stop(&self, cause: StopCause) {
         let _ = self.cause.set(cause); // a second stop changes nothing
-        // In this order: a reader that takes a generation after its end finds the token cancelled.
+        // The order matters: a reader that takes a generation after its end finds the token cancelled.
         self.cancel.cancel();
         self.generation.end();
     }

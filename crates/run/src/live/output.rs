@@ -1,4 +1,4 @@
-//! What a run says while it works.
+//! The text of a run while it works.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,24 +8,25 @@ use tokio::sync::{Notify, broadcast};
 
 use crate::chunking::Blocks;
 
-/// Fragments kept for a watcher that lags. Then the watcher misses some, and takes the text from the reply.
+/// Number of fragments kept for a watcher that lags. A slower watcher misses fragments and takes the text from the
+/// reply.
 const DELTA_CAPACITY: usize = 512;
 
-/// What a run says while it works: fragments for watchers, the partial text of the step, and blocks for channels that take
-/// text in pieces.
+/// The text of a run while it works: fragments for watchers, the partial text of the step, and blocks for channels that
+/// take text in pieces.
 #[derive(Debug)]
 pub struct RunOutput {
     deltas: OnceLock<broadcast::Sender<Delta>>,
-    /// What the model has said in the current step. Held for an append, never across an await. Fragments are published under
-    /// it, so that a new watcher reads every word once.
+    /// The text of the current step. The lock is held for an append, never across an await. Fragments are published
+    /// under the lock, so that a new watcher gets each word exactly once.
     partial: Mutex<Partial>,
-    /// Text in pieces, where its channel takes pieces. Held for an append, never across an await.
+    /// The text in blocks, if the channel takes text in pieces. The lock is held for an append, never across an await.
     blocks: OnceLock<Mutex<Blocks>>,
-    /// Text was added: for the one task that shows it.
+    /// Notifies the one task that shows the text about new text.
     changed: Notify,
-    /// Number of model calls begun whose text is shown.
+    /// Number of model calls that have begun and whose text is shown.
     calls: AtomicU64,
-    /// The last of these calls of which a person has seen text.
+    /// The last of these calls whose text a person has seen.
     seen: AtomicU64,
 }
 
@@ -37,7 +38,7 @@ impl RunOutput {
             partial: Mutex::default(),
             blocks: OnceLock::new(),
             changed: Notify::new(),
-            calls: AtomicU64::new(1), // nobody has seen any
+            calls: AtomicU64::new(1), // greater than `seen`: nobody has seen text yet
             seen: AtomicU64::new(0),
         };
         if want_deltas {
@@ -57,7 +58,7 @@ impl RunOutput {
         self.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY))
     }
 
-    /// What the model has said in the current step.
+    /// The text of the model in the current step.
     pub fn partial(&self) -> MutexGuard<'_, Partial> {
         self.partial.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,12 +102,12 @@ impl RunOutput {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Notes that a person has seen text of this call. From now on [`Self::say`] counts it as received.
+    /// Records that a person has seen text of this call. [`Self::say`] then counts its text as received.
     pub fn was_seen(&self, call: u64) {
         self.seen.fetch_max(call, Ordering::Relaxed);
     }
 
-    /// The text of this step is complete and is not the answer.
+    /// Marks the text of this step as complete. The text is not the answer.
     pub fn end_text(&self) {
         if let Some(mut blocks) = self.blocks() {
             blocks.end_text();
@@ -114,9 +115,9 @@ impl RunOutput {
         self.changed.notify_one();
     }
 
-    /// From now on, text is cut into blocks too.
+    /// From now on, text is also cut into blocks.
     pub fn say_in(&self, blocks: Blocks) {
-        let _ = self.blocks.set(Mutex::new(blocks)); // a resumed run continues with the blocks that it has
+        let _ = self.blocks.set(Mutex::new(blocks)); // a resumed run keeps the blocks that it has
     }
 
     /// The blocks, if text is cut into them.
@@ -124,7 +125,7 @@ impl RunOutput {
         self.blocks.get().map(|blocks| blocks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until more text was added. One task waits; it misses nothing that was added while it did not wait.
+    /// Waits until text was added. Only one task may wait. Text that was added while it did not wait counts too.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
