@@ -17,7 +17,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::environment::Environment;
 use crate::settings::{Loaded, Problem, Settings};
-use source::{DisabledChannels, Names, find};
+use source::{Missing, Names, find};
 pub(crate) use source::{UNSEEN, unseen_words};
 
 /// All secrets that the settings name and that exist.
@@ -40,7 +40,7 @@ impl Secrets {
         let settings = &loaded.settings;
         let gateway = &settings.gateway;
         // The default name of a variable requires nothing; a name that an operator has set does.
-        let absent = |key: &str| if loaded.is_set(key) { DisabledChannels::Refused } else { DisabledChannels::Unset };
+        let absent = |key: &str| if loaded.is_set(key) { Missing::Refused } else { Missing::Unset };
         let path = |text: &str| (!text.is_empty()).then(|| crate::settings::expand(Path::new(text), env));
         let secrets = Self {
             keys: search.provider_keys(&settings.llm),
@@ -103,8 +103,7 @@ pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTree
     for (name, server) in settings.tools.mcp.iter().filter(|(_, server)| server.enabled && server.url.is_some()) {
         let key = format!("tools.mcp.{name}.token");
         let file = server.token_file.as_deref().map(|path| crate::settings::expand(path, env));
-        let token =
-            search.one(&key, (&server.token_env, DisabledChannels::Refused), file, &format!("mcp_{name}_token"));
+        let token = search.one(&key, (&server.token_env, Missing::Refused), file, &format!("mcp_{name}_token"));
         tokens.extend(token.map(|token| (name.clone(), Secret::new(token.expose_secret().to_owned()))));
     }
     if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
@@ -120,7 +119,7 @@ pub(crate) fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTree
     for (name, entry) in settings.skills.entries.iter().filter(|(_, entry)| !entry.api_key_env.is_empty()) {
         let found = search.one(
             &format!("skills.entries.{name}.api_key"),
-            (&entry.api_key_env, DisabledChannels::NoKey),
+            (&entry.api_key_env, Missing::NoKey),
             None,
             &format!("skill_{name}_key"),
         );
@@ -138,7 +137,7 @@ pub(crate) fn hook_tokens(settings: &Settings, env: &Environment) -> Result<BTre
     let mut tokens = BTreeMap::new();
     for (at, hook) in settings.hooks.0.iter().enumerate() {
         let Some(variable) = hook.token_env.as_deref().filter(|name| !name.is_empty()) else { continue };
-        let token = search.one(&format!("hooks[{at}].token"), (variable, DisabledChannels::Refused), None, NOWHERE);
+        let token = search.one(&format!("hooks[{at}].token"), (variable, Missing::Refused), None, NOWHERE);
         tokens.extend(token.map(|token| (variable.to_owned(), Secret::new(token.expose_secret().to_owned()))));
     }
     if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
@@ -154,7 +153,7 @@ impl Search<'_> {
     fn one(
         &mut self,
         key: &str,
-        (env, absent): (&str, DisabledChannels),
+        (env, absent): (&str, Missing),
         file: Option<PathBuf>,
         credential: &str,
     ) -> Option<SecretString> {
@@ -165,11 +164,7 @@ impl Search<'_> {
     }
 
     /// The secrets of the bot. If the bot is enabled, a missing token is a problem.
-    fn telegram(
-        &mut self,
-        config: &TelegramConfig,
-        absent: &dyn Fn(&str) -> DisabledChannels,
-    ) -> Option<TelegramSecrets> {
+    fn telegram(&mut self, config: &TelegramConfig, absent: &dyn Fn(&str) -> Missing) -> Option<TelegramSecrets> {
         if !config.enabled {
             return None;
         }
@@ -222,7 +217,7 @@ impl Search<'_> {
 
     /// An optional key of a provider: without it, none is sent.
     fn key(&mut self, key: &str, env: &str, file: Option<PathBuf>, credential: &str) -> Option<SecretString> {
-        self.one(key, (env, DisabledChannels::NoKey), file, credential)
+        self.one(key, (env, Missing::NoKey), file, credential)
     }
 
     /// Further keys for the configured model. A missing one is left out, so it is no problem here.

@@ -483,7 +483,7 @@ fn lists_show_short_ids_and_commands_take_the_beginning_of_one() {
     let shown = home.run(&["runs", "show", &id[..13]]);
     assert!(shown.status.success() && stdout(&shown).contains(id), "{}", stderr(&shown));
     for (typed, code, words) in
-        [("ffffff", 1, "begins with"), ("abc", 2, "at least 6"), ("not-an-id", 2, "no beginning")]
+        [("ffffff", 1, "begins with"), ("abc", 2, "at least 6"), ("not-an-id", 2, "not the beginning")]
     {
         let output = home.run(&["runs", "show", typed]);
         assert_eq!(output.status.code(), Some(code), "{typed}: {}", stderr(&output));

@@ -170,7 +170,7 @@ impl Message {
         self.untrusted && matches!(&self.body, MessageBody::System { text } if text.starts_with(NOTICE_OPENING))
     }
 
-    /// The same message, marked as untrusted content if `outside` is set.
+    /// The same message, marked as untrusted content if `untrusted` is set.
     #[must_use]
     pub fn with_untrusted(mut self, untrusted: bool) -> Self {
         self.untrusted |= untrusted;

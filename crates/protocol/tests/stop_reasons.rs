@@ -27,7 +27,7 @@ trouble is over; `no`, because nothing is left, or because it would end the same
 
 A run is `operator_stop` where an operator stops the run of another principal, and `user_stop` where its own principal stops it,
 or anybody else who is no operator. It does not matter how the stop is asked for: by a command in a conversation, over HTTP, or
-over a WebSocket. A principal is an id within a channel. The run of a job or of a routine belongs to whoever made it.
+over a WebSocket. A principal is an id within a channel. The run of a job or of a routine belongs to its creator.
 
 ## Layers and precedence
 

@@ -27,7 +27,7 @@ pub async fn missing(core: &mut RunCore, request: &str, answer: &str, step: u32)
     let question = format!("Request:\n{request}\n\nAnswer of the agent:\n{answer}");
     let mut context = LoopContext::new(vec![Message::user(question).into()]);
     let services = core.services.clone();
-    let allowance = Allowance { attempts: 1, purpose: CallPurpose::Deferral };
+    let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion };
     match core.ask(&services.checker, &mut context, step, allowance).await {
         Ok(Asked::Reply(reply)) => Ok(verdict(&reply.text)),
         Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(LoopError::CostRefused(_)) => Ok(None),

@@ -78,7 +78,7 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
     // A separate context: the question does not enter the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(prompt.user.clone()))]);
     aside.state.stops.measures.time = context.state.stops.measures.time;
-    let allowance = Allowance { attempts: 2, purpose: CallPurpose::Deferral };
+    let allowance = Allowance { attempts: 2, purpose: CallPurpose::SideQuestion };
     let step = context.state.iteration;
     match core.ask(&reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => match judge::parse(&reply.text) {

@@ -1,10 +1,13 @@
 //! "Did you mean": the known names that are nearest to an unknown one.
 //!
 //! One metric with one bar: the Damerau-Levenshtein distance (letters added, left out, changed or swapped), at most a third of
-//! the longer of the two names. Beyond that it would be a guess. Case does not count, nor whether a blank, `_` or `-` parts
+//! the longer of the two names. Beyond that it would be a guess. A name that begins with the wanted one is near too. Case does not count, nor whether a blank, `_` or `-` parts
 //! two words. A name is also compared by its last part (`Asia/Tokyo` by `Tokyo`).
 
 use strsim::{damerau_levenshtein, normalized_levenshtein};
+
+/// Characters from which the beginning of a name suggests that name.
+const BEGINNING_MIN: usize = 3;
 
 /// The known name that is nearest to `wanted`; `None`: none is near. Of two that are equally near, the first in the alphabet.
 pub fn nearest<'a, S: AsRef<str> + ?Sized + 'a>(
@@ -14,7 +17,7 @@ pub fn nearest<'a, S: AsRef<str> + ?Sized + 'a>(
     nearest_names(wanted, known, 1).first().copied()
 }
 
-/// Up to `most` of the known names that are nearest to `wanted`, all at the same distance, in the order of the alphabet.
+/// Up to `most` of the known names that are near to `wanted`, the nearest first, then in the order of the alphabet.
 pub fn nearest_names<'a, S: AsRef<str> + ?Sized + 'a>(
     wanted: &str,
     known: impl IntoIterator<Item = &'a S>,
@@ -24,8 +27,7 @@ pub fn nearest_names<'a, S: AsRef<str> + ?Sized + 'a>(
     let names = known.into_iter().map(AsRef::as_ref);
     let mut near: Vec<(usize, &str)> = names.filter_map(|name| Some((distance(&wanted, name)?, name))).collect();
     near.sort_unstable();
-    let least = near.first().map_or(0, |(distance, _)| *distance);
-    near.into_iter().take_while(|(distance, _)| *distance == least).take(most).map(|(_, name)| name).collect()
+    near.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
 /// The names as a question for the end of a sentence, with a blank before it; empty when there are none.
@@ -55,7 +57,9 @@ fn distance(wanted: &str, name: &str) -> Option<usize> {
         let (one, other) = (wanted.chars().count(), name.chars().count());
         let most = one.max(other) / 3;
         // The difference in length is the least distance there can be, and needs no table of both.
-        (one.abs_diff(other) <= most).then(|| damerau_levenshtein(wanted, name)).filter(|distance| *distance <= most)
+        let typed = (one.abs_diff(other) <= most).then(|| damerau_levenshtein(wanted, name));
+        let begun = (one >= BEGINNING_MIN && name.starts_with(wanted)).then(|| other - one);
+        typed.filter(|distance| *distance <= most).or(begun)
     };
     [distance(&name), distance(last)].into_iter().flatten().min()
 }
@@ -82,6 +86,8 @@ mod tests {
             ("Europe/Berln", vec!["Europe/Berlin"]),
             ("new york", vec!["America/New_York"]),
             ("note.txt", vec!["node.txt", "notes.txt"]),
+            ("notes", vec!["notes.txt"]),
+            ("Eur", vec!["Europe/Berlin", "Europe/Dublin"]),
             ("qqqqqq", vec![]),
             ("", vec![]),
         ] {

@@ -33,7 +33,7 @@ pub(crate) struct Row {
     /// The kinds of observations that may change it.
     on: u16,
     /// The change that an observation makes: whether it counts, or resets the counter.
-    change: fn(&Observation<'_>, &Deferral) -> Change,
+    change: fn(&Observation<'_>, &CounterContext) -> Change,
     /// Whether it counts behaviour. A recovery turn resets such a counter; counters of used resources are never reset.
     is_behaviour: bool,
     /// Whether the evidence names the tool of the newest observation that counted.
@@ -65,7 +65,7 @@ enum Change {
 /// The state that the counters need in addition to their counts.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
-struct Deferral {
+struct CounterContext {
     /// Totals have been observed. They include repeated requests and child runs, so single observations no longer
     /// count.
     totals: bool,
@@ -153,7 +153,7 @@ pub(crate) const TABLE: &[Row] = &[
 ];
 
 /// Counts each step as one request, until totals are known.
-fn model_calls(seen: &Observation<'_>, aside: &Deferral) -> Change {
+fn model_calls(seen: &Observation<'_>, aside: &CounterContext) -> Change {
     match seen {
         Observation::Step if !aside.totals => Change::Add(1),
         Observation::Totals(totals) => Change::AtLeast(totals.model_calls),
@@ -161,7 +161,7 @@ fn model_calls(seen: &Observation<'_>, aside: &Deferral) -> Change {
     }
 }
 
-fn tool_calls(seen: &Observation<'_>, aside: &Deferral) -> Change {
+fn tool_calls(seen: &Observation<'_>, aside: &CounterContext) -> Change {
     match seen {
         Observation::ToolCall { .. } if !aside.totals => Change::Add(1),
         Observation::Totals(totals) => Change::AtLeast(totals.tool_calls),
@@ -170,7 +170,7 @@ fn tool_calls(seen: &Observation<'_>, aside: &Deferral) -> Change {
 }
 
 /// Tokens read, and tokens generated. Adds the figures of each model call, until totals are known.
-fn usage(seen: &Observation<'_>, aside: &Deferral) -> (Change, Change) {
+fn usage(seen: &Observation<'_>, aside: &CounterContext) -> (Change, Change) {
     match *seen {
         Observation::Usage { input, output } if !aside.totals => (Change::Add(input), Change::Add(output)),
         Observation::Totals(totals) => (Change::AtLeast(totals.tokens_in), Change::AtLeast(totals.tokens_out)),
@@ -189,7 +189,7 @@ fn money(seen: &Observation<'_>) -> (Change, Change) {
 }
 
 /// Counts the bytes of a text only once: a complete answer repeats what was streamed of it.
-fn output_bytes(seen: &Observation<'_>, aside: &Deferral) -> Change {
+fn output_bytes(seen: &Observation<'_>, aside: &CounterContext) -> Change {
     let bytes = match seen {
         Observation::Totals(totals) => return Change::AtLeast(totals.output_bytes),
         _ if aside.totals => return Change::Keep,
@@ -202,7 +202,7 @@ fn output_bytes(seen: &Observation<'_>, aside: &Deferral) -> Change {
 
 /// Counts an empty answer only when the loop continues after it, because calls may follow it. An answer that a
 /// guardrail has handled does not count.
-fn empty_replies(seen: &Observation<'_>, aside: &Deferral) -> Change {
+fn empty_replies(seen: &Observation<'_>, aside: &CounterContext) -> Change {
     match seen {
         Observation::Assistant { text, nudged: false } if !text.trim().is_empty() => Change::Reset,
         Observation::ToolCall { .. } => Change::Reset,
@@ -221,7 +221,7 @@ fn in_a_row(seen: &Observation<'_>, wanted: CallOutcome) -> Change {
 
 /// Counts compactions that saved less than a tenth of the context. Such a compaction costs a model call over nearly the
 /// whole context, and the next step fills the context again.
-fn compactions(seen: &Observation<'_>, _: &Deferral) -> Change {
+fn compactions(seen: &Observation<'_>, _: &CounterContext) -> Change {
     let Observation::Compacted { before, after } = *seen else { return Change::Keep };
     let gained = u128::from(after) * 10 <= u128::from(before) * 9;
     if gained { Change::Reset } else { Change::Add(1) }
@@ -259,7 +259,7 @@ pub struct Counters {
     /// The tools that the evidence names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tools: BTreeMap<Counter, String>,
-    aside: Deferral,
+    aside: CounterContext,
 }
 
 impl Counters {

@@ -156,7 +156,7 @@ enum Progress {
     /// No news.
     None,
     /// No news, but from a target that was not asked before. Counts neither as progress nor as stagnation.
-    Deferral,
+    NewTarget,
     /// The next item of a batch: work, although its result equals earlier ones.
     Next,
     /// New information.
@@ -350,7 +350,7 @@ impl ToolLoops {
         match () {
             () if news || changed => Progress::News,
             () if passed || (next && matches!(entry.kind, Kind::Read | Kind::Run)) => Progress::Next,
-            () if next => Progress::Deferral,
+            () if next => Progress::NewTarget,
             () => Progress::None,
         }
     }

@@ -502,7 +502,7 @@ async fn a_limit_or_rule_about_the_whole_run_ends_the_plan_for_its_reason_with_a
         assert_eq!(record.reply, Some(format!("As far as I got.\n\n{}", reason.user_line())), "{name}");
         let seen = agent.model.seen();
         let last = seen.last().expect("asked");
-        assert!(last.tools.is_none() && last.messages[0].text().starts_with("This is what has become"), "{name}");
+        assert!(last.tools.is_none() && last.messages[0].text().starts_with("This is the outcome"), "{name}");
         agent.shut_down().await;
     }
 }

@@ -117,7 +117,7 @@ impl Engine {
         }
         heartbeat::set_up(&self.service).await?;
         for routine_run in self.service.routine_run_store.open_routine_runs().await? {
-            self.lead(routine_run, None);
+            self.lead(routine_run);
         }
         Ok(())
     }
@@ -175,12 +175,12 @@ impl Engine {
                 let claim = step.is_claim();
                 claims += usize::from(claim);
                 let done = carry_out(&service, step);
-                under_way.push(async move { (claim, routine, done.await) });
+                under_way.push(async move { (claim, done.await) });
             }
-            let Some((claim, routine, done)) = under_way.next().await else { break };
+            let Some((claim, done)) = under_way.next().await else { break };
             claims -= usize::from(claim);
             match done {
-                Ok(Done::Fired(routine_run)) => self.lead(*routine_run, Some(routine)),
+                Ok(Done::Fired(routine_run)) => self.lead(*routine_run),
                 Ok(Done::NoRoom) => full = true,
                 Ok(Done::Settled) => {}
                 Err(error) => failed = Some(error),
@@ -203,13 +203,13 @@ impl Engine {
         for handed in service.registry.take_handed() {
             let id = match handed {
                 Handed::Claimed(routine_run) => {
-                    self.lead(*routine_run, None);
+                    self.lead(*routine_run);
                     continue;
                 }
                 Handed::Unsure(id) => id,
             };
             match service.routines.routine_run(id).await {
-                Ok(Some(routine_run)) if routine_run.ended_at.is_none() => self.lead(routine_run, None),
+                Ok(Some(routine_run)) if routine_run.ended_at.is_none() => self.lead(routine_run),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, routine_run = %id, "whether a routine run was claimed cannot be seen; asking again");
@@ -233,13 +233,13 @@ impl Engine {
         busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS)))
     }
 
-    /// Follows a routine run to its end, unless a task already does. `routine`: the row at the time of the claim.
-    fn lead(&mut self, routine_run: RoutineRunRecord, routine: Option<RoutineRecord>) {
+    /// Follows a routine run to its end, unless a task already does.
+    fn lead(&mut self, routine_run: RoutineRunRecord) {
         if self.routine_runs.values().any(|known| known.routine_run_id == routine_run.routine_run_id) {
             return;
         }
         let span = tracing::info_span!("routine_run", id = %routine_run.routine_run_id, routine = routine_run.routine);
-        let task = self.at_work.spawn(drive(self.service.clone(), routine_run.clone(), routine).instrument(span));
+        let task = self.at_work.spawn(drive(self.service.clone(), routine_run.clone()).instrument(span));
         self.routine_runs.insert(task.id(), routine_run);
     }
 

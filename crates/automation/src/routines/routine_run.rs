@@ -27,25 +27,16 @@ const JOB_LOOK: Duration = Duration::from_secs(5);
 /// Pause between two looks at a run without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);
 
-/// Leads a routine run to its end, or until the daemon ends. `claimed_with`: the row of its routine that the engine has
-/// claimed it with. Without one, the row is read here; so it is for a heartbeat, whose failures in a row may have changed.
+/// Follows a routine run to its end, or until the daemon ends. Reads the row of its routine once, after the claim: the
+/// list of due routines may be older than a change of the routine's creator.
 ///
 /// # Cancel safety
 /// When dropped, the next start continues the routine run.
-pub(super) async fn drive(
-    service: Arc<RoutineService>,
-    routine_run: RoutineRunRecord,
-    claimed_with: Option<RoutineRecord>,
-) {
+pub(super) async fn drive(service: Arc<RoutineService>, routine_run: RoutineRunRecord) {
     let name = &routine_run.routine;
-    let routine = match claimed_with.filter(|routine| routine.origin != RoutineOrigin::Heartbeat) {
-        Some(routine) => Some(routine),
-        None => match until_stored(&service.draining, || service.routines.routine(name)).await {
-            // A routine with another id was created under the same name later.
-            Some(routine) => routine.filter(|routine| routine.routine_id == routine_run.routine_id),
-            None => return,
-        },
-    };
+    let Some(routine) = until_stored(&service.draining, || service.routines.routine(name)).await else { return };
+    // A routine with another id was created under the same name later.
+    let routine = routine.filter(|routine| routine.routine_id == routine_run.routine_id);
     if let Some(routine) = routine.as_ref().filter(|routine| routine.origin == RoutineOrigin::Heartbeat) {
         if let Some(end) = heartbeat::beat(&service, &routine_run, routine).await {
             settle(&service, &routine_run, end).await;

@@ -19,7 +19,7 @@ pub(super) enum Person {
         colour: bool,
     },
     /// No person.
-    DisabledChannels,
+    Absent,
 }
 
 /// An answer.
@@ -35,7 +35,7 @@ impl Person {
     /// standard input.
     pub(super) fn find(is_input_used: bool, env: &Environment) -> Self {
         if is_input_used || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return Self::DisabledChannels;
+            return Self::Absent;
         }
         Self::Present { colour: env.raw("NO_COLOR").is_none() }
     }
@@ -46,7 +46,7 @@ impl Person {
     /// If dropped midway, the terminal is restored, and a line that is typed afterwards is lost.
     pub(super) async fn answer(self, question: Question, text: String) -> PersonAnswer {
         match self {
-            Self::DisabledChannels => {
+            Self::Absent => {
                 output::ask(&text, false);
                 output::note("denied: there is no terminal to ask at");
                 PersonAnswer::Decision(question.approval, Decision::Deny)

@@ -23,7 +23,7 @@ pub(super) struct Names<'a> {
     /// The environment variable; empty: none.
     pub(super) env: &'a str,
     /// The meaning of a variable that is unset or empty.
-    pub(super) absent: DisabledChannels,
+    pub(super) absent: Missing,
     /// The file.
     pub(super) file: Option<&'a Path>,
     /// The name of the systemd credential; empty: none.
@@ -32,7 +32,7 @@ pub(super) struct Names<'a> {
 
 /// The meaning of an environment variable without a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DisabledChannels {
+pub(super) enum Missing {
     /// For keys of providers and skills: no key is sent, whether the variable is unset or empty. An optional key
     /// protects nothing.
     NoKey,
@@ -62,7 +62,7 @@ pub(super) fn find(names: &Names<'_>, env: &Environment) -> Result<Option<Secret
     if let Some(secret) = of_credential(names, env)? {
         return Ok(Some(secret));
     }
-    if names.absent == DisabledChannels::Refused && !names.env.is_empty() {
+    if names.absent == Missing::Refused && !names.env.is_empty() {
         let hint = format!("set it, or remove {key}_env from the settings{}", unseen_credential(names, env));
         let what = format!("the variable {} is not set", names.env);
         return Err(Problem::new(format!("{key}_env"), what).hint(Some(hint)));
@@ -75,7 +75,7 @@ fn of_variable(names: &Names<'_>, env: &Environment) -> Result<Option<SecretStri
     let problem = |what: &str| Problem::new(format!("{}_env", names.key), format!("the variable {} {what}", names.env));
     let value = value.to_str().ok_or_else(|| problem("is not UTF-8"))?;
     match check(value).map_err(|what| problem(&what))? {
-        None if names.absent != DisabledChannels::NoKey => {
+        None if names.absent != Missing::NoKey => {
             Err(problem("is set and empty").hint(Some("put the secret into it, or unset it".to_owned())))
         }
         secret => Ok(secret),

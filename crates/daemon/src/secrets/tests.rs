@@ -1,7 +1,7 @@
 //! Tests of the sources of secrets, and of refusals.
 
 #![allow(clippy::unwrap_used)]
-use super::source::{DisabledChannels, Names, find};
+use super::source::{Missing, Names, find};
 use super::*;
 use crate::args::SettingsArgs;
 use crate::paths::Paths;
@@ -12,13 +12,8 @@ fn defaults(settings: &Settings) -> Loaded {
     Loaded { settings: settings.clone(), origins: Origins::default(), hidden: Vec::new() }
 }
 
-const NAMES: Names<'static> = Names {
-    key: "llm.api_key",
-    env: "MY_KEY",
-    absent: DisabledChannels::NoKey,
-    file: None,
-    credential: "openai_api_key",
-};
+const NAMES: Names<'static> =
+    Names { key: "llm.api_key", env: "MY_KEY", absent: Missing::NoKey, file: None, credential: "openai_api_key" };
 
 fn found(names: &Names<'_>, env: &Environment) -> Option<String> {
     find(names, env).unwrap().map(|secret| secret.expose_secret().to_owned())

@@ -93,9 +93,13 @@ pub(crate) fn binder(
     context: &LoopContext,
     tools: &Arc<ToolSet>,
 ) -> impl Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync + use<> {
-    let seed = core.seed(context);
-    let start = ChildTools { seed, tools: tools.clone(), children: children.clone() };
+    let starts_runs = [SPAWN_SUBAGENT, RUN_IN_WORKER].iter().any(|name| tools.get(name).is_some());
+    let start = starts_runs.then(|| {
+        let seed = core.seed(context);
+        ChildTools { seed, tools: tools.clone(), children: children.clone() }
+    });
     move |name| {
+        let start = start.as_ref()?;
         let declaration = start.tools.get(name)?;
         match name {
             SPAWN_SUBAGENT => Some(bound(declaration, start.clone())),

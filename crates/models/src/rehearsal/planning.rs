@@ -13,7 +13,7 @@ const STEP_HEAD: &str = "Carry out one step of a plan";
 /// The text before the number of the step.
 const STEP_NUMBER: &str = "Your step is number ";
 /// The beginning of the report on a plan, from which the summary is made.
-const REPORT_HEAD: &str = "This is what has become of a plan";
+const REPORT_HEAD: &str = "This is the outcome of a plan";
 /// Text in a request that makes the second step, number 1, fail.
 const BLOCKED_STEP: &str = "rehearse blocked-step";
 /// Most characters of the request that become the title.

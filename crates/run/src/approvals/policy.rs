@@ -200,7 +200,7 @@ mod tests {
             let arguments = arguments.as_object().expect("an object");
             let untrusted = if untrusted_content { Untrusted::Content } else { Untrusted::Nothing };
             let need = rules.need(Case { spec: &spec, arguments, weight: &weight, untrusted });
-            assert_eq!(word(&need), expected, "{} {arguments:?} outside={untrusted_content}", spec.name);
+            assert_eq!(word(&need), expected, "{} {arguments:?} untrusted={untrusted_content}", spec.name);
         }
     }
 

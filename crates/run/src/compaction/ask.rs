@@ -89,7 +89,7 @@ async fn ask(
 ) -> Option<Result<String, &'static str>> {
     // A separate context: the question does not enter the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(question))]);
-    let allowance = Allowance { attempts: ATTEMPTS, purpose: CallPurpose::Deferral };
+    let allowance = Allowance { attempts: ATTEMPTS, purpose: CallPurpose::SideQuestion };
     match core.ask(reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => Some(match reply.finish {
             FinishReason::Stop => Ok(reply.text),

@@ -91,7 +91,7 @@ impl LoopDelegate for Noting<'_> {
         context: &mut LoopContext,
         _iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = Allowance { attempts: 1, purpose: CallPurpose::Deferral };
+        let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion };
         let asked = self.core.ask(reasoning, context, self.step, allowance).await?;
         self.core.turn_of(asked, context)
     }

@@ -52,7 +52,7 @@ impl RunCore {
                     Refused::Limit(shortage) => {
                         // The refusal of a side question is not recorded for the tree: its next call is checked on its
                         // own.
-                        if allowance.purpose != CallPurpose::Deferral {
+                        if allowance.purpose != CallPurpose::SideQuestion {
                             self.tally.refuse_day(shortage);
                         }
                         shortage.into()

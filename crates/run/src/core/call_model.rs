@@ -32,14 +32,14 @@ pub enum CallPurpose {
     /// The closing turn, with its time. It may use the money that is reserved for it.
     Closing(Duration),
     /// A side question about the run. Its answer is not a message of the conversation.
-    Deferral,
+    SideQuestion,
 }
 
 impl CallPurpose {
     pub(super) fn closing(self) -> Option<Duration> {
         match self {
             Self::Closing(time) => Some(time),
-            Self::Step | Self::Deferral => None,
+            Self::Step | Self::SideQuestion => None,
         }
     }
 }
@@ -92,7 +92,7 @@ impl RunCore {
     fn thinking(&self, purpose: CallPurpose) -> Option<Thinking> {
         match purpose {
             CallPurpose::Step => self.request.options.thinking.or(self.services.config.thinking),
-            CallPurpose::Closing(_) | CallPurpose::Deferral => None,
+            CallPurpose::Closing(_) | CallPurpose::SideQuestion => None,
         }
     }
 
@@ -147,10 +147,10 @@ impl RunCore {
                 let chanting = of_closing.as_deref_mut().filter(|_| watched);
                 Some(Watch { chanting, max_bytes: Some(CLOSING_MAX_BYTES), cut: &cut })
             }
-            CallPurpose::Deferral => None,
+            CallPurpose::SideQuestion => None,
         };
         let mut sink = LiveSink::new(&self.live, step, watch);
-        match self.child || allowance.purpose == CallPurpose::Deferral {
+        match self.child || allowance.purpose == CallPurpose::SideQuestion {
             true => sink.silent(),
             false => sink.shown(),
         }
@@ -208,7 +208,7 @@ impl RunCore {
 
     /// Whether the conversation shows this text. The text of child runs and of side questions is not shown.
     fn shows(&self, allowance: Allowance, said: &str) -> bool {
-        !self.child && allowance.purpose != CallPurpose::Deferral && !said.trim().is_empty()
+        !self.child && allowance.purpose != CallPurpose::SideQuestion && !said.trim().is_empty()
     }
 
     /// Converts the result of a model call into a step of the loop. Chanting becomes a verdict of the stop rules.

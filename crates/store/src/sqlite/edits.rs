@@ -25,7 +25,7 @@ macro_rules! turns_at_work {
 /// numbers of messages that a lane passes never count notices.
 macro_rules! notice {
     () => {
-        "(role = 'system' AND COALESCE(body ->> 'outside', 0))"
+        "(role = 'system' AND COALESCE(body ->> 'untrusted', 0))"
     };
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_protocol::store::{PROGRESS_EVENTS_MAX, UnfinishedRun};
+use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    ChannelId, Conversation, Event, EventQuery, HistoryEntry, JobProgress, Message, Note, Presence, ReplyRoute,
-    RunFilter, RunId, RunRecord, RunsIn, SessionFilter, SessionKey, SessionSummary, UnixMillis,
+    ChannelId, Conversation, Event, EventQuery, HistoryEntry, Message, Note, Presence, ReplyRoute, RunFilter, RunId,
+    RunRecord, SessionFilter, SessionKey, SessionSummary, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -143,7 +143,7 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1) AND position > ?2
            AND visibility = 'visible' AND scope = 'thread'
-           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
+           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'untrusted', 0)))
          ORDER BY position",
     )?;
     history_lines(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
@@ -154,7 +154,7 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1)
            AND visibility = 'visible' AND scope = 'thread'
-           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
+           AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'untrusted', 0)))
          ORDER BY position DESC",
     )?;
     let mut entries = history_lines(statement.query(params![session.as_str()])?, limit)?;
@@ -244,18 +244,6 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
             rows::event,
         ),
     }
-}
-
-pub(super) fn progress(conn: &Connection, run: RunId, runs_in: RunsIn) -> Done<JobProgress> {
-    let mut statement = conn
-        .prepare_cached("SELECT seq, at, session, run_id, kind FROM events WHERE run_id = ?1 ORDER BY seq LIMIT ?2")?;
-    let mut found = statement.query(params![run.as_uuid(), PROGRESS_EVENTS_MAX])?;
-    let mut progress = JobProgress::running_in(runs_in);
-    while let Some(row) = found.next()? {
-        let event = rows::event(row)?;
-        progress.take(event.at, event.kind);
-    }
-    Ok(progress)
 }
 
 pub(super) fn last_event(conn: &Connection) -> Done<u64> {

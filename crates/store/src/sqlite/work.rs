@@ -2,14 +2,19 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    BootId, Claim, Deferral, Durability, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
-    JobNumbers, JobProgress, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun, PutRule, RoutineId,
-    RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
-    RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Settled, StoreError, UnixMillis,
+    BootId, Claim, Deferral, Durability, EventQuery, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated,
+    JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun,
+    PutRule, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
+    RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Seq, Settled,
+    StoreError, UnixMillis,
 };
 
 use super::{SqliteStore, damaged, jobs, reads, routine_runs, routines};
 use Durability::Committed;
+use belay_protocol::store::PROGRESS_EVENTS_MAX;
+
+/// Events that one query of the progress of a job reads.
+const PROGRESS_PAGE: u32 = 256;
 
 #[async_trait]
 impl JobReader for SqliteStore {
@@ -22,7 +27,18 @@ impl JobReader for SqliteStore {
     }
 
     async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<JobProgress, StoreError> {
-        self.read(move |conn| reads::progress(conn, run, runs_in)).await
+        let (mut progress, mut after, mut left) =
+            (JobProgress::running_in(runs_in), Seq::default(), PROGRESS_EVENTS_MAX);
+        // In pages, so that other reads do not wait for the events of a long job.
+        while left > 0 {
+            let query = EventQuery { after, run: Some(run), session: None, limit: left.min(PROGRESS_PAGE) };
+            let page = self.read(move |conn| reads::events(conn, &query)).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            left = left.saturating_sub(page.len() as u32);
+            page.into_iter().for_each(|event| progress.take(event.at, event.kind));
+        }
+        Ok(progress)
     }
 
     async fn numbers(&self) -> Result<JobNumbers, StoreError> {
