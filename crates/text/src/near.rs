@@ -1,8 +1,9 @@
 //! "Did you mean": the known names that are nearest to an unknown one.
 //!
 //! One metric with one bar: the Damerau-Levenshtein distance (letters added, left out, changed or swapped), at most a third of
-//! the longer of the two names. Beyond that it would be a guess. A name that begins with the wanted one is near too. Case does not count, nor whether a blank, `_` or `-` parts
-//! two words. A name is also compared by its last part (`Asia/Tokyo` by `Tokyo`).
+//! the longer of the two names. Beyond that it would be a guess. Case does not count, nor whether a blank, `_` or `-` parts
+//! two words. A name is also compared by its last part (`Asia/Tokyo` by `Tokyo`). If no name is near, the names that begin
+//! with the wanted one are offered.
 
 use strsim::{damerau_levenshtein, normalized_levenshtein};
 
@@ -17,17 +18,23 @@ pub fn nearest<'a, S: AsRef<str> + ?Sized + 'a>(
     nearest_names(wanted, known, 1).first().copied()
 }
 
-/// Up to `most` of the known names that are near to `wanted`, the nearest first, then in the order of the alphabet.
+/// Up to `most` of the known names that are nearest to `wanted`, all at the same distance, in the order of the alphabet. If
+/// none is near, up to `most` names that begin with it.
 pub fn nearest_names<'a, S: AsRef<str> + ?Sized + 'a>(
     wanted: &str,
     known: impl IntoIterator<Item = &'a S>,
     most: usize,
 ) -> Vec<&'a str> {
     let wanted = folded(wanted);
-    let names = known.into_iter().map(AsRef::as_ref);
-    let mut near: Vec<(usize, &str)> = names.filter_map(|name| Some((distance(&wanted, name)?, name))).collect();
+    let names: Vec<&str> = known.into_iter().map(AsRef::as_ref).collect();
+    let mut near: Vec<(usize, &str)> =
+        names.iter().filter_map(|name| Some((distance(&wanted, name)?, *name))).collect();
+    if near.is_empty() {
+        near = names.iter().filter(|name| begins_with(name, &wanted)).map(|name| (0, *name)).collect();
+    }
     near.sort_unstable();
-    near.into_iter().take(most).map(|(_, name)| name).collect()
+    let least = near.first().map_or(0, |(distance, _)| *distance);
+    near.into_iter().take_while(|(distance, _)| *distance == least).take(most).map(|(_, name)| name).collect()
 }
 
 /// The names as a question for the end of a sentence, with a blank before it; empty when there are none.
@@ -49,6 +56,13 @@ fn folded(name: &str) -> String {
     name.to_lowercase().replace([' ', '-'], "_")
 }
 
+/// Whether a name, or its last part, begins with the wanted one.
+fn begins_with(name: &str, wanted: &str) -> bool {
+    let name = folded(name);
+    let last = name.rsplit('/').next().unwrap_or(&name);
+    wanted.chars().count() >= BEGINNING_MIN && [name.as_str(), last].iter().any(|part| part.starts_with(wanted))
+}
+
 /// The distance to a name, or to its last part; `None`: neither is near.
 fn distance(wanted: &str, name: &str) -> Option<usize> {
     let name = folded(name);
@@ -57,9 +71,7 @@ fn distance(wanted: &str, name: &str) -> Option<usize> {
         let (one, other) = (wanted.chars().count(), name.chars().count());
         let most = one.max(other) / 3;
         // The difference in length is the least distance there can be, and needs no table of both.
-        let typed = (one.abs_diff(other) <= most).then(|| damerau_levenshtein(wanted, name));
-        let begun = (one >= BEGINNING_MIN && name.starts_with(wanted)).then(|| other - one);
-        typed.filter(|distance| *distance <= most).or(begun)
+        (one.abs_diff(other) <= most).then(|| damerau_levenshtein(wanted, name)).filter(|distance| *distance <= most)
     };
     [distance(&name), distance(last)].into_iter().flatten().min()
 }
