@@ -122,7 +122,7 @@ impl ApprovalState {
 pub enum Decision {
     /// Approve this call.
     Approve,
-    /// Approve this call and all calls in this session that [`Gate::covers`] covers.
+    /// Approve this call and all calls in this session that [`ApprovalRequest::covers`] covers.
     Always,
     /// Deny this call.
     Deny,

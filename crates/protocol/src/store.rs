@@ -13,7 +13,7 @@
 //! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines and routine runs |
 //! | [`NoteStore`], [`SpendLedger`], [`StoreHealth`] | notes, money, readiness |
 //!
-//! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::GateStore), [`SecretVault`](crate::SecretVault) and
+//! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::ApprovalStore), [`SecretVault`](crate::SecretVault) and
 //! [`ToolSwitches`](crate::ToolSwitches) are in the modules of their words.
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].

@@ -1,8 +1,9 @@
 //! Approvals: which tool calls need a person's answer, the text of the question, and the call that an answer is bound
 //! to.
 //!
-//! The effect gate asks [`Policy`] about every call. If a person has to answer, the effect gate makes a
-//! [`Gate`](belay_protocol::Gate), the run pauses, and the lane receives the answer (see `belay_agent::lane`).
+//! The effect gate asks [`Policy`] about every call. If a person has to answer, the effect gate makes an
+//! [`ApprovalRequest`](belay_protocol::ApprovalRequest), the run pauses, and the lane receives the answer (see
+//! `belay_agent::lane`).
 //! [`digest`] binds an answer to the tool, its arguments, and their meaning at the time of the answer.
 
 mod config;
