@@ -152,7 +152,7 @@ pub enum Refusal {
         /// The delay after which the sender may try again.
         retry_after: Duration,
     },
-    /// The queues of the whole daemon are full, whoever the sender is.
+    /// The queues of the whole daemon are full, for every sender.
     #[error("overloaded: {what}; try again in {} ms", retry_after.as_millis())]
     Overloaded {
         /// The name of the full queue.

@@ -301,11 +301,11 @@ pub trait WorkerLink: Send + Sync {
 
 /// Opens links for jobs.
 pub trait WorkerLinks: Send + Sync {
-    /// Opens a link with a token of its own for a new job. `desk` answers the requests of the job.
+    /// Opens a link with its own token for a new job. `host` answers the requests of the job.
     ///
     /// # Errors
     /// The reason, for people: the system gives no randomness, or too many links are open.
-    fn open(&self, desk: std::sync::Arc<dyn WorkerLink>) -> Result<OpenLink, String>;
+    fn open(&self, host: std::sync::Arc<dyn WorkerLink>) -> Result<OpenLink, String>;
 }
 
 /// An open link. Dropping it revokes the token: later requests of the job get the answer for strangers.

@@ -34,7 +34,7 @@ struct PreviewTarget {
     request: Arc<RunRequest>,
 }
 
-/// What happens to a preview at the end of a turn.
+/// The fate of a preview at the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// The answer replaces it.

@@ -25,7 +25,7 @@ fn silent() -> ScriptedModel {
     ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK"))
 }
 
-/// A house at ten past whose store fails where the test says.
+/// An agent at ten past whose store fails where the test says.
 fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqliteStore>) {
     let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
     (Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(model) }, store)

@@ -1,4 +1,4 @@
-//! Prepares the messages of a model request: removes hidden characters, whoever wrote them.
+//! Prepares the messages of a model request: removes hidden characters of every author.
 
 use std::borrow::Cow;
 use std::sync::Arc;

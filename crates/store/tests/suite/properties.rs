@@ -37,7 +37,7 @@ enum Step {
         run: usize,
         other: usize,
     },
-    /// Lay a run to rest on a question. Questions are named by the order of asking.
+    /// Pause a run on an approval request. Questions are named by the order of asking.
     Pause(usize),
     Decide {
         approval: usize,
@@ -306,7 +306,7 @@ async fn what_is_left_fits_together(store: &dyn Store) -> Result<(), TestCaseErr
         prop_assert!(asked, "it waits for a question that is gone: {:?}", record);
         prop_assert!(
             record.status != RunStatus::Paused || approvals.iter().any(own),
-            "it rests on nothing: {:?}",
+            "it is paused without a request: {:?}",
             record
         );
     }

@@ -24,13 +24,13 @@ pub(crate) struct ProbeChannel {
     open_in_drain: Arc<AtomicBool>,
     shows: Shows,
     lists: Option<Arc<dyn ChannelAccess>>,
-    /// What was asked of its preview, one line each.
+    /// The calls of its preview, one line each.
     previews: Mutex<Vec<String>>,
-    /// What becomes of the next changes of its preview.
+    /// The failures of the next changes of its preview.
     troubles: Mutex<VecDeque<Trouble>>,
 }
 
-/// What a channel shows of an answer while it comes.
+/// How a channel shows an unfinished answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shows {
     #[default]
@@ -39,7 +39,7 @@ pub(crate) enum Shows {
     Preview,
 }
 
-/// What a platform does with a preview instead of the usual.
+/// A failure of the platform at a change of a preview.
 pub(crate) enum Trouble {
     Error(DeliverError),
     Silence,
@@ -108,12 +108,12 @@ impl ProbeChannel {
         }
     }
 
-    /// What was asked of its preview.
+    /// The calls of its preview.
     pub(crate) fn previews(&self) -> Vec<String> {
         self.previews.lock().expect("no test panics with it").clone()
     }
 
-    /// What becomes of the next change of its preview.
+    /// Sets the failure of the next change of its preview.
     pub(crate) fn trouble(&self, trouble: Trouble) {
         self.troubles.lock().expect("no test panics with it").push_back(trouble);
     }

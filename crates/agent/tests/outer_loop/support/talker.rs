@@ -146,7 +146,7 @@ impl Talker {
         self.next().await
     }
 
-    /// Sends a text whose answer is not delivered: whoever sent it reads the run.
+    /// Sends a text whose answer is not delivered: the sender reads the run.
     pub(crate) async fn silently(&self, session: &str, text: &str) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
         self.send(Inbound { reply_to: None, ..inbound }).await
@@ -181,7 +181,7 @@ impl Talker {
         self.send(Inbound { work, ..inbound }).await
     }
 
-    /// Sends what another principal says, whoever that is.
+    /// Sends a text in the name of another principal.
     pub(crate) async fn said_by(&self, who: Principal, session: &str, body: Body) -> Ack {
         let inbound = self.inbound(session, who.role, body, None);
         self.send(Inbound { principal: who, ..inbound }).await
@@ -254,7 +254,7 @@ pub(crate) async fn end_of(accepted: Accepted) -> Arc<RunRecord> {
     record.expect("published").clone().expect("some")
 }
 
-/// Waits until an accepted run rests on a question.
+/// Waits until an accepted run is paused on an approval request.
 pub(crate) async fn rest_of(accepted: &mut Accepted) -> Arc<RunRecord> {
     let finished = &mut accepted.watch.as_mut().expect("alive").finished;
     let record = tokio::time::timeout(PATIENCE, finished.wait_for(Option::is_some)).await.expect("a rest");

@@ -46,7 +46,7 @@ impl TestTool {
         self.writing()
     }
 
-    /// The same tool, whose answers are words of the outside.
+    /// The same tool, whose results are untrusted content.
     pub(crate) fn of_outside(mut self) -> Self {
         self.spec.untrusted = true;
         self
@@ -58,7 +58,7 @@ impl TestTool {
         self
     }
 
-    /// The same tool, described by whoever runs that MCP server.
+    /// The same tool, described by that MCP server.
     pub(crate) fn described_by(mut self, server: &str) -> Self {
         self.spec.foreign = true;
         self.of_server(server)

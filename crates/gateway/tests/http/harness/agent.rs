@@ -164,7 +164,7 @@ impl FakeAgent {
         })
     }
 
-    /// Lays a run to rest on a question about that command, or for a secret.
+    /// Pauses a run on an approval request for that command, or on a question for a secret.
     fn pause(&self, id: RunId, kind: ApprovalKind, summary: &str, inbound: &Inbound) {
         let mut lives = self.lives.lock().unwrap();
         let life = lives.get_mut(&id).unwrap();

@@ -3,27 +3,27 @@
 use belay_protocol::ToolFailure;
 use serde_json::json;
 
-use super::support::{BOTH, house};
+use super::support::{BOTH, fixture};
 
 #[tokio::test]
 async fn what_is_printed_and_how_it_ended_is_told() {
     for policy in BOTH {
-        let house = house(policy);
+        let fixture = fixture(policy);
         for (argv, expected) in [
             (&["echo", "hello"][..], "[exit code 0]\nhello\n"),
             (&["true"], "[exit code 0]\n[nothing was printed]"),
             (&["printf", "%s,", "$HOME", "*", "a;b", "`x`"], "[exit code 0]\n$HOME,*,a;b,`x`,"),
             (&["sh", "-c", "echo err >&2"], "[exit code 0]\nerr\n"),
         ] {
-            assert_eq!(house.argv(argv).await, expected, "{policy:?} {argv:?}");
+            assert_eq!(fixture.argv(argv).await, expected, "{policy:?} {argv:?}");
         }
         for (argv, expected) in [
             (&["sh", "-c", "echo why; exit 3"][..], "[exit code 3]\nwhy\n"),
             (&["false"], "[exit code 1]\n[nothing was printed]"),
         ] {
-            assert_eq!(house.failing(argv).await, expected, "{policy:?} {argv:?}");
+            assert_eq!(fixture.failing(argv).await, expected, "{policy:?} {argv:?}");
         }
-        let killed = house.failing(&["sh", "-c", "kill -9 $$"]).await;
+        let killed = fixture.failing(&["sh", "-c", "kill -9 $$"]).await;
         assert!(killed.contains("signal 9"), "{policy:?}: {killed}");
     }
 }
@@ -31,16 +31,16 @@ async fn what_is_printed_and_how_it_ended_is_told() {
 #[tokio::test]
 async fn directory_input_and_programs_of_the_workspace() {
     for policy in BOTH {
-        let house = house(policy);
-        std::fs::write(house.inside("sub/inner.txt"), "").unwrap();
-        house.write("tool.sh", "#!/bin/sh\necho tool \"$1\" in \"${PWD##*/}\"\n", 0o755);
+        let fixture = fixture(policy);
+        std::fs::write(fixture.inside("sub/inner.txt"), "").unwrap();
+        fixture.write("tool.sh", "#!/bin/sh\necho tool \"$1\" in \"${PWD##*/}\"\n", 0o755);
         for (arguments, expected) in [
             (json!({"argv": ["ls"], "directory": "sub"}), "[exit code 0]\ninner.txt\n"),
             (json!({"argv": ["cat"], "stdin": "fed\n"}), "[exit code 0]\nfed\n"),
             (json!({"argv": ["./tool.sh", "x"]}), "[exit code 0]\ntool x in workspace\n"),
             (json!({"argv": ["../tool.sh", "x"], "directory": "sub"}), "[exit code 0]\ntool x in sub\n"),
         ] {
-            let answer = house.run(arguments.clone()).await;
+            let answer = fixture.run(arguments.clone()).await;
             assert_eq!(answer.map(|reply| reply.text).as_deref(), Ok(expected), "{policy:?} {arguments}");
         }
     }
@@ -48,9 +48,9 @@ async fn directory_input_and_programs_of_the_workspace() {
 
 #[tokio::test]
 async fn a_call_that_cannot_work_says_why() {
-    let house = house(BOTH[0]);
-    house.write("plain.txt", "no program", 0o644);
-    std::os::unix::fs::symlink("/etc", house.inside("out")).unwrap();
+    let fixture = fixture(BOTH[0]);
+    fixture.write("plain.txt", "no program", 0o644);
+    std::os::unix::fs::symlink("/etc", fixture.inside("out")).unwrap();
     let long = "x".repeat(17_000);
     for (arguments, says) in [
         (json!({"argv": []}), "argv is empty"),
@@ -73,8 +73,8 @@ async fn a_call_that_cannot_work_says_why() {
         (json!({"argv": ["ls"], "shell": true}), "do not match"),
     ] {
         for answer in [
-            house.run(arguments.clone()).await.map(|reply| reply.text),
-            house.preview(arguments.clone()).await.map(|weight| weight.summary),
+            fixture.run(arguments.clone()).await.map(|reply| reply.text),
+            fixture.preview(arguments.clone()).await.map(|weight| weight.summary),
         ] {
             match answer {
                 Err(ToolFailure::Failed(text)) => assert!(text.contains(says), "{arguments}: {text}"),
@@ -82,23 +82,25 @@ async fn a_call_that_cannot_work_says_why() {
             }
         }
     }
-    let told = house.failing(&["./plain.txt"]).await;
+    let told = fixture.failing(&["./plain.txt"]).await;
     assert!(told.contains("ermission denied") || told.contains("may not be executed"), "{told}");
 }
 
 #[tokio::test]
 async fn a_flood_is_read_to_its_end_shown_in_part_and_kept() {
     for policy in BOTH {
-        let house = house(policy);
-        let context = house.context();
+        let fixture = fixture(policy);
+        let context = fixture.context();
         let arguments = json!({"argv": ["sh", "-c", "yes x | head -c 30000000; echo the end"]});
-        let reply = house.call("run_command", arguments, &context).await.unwrap();
+        let reply = fixture.call("run_command", arguments, &context).await.unwrap();
         assert!(reply.text.starts_with("[exit code 0]\nx\nx\n") && reply.text.ends_with("x\nthe end\n"));
         assert!(reply.text.len() < 68 * 1024, "{}", reply.text.len());
         let kept = reply.kept.unwrap();
         assert!((16 * 1024 * 1024..17 * 1024 * 1024).contains(&kept.bytes), "{}", kept.bytes);
-        let part =
-            house.call("read_output", json!({"name": kept.name, "offset": 1000, "limit": 4}), &context).await.unwrap();
+        let part = fixture
+            .call("read_output", json!({"name": kept.name, "offset": 1000, "limit": 4}), &context)
+            .await
+            .unwrap();
         assert!(
             part.text.starts_with(&format!("[{}: bytes 1000 to 1004 of {}]\nx\nx\n", kept.name, kept.bytes)),
             "{}",
@@ -110,10 +112,10 @@ async fn a_flood_is_read_to_its_end_shown_in_part_and_kept() {
 #[tokio::test]
 async fn a_script_is_run_by_a_shell() {
     for policy in BOTH {
-        let house = house(policy);
-        let context = house.context();
+        let fixture = fixture(policy);
+        let context = fixture.context();
         let script = json!({"script": "for n in 1 2; do echo $n; done | tac", "directory": "sub"});
-        let reply = house.call("run_shell", script, &context).await.unwrap();
+        let reply = fixture.call("run_shell", script, &context).await.unwrap();
         assert_eq!(reply.text, "[exit code 0]\n2\n1\n");
     }
 }

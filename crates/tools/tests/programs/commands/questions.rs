@@ -5,7 +5,7 @@ use belay_tools::config::CommandsConfig;
 use belay_tools::sandbox::{Policy, SandboxConfig};
 use serde_json::{Value, json};
 
-use super::support::{House, house, house_with, house_without_sandbox};
+use super::support::{Fixture, fixture, fixture_with, fixture_without_sandbox};
 
 fn bound<'a>(weight: &'a CallPreview, name: &str) -> &'a str {
     weight.bound.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
@@ -13,7 +13,7 @@ fn bound<'a>(weight: &'a CallPreview, name: &str) -> &'a str {
 
 #[tokio::test]
 async fn a_command_is_shown_as_one_line_that_hides_nothing() {
-    let house = house(Policy::Off);
+    let fixture = fixture(Policy::Off);
     for (arguments, summary, covers, ask) in [
         (json!({"argv": ["ls", "-l"]}), "ls -l", Some("ls"), None),
         (json!({"argv": ["ls", "a b"], "directory": "./sub/"}), "ls 'a b' (in sub)", Some("ls"), None),
@@ -21,7 +21,7 @@ async fn a_command_is_shown_as_one_line_that_hides_nothing() {
         (json!({"argv": ["find", ".", "-exec", "rm", "{}", ";"]}), "find . -exec rm '{}' ';'", None, Some(Ask::Always)),
         (json!({"argv": ["sh", "-c", "echo hi"]}), "sh -c 'echo hi'", None, Some(Ask::Always)),
     ] {
-        let weight = house.preview(arguments.clone()).await.unwrap();
+        let weight = fixture.preview(arguments.clone()).await.unwrap();
         let found = (weight.summary.as_str(), weight.covers.as_deref(), weight.ask);
         assert_eq!(found, (summary, covers, ask), "{arguments}");
         assert_eq!(!bound(&weight, "caution").is_empty(), ask.is_some(), "{arguments}");
@@ -29,38 +29,38 @@ async fn a_command_is_shown_as_one_line_that_hides_nothing() {
 }
 
 /// The weight before and after something changes.
-async fn changes(house: &House, arguments: &Value, change: impl FnOnce()) -> (CallPreview, CallPreview) {
-    let before = house.preview(arguments.clone()).await.unwrap();
-    assert_eq!(house.preview(arguments.clone()).await.unwrap(), before, "the same world weighs the same");
+async fn changes(fixture: &Fixture, arguments: &Value, change: impl FnOnce()) -> (CallPreview, CallPreview) {
+    let before = fixture.preview(arguments.clone()).await.unwrap();
+    assert_eq!(fixture.preview(arguments.clone()).await.unwrap(), before, "the same world weighs the same");
     change();
-    (before, house.preview(arguments.clone()).await.unwrap())
+    (before, fixture.preview(arguments.clone()).await.unwrap())
 }
 
 #[tokio::test]
 async fn an_answer_is_bound_to_the_files_that_are_named() {
-    let house = house(Policy::Off);
-    house.write("build.sh", "#!/bin/sh\necho 1\n", 0o755);
-    house.write("sub/script.py", "print(1)\n", 0o644);
-    house.write("options.txt", "a", 0o644);
+    let fixture = fixture(Policy::Off);
+    fixture.write("build.sh", "#!/bin/sh\necho 1\n", 0o755);
+    fixture.write("sub/script.py", "print(1)\n", 0o644);
+    fixture.write("options.txt", "a", 0o644);
     for (arguments, file, name) in [
         (json!({"argv": ["./build.sh"]}), "build.sh", "file build.sh"),
         (json!({"argv": ["sh", "script.py"], "directory": "sub"}), "sub/script.py", "file sub/script.py"),
         (json!({"argv": ["grep", "--file=options.txt", "x"]}), "options.txt", "file options.txt"),
     ] {
         let (before, after) =
-            changes(&house, &arguments, || std::fs::write(house.inside(file), "changed").unwrap()).await;
+            changes(&fixture, &arguments, || std::fs::write(fixture.inside(file), "changed").unwrap()).await;
         assert_ne!(bound(&before, name), "", "{arguments}: {before:?}");
         assert_ne!(bound(&before, name), bound(&after, name), "{arguments}");
     }
-    std::os::unix::fs::symlink("../secret", house.inside("out")).unwrap();
-    let weight = house.preview(json!({"argv": ["cat", "out", "../secret", "/etc/passwd"]})).await.unwrap();
+    std::os::unix::fs::symlink("../secret", fixture.inside("out")).unwrap();
+    let weight = fixture.preview(json!({"argv": ["cat", "out", "../secret", "/etc/passwd"]})).await.unwrap();
     assert!(weight.bound.iter().all(|(name, _)| !name.starts_with("file ")), "{weight:?}");
 }
 
 #[tokio::test]
 async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
-    let house = house(Policy::Off);
-    let weight = |arguments: Value| async { house.preview(arguments).await.unwrap().bound };
+    let fixture = fixture(Policy::Off);
+    let weight = |arguments: Value| async { fixture.preview(arguments).await.unwrap().bound };
     let plain = weight(json!({"argv": ["cat"]})).await;
     for other in [
         json!({"argv": ["cat"], "stdin": "x"}),
@@ -72,10 +72,10 @@ async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
     let environment = [("CARGO_HOME".to_owned(), "/srv/cargo".to_owned())].into();
     let commands = CommandsConfig { environment, ..CommandsConfig::default() };
     let off = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
-    let other = house_with(off.clone(), commands).preview(json!({"argv": ["cat"]})).await.unwrap();
+    let other = fixture_with(off.clone(), commands).preview(json!({"argv": ["cat"]})).await.unwrap();
     assert_ne!(bound(&other, "environment"), "");
     assert!(plain.iter().all(|(name, value)| name != "environment" || value != bound(&other, "environment")));
-    let networked = house_with(SandboxConfig { network: true, ..off }, CommandsConfig::default());
+    let networked = fixture_with(SandboxConfig { network: true, ..off }, CommandsConfig::default());
     let policy = networked.preview(json!({"argv": ["cat"]})).await.unwrap();
     assert_eq!(
         (
@@ -88,17 +88,17 @@ async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
 
 #[tokio::test]
 async fn without_walls_nothing_runs_and_nobody_is_asked() {
-    let house = house_without_sandbox();
+    let fixture = fixture_without_sandbox();
     let answers = [
-        house.run(json!({"argv": ["touch", "ran"]})).await.err(),
-        house.preview(json!({"argv": ["touch", "ran"]})).await.err(),
-        house.call("run_shell", json!({"script": "touch ran"}), &house.context()).await.err(),
+        fixture.run(json!({"argv": ["touch", "ran"]})).await.err(),
+        fixture.preview(json!({"argv": ["touch", "ran"]})).await.err(),
+        fixture.call("run_shell", json!({"script": "touch ran"}), &fixture.context()).await.err(),
     ];
     for answer in answers {
         let Some(ToolFailure::Denied(text)) = answer else { panic!("{answer:?}") };
         assert!(text.contains("bubblewrap is not installed"), "{text}");
     }
-    assert!(!house.inside("ran").exists());
+    assert!(!fixture.inside("ran").exists());
 }
 
 #[tokio::test]
@@ -120,35 +120,35 @@ async fn the_operators_lists_are_heeded_by_name_and_by_path() {
         (&["*"], &["tool"], "./tool", false),
         (&[], &[], "true", false),
     ] {
-        let house = house_with(off.clone(), lists(allow, deny));
-        house.write("tool", "#!/bin/sh\n", 0o755);
-        let answer = house.run(json!({"argv": [argv]})).await;
+        let fixture = fixture_with(off.clone(), lists(allow, deny));
+        fixture.write("tool", "#!/bin/sh\n", 0o755);
+        let answer = fixture.run(json!({"argv": [argv]})).await;
         match (&answer, runs) {
             (Ok(_), true) => {}
             (Err(ToolFailure::Denied(text)), false) => assert!(text.contains("tools.commands."), "{text}"),
             _ => panic!("{allow:?} {deny:?} {argv}: {answer:?}"),
         }
-        assert_eq!(house.preview(json!({"argv": [argv]})).await.is_ok(), runs, "both look the same way");
+        assert_eq!(fixture.preview(json!({"argv": [argv]})).await.is_ok(), runs, "both look the same way");
     }
-    let usual = house(Policy::Off).preview(json!({"argv": ["su", "-c", "id"]})).await;
+    let usual = fixture(Policy::Off).preview(json!({"argv": ["su", "-c", "id"]})).await;
     assert!(matches!(usual, Err(ToolFailure::Denied(_))), "{usual:?}");
 }
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_bound_to_every_file_is_not_asked_for() {
-    let house = house(Policy::Off);
+    let fixture = fixture(Policy::Off);
     let mut argv = vec!["cat".to_owned()];
     for at in 0..65 {
-        house.write(&format!("f{at}"), "x", 0o644);
+        fixture.write(&format!("f{at}"), "x", 0o644);
         argv.push(format!("f{at}"));
     }
-    let weight = house.preview(json!({ "argv": argv })).await.unwrap();
+    let weight = fixture.preview(json!({ "argv": argv })).await.unwrap();
     let why = weight.unbound.unwrap();
     assert!(why.contains("more than 64 files") && why.contains("name fewer"), "{why}");
     // The same file again is no other file, and what is no file needs no binding.
     argv.pop();
     argv.extend(["f0".to_owned(), "missing".to_owned(), "--out=f1".to_owned()]);
-    let weight = house.preview(json!({ "argv": argv })).await.unwrap();
+    let weight = fixture.preview(json!({ "argv": argv })).await.unwrap();
     let files = weight.bound.iter().filter(|(name, _)| name.starts_with("file ")).count();
     assert_eq!((files, weight.unbound), (64, None));
 }
@@ -161,7 +161,7 @@ async fn a_program_that_is_named_within_an_argument_is_seen() {
     std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let mut commands = CommandsConfig::default();
     commands.path.push(programs.path().to_owned());
-    let house = house_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
+    let fixture = fixture_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
     for (argument, seen) in [
         ("notes", false),
         ("--colour=always", false),
@@ -177,7 +177,7 @@ async fn a_program_that_is_named_within_an_argument_is_seen() {
         ("a,sh", true),
         ("x=y=/bin/sh", true),
     ] {
-        let weight = house.preview(json!({ "argv": ["nice", argument] })).await.unwrap();
+        let weight = fixture.preview(json!({ "argv": ["nice", argument] })).await.unwrap();
         assert_eq!((weight.ask, weight.covers), (seen.then_some(Ask::Always), None), "{argument}");
     }
 }
@@ -192,8 +192,8 @@ async fn what_an_answer_cannot_be_bound_to_is_asked_for_each_time_and_the_questi
     }
     let mut commands = CommandsConfig::default();
     commands.path.insert(0, programs.path().to_owned());
-    let house = house_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
-    house.write("sub/a.sed", "s/a/b/", 0o644);
+    let fixture = fixture_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
+    fixture.write("sub/a.sed", "s/a/b/", 0o644);
     for (argv, why) in [
         (&["run-parts", "sub"][..], "may change after this approval"),
         (&["timeout", "5", "run-parts", "sub"], "may change after this approval"),
@@ -204,10 +204,10 @@ async fn what_an_answer_cannot_be_bound_to_is_asked_for_each_time_and_the_questi
         (&["timeout", "5", "ls", "."], "files or directories of the workspace"),
         (&["timeout", "5", "ls", "-Isub"], "files or directories of the workspace"),
     ] {
-        let weight = house.preview(json!({ "argv": argv })).await.unwrap();
+        let weight = fixture.preview(json!({ "argv": argv })).await.unwrap();
         assert_eq!((weight.ask, &weight.covers), (Some(Ask::Always), &None), "{argv:?}");
         assert!(bound(&weight, "caution").contains(why), "{argv:?}: {:?}", weight.bound);
     }
-    let weight = house.preview(json!({ "argv": ["timeout", "5", "ls", "/etc"] })).await.unwrap();
+    let weight = fixture.preview(json!({ "argv": ["timeout", "5", "ls", "/etc"] })).await.unwrap();
     assert_eq!((weight.ask, weight.covers), (None, None), "these very arguments");
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) struct House {
+pub(crate) struct Fixture {
     dir: TempDir,
     tools: ToolSet,
     processes: Arc<Processes>,
@@ -25,21 +25,21 @@ pub(crate) struct House {
 /// The two ways in which commands run.
 pub(crate) const BOTH: [Policy; 2] = [Policy::Off, Policy::WorkspaceWrite];
 
-/// A house in which commands run by this policy.
-pub(crate) fn house(policy: Policy) -> House {
-    house_with(SandboxConfig { policy, ..SandboxConfig::default() }, CommandsConfig::default())
+/// A fixture in which commands run by this policy.
+pub(crate) fn fixture(policy: Policy) -> Fixture {
+    fixture_with(SandboxConfig { policy, ..SandboxConfig::default() }, CommandsConfig::default())
 }
 
-pub(crate) fn house_with(sandbox: SandboxConfig, commands: CommandsConfig) -> House {
+pub(crate) fn fixture_with(sandbox: SandboxConfig, commands: CommandsConfig) -> Fixture {
     build(commands, |workspace| Sandbox::probe(&sandbox, workspace, Path::new(env!("CARGO_BIN_EXE_belay-launch"))))
 }
 
-/// A house without walls to be had.
-pub(crate) fn house_without_sandbox() -> House {
+/// A fixture without walls to be had.
+pub(crate) fn fixture_without_sandbox() -> Fixture {
     build(CommandsConfig::default(), |_| Err(Missing("bubblewrap is not installed".to_owned())))
 }
 
-fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox, Missing>) -> House {
+fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox, Missing>) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let workspace = dir.path().join("workspace");
     std::fs::create_dir_all(workspace.join("sub")).unwrap();
@@ -60,10 +60,10 @@ fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox
         processes: processes.clone(),
         sandbox: sandbox.into(),
     };
-    House { tools: ToolSet::new(builtin(&config, parts).unwrap()), processes, dir }
+    Fixture { tools: ToolSet::new(builtin(&config, parts).unwrap()), processes, dir }
 }
 
-impl House {
+impl Fixture {
     /// A path in the workspace.
     pub(crate) fn inside(&self, name: &str) -> PathBuf {
         self.dir.path().join("workspace").join(name)
