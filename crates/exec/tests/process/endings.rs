@@ -1,14 +1,12 @@
 //! How trees end, whatever their processes do.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use belay_exec::{CgroupUse, Exit, Launch, Processes, ProcessesConfig, StartError, Stdin};
 use belay_protocol::{Generation, RunId, RunProcesses};
 use tokio::task::JoinSet;
 
-use crate::support::{PATIENCE, exists, launch, numbers, output, processes, sh, start, until};
+use crate::support::{PATIENCE, exists, launch, numbers, output, processes, sh, start, until, with_pids};
 
 /// A misbehaviour: its name, a script, and how many numbers it writes to `$PIDS` before it is what it is.
 struct Kind {
@@ -76,11 +74,6 @@ fn kept(cgroup: CgroupUse) -> Processes {
 
 fn patient(term_grace: Duration) -> Processes {
     Processes::new(ProcessesConfig { term_grace, ..ProcessesConfig::default() }).unwrap()
-}
-
-fn with_pids(mut launch: Launch, file: &Path) -> Launch {
-    launch.env.push(("PIDS".into(), file.into()));
-    launch
 }
 
 /// Starts each kind, waits until it is what it is, and stops its run; all kinds at once.
@@ -155,21 +148,6 @@ async fn a_program_that_ignores_term_is_killed_after_the_grace() {
 }
 
 #[tokio::test]
-async fn what_lost_every_tie_ends_with_the_last_tree_it_could_be_of() {
-    let processes = processes();
-    let dir = tempfile::tempdir().unwrap();
-    let pids = dir.path().join("pids");
-    let mut other = start(&processes, sh("sleep 1000")).await;
-    let script = "env -i PIDS=$PIDS setsid -f sh -c 'echo $$ >>$PIDS; exec sleep 1000'; sleep 1000";
-    let mut running = start(&processes, with_pids(sh(script), &pids)).await;
-    until("the stray", || !numbers(&pids).is_empty()).await;
-    let stray = numbers(&pids)[0];
-    running.end().await;
-    other.end().await;
-    until("the end of the stray", || !exists(stray)).await;
-}
-
-#[tokio::test]
 async fn orphans_that_end_by_themselves_leave_no_zombies() {
     let processes = processes();
     let dir = tempfile::tempdir().unwrap();
@@ -179,35 +157,6 @@ async fn orphans_that_end_by_themselves_leave_no_zombies() {
     until("the orphans", || numbers(&pids).len() == 6).await;
     until("their reaping", || !numbers(&pids).into_iter().any(exists)).await;
     running.end().await;
-}
-
-/// Enters the control group as the daemon's launcher does, and becomes the program.
-const LAUNCHER: &str = r#"#!/bin/sh
-case $2 in
---group) echo $$ >"$3/cgroup.procs"; shift 4 ;;
---bare) shift 5 ;;
-esac
-exec "$@"
-"#;
-
-#[tokio::test]
-async fn orphans_that_ended_before_anybody_looked_are_reaped_with_their_tree() {
-    let dir = tempfile::tempdir().unwrap();
-    let launcher = dir.path().join("launcher");
-    std::fs::write(&launcher, LAUNCHER).unwrap();
-    std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o700)).unwrap();
-    for cgroup in [CgroupUse::Auto, CgroupUse::Off] {
-        let config = ProcessesConfig { cgroup, launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
-        let processes = Processes::new(config).unwrap();
-        for round in 0..10 {
-            let pids = dir.path().join(format!("{cgroup:?} {round}"));
-            let script = "env -i PIDS=\"$PIDS\" setsid -f sh -c 'echo $$ >>\"$PIDS\"'; sleep 1000";
-            let mut running = start(&processes, with_pids(sh(script), &pids)).await;
-            until("the orphan", || !numbers(&pids).is_empty()).await;
-            running.end().await;
-            assert!(!numbers(&pids).into_iter().any(exists), "{cgroup:?}, round {round}");
-        }
-    }
 }
 
 #[tokio::test]

@@ -34,6 +34,12 @@ pub(crate) fn sh(script: &str) -> Launch {
     launch("sh", &["-c", script])
 }
 
+/// Tells a script the file for the numbers of its processes.
+pub(crate) fn with_pids(mut launch: Launch, file: &Path) -> Launch {
+    launch.env.push(("PIDS".into(), file.into()));
+    launch
+}
+
 /// Starts a program for a run of its own.
 pub(crate) async fn start(processes: &Processes, launch: Launch) -> Running {
     processes.start(launch, RunId::new(), &Generation::default(), "a test").await.unwrap()
