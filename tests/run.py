@@ -43,6 +43,8 @@ INSTALLING = threading.Lock()
 VERBOSE = "--verbose" in sys.argv[1:]
 # Suites that run side by side. Many tests wait for a socket or a process, so each suite runs as many tests at once again.
 SIDE_BY_SIDE = os.cpu_count() or 1
+# Scenarios wait for a daemon most of the time, so they run twice as many tests at once.
+WAITING = "scenarios"
 # Suites that take longest begin first, so that none of them runs alone at the end.
 LONGEST = ["outer_loop", "scenarios"]
 # Tests by the official MCP SDK, in the test binary `programs`: a suite of their own, since they need the SDK.
@@ -341,7 +343,10 @@ def run(tally, suites, environment):
     jobs = []
     for suite in suites:
         official = suite["target"] == "programs"
-        jobs.append((rust, suite, suite["name"], ["--skip", OFFICIAL_MCP] if official else [], environment))
+        arguments = ["--skip", OFFICIAL_MCP] if official else []
+        if suite["target"] == WAITING:
+            arguments.append(f"--test-threads={2 * SIDE_BY_SIDE}")
+        jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
     jobs += [(job, environment) for job in (examples, clients, langchain_client, websocket_clients, mcp_client)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use belay_agent_loop::policies::judge::{self, JudgePrompt};
 use belay_agent_loop::{LoopContext, LoopOutcome, Reasoning};
 use belay_protocol::{Message, MessageBody, Prompt, RunEnd, StopLayer, StopReason, plain_line};
+use futures_util::future::BoxFuture;
 
 use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 
@@ -30,18 +31,24 @@ enum Opinion {
 /// # Cancel safety
 /// If the future is dropped, nothing was judged. The question is asked again at the next step.
 pub async fn consult(core: &mut RunCore, context: &mut LoopContext, from: usize) -> Option<LoopOutcome> {
-    let config = core.rules.judge.clone();
     let state = &context.state.stops;
-    if state.detection_off || state.latched.is_some() || !state.measures.judge.is_due(&config) {
+    if state.detection_off || state.latched.is_some() || !state.measures.judge.is_due(&core.rules.judge) {
         return None;
     }
+    // Boxed, because nearly all steps do not ask and need not hold this future.
+    let asking: BoxFuture<'_, _> = Box::pin(consult_now(core, context, from));
+    asking.await
+}
+
+async fn consult_now(core: &mut RunCore, context: &mut LoopContext, from: usize) -> Option<LoopOutcome> {
+    let config = core.rules.judge.clone();
     let own = context.messages.get(from..).unwrap_or_default();
     let request = own.iter().find_map(|message| match &message.body {
         MessageBody::User { text } if message.scope.is_thread() => Some(text.as_str()),
         _ => None,
     });
     let prompt = judge::prompt(request, own, config.history);
-    let turn = state.measures.judge.turn();
+    let turn = context.state.stops.measures.judge.turn();
     let mut confidence = None;
     let mut analysis = None;
     let mut confirmed_by = None;
@@ -49,8 +56,7 @@ pub async fn consult(core: &mut RunCore, context: &mut LoopContext, from: usize)
         if place == 2 && (model.is_none() || confidence.is_none_or(|first| first < config.confidence)) {
             break; // no second model, or no suspicion to confirm
         }
-        // Boxed, because nearly all steps do not ask and need not hold this future.
-        match Box::pin(ask(core, context, &prompt, model.clone())).await {
+        match ask(core, context, &prompt, model.clone()).await {
             Opinion::Confidence(sure, seen) => (confidence, analysis) = (Some(sure), seen.or(analysis)),
             Opinion::None => {
                 confidence = None;

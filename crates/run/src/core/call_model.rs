@@ -6,6 +6,7 @@ use belay_agent_loop::policies::Observation;
 use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning, normalise};
 use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking};
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -102,7 +103,18 @@ impl RunCore {
     /// # Cancel safety
     /// If the future is dropped midway, the day's reservation stays, and the account counts one request at the whole
     /// reserved cost. Both can only be too high, never too low.
-    pub async fn ask(
+    pub fn ask<'a>(
+        &'a mut self,
+        reasoning: &'a Reasoning,
+        context: &'a mut LoopContext,
+        step: u32,
+        allowance: Allowance,
+    ) -> BoxFuture<'a, Result<Asked, LoopError>> {
+        // Boxed: otherwise every caller's future contains this one, and its crate compiles the proof that it is `Send`.
+        Box::pin(self.call_model(reasoning, context, step, allowance))
+    }
+
+    async fn call_model(
         &mut self,
         reasoning: &Reasoning,
         context: &mut LoopContext,

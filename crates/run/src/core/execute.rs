@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::{AdmittedCall, LoopContext, LoopError};
 use belay_protocol::{EventKind, ToolSet};
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
 use super::RunCore;
@@ -25,7 +26,17 @@ pub struct Executed {
 impl RunCore {
     /// Executes a batch through the effect gate. `bind` binds the tools that act on this run. Returns the end of the
     /// run, if the model ended it, and the approval request that must be answered before the other calls can run.
-    pub async fn execute(
+    pub fn execute<'a>(
+        &'a mut self,
+        calls: Vec<AdmittedCall>,
+        context: &'a mut LoopContext,
+        tools: &'a ToolSet,
+        bind: Bind<'a>,
+    ) -> BoxFuture<'a, Result<Executed, LoopError>> {
+        Box::pin(self.execute_batch(calls, context, tools, bind)) // boxed as the model call is
+    }
+
+    async fn execute_batch(
         &mut self,
         mut calls: Vec<AdmittedCall>,
         context: &mut LoopContext,

@@ -12,8 +12,6 @@ use super::times::When;
 
 pub(super) const ROUTINES: u64 = 200;
 pub(super) const JOBS: u64 = 50;
-/// How long the night is.
-pub(super) const NIGHT_S: u64 = 12 * 3600;
 
 /// What becomes of the work of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,12 +46,22 @@ fn guard() -> Guardrails {
     Guardrails { cooldown_s: 0, max_concurrent: 1, dedup_window_s: 0, max_failures: 0 }
 }
 
-/// The routine of that number.
-pub(super) fn routine(dice: Dice, n: u64, dusk: i64) -> Cast {
+/// What becomes of the work of the routine of that number.
+pub(super) fn nature(n: u64) -> Nature {
+    match n {
+        141..143 => Nature::Slow,
+        143..145 => Nature::Broken,
+        192.. => Nature::FullJob,
+        _ => Nature::Ordinary,
+    }
+}
+
+/// The routine of that number, in a night of so many seconds.
+pub(super) fn routine(dice: Dice, n: u64, dusk: i64, night_s: u64) -> Cast {
     let name = format!("r{n:03}");
     let minute = i8::try_from(dice.roll("minute", n, 60)).expect("an hour");
     let zone = dice.pick("zone", n, &ZONES);
-    let (mut nature, mut guard) = (Nature::Ordinary, guard());
+    let (nature, mut guard) = (nature(n), guard());
     let any: Option<Vec<i8>> = None;
     let (kind, when) = match n {
         0..40 => ("cron, hourly", When::clock(zone, vec![minute], any, true)),
@@ -65,19 +73,15 @@ pub(super) fn routine(dice: Dice, n: u64, dusk: i64) -> Cast {
         }
         108..123 => ("every", When::Every { seconds: 1000 + dice.roll("every", n, 6000) }),
         123..138 => {
-            let ms = i64::try_from(60 + dice.roll("at", n, NIGHT_S - 120)).expect("a night") * 1000;
+            let ms = i64::try_from(60 + dice.roll("at", n, night_s - 120)).expect("a night") * 1000;
             ("at", When::At(dusk + ms))
         }
         138..141 => {
             guard.cooldown_s = 1500;
             ("cron, cooled down", When::clock(zone, (0..60).step_by(10).collect(), any, true))
         }
-        141..143 => {
-            nature = Nature::Slow;
-            ("cron, overlapping", When::clock("UTC", (0..60).step_by(5).collect(), any, true))
-        }
+        141..143 => ("cron, overlapping", When::clock("UTC", (0..60).step_by(5).collect(), any, true)),
         143..145 => {
-            nature = Nature::Broken;
             guard.max_failures = MOST_FAILURES;
             ("cron, broken", When::clock(zone, vec![minute], any, true))
         }
@@ -86,7 +90,6 @@ pub(super) fn routine(dice: Dice, n: u64, dusk: i64) -> Cast {
         175..187 => ("system event", When::Event),
         187..192 => ("by hand", When::Hand),
         _ => {
-            nature = Nature::FullJob;
             let every_three = (0..24).step_by(3).collect();
             ("full job", When::clock("UTC", vec![minute], Some(every_three), true))
         }
@@ -178,14 +181,14 @@ pub(super) struct Act {
     pub(super) deed: Deed,
 }
 
-/// All that is done in the night.
-pub(super) fn acts(dice: Dice, jobs: &[JobId]) -> Vec<Act> {
+/// All that is done in a night of so many seconds.
+pub(super) fn acts(dice: Dice, jobs: &[JobId], night_s: u64) -> Vec<Act> {
     let mut acts = Vec::new();
     for n in 145..192 {
         for time in 0..4 {
             let name = format!("r{n:03}");
             let key = format!("{name}-{time}");
-            let after_s = 60 + dice.roll(&key, 0, NIGHT_S - 600);
+            let after_s = 60 + dice.roll(&key, 0, night_s - 600);
             let deed = match n {
                 145..160 => Deed::Say(format!("please look at {name} once more")),
                 160..175 => Deed::Routine(RoutineRequest::Webhook {
@@ -211,7 +214,7 @@ pub(super) fn acts(dice: Dice, jobs: &[JobId]) -> Vec<Act> {
     }
     for (n, id) in (0..).zip(jobs) {
         let (tag, kind) = (job_tag(n), JobKind::of(n));
-        let within = if kind == JobKind::Long { 7 * 3600 } else { NIGHT_S - 3600 };
+        let within = night_s - if kind == JobKind::Long { 5 * 3600 } else { 3600 };
         let after_s = 30 + dice.roll(&tag, 0, within);
         let order = JobOrder {
             job_id: Some(*id),

@@ -1,9 +1,9 @@
-//! A night of twelve hours with two hundred routines and fifty jobs, on a store on disk, with a daemon that dies every ten
+//! A night with two hundred routines and fifty jobs, on a store on disk, with a daemon that dies every ten
 //! minutes in the middle of something and a model that errs in five calls of a hundred. In the morning every time of every
 //! schedule has one row, which says honestly what became of it; nothing was done or told twice; and the ledger is printed.
 //!
-//! `BELAY_NIGHTS=20` has as many nights, `BELAY_NIGHTS=7,9` those (`make night`). A failure names its seed. Which operation
-//! of the store a daemon dies at follows from the seed; the threads of the store keep the rest from being the same each time.
+//! Without variables it is one night of six hours. `BELAY_NIGHTS=20` has as many nights of twelve, `BELAY_NIGHTS=7,9` those
+//! (`make night`). A failure names its seed. Which operation of the store a daemon dies at follows from the seed; the threads of the store keep the rest from being the same each time.
 
 #![allow(clippy::print_stdout)] // the ledger
 
@@ -28,7 +28,7 @@ use belay_testkit::faulty::Fault;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use self::cast::{Act, Cast, Deed, JOBS, NIGHT_S, ROUTINES};
+use self::cast::{Act, Cast, Deed, JOBS, ROUTINES};
 use self::ledger::Ledger;
 use self::world::{Life, World};
 
@@ -40,19 +40,25 @@ const MORNING_S: u64 = 8 * 3600;
 /// The evenings before clocks are changed in Europe: 20:30 UTC, four and a half hours before the change.
 const DUSKS: [&str; 2] = ["2026-10-24T20:30:00Z", "2026-03-28T20:30:00Z"];
 
-fn seeds() -> Vec<u64> {
+/// The seeds of the nights, and how many seconds a night has. Clocks are changed in the shorter one too.
+fn nights() -> (Vec<u64>, u64) {
+    const HOUR_S: u64 = 3600;
     let wanted = std::env::var("BELAY_NIGHTS").unwrap_or_default();
     match wanted.trim().parse::<u64>() {
-        Ok(nights) => (1..=nights).collect(),
-        Err(_) if wanted.trim().is_empty() => vec![1],
-        Err(_) => wanted.split(',').map(|seed| seed.trim().parse().expect("seeds, with commas")).collect(),
+        Ok(nights) => ((1..=nights).collect(), 12 * HOUR_S),
+        Err(_) if wanted.trim().is_empty() => (vec![1], 6 * HOUR_S),
+        Err(_) => {
+            let seeds = wanted.split(',').map(|seed| seed.trim().parse().expect("seeds, with commas"));
+            (seeds.collect(), 12 * HOUR_S)
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_night_of_crashes_each_routine_run_was_done_once_or_has_honestly_failed() {
-    for seed in seeds() {
-        let (ledger, wrong) = Box::pin(night(seed)).await;
+    let (seeds, night_s) = nights();
+    for seed in seeds {
+        let (ledger, wrong) = Box::pin(night(seed, night_s)).await;
         println!("{ledger}");
         assert!(wrong.is_empty(), "seed {seed}: {} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
     }
@@ -64,11 +70,11 @@ type Answers = Vec<(Act, Ack)>;
 /// The times at which the daemon died, by what it died at.
 type Crashes = BTreeMap<String, u64>;
 
-async fn night(seed: u64) -> (Ledger, Vec<String>) {
+async fn night(seed: u64, night_s: u64) -> (Ledger, Vec<String>) {
     let dusk: jiff::Timestamp = DUSKS[usize::from(seed.is_multiple_of(2))].parse().expect("a date");
     let world = Arc::new(World::new(seed, UnixMillis(dusk.as_millisecond())));
-    let (began, dawn_at) = (Instant::now(), UnixMillis(dusk.as_millisecond() + NIGHT_S as i64 * 1000));
-    let cast: Vec<Cast> = (0..ROUTINES).map(|n| cast::routine(world.dice, n, dusk.as_millisecond())).collect();
+    let (began, dawn_at) = (Instant::now(), UnixMillis(dusk.as_millisecond() + night_s as i64 * 1000));
+    let cast: Vec<Cast> = (0..ROUTINES).map(|n| cast::routine(world.dice, n, dusk.as_millisecond(), night_s)).collect();
     let jobs: Vec<JobId> = (0..JOBS).map(|_| JobId::new()).collect();
 
     let mut life = world.begin().await;
@@ -79,7 +85,7 @@ async fn night(seed: u64) -> (Ledger, Vec<String>) {
         assert!(matches!(answer, Ack::Routine(RoutineAnswer::Routine(_))), "{}: {answer:?}", cast.spec.name);
     }
     let mut untrusted = JoinSet::new();
-    for act in cast::acts(world.dice, &jobs) {
+    for act in cast::acts(world.dice, &jobs, night_s) {
         untrusted.spawn(do_it(world.clone(), began, act));
     }
     let (mut answers, mut crashes) = (Answers::new(), Crashes::new());
@@ -87,7 +93,7 @@ async fn night(seed: u64) -> (Ledger, Vec<String>) {
         let next = Instant::now().duration_since(began).as_secs() / CRASH_EVERY_S + 1;
         let jitter = world.dice.roll("crash", next, 30);
         let crash_at = began + Duration::from_secs(next * CRASH_EVERY_S + jitter);
-        let before_dawn = next * CRASH_EVERY_S < NIGHT_S;
+        let before_dawn = next * CRASH_EVERY_S < night_s;
         let died_at = tokio::select! {
             () = sleep_until(crash_at), if before_dawn => die(&world, &life, next).await,
             () = world.model.poison.notified() => "a poisoned job".to_owned(),

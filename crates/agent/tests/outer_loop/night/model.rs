@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::cast::{JobKind, Nature, routine};
+use super::cast::{JobKind, Nature, nature};
 use super::dice::Dice;
 
 /// What every answer costs.
@@ -86,8 +86,8 @@ impl NightModel {
         if roll("errs", 100) < ERRORS {
             return (Duration::from_secs(1), self.err(roll("how", 5)));
         }
-        if tag.starts_with('r') && routine(self.dice, number, 0).nature != Nature::FullJob {
-            let nature = routine(self.dice, number, 0).nature;
+        if tag.starts_with('r') && nature(number) != Nature::FullJob {
+            let nature = nature(number);
             let delay = if nature == Nature::Slow { 400 } else { 1 + roll("takes", 6) };
             let does = match nature {
                 Nature::Broken => Does::Err("refused", ModelErrorKind::BadRequest),
